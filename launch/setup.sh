@@ -1,0 +1,39 @@
+# Sourced by the launchers: makes .venv and installs the project into it, once for each state of its requirements.
+#   PYTHON   the interpreter to use (default: the first of python3.11 to python3.14 and python3 that is new enough)
+#   VENV     where the environment goes (default: .venv)
+
+new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+
+find_python() {
+  local candidate
+  for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+    if new_enough "$candidate"; then
+      echo "$candidate"
+      return
+    fi
+  done
+  echo "bert_jax needs Python 3.11 or newer; install one, or name it: PYTHON=/path/to/python3.12 $0" >&2
+  return 2
+}
+
+# install [EXTRA]: the project in .venv, editable, with the tested versions of everything it needs.
+install() {
+  local extra="${1:-}" python state
+  VENV="${VENV:-.venv}"
+  state="$(cat setup.cfg launch/constraints.txt | cksum) ${extra}"
+  if [ -x "$VENV/bin/python" ] && grep -qxF "$state" "$VENV/installed" 2>/dev/null; then
+    return
+  fi
+  python="$(find_python)"
+  if ! [ -x "$VENV/bin/python" ]; then
+    echo "Making $VENV with $("$python" --version)"
+    "$python" -m venv "$VENV" || {
+      echo "$python can't make a virtual environment; on Debian and Ubuntu install the package python3-venv" >&2
+      return 2
+    }
+  fi
+  echo "Installing bert_jax and what it needs"
+  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check \
+    --constraint launch/constraints.txt --editable ".${extra:+[$extra]}"
+  echo "$state" >>"$VENV/installed"
+}
