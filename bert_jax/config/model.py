@@ -1,0 +1,90 @@
+"""The shape of the network."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from bert_jax.config.settings import Settings
+
+Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+Count = Annotated[int, Field(gt=0)]
+
+
+class ModelConfig(Settings):
+    """The BERT encoder (Devlin et al. 2019, section 3): the defaults are BERT-base's."""
+
+    num_layers: Count = 12
+    """Blocks of the encoder (L)."""
+    hidden_size: Count = 768
+    """Width of every token's vector (D)."""
+    num_heads: Count = 12
+    """Attention heads a block (H); they divide the width."""
+    feedforward_size: Count | None = None
+    """Width inside a block's feed-forward part (F); four times hidden_size where None."""
+    max_positions: Count = 512
+    """Rows of the position table: the longest sequence."""
+    num_segments: Count = 2
+    """Rows of the segment (token type) table."""
+    vocabulary_size: Count | None = None
+    """Pieces in the vocabulary (V); taken from the tokenizer where None."""
+    activation: Literal["gelu_tanh", "gelu_erf"] = "gelu_tanh"
+    """GELU by tanh (the original's code since February 2019) or by the error function (its checkpoints of 2018)."""
+    dropout: Rate = 0.1
+    """Dropout rate on the embeddings and on each block's two output projections."""
+    attention_dropout: Rate = 0.1
+    """Dropout rate on the attention probabilities."""
+    initializer_range: Annotated[float, Field(gt=0)] = 0.02
+    """Standard deviation of the truncated normal that weights start from."""
+    layer_norm_epsilon: Annotated[float, Field(gt=0)] = 1e-12
+    """Added to the variance in LayerNorm."""
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of the matrix products. Parameters, softmax, LayerNorm, loss and optimizer are float32 always."""
+
+    @model_validator(mode="after")
+    def _heads_divide_the_width(self) -> "ModelConfig":
+        if self.hidden_size % self.num_heads:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} is not a multiple of num_heads={self.num_heads}; "
+                "change one of them (BERT's heads are 64 wide)"
+            )
+        return self
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head (K)."""
+        return self.hidden_size // self.num_heads
+
+    @property
+    def inner_size(self) -> int:
+        """`feedforward_size`, resolved."""
+        return self.feedforward_size or 4 * self.hidden_size
+
+    @classmethod
+    def tiny(cls, **changes) -> "ModelConfig":
+        """2 layers of width 128: the smallest published size."""
+        return cls(**{"num_layers": 2, "hidden_size": 128, "num_heads": 2} | changes)
+
+    @classmethod
+    def mini(cls, **changes) -> "ModelConfig":
+        """4 layers of width 256."""
+        return cls(**{"num_layers": 4, "hidden_size": 256, "num_heads": 4} | changes)
+
+    @classmethod
+    def small(cls, **changes) -> "ModelConfig":
+        """4 layers of width 512."""
+        return cls(**{"num_layers": 4, "hidden_size": 512, "num_heads": 8} | changes)
+
+    @classmethod
+    def medium(cls, **changes) -> "ModelConfig":
+        """8 layers of width 512. With 128 positions it is the model of He and Xu (2020), section 3."""
+        return cls(**{"num_layers": 8, "hidden_size": 512, "num_heads": 8} | changes)
+
+    @classmethod
+    def base(cls, **changes) -> "ModelConfig":
+        """12 layers of width 768: BERT-base."""
+        return cls(**changes)
+
+    @classmethod
+    def large(cls, **changes) -> "ModelConfig":
+        """24 layers of width 1024: BERT-large."""
+        return cls(**{"num_layers": 24, "hidden_size": 1024, "num_heads": 16} | changes)

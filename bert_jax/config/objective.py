@@ -1,0 +1,40 @@
+"""What the model is asked."""
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from bert_jax.config.settings import Settings
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class ObjectiveConfig(Settings):
+    """Masked language modelling with next sentence prediction (Devlin et al. 2019, section 3.1)."""
+
+    masking_unit: Literal["piece", "word"] = "piece"
+    """What is masked together: single pieces, or all pieces of a word (whole-word masking)."""
+    masked_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
+    """Share of a sequence's tokens to predict."""
+    mask_probability: Share = 0.8
+    """Of the tokens to predict: share replaced by [MASK] ..."""
+    random_probability: Share = 0.1
+    """... and share replaced by any piece; the rest stays as it is."""
+
+    @model_validator(mode="after")
+    def _shares_fit(self) -> "ObjectiveConfig":
+        if self.mask_probability + self.random_probability > 1.0:
+            raise ValueError(
+                f"mask_probability={self.mask_probability} and random_probability={self.random_probability} "
+                "add up to more than 1; lower one of them"
+            )
+        return self
+
+    def slots(self, length: int) -> int:
+        """Prediction slots P of a sequence of `length` tokens: 20 at 128 and 77 at 512, as in the original."""
+        return max(1, math.ceil(self.masked_share * length))
+
+    def num_predictions(self, length: int) -> int:
+        """Tokens predicted of a sequence with `length` real tokens: the original's count, Python's rounding."""
+        return max(1, round(self.masked_share * length))

@@ -1,0 +1,65 @@
+"""Settings of operation: they change how a run is carried out, never what it computes."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bert_jax.config.settings import Settings
+
+Every = Annotated[int, Field(gt=0)]
+
+
+class MeshConfig(Settings):
+    """How devices share the work; -1 stands for all that are left. The sizes multiply to the number of devices."""
+
+    data: Annotated[int, Field(ge=-1)] = -1
+    """Devices (groups of them) that each hold all parameters and take a part of the batch."""
+    fsdp: Annotated[int, Field(ge=-1)] = 1
+    """Devices that share one copy of the parameters and optimizer state, and also split the batch."""
+
+
+class ExecutionConfig(Settings):
+    """How a step is carried out."""
+
+    accumulation: Annotated[int, Field(gt=0)] = 1
+    """Microbatches a step: less memory, the same result."""
+    remat: Literal["none", "full", "dots"] = "none"
+    """What the backward pass computes again to save memory: nothing, whole blocks, or all but matrix products."""
+    unroll: Annotated[int, Field(gt=0)] = 1
+    """Blocks compiled into one turn of the loop over layers: more compile longer and, on a CPU, run faster."""
+    max_skipped_steps: Annotated[int, Field(gt=0)] = 20
+    """Stop after this many steps in a row whose gradients were not finite (each is skipped)."""
+
+
+class EvaluationConfig(Settings):
+    """Evaluation on held-out documents during training."""
+
+    every: Every = 1000
+    """Steps between evaluations; the last step is always evaluated."""
+    max_sequences: Every = 4096
+    """Held-out sequences used, always the same ones with the same masks."""
+
+
+class CheckpointConfig(Settings):
+    """When checkpoints are written and which are kept."""
+
+    every: Every = 1000
+    """Steps between checkpoints; the last step always writes one."""
+    keep: Annotated[int, Field(ge=2)] = 2
+    """Newest checkpoints kept, besides the one with the lowest held-out loss."""
+
+
+class LoggingConfig(Settings):
+    """What is written down while training."""
+
+    every: Every = 100
+    """Steps between lines of metrics.jsonl; a line sums up all steps since the last."""
+    tensorboard: bool = True
+    """Also write TensorBoard events."""
+
+
+class PreparationConfig(Settings):
+    """How the data is prepared."""
+
+    processes: Annotated[int, Field(gt=0)] | None = None
+    """Worker processes; one a CPU core where None. The records are the same whatever the number."""

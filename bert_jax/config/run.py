@@ -1,0 +1,77 @@
+"""Everything that one pretraining run is."""
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from bert_jax.config.data import DataConfig
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.operation import (
+    CheckpointConfig,
+    EvaluationConfig,
+    ExecutionConfig,
+    LoggingConfig,
+    MeshConfig,
+    PreparationConfig,
+)
+from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.settings import Settings
+from bert_jax.config.vocabulary import VocabularyConfig
+
+
+class RunConfig(Settings):
+    """A run: what makes it what it is, then how it is carried out.
+
+    Going on with a run refuses a change of the first kind (`IDENTITY`) and takes a change of the second.
+    """
+
+    model: ModelConfig = ModelConfig()
+    vocabulary: VocabularyConfig = VocabularyConfig()
+    data: DataConfig = DataConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    phases: Annotated[tuple[Phase, ...], Field(min_length=1)] = (
+        Phase(steps=900_000, length=128, batch_size=256),
+        Phase(steps=100_000, length=512, batch_size=256),
+    )
+    """Stretches of training, one after the other. The defaults are the published run's."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Seed of everything random: initial parameters, instances, order, masks, dropout."""
+
+    mesh: MeshConfig = MeshConfig()
+    execution: ExecutionConfig = ExecutionConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoints: CheckpointConfig = CheckpointConfig()
+    logging: LoggingConfig = LoggingConfig()
+    preparation: PreparationConfig = PreparationConfig()
+
+    @model_validator(mode="after")
+    def _phases_fit(self) -> "RunConfig":
+        for number, phase in enumerate(self.phases):
+            if phase.length > self.model.max_positions:
+                raise ValueError(
+                    f"phases.{number}.length={phase.length} is more than model.max_positions="
+                    f"{self.model.max_positions}; lower the first or raise the second"
+                )
+            if phase.batch_size % self.execution.accumulation:
+                raise ValueError(
+                    f"phases.{number}.batch_size={phase.batch_size} is not a multiple of execution.accumulation="
+                    f"{self.execution.accumulation}; change one of them"
+                )
+            if phase.steps * phase.batch_size > 2**32:
+                raise ValueError(
+                    f"phases.{number} takes {phase.steps * phase.batch_size:,} sequences and random keys number them up to "
+                    "2^32; split the phase in two"
+                )
+        return self
+
+    @property
+    def steps(self) -> int:
+        """Steps of all phases together."""
+        return sum(phase.steps for phase in self.phases)
+
+
+IDENTITY = ("model", "vocabulary", "data", "objective", "optimizer", "phases", "seed")
+"""The fields that make a run what it is; all others are settings of operation."""

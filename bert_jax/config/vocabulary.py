@@ -1,0 +1,24 @@
+"""Where the pieces come from."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from bert_jax.config.settings import Settings
+
+
+class VocabularyConfig(Settings):
+    """A WordPiece vocabulary: trained on the corpus, or a published `vocab.txt` read as it is."""
+
+    file: str | None = None
+    """A vocab.txt (one piece a line) to use as it is; None trains one on the corpus."""
+    size: Annotated[int, Field(gt=5)] = 30_522
+    """Pieces of a trained vocabulary, the five special ones included. Not used with `file`."""
+    lowercase: bool = True
+    """Lower-case the text before it is split."""
+    strip_accents: bool | None = None
+    """Drop accents (NFD, then category Mn); as `lowercase` where None, which is what BERT does."""
+    character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 0.9999
+    """Share of the text's characters that a trained vocabulary holds as pieces; the rarest rest becomes [UNK]."""
+    sample_megabytes: Annotated[int, Field(gt=0)] = 256
+    """A trained vocabulary sees at most this much text: a uniform sample of the documents, held in memory."""

@@ -1,0 +1,129 @@
+"""What a user sees while something takes long: a bar on a terminal, plain lines anywhere else."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import TimeRemainingColumn
+from rich.text import Text
+
+console = Console(stderr=True, highlight=False)
+"""Where progress and messages go; results go to standard output."""
+
+PLAIN_FIRST_S = 2.0
+"""A stage that takes longer than this is announced when there is no terminal ..."""
+PLAIN_EVERY_S = 15.0
+"""... and then reported at this interval."""
+
+
+def say(message: str) -> None:
+    """Prints one line, above the bar if there is one."""
+    console.print(message, markup=False, soft_wrap=True)
+
+
+def duration(seconds: float) -> str:
+    """`seconds` as a person writes it: 8.4 s, 3:07, 2:15:00."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class Stage:
+    """One stage under way. `done` counts from `start` to `total` (None where nobody knows it) in `unit`."""
+
+    def __init__(self, name: str, total: float | None, unit: str, start: float = 0):
+        self.name, self.total, self.unit, self.start, self.done = name, total, unit, start, start
+        self.note = ""
+        self.began = time.monotonic()
+
+    def advance(self, amount: float = 1, note: str = "") -> None:
+        """Counts `amount` more; `note` stands at the end of the line from now on."""
+        self.done += amount
+        self.note = note or self.note
+        self.show()
+
+    def show(self) -> None:
+        """Brings what is seen up to date."""
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the stage began."""
+        return time.monotonic() - self.began
+
+    @property
+    def rate(self) -> float:
+        """Units a second since the stage began."""
+        return (self.done - self.start) / max(self.elapsed, 1e-9)
+
+    def amount(self, with_total: bool = True) -> str:
+        """How far it is: `120/3,000 steps`."""
+        total = f"/{self.total:,.0f}" if self.total is not None and with_total else ""
+        return f"{self.done:,.0f}{total} {self.unit}"
+
+
+class _PlainStage(Stage):
+    _shown = 0.0
+
+    def show(self) -> None:
+        elapsed = self.elapsed
+        if elapsed < PLAIN_FIRST_S or (self._shown and elapsed - self._shown < PLAIN_EVERY_S):
+            return
+        self._shown = elapsed
+        left = ""
+        if self.total is not None and self.done > self.start:
+            left = f", {duration((self.total - self.done) / self.rate)} left"
+        say(f"{self.name}: {self.amount()}, {_rate(self.rate, self.unit)}{left}" + (f" | {self.note}" if self.note else ""))
+
+
+class _BarStage(Stage):
+    def __init__(self, *settings, **named):
+        super().__init__(*settings, **named)
+        self._bar = Progress(
+            SpinnerColumn(finished_text="✓"),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[amount]}"),
+            _RateColumn(self.unit),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+            speed_estimate_period=20,
+        )
+        self._task = self._bar.add_task(self.name, total=self.total, completed=self.start, amount=self.amount(), note="")
+
+    def show(self) -> None:
+        self._bar.update(self._task, completed=self.done, amount=self.amount(), note=self.note)
+
+
+class _RateColumn(ProgressColumn):
+    def __init__(self, unit: str):
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: Task) -> Text:
+        return Text(_rate(task.finished_speed or task.speed, self._unit) if task.speed else "", style="cyan")
+
+
+def _rate(rate: float, unit: str) -> str:
+    return f"{rate:,.{0 if rate >= 100 else 1}f} {unit}/s"
+
+
+@contextlib.contextmanager
+def stage(name: str, total: float | None, unit: str, start: float = 0) -> Iterator[Stage]:
+    """Shows a stage while the block runs: advance it from inside."""
+    if console.is_terminal:
+        shown = _BarStage(name, total, unit, start)
+        with shown._bar:
+            yield shown
+            if shown.total is None:
+                shown._bar.update(shown._task, total=shown.done)
+    else:
+        shown = _PlainStage(name, total, unit, start)
+        yield shown
+        if shown.elapsed >= PLAIN_FIRST_S:
+            say(f"{name}: {shown.amount(with_total=False)} in {duration(shown.elapsed)}, {_rate(shown.rate, unit)}")

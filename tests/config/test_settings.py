@@ -1,0 +1,87 @@
+import ast
+from pathlib import Path
+
+import pytest
+
+import bert_jax
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.run import IDENTITY, RunConfig
+from bert_jax.config.settings import Settings, SettingsError
+
+ROOT = Path(bert_jax.__file__).parent
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: ModelConfig(num_layer=2), ["num_layer", "did you mean 'num_layers'"]),
+        (lambda: ModelConfig(num_heads=7), ["hidden_size=768", "num_heads=7"]),
+        (lambda: ModelConfig(dropout=1.0), ["dropout=1.0", "less than 1"]),
+        (lambda: ModelConfig(activation="relu"), ["'relu'", "gelu_tanh"]),
+        (lambda: RunConfig(model={"num_head": 7}), ["num_head", "did you mean 'num_heads'"]),
+        (lambda: RunConfig(seed=-1), ["seed=-1", "greater than or equal to 0"]),
+        (lambda: RunConfig(phases=()), ["phases=()", "at least 1"]),
+        (lambda: RunConfig(phases=(Phase(steps=1, length=600, batch_size=4),)), ["length=600", "max_positions=512"]),
+        (
+            lambda: RunConfig(phases=(Phase(steps=1, length=64, batch_size=6),), execution={"accumulation": 4}),
+            ["batch_size=6", "accumulation=4"],
+        ),
+        (
+            lambda: RunConfig(phases=(Phase(steps=2**30, length=64, batch_size=8),)),
+            ["phases.0", "2^32"],
+        ),
+        (lambda: ObjectiveConfig(mask_probability=0.9, random_probability=0.2), ["0.9", "0.2", "more than 1"]),
+    ],
+)
+def test_refusals_are_one_line_with_value_and_expectation(make, words):
+    with pytest.raises(SettingsError) as refusal:
+        make()
+    text = str(refusal.value)
+    assert "\n" not in text
+    for word in words:
+        assert word in text
+
+
+def test_settings_are_frozen_hash_and_survive_json():
+    config = RunConfig(model=ModelConfig.tiny())
+    with pytest.raises(ValueError):
+        config.seed = 3
+    assert hash(config) == hash(RunConfig(model=ModelConfig.tiny()))
+    assert RunConfig(**config.model_dump(mode="json")) == config
+
+
+def test_replace_validates():
+    assert ModelConfig.tiny().replace(num_layers=3).num_layers == 3
+    with pytest.raises(SettingsError):
+        ModelConfig.tiny().replace(num_heads=3)
+
+
+def test_slots_and_counts_are_the_originals():
+    objective = ObjectiveConfig()
+    assert (objective.slots(128), objective.slots(512)) == (20, 77)
+    assert [objective.num_predictions(n) for n in (1, 3, 10, 128, 190, 350, 390, 512)] == [1, 1, 2, 19, 28, 52, 58, 77]
+
+
+def test_every_top_level_field_is_of_one_kind():
+    operation = {"mesh", "execution", "evaluation", "checkpoints", "logging", "preparation"}
+    assert set(IDENTITY) | operation == set(RunConfig.model_fields)
+    assert not set(IDENTITY) & operation
+
+
+def all_settings(kind: type[Settings] = Settings) -> set[type[Settings]]:
+    return {kind} | {found for child in kind.__subclasses__() for found in all_settings(child)}
+
+
+def test_every_setting_is_read_somewhere():
+    read = {
+        node.attr
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+    }
+    for kind in all_settings():
+        for name in kind.model_fields:
+            assert name in read, f"nothing reads {kind.__name__}.{name}"
+            assert kind.model_fields[name].description or issubclass(kind.model_fields[name].annotation, Settings), name

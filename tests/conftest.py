@@ -1,0 +1,85 @@
+"""Fixtures for the whole session: one small corpus and one run trained on it."""
+
+import os
+import random
+import tempfile
+from pathlib import Path
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "bert_jax_test_compiled"))
+
+import jaxtyping
+
+# Every annotated array is checked for shape and type while the tests run.
+jaxtyping.install_import_hook("bert_jax", "typechecker.checked")
+
+import jax
+import pytest
+
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+from bert_jax.config.data import DataConfig
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import CheckpointConfig, EvaluationConfig, LoggingConfig, PreparationConfig
+from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.run import RunConfig
+from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.training.run_directory import RunDirectory
+
+NOUNS = "cat dog house river stone window garden teacher letter winter market bridge painter forest".split()
+VERBS = "sees finds likes leaves paints crosses remembers follows answers builds".split()
+ADJECTIVES = "old green quiet small bright broken distant careful".split()
+
+
+def story(seed: int, paragraphs: int = 4) -> list[str]:
+    """Paragraphs about few things, so that neighbouring sentences have words in common."""
+    rng = random.Random(seed)
+    nouns = rng.sample(NOUNS, 4)
+    return [
+        " ".join(
+            f"The {rng.choice(ADJECTIVES)} {rng.choice(nouns)} {rng.choice(VERBS)} the {rng.choice(nouns)} "
+            f"near {rng.choice(nouns)} number {rng.randint(0, 99)}."
+            for _ in range(rng.randint(1, 5))
+        )
+        for _ in range(paragraphs)
+    ]
+
+
+def stories(count: int, first: int = 0) -> str:
+    """`count` documents as a text file holds them."""
+    return "\n\n".join("\n".join(story(seed)) for seed in range(first, first + count)) + "\n"
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory) -> Path:
+    """A text file of 120 short documents."""
+    path = tmp_path_factory.mktemp("corpus") / "stories.txt"
+    path.write_text(stories(120), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_config(corpus) -> RunConfig:
+    """A run of seconds: every part of the real thing, very small."""
+    return RunConfig(
+        model=ModelConfig(num_layers=2, hidden_size=32, num_heads=2, max_positions=32),
+        vocabulary=VocabularyConfig(size=150),
+        data=DataConfig(source=f"text:{corpus}", held_out=0.1, chunk_megabytes=0.02),
+        optimizer=OptimizerConfig(peak_learning_rate=2e-3, warmup=0.1),
+        phases=(Phase(steps=12, length=32, batch_size=8),),
+        evaluation=EvaluationConfig(every=6),
+        checkpoints=CheckpointConfig(every=4),
+        logging=LoggingConfig(every=3, tensorboard=False),
+        preparation=PreparationConfig(processes=1),
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tiny_config, tmp_path_factory) -> RunDirectory:
+    """`tiny_config`, trained to its end. Not to be changed."""
+    run = RunDirectory(tmp_path_factory.mktemp("run"))
+    pretrain(tiny_config, run)
+    return run

@@ -1,0 +1,35 @@
+import time
+
+import pytest
+
+from bert_jax.system import progress
+
+
+@pytest.mark.parametrize("seconds, text", [(0.04, "0.0 s"), (59.94, "59.9 s"), (187, "3:07"), (8100, "2:15:00")])
+def test_durations_read_well(seconds, text):
+    assert progress.duration(seconds) == text
+
+
+def test_short_stages_are_silent_where_there_is_no_terminal(capsys):
+    with progress.stage("Short", 3, "things") as shown:
+        for _ in range(3):
+            shown.advance()
+    assert capsys.readouterr().err == ""
+
+
+def test_long_stages_give_amount_rate_time_left_and_note(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
+    with progress.stage("Long", 40, "steps", start=10) as shown:
+        time.sleep(0.05)
+        shown.advance(10, note="loss 1.5")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Long: 20/40 steps, ")
+    assert "steps/s, 0." in lines[0] and lines[0].endswith("s left | loss 1.5")
+    assert lines[1].startswith("Long: 20 steps in ")
+
+
+def test_the_rate_counts_only_what_was_done_here():
+    shown = progress.Stage("x", 100, "steps", start=90)
+    time.sleep(0.02)
+    shown.advance(1)
+    assert 0 < shown.rate < 60

@@ -1,0 +1,54 @@
+"""The house's floors: a module imports from lower floors and from its own package only."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import bert_jax
+
+ROOT = Path(bert_jax.__file__).parent
+FLOORS = {
+    "config": 0,
+    "system": 0,
+    "text": 1,
+    "model": 1,
+    "data": 2,
+    "training": 3,
+    "pretraining": 4,
+    "inference": 5,
+    "cli": 6,
+}
+MODULES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
+
+
+def imports(path: Path) -> set[str]:
+    """Full names of all modules that the file imports anywhere."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: relative import"
+            found.add(node.module)
+    return found
+
+
+def test_every_package_has_a_floor():
+    assert {path.relative_to(ROOT).parts[0] for path in MODULES} == set(FLOORS)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_go_down_or_sideways(path):
+    package = path.relative_to(ROOT).parts[0]
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "bert_jax":
+            other = parts[1] if len(parts) > 1 else "bert_jax itself"
+            assert other == package or FLOORS.get(other, 9) < FLOORS[package], f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("package", ["config", "system", "text", "data"])
+def test_lower_floors_do_without_jax(package):
+    for path in (ROOT / package).glob("*.py"):
+        assert not {name.split(".")[0] for name in imports(path)} & {"jax", "flax", "optax", "orbax", "grain"}, path
