@@ -1,0 +1,57 @@
+"""The list of pieces: reading, checking and writing vocab.txt."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bert_jax.system.errors import UsageError
+from bert_jax.system.files import write_text
+
+PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
+SPECIAL_PIECES = (PAD, UNKNOWN, CLS, SEP, MASK)
+"""The five pieces that every vocabulary has, in the order that a trained one gives them."""
+CONTINUATION = "##"
+"""What a WordPiece that continues a word begins with."""
+
+
+class Vocabulary:
+    """Pieces and their ids. `pieces[i]` has id i."""
+
+    def __init__(self, pieces: Sequence[str], name: str = "vocabulary"):
+        """Raises UsageError where a special piece is missing or a piece stands twice; `name` is named in it."""
+        self.pieces = tuple(pieces)
+        self.ids = {piece: number for number, piece in enumerate(self.pieces)}
+        missing = [piece for piece in SPECIAL_PIECES if piece not in self.ids]
+        if missing:
+            raise UsageError(
+                f"{name} lacks {', '.join(missing)}; a BERT vocabulary has one piece a line and among them "
+                f"{' '.join(SPECIAL_PIECES)}"
+            )
+        if len(self.ids) < len(self.pieces):
+            second = next(number for number, piece in enumerate(self.pieces) if self.ids[piece] != number)
+            raise UsageError(
+                f"{name} holds {self.pieces[second]!r} twice (lines {second + 1} and "
+                f"{self.ids[self.pieces[second]] + 1}); every piece has one id, so remove or rename one"
+            )
+        self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = map(self.ids.get, SPECIAL_PIECES)
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    @classmethod
+    def read(cls, path: Path) -> "Vocabulary":
+        """Reads a vocab.txt: UTF-8, split at line feeds only (published ones hold pieces like U+2028)."""
+        try:
+            with open(path, encoding="utf-8", newline="\n") as file:
+                text = file.read()
+        except FileNotFoundError:
+            raise UsageError(f"no vocabulary at {path}; give the path of a vocab.txt") from None
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{path} is not UTF-8 (byte {error.start}); a vocab.txt is UTF-8 text") from None
+        pieces = text.split("\n")
+        if pieces[-1] == "":
+            pieces.pop()
+        return cls([piece.rstrip("\r") for piece in pieces], str(path))
+
+    def write(self, path: Path) -> None:
+        """Writes a vocab.txt."""
+        write_text(path, "".join(piece + "\n" for piece in self.pieces))

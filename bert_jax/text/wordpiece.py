@@ -1,0 +1,160 @@
+"""WordPiece: the original's tokenizer (tokenization.py), and its training."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+from bert_jax.system.errors import UsageError
+from bert_jax.system.files import write_json
+from bert_jax.text.vocabulary import CONTINUATION, SPECIAL_PIECES, UNKNOWN, Vocabulary
+
+MAX_WORD_CHARACTERS = 200
+"""A longer word is [UNK] whole."""
+_HISTOGRAM_CHARACTERS = 1 << 20
+
+
+class PieceSpan(NamedTuple):
+    """A piece of a text: its id, and the characters begin to end - 1 that it stands for."""
+
+    id: int
+    begin: int
+    end: int
+
+
+class WordPieceTokenizer:
+    """Text to piece ids: clean, split at white space, punctuation and ideographs, then greedy longest match."""
+
+    def __init__(self, vocabulary: Vocabulary, lowercase: bool = True, strip_accents: bool | None = None):
+        """`strip_accents` follows `lowercase` where None, as in the original."""
+        self.vocabulary = vocabulary
+        self.lowercase = lowercase
+        self.strip_accents = lowercase if strip_accents is None else strip_accents
+        self._tokenizer = _pipeline(
+            models.WordPiece(vocabulary.ids, unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD_CHARACTERS),
+            self.lowercase,
+            self.strip_accents,
+        )
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the pieces of `text`, without special pieces; such as occur in the text are ordinary characters."""
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of each text; uses several threads unless TOKENIZERS_PARALLELISM=false."""
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def encode_spans(self, text: str) -> list[PieceSpan]:
+        """The pieces of `text`, each with where in it they stand."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return [PieceSpan(number, *offsets) for number, offsets in zip(encoding.ids, encoding.offsets)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Pieces put together to words, separated by spaces."""
+        return " ".join(self.vocabulary.pieces[number] for number in ids).replace(" " + CONTINUATION, "")
+
+    @cached_property
+    def starts_word(self) -> Bool[np.ndarray, " V"]:
+        """For each piece whether a word begins with it: all but the ##pieces."""
+        return np.array([not piece.startswith(CONTINUATION) for piece in self.vocabulary.pieces])
+
+    def save(self, directory: Path) -> None:
+        """Writes vocab.txt and, last, tokenizer_config.json."""
+        directory.mkdir(parents=True, exist_ok=True)
+        self.vocabulary.write(directory / "vocab.txt")
+        write_json(
+            directory / "tokenizer_config.json",
+            {"kind": "wordpiece", "lowercase": self.lowercase, "strip_accents": self.strip_accents},
+        )
+
+    @classmethod
+    def load(cls, directory: Path) -> "WordPieceTokenizer":
+        """Reads what `save` wrote."""
+        settings = json.loads((directory / "tokenizer_config.json").read_text(encoding="utf-8"))
+        return cls(Vocabulary.read(directory / "vocab.txt"), settings["lowercase"], settings["strip_accents"])
+
+
+def train_wordpiece(
+    texts: Sequence[str],
+    size: int,
+    *,
+    lowercase: bool,
+    strip_accents: bool | None,
+    character_coverage: float,
+) -> Vocabulary:
+    """A vocabulary of `size` pieces learned from `texts`; the same for the same texts.
+
+    Raises UsageError where the alphabet alone is larger than `size` or the text can't give so many pieces.
+    """
+    tokenizer = _pipeline(models.WordPiece(unk_token=UNKNOWN), lowercase, lowercase if strip_accents is None else strip_accents)
+    alphabet = _alphabet(texts, tokenizer, character_coverage)
+    # The trainer numbers ##characters in the order of a hash map and breaks ties by number, so two trainings on one
+    # text differ. Given as special pieces they are numbered first, in this order.
+    fixed = [*SPECIAL_PIECES, *alphabet, *(CONTINUATION + character for character in alphabet if _joins(character, tokenizer))]
+    if len(fixed) > size:
+        raise UsageError(
+            f"vocabulary.size={size:,} is less than the {len(fixed):,} pieces that the text's characters need; "
+            "raise it or lower vocabulary.character_coverage"
+        )
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        special_tokens=fixed,
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        continuing_subword_prefix=CONTINUATION,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer, length=len(texts))
+    ids = tokenizer.get_vocab(with_added_tokens=False)
+    if len(ids) < size:
+        raise UsageError(
+            f"vocabulary.size={size:,} is more than the text can give: {len(ids):,} pieces occur at least twice; "
+            f"set --vocabulary.size {len(ids)} or less, or give more text"
+        )
+    return Vocabulary(sorted(ids, key=ids.get))
+
+
+def _pipeline(model: models.Model, lowercase: bool, strip_accents: bool) -> Tokenizer:
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lowercase
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
+
+
+def _alphabet(texts: Sequence[str], tokenizer: Tokenizer, coverage: float) -> list[str]:
+    """The commonest characters of the normalised text that make up a `coverage` share of it, in code order."""
+    counts = np.zeros(sys.maxunicode + 1, np.int64)
+    for block in _blocks(texts, _HISTOGRAM_CHARACTERS):
+        normalised = tokenizer.normalizer.normalize_str(block)
+        counts += np.bincount(np.frombuffer(normalised.encode("utf-32-le"), np.uint32), minlength=len(counts))
+    seen = [point for point in np.flatnonzero(counts) if not chr(point).isspace()]
+    seen.sort(key=lambda point: -counts[point])
+    covered = np.cumsum(counts[seen])
+    enough = np.searchsorted(covered, coverage * covered[-1]) + 1 if seen else 0
+    return [chr(point) for point in sorted(seen[:enough])]
+
+
+def _blocks(texts: Sequence[str], characters: int) -> Iterator[str]:
+    """`texts` joined to blocks of at least so many characters, so that each costs one histogram."""
+    block, size = [], 0
+    for text in texts:
+        block.append(text)
+        size += len(text)
+        if size >= characters:
+            yield "\n".join(block)
+            block, size = [], 0
+    yield "\n".join(block)
+
+
+def _joins(character: str, tokenizer: Tokenizer) -> bool:
+    """Whether `character` can continue a word: punctuation and ideographs always stand alone."""
+    return len(tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str("a" + character))) == 1
