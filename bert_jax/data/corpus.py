@@ -1,0 +1,42 @@
+"""Where documents come from."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
+
+from bert_jax.config.data import DataConfig
+from bert_jax.data.python_docs import PythonDocs
+from bert_jax.data.text_files import TextFiles
+from bert_jax.system.errors import UsageError
+
+Document = list[str]
+"""The paragraphs of one document, or its sentences where the source has one sentence a line."""
+
+
+@runtime_checkable
+class Corpus(Protocol):
+    """A stream of documents that knows how far it is. Every pass gives the same documents in the same order."""
+
+    unit: str
+    """What `position` and `total` count."""
+    total: float
+    """Size of the whole corpus."""
+    position: float
+    """How much of it the current pass has read."""
+    repairs: Counter[str]
+    """What the current pass had to mend, and how often."""
+
+    def documents(self) -> Iterator[Document]:
+        """A pass over the documents, none of them empty."""
+
+
+def open_corpus(config: DataConfig) -> Corpus:
+    """The corpus that `config.source` names. Raises UsageError where it names none or one that isn't there."""
+    kind, _, place = config.source.partition(":")
+    if config.source == "python-docs":
+        return PythonDocs()
+    if kind == "text" and place:
+        return TextFiles(place, config.undecodable)
+    raise UsageError(
+        f"data.source={config.source!r} names no corpus; expected python-docs or text:GLOB, as in 'text:corpus/*.txt.gz'"
+    )

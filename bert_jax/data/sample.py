@@ -1,0 +1,27 @@
+"""A uniform sample of a stream whose length nobody knows."""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+
+def sample_documents(documents: Iterable[list[str]], limit_bytes: int) -> list[str]:
+    """Documents (their lines joined by line feeds) of at most `limit_bytes` UTF-8 bytes together.
+
+    All of them if they fit; otherwise those whose hash is below a bound that is halved whenever the sample is full.
+    The same corpus gives the same sample. Memory: the sample.
+    """
+    kept: list[tuple[int, int, str]] = []
+    total, bound = 0, 2**64
+    for document in documents:
+        text = "\n".join(document)
+        encoded = text.encode()
+        order = int.from_bytes(blake2b(encoded, digest_size=8).digest())
+        if order >= bound:
+            continue
+        kept.append((order, len(encoded), text))
+        total += len(encoded)
+        while total > limit_bytes and len(kept) > 1:
+            bound //= 2
+            kept = [entry for entry in kept if entry[0] < bound] or kept[:1]
+            total = sum(size for _, size, _ in kept)
+    return [text for _, _, text in kept]

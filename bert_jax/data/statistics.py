@@ -1,0 +1,51 @@
+"""What preparation saw."""
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class Statistics:
+    """Counts over some part of the corpus; they add up."""
+
+    documents: int = 0
+    sentences: int = 0
+    tokens: int = 0
+    unknown_tokens: int = 0
+    instances: int = 0
+    instance_tokens: int = 0
+    """Tokens in instances, special ones included, padding not."""
+    random_pairs: int = 0
+    tokens_cut: int = 0
+    """Tokens taken off to fit the length."""
+    repairs: Counter[str] = field(default_factory=Counter)
+    """What was mended, and how often."""
+
+    def __add__(self, other: "Statistics") -> "Statistics":
+        mine, theirs = vars(self), vars(other)
+        return type(self)(**{name: mine[name] + theirs[name] for name in mine})
+
+    def as_json(self) -> dict[str, Any]:
+        """For a JSON file."""
+        return asdict(self) | {"repairs": dict(self.repairs)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Statistics":
+        """Inverse of `as_json`."""
+        return cls(**value | {"repairs": Counter(value["repairs"])})
+
+    def rows(self, length: int) -> list[tuple[str, str]]:
+        """Names and values for a person; `length` is that of a full sequence."""
+        share = lambda part, whole: f"{part / max(whole, 1):.2%}"
+        return [
+            ("documents", f"{self.documents:,}"),
+            ("sentences", f"{self.sentences:,}"),
+            ("tokens", f"{self.tokens:,}"),
+            ("unknown pieces", share(self.unknown_tokens, self.tokens)),
+            ("instances", f"{self.instances:,}"),
+            ("random second segments", share(self.random_pairs, self.instances)),
+            ("padding", share(self.instances * length - self.instance_tokens, self.instances * length)),
+            ("tokens cut to fit", f"{self.tokens_cut:,}"),
+            *((name, f"{times:,}") for name, times in sorted(self.repairs.items())),
+        ]

@@ -1,0 +1,65 @@
+"""Work spread over processes, results in order, memory bounded."""
+
+import itertools
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+from bert_jax.system.errors import RunError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_in_processes(
+    function: Callable[[Item], Result], items: Iterable[Item], processes: int, items_at_once: int = 1
+) -> Iterator[Result]:
+    """`map` with up to `processes` workers, which hold `items_at_once` items each, and one such group waiting.
+
+    With one process, everything happens in this one. Raises what `function` raises, and RunError where a worker dies.
+    """
+    if processes == 1:
+        yield from map(function, items)
+        return
+    # Spawned, not forked: the parent may hold threads of JAX or of a tokenizer.
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin_worker, (os.getpid(),))
+    running = deque()
+    try:
+        items = iter(items)
+        while group := tuple(itertools.islice(items, items_at_once)):
+            running.append(pool.submit(_apply, function, group))
+            if len(running) > processes:
+                yield from running.popleft().result()
+        while running:
+            yield from running.popleft().result()
+    except BrokenProcessPool:
+        raise RunError(
+            "a worker process died, as happens when memory runs out; give the same command again with fewer "
+            "--preparation.processes: finished chunks are kept"
+        ) from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _apply(function: Callable[[Item], Result], group: tuple[Item, ...]) -> list[Result]:
+    return [function(item) for item in group]
+
+
+def _begin_worker(parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one thread a worker
+    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+
+
+def _die_with(parent: int) -> None:
+    """Ends this worker when its parent was killed, which a pool doesn't notice."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)

@@ -1,0 +1,183 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+from conftest import stories, story
+
+from bert_jax.config.data import DataConfig
+from bert_jax.data import chunk_worker, preparation
+from bert_jax.data.chunk_worker import Recipe, is_held_out
+from bert_jax.data.corpus import open_corpus
+from bert_jax.data.preparation import PreparedData, fingerprint, prepare
+from bert_jax.data.store import InstanceSource
+from bert_jax.system.errors import RunError, UsageError
+from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
+
+
+@pytest.fixture(scope="module")
+def tokenizer_directory(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tokenizer")
+    vocabulary = train_wordpiece(
+        [stories(120)], 150, lowercase=True, strip_accents=None, character_coverage=1.0
+    )
+    WordPieceTokenizer(vocabulary).save(directory)
+    return directory
+
+
+@pytest.fixture
+def recipe(corpus, tokenizer_directory):
+    return Recipe(DataConfig(source=f"text:{corpus}", held_out=0.1, chunk_megabytes=0.02), 32, 7, tokenizer_directory)
+
+
+def files(directory):
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def build(recipe, directory, processes=1):
+    return prepare(open_corpus(recipe.data), recipe, directory, processes)
+
+
+def test_the_files_are_the_same_whatever_the_number_of_processes(recipe, tmp_path):
+    for processes in (1, 2, 4):
+        build(recipe, tmp_path / str(processes), processes)
+    one = files(tmp_path / "1")
+    assert len([name for name in one if name.startswith("train-")]) >= 3
+    assert one == files(tmp_path / "2") == files(tmp_path / "4")
+
+
+def test_an_interrupted_preparation_goes_on_at_the_next_chunk(recipe, tmp_path, monkeypatch):
+    build(recipe, tmp_path / "whole")
+    made = []
+
+    def interrupted_after_two(chunk, *rest):
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        made.append(chunk.index)
+        return chunk_worker.prepare_chunk(chunk, *rest)
+
+    monkeypatch.setattr(preparation, "prepare_chunk", interrupted_after_two)
+    with pytest.raises(KeyboardInterrupt):
+        build(recipe, tmp_path / "a")
+    assert PreparedData.open(tmp_path / "a") is None
+
+    def noted(chunk, *rest):
+        made.append(chunk.index)
+        return chunk_worker.prepare_chunk(chunk, *rest)
+
+    monkeypatch.setattr(preparation, "prepare_chunk", noted)
+    build(recipe, tmp_path / "a")
+    assert made == sorted(set(made)) and len(made) >= 3  # no chunk twice
+    assert files(tmp_path / "a") == files(tmp_path / "whole")
+
+
+def test_finished_chunks_of_another_text_or_settings_are_made_anew(recipe, tmp_path, monkeypatch):
+    build(recipe, tmp_path / "whole")
+    monkeypatch.setattr(preparation, "_separate_held_out", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    other = recipe._replace(seed=8)
+    with pytest.raises(KeyboardInterrupt):
+        build(other, tmp_path / "a")  # leaves all chunks finished, of another seed
+    monkeypatch.undo()
+    build(recipe, tmp_path / "a")
+    assert files(tmp_path / "a") == files(tmp_path / "whole")
+
+
+def test_what_was_seen_is_right(recipe, corpus, tmp_path):
+    prepared = build(recipe, tmp_path / "a")
+    seen, documents = prepared.train, corpus.read_text().split("\n\n")
+    assert seen.documents + prepared.held_out.documents + prepared.held_out_dropped == len(documents)
+    source = InstanceSource(tmp_path / "a", "train")
+    all_of_them = source.__getitems__(list(range(len(source))))
+    assert seen.instances == len(all_of_them)
+    assert seen.instance_tokens == sum(len(instance.ids) for instance in all_of_them)
+    assert seen.random_pairs == sum(instance.pair_label for instance in all_of_them)
+    assert prepared.piece_counts.sum() == seen.tokens
+    assert prepared.piece_counts[1] == seen.unknown_tokens == 0
+    rows = dict(seen.rows(32))
+    assert rows["padding"].endswith("%") and rows["instances"] == f"{seen.instances:,}"
+
+
+def test_it_opens_again_as_it_was(recipe, tmp_path):
+    prepared = build(recipe, tmp_path / "a")
+    opened = PreparedData.open(tmp_path / "a")
+    assert opened == prepared and opened.fingerprint == fingerprint(recipe)
+    assert 1 <= len(opened.example_sentences) and all(40 <= len(text) <= 120 for text in opened.example_sentences)
+
+
+def test_held_out_documents_that_share_a_paragraph_with_training_are_dropped(tokenizer_directory, tmp_path):
+    texts = [["\n".join(story(seed)), f"Of its own, as document {seed} has it, and quite long enough to be compared here."] for seed in range(80)]
+    shared = "This paragraph stands in every second document and is long enough to be compared with others."
+    texts = [text + [shared] * (number % 2) for number, text in enumerate(texts)]
+    (tmp_path / "a.txt").write_text("\n\n".join("\n".join(text) for text in texts))
+    data = DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.3)
+    prepared = build(Recipe(data, 32, 0, tokenizer_directory), tmp_path / "out")
+    chosen = [document for document in open_corpus(data).documents() if is_held_out(document, 0.3)]
+    assert prepared.held_out_dropped == sum(shared in document for document in chosen) > 3
+    assert prepared.held_out.documents == sum(shared not in document for document in chosen) > 3
+
+
+def test_short_lines_in_common_do_no_harm(tokenizer_directory, tmp_path):
+    (tmp_path / "a.txt").write_text("\n\n".join(f"History.\n{' '.join(story(seed))}" for seed in range(60)))
+    prepared = build(Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.3), 32, 0, tokenizer_directory), tmp_path / "out")
+    assert prepared.held_out_dropped == 0 and prepared.held_out.documents > 5
+
+
+def test_the_choice_of_held_out_documents_is_a_matter_of_their_text():
+    documents = [story(seed) for seed in range(2000)]
+    chosen = [is_held_out(document, 0.2) for document in documents]
+    assert 0.15 < np.mean(chosen) < 0.25
+    assert chosen == [is_held_out(document, 0.2) for document in documents]
+    assert not any(is_held_out(document, 0.0) for document in documents)
+    assert all(is_held_out(document, 0.5) for document, held in zip(documents, chosen) if held)  # shares nest
+
+
+def test_a_file_of_sentences_is_not_split_further(tokenizer_directory, tmp_path):
+    (tmp_path / "a.txt").write_text("One two. Three four.\nFive six.\n\nSeven eight.\n")
+    data = DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0)
+    as_lines = build(Recipe(data.replace(layout="sentences"), 32, 0, tokenizer_directory), tmp_path / "lines")
+    as_paragraphs = build(Recipe(data, 32, 0, tokenizer_directory), tmp_path / "paragraphs")
+    assert (as_lines.train.sentences, as_paragraphs.train.sentences) == (3, 4)
+    assert as_lines.held_out.documents == 0
+
+
+@pytest.mark.parametrize("text, count", [("", 0), ("\n \n\n", 0), ("One document only. It has two sentences.", 1)])
+def test_too_little_text_is_refused(tokenizer_directory, tmp_path, text, count):
+    (tmp_path / "a.txt").write_text(text)
+    with pytest.raises(UsageError, match=f"holds {count} documents .* needs two"):
+        build(Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0), 32, 0, tokenizer_directory), tmp_path / "out")
+
+
+def test_repaired_input_is_counted(tokenizer_directory, tmp_path):
+    (tmp_path / "a.txt").write_bytes(stories(20).encode() + b"\nbroken \xff line\n")
+    prepared = build(Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}"), 32, 0, tokenizer_directory), tmp_path / "out")
+    assert prepared.train.repairs["lines with undecodable bytes"] == 1
+    assert ("lines with undecodable bytes", "1") in prepared.train.rows(32)
+
+
+def test_a_shard_cut_short_is_named_when_the_set_is_opened(recipe, tmp_path):
+    build(recipe, tmp_path / "a")
+    shard = tmp_path / "a" / "train-00001.array_record"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    with pytest.raises(RunError, match=r"train-00001.*has .* bytes and should have .*delete"):
+        PreparedData.open(tmp_path / "a")
+    shard.unlink()
+    with pytest.raises(RunError, match="has 0 bytes"):
+        PreparedData.open(tmp_path / "a")
+
+
+def test_a_full_disk_leaves_finished_chunks_usable(recipe, tmp_path, monkeypatch):
+    build(recipe, tmp_path / "whole")
+    real, calls = chunk_worker.write_shard, []
+
+    def full_at_the_third(*arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise RunError("no space left")
+        return real(*arguments)
+
+    monkeypatch.setattr(chunk_worker, "write_shard", full_at_the_third)
+    with pytest.raises(RunError, match="no space left"):
+        build(recipe, tmp_path / "a")
+    assert len(list((tmp_path / "a" / "chunks").glob("*.json"))) == 2
+    build(recipe, tmp_path / "a")
+    assert files(tmp_path / "a") == files(tmp_path / "whole")

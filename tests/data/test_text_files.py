@@ -1,0 +1,106 @@
+import gzip
+
+import pytest
+import zstandard
+
+from bert_jax.config.data import DataConfig
+from bert_jax.data import text_files
+from bert_jax.data.corpus import open_corpus
+from bert_jax.system.errors import UsageError
+
+TEXT = "First line.\nSecond line.\n\n\nAnother document.\n"
+DOCUMENTS = [["First line.", "Second line."], ["Another document."]]
+
+
+def read(pattern, **settings):
+    corpus = open_corpus(DataConfig(source=f"text:{pattern}", **settings))
+    return list(corpus.documents()), corpus
+
+
+@pytest.mark.parametrize(
+    "name, pack",
+    [
+        ("a.txt", lambda text: text),
+        ("a.txt.gz", gzip.compress),
+        ("a.txt.zst", zstandard.ZstdCompressor().compress),
+        ("two.gz", lambda text: gzip.compress(text[:20]) + gzip.compress(text[20:])),
+        ("two.zst", lambda text: zstandard.compress(text[:20]) + zstandard.compress(text[20:])),
+        ("bom.txt", lambda text: b"\xef\xbb\xbf" + text),
+        ("windows.txt", lambda text: text.replace(b"\n", b"\r\n")),
+        ("no-end.txt", lambda text: text.rstrip(b"\n")),
+    ],
+)
+def test_every_format_gives_the_same_documents(tmp_path, name, pack):
+    (tmp_path / name).write_bytes(pack(TEXT.encode()))
+    documents, corpus = read(tmp_path / name)
+    assert documents == DOCUMENTS
+    assert corpus.position == corpus.total == (tmp_path / name).stat().st_size / 1e6
+
+
+def test_files_come_in_the_order_of_their_names_and_end_documents(tmp_path):
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.txt").write_text(f"of {name}")
+    assert read(tmp_path / "*.txt")[0] == [["of a"], ["of b"]]
+
+
+def test_two_passes_are_equal(tmp_path):
+    (tmp_path / "a.txt").write_bytes(TEXT.encode() + b"\xff\n")
+    _, corpus = read(tmp_path / "a.txt")
+    first = dict(corpus.repairs)
+    assert list(corpus.documents()) == [DOCUMENTS[0], [*DOCUMENTS[1], "\ufffd"]]
+    assert corpus.repairs == first == {"lines with undecodable bytes": 1}
+
+
+def test_undecodable_bytes_are_refused_with_file_and_line(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"good\nbad \xff\n")
+    with pytest.raises(UsageError, match=r"a\.txt, line 2: byte 5 is not UTF-8"):
+        read(tmp_path / "a.txt", undecodable="refuse")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gz", "zst"])
+@pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: data[:40] + b"\0\0\0\0" + data[44:]])
+def test_a_damaged_file_is_named(tmp_path, pack, damage):
+    suffix = {gzip.compress: ".gz", zstandard.compress: ".zst"}[pack]
+    lines = "".join(f"line {number} of many different ones {number * 7919}\n" for number in range(5000))
+    (tmp_path / f"a{suffix}").write_bytes(damage(pack(lines.encode())))
+    with pytest.raises(UsageError, match=rf"a\{suffix} is damaged or cut short after line"):
+        read(tmp_path / f"a{suffix}")
+
+
+def test_a_file_that_is_not_what_its_name_says_is_named(tmp_path):
+    (tmp_path / "a.gz").write_text("plain text")
+    with pytest.raises(UsageError, match="a.gz is damaged"):
+        read(tmp_path / "a.gz")
+
+
+def test_long_lines_are_cut_at_spaces_and_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 100)
+    words = "word " * 100
+    (tmp_path / "a.txt").write_text(f"{words}\nshort\n")
+    documents, corpus = read(tmp_path / "a.txt")
+    assert " ".join(documents[0][:-1]).split() == words.split()
+    assert max(map(len, documents[0])) <= 100
+    assert documents[0][-1] == "short"
+    assert corpus.repairs["over-long lines cut"] == len(documents[0]) - 2
+
+
+def test_a_long_line_without_spaces_is_cut_between_characters(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 100)
+    (tmp_path / "a.txt").write_text("雪" * 500, encoding="utf-8")
+    documents, corpus = read(tmp_path / "a.txt")
+    assert "".join(documents[0]) == "雪" * 500
+    assert "lines with undecodable bytes" not in corpus.repairs
+
+
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        ("text:absent/*.txt", "no file matches 'absent/*.txt'"),
+        ("text:", "names no corpus"),
+        ("wikipedia", "names no corpus; expected python-docs or text:GLOB"),
+    ],
+)
+def test_a_source_that_is_not_there_is_refused(source, words):
+    with pytest.raises(UsageError) as refusal:
+        open_corpus(DataConfig(source=source))
+    assert words in str(refusal.value)
