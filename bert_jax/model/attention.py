@@ -1,0 +1,57 @@
+"""Multi-head self-attention."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Bool, Float, Key
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.model.dropout import dropout
+from bert_jax.model.linear import Linear, initial_weights, project
+
+
+class SelfAttention(nn.Module):
+    """softmax(Q K^T / sqrt(K)) V, heads side by side, then a projection (He and Xu 2020, section 5.2)."""
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(
+        self,
+        queries: Float[Array, "B T D"],
+        x: Float[Array, "B S D"],
+        mask: Bool[Array, "B S"],
+        dropout_keys: Key[Array, " B"] | None,
+        return_probabilities: bool,
+    ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:
+        """Each of `queries` attends to all of `x` where `mask` is True. The probabilities are those before dropout."""
+        config = self.config
+        shape = (3, config.num_heads, config.head_size)
+        kernel = self.param("kernel", initial_weights(config), (config.hidden_size, *shape))
+        bias = self.param("bias", nn.initializers.zeros_init(), shape)
+        if queries is x:  # one product instead of two
+            query, key, value = jnp.moveaxis(project(x, kernel, bias, config), 2, 0)
+        else:
+            query = project(queries, kernel[:, 0], bias[0], config)
+            key, value = jnp.moveaxis(project(x, kernel[:, 1:], bias[1:], config), 2, 0)
+        rate = config.attention_dropout if dropout_keys is not None else 0.0
+        if rate or return_probabilities:
+            probabilities = attention_probabilities(query, key, mask)
+            dropped = dropout(probabilities, rate, dropout_keys).astype(value.dtype)
+            context = jnp.einsum("BHTS,BSHK->BTHK", dropped, value)
+        else:
+            probabilities = None
+            context = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None, None, :])
+        output = Linear(config, (config.hidden_size,), contracted=2, name="output")(context)
+        return output, probabilities if return_probabilities else None
+
+
+def attention_probabilities(
+    query: Float[Array, "B T H K"], key: Float[Array, "B S H K"], mask: Bool[Array, "B S"]
+) -> Float[Array, "B H T S"]:
+    """The softmax over the keys that `mask` admits, in float32."""
+    scores = jnp.einsum("BTHK,BSHK->BHTS", query, key, preferred_element_type=jnp.float32)
+    scores = scores / math.sqrt(query.shape[-1])
+    return jax.nn.softmax(jnp.where(mask[:, None, None, :], scores, jnp.finfo(jnp.float32).min), axis=-1)

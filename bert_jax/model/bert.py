@@ -1,0 +1,117 @@
+"""BERT: embeddings, encoder, pooler and the two pretraining heads.
+
+Letters in shapes and einsum strings, here and everywhere:
+
+    B batch          T query positions    S key positions     L layers
+    D width          H heads              K head width        F feed-forward width
+    V vocabulary     P predicted slots
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.model.dropout import fold_in
+from bert_jax.model.embeddings import Embeddings
+from bert_jax.model.encoder import Encoder, Remat
+from bert_jax.model.heads import MaskedLanguageHead, NextSentenceHead, Pooler
+
+Parameters = dict[str, Any]
+"""A nested dict of float32 arrays. A block's parameters carry a leading layer axis."""
+
+
+class Encoded(NamedTuple):
+    """What the encoder says of a batch."""
+
+    tokens: Float[Array, "B R D"]
+    """The last layer's vector at each position that is read: of every token, unless fewer were asked for."""
+    pooled: Float[Array, "B D"]
+    """One vector a sequence."""
+    layers: Float[Array, "L B T D"] | None
+    """Every layer's vectors, if asked for."""
+    attention: Float[Array, "L B H T T"] | None
+    """Every layer's attention probabilities, if asked for."""
+
+
+class BertEncoder(nn.Module):
+    """Embeddings, blocks and pooler: what stays when pretraining is over."""
+
+    config: ModelConfig
+    remat: Remat = "none"
+    unroll: int = 1
+
+    def setup(self):
+        self.embeddings = Embeddings(self.config)
+        self.encoder = Encoder(self.config, self.remat, self.unroll)
+        self.pooler = Pooler(self.config)
+
+    def __call__(
+        self,
+        ids: Int[Array, "B T"],
+        segments: Int[Array, "B T"],
+        mask: Bool[Array, "B T"],
+        dropout_keys: Key[Array, " B"] | None = None,
+        read: Int[Array, "B R"] | None = None,
+        return_layers: bool = False,
+    ) -> Encoded:
+        """`segments` is 0 in the first and 1 in the second segment, `mask` False at padding.
+
+        `dropout_keys` holds one key an example; None means no dropout. With `read`, whose first column is 0, `tokens`
+        holds these positions alone: the same values for less work. An id past the vocabulary must not get here:
+        whoever makes a batch checks it.
+        """
+        keys = [None] * 2 if dropout_keys is None else [fold_in(dropout_keys, site) for site in range(2)]
+        x, layers = self.encoder(self.embeddings(ids, segments, keys[0]), mask, keys[1], read, return_layers)
+        return Encoded(x, self.pooler(x[:, 0]), *(layers or (None, None)))
+
+
+class BertForPretraining(nn.Module):
+    """The encoder with both heads."""
+
+    config: ModelConfig
+    remat: Remat = "none"
+    unroll: int = 1
+
+    def setup(self):
+        self.bert = BertEncoder(self.config, self.remat, self.unroll)
+        self.masked_lm = MaskedLanguageHead(self.config)
+        self.next_sentence = NextSentenceHead(self.config)
+
+    def __call__(
+        self,
+        ids: Int[Array, "B T"],
+        segments: Int[Array, "B T"],
+        mask: Bool[Array, "B T"],
+        positions: Int[Array, "B P"],
+        dropout_keys: Key[Array, " B"] | None = None,
+    ) -> tuple[Float[Array, "B P V"], Float[Array, "B 2"]]:
+        """Float32 logits over the padded vocabulary at `positions` alone, and those of the pair."""
+        read = jnp.pad(positions, ((0, 0), (1, 0)))  # [CLS] first
+        encoded = self.bert(ids, segments, mask, dropout_keys, read)
+        return self.masked_lm(encoded.tokens[:, 1:], self.bert.embeddings.word), self.next_sentence(encoded.pooled)
+
+    def encode(
+        self,
+        ids: Int[Array, "B T"],
+        segments: Int[Array, "B T"],
+        mask: Bool[Array, "B T"],
+        return_layers: bool = False,
+    ) -> Encoded:
+        """The encoder alone, at every position and without dropout: `model.apply(variables, ..., method="encode")`."""
+        return self.bert(ids, segments, mask, return_layers=return_layers)
+
+
+def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:
+    """Initial parameters of encoder and heads. `config.vocabulary_size` must be set. Same key, same values."""
+    one = jnp.zeros((1, 1), jnp.int32)
+    variables = BertForPretraining(config).init(key, one, one, one.astype(bool), one)
+    return variables["params"]
+
+
+def parameter_shapes(config: ModelConfig) -> Parameters:
+    """The tree of `init` as shapes and types; nothing is allocated."""
+    return jax.eval_shape(lambda: init(config, jax.random.key(0)))

@@ -1,0 +1,105 @@
+"""The stack of transformer blocks."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.model.attention import SelfAttention
+from bert_jax.model.dropout import dropout, fold_in
+from bert_jax.model.linear import LayerNorm, Linear, activation
+
+Remat = Literal["none", "full", "dots"]
+"""What the backward pass computes again: nothing, whole blocks, or all but the matrix products."""
+
+
+class Block(nn.Module):
+    """Attention and feed-forward, each followed by dropout, residual sum and LayerNorm (He and Xu 2020, section 5).
+
+    The lecture of Grabovoy (slides on B_L) leaves out the residual round the attention; BERT's code, and this, has it.
+    """
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(
+        self,
+        x: Float[Array, "B T D"],
+        mask: Bool[Array, "B T"],
+        dropout_keys: Key[Array, " B"] | None,
+        read: Int[Array, "B R"] | None = None,
+        return_probabilities: bool = False,
+    ) -> tuple[Float[Array, "B R D"], Float[Array, "B H R T"] | None]:
+        """The block's output at the positions `read`, or at all T of them, and its attention if asked for."""
+        config = self.config
+        keys = [None] * 3 if dropout_keys is None else [fold_in(dropout_keys, site) for site in range(3)]
+        queries = x if read is None else jnp.take_along_axis(x, read[:, :, None], axis=1)
+        attended, probabilities = SelfAttention(config, name="attention")(queries, x, mask, keys[0], return_probabilities)
+        x = LayerNorm(config, name="attention_norm")(queries + dropout(attended, config.dropout, keys[1]))
+        inner = activation(config)(Linear(config, (config.inner_size,), name="feedforward_in")(x))
+        output = Linear(config, (config.hidden_size,), name="feedforward_out")(inner)
+        return LayerNorm(config, name="feedforward_norm")(x + dropout(output, config.dropout, keys[2])), probabilities
+
+
+class Encoder(nn.Module):
+    """`num_layers` blocks, their parameters stacked along a leading layer axis; all but the last under one scan.
+
+    The last block is computed only where something is read: in pretraining, one token in six.
+    """
+
+    config: ModelConfig
+    remat: Remat = "none"
+    unroll: int = 1
+    """Blocks a turn of the loop: more compile longer and, on a CPU, run faster."""
+
+    @nn.compact
+    def __call__(
+        self,
+        x: Float[Array, "B T D"],
+        mask: Bool[Array, "B T"],
+        dropout_keys: Key[Array, " B"] | None,
+        read: Int[Array, "B R"] | None = None,
+        return_layers: bool = False,
+    ) -> tuple[Float[Array, "B R D"], tuple[Float[Array, "L B T D"], Float[Array, "L B H T T"]] | None]:
+        """The output at the positions `read` (all T where None) and, if asked for, every block's output and attention."""
+        count = self.config.num_layers
+        block = Block(self.config, parent=None)
+        layers = self.param("layers", _stacked(block, count), x, mask)
+
+        def run(params, layer, x, read=None):
+            keys = None if dropout_keys is None else fold_in(dropout_keys, layer)
+            return block.apply({"params": params}, x, mask, keys, read, return_layers)
+
+        run = _rematerialised(run, self.remat)
+
+        def turn(x, scanned):
+            x, probabilities = run(*scanned, x)
+            return x, ((x, probabilities) if return_layers else None)
+
+        whole = count if return_layers else count - 1
+        x, outputs = jax.lax.scan(
+            turn, x, (jax.tree.map(lambda leaf: leaf[:whole], layers), jnp.arange(whole)), unroll=min(self.unroll, max(whole, 1))
+        )
+        if not return_layers:
+            x, _ = run(jax.tree.map(lambda leaf: leaf[-1], layers), count - 1, x, read)
+        return x, outputs
+
+
+def _stacked(block: Block, count: int) -> Callable[..., Any]:
+    """An initialiser of the parameters of `count` blocks, each from a key of its own."""
+
+    def init(key, x, mask):
+        return jax.vmap(lambda key: block.init(key, x, mask, None)["params"])(jax.random.split(key, count))
+
+    return init
+
+
+def _rematerialised(run: Callable, remat: Remat) -> Callable:
+    if remat == "none":
+        return run
+    policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable if remat == "dots" else None
+    return jax.checkpoint(run, prevent_cse=False, policy=policy)

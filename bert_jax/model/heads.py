@@ -1,0 +1,54 @@
+"""What stands on the encoder in pretraining."""
+
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.model.linear import LayerNorm, Linear, activation, compute_dtype
+
+MASKED_OUT = -1e30
+"""Added to the logits of the vocabulary's padding rows: their probability is exactly 0."""
+
+
+class Pooler(nn.Module):
+    """tanh(x W + b) of the first token's vector x: one vector for the sequence."""
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(self, first: Float[Array, "B D"]) -> Float[Array, "B D"]:
+        return jnp.tanh(Linear(self.config, (self.config.hidden_size,), name="dense")(first))
+
+
+class MaskedLanguageHead(nn.Module):
+    """Dense, activation, LayerNorm, then the word table and a bias over the vocabulary.
+
+    He and Xu (2020), section 6.2, leave the LayerNorm out; BERT's code, and this, has it.
+    """
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "B P D"], word_table: Float[Array, "V D"]) -> Float[Array, "B P V"]:
+        """Float32 logits over the padded vocabulary."""
+        config = self.config
+        x = LayerNorm(config, name="norm")(activation(config)(Linear(config, (config.hidden_size,), name="dense")(x)))
+        bias = self.param("bias", nn.initializers.zeros_init(), word_table.shape[:1])
+        padding = jnp.where(jnp.arange(len(bias)) < config.vocabulary_size, 0.0, MASKED_OUT)
+        table = word_table.astype(compute_dtype(config))
+        return jnp.einsum("BPD,VD->BPV", x, table, preferred_element_type=jnp.float32) + (bias + padding)
+
+
+class NextSentenceHead(nn.Module):
+    """Two classes from the pooled vector: 0 the second segment follows, 1 it was drawn at random.
+
+    He and Xu (2020), section 6.1, write a true pair as (0, 1), and Grabovoy's lecture one sigmoid unit; BERT's code,
+    and this, has a two-way softmax with the true pair as class 0.
+    """
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(self, pooled: Float[Array, "B D"]) -> Float[Array, "B 2"]:
+        return Linear(self.config, (2,), name="dense")(pooled).astype(jnp.float32)

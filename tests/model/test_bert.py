@@ -1,0 +1,154 @@
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.model.bert import BertForPretraining, init
+
+CONFIG = ModelConfig(num_layers=3, hidden_size=32, num_heads=4, max_positions=24, vocabulary_size=100, initializer_range=0.1)
+ROWS, LENGTH = 3, 16
+
+
+@pytest.fixture(scope="module")
+def params():
+    return jax.jit(init, static_argnums=0)(CONFIG, jax.random.key(0))
+
+
+def inputs(length=LENGTH, padding=0):
+    rng = np.random.default_rng(0)
+    ids = rng.integers(5, 100, (ROWS, LENGTH))[:, :length]
+    segments = np.broadcast_to(np.arange(length) > 6, (ROWS, length)).astype(np.int32)
+    widths = ((0, 0), (0, padding))
+    mask = np.pad(np.ones((ROWS, length), bool), widths)
+    junk = rng.integers(5, 100, (ROWS, padding))
+    ids = np.concatenate([ids, junk], 1).astype(np.int32)
+    return jnp.asarray(ids), jnp.asarray(np.pad(segments, widths, constant_values=1)), jnp.asarray(mask)
+
+
+@partial(jax.jit, static_argnames=("config", "remat", "unroll"))
+def apply(config, params, batch, positions, keys, remat, unroll):
+    return BertForPretraining(config, remat, unroll).apply({"params": params}, *batch, positions, keys)
+
+
+def logits(config, params, *batch, positions=((1, 5),) * ROWS, keys=None, remat="none", unroll=1):
+    return apply(config, params, batch, jnp.asarray(positions, jnp.int32), keys, remat, unroll)
+
+
+def largest_difference(first, second):
+    return max(jax.tree.leaves(jax.tree.map(lambda a, b: float(jnp.max(jnp.abs(a - b))), first, second)))
+
+
+def test_padding_changes_nothing(params):
+    plain = logits(CONFIG, params, *inputs())
+    padded = logits(CONFIG, params, *inputs(padding=8))
+    assert largest_difference(plain, padded) < 2e-6
+    unmasked = inputs(padding=8)
+    seen = logits(CONFIG, params, *unmasked[:2], jnp.ones_like(unmasked[2]))
+    assert largest_difference(plain, seen) > 1e-3  # the mask is what does it
+
+
+def test_every_token_sees_both_sides(params):
+    def one_logit(table):
+        changed = params | {"bert": params["bert"] | {"embeddings": params["bert"]["embeddings"] | {"position": table}}}
+        return logits(CONFIG, changed, *inputs())[0][0, 1, 7]
+
+    gradient = jax.jit(jax.grad(one_logit))(params["bert"]["embeddings"]["position"])
+    per_position = jnp.abs(gradient).sum(axis=1)
+    assert (per_position[:LENGTH] > 0).all() and (per_position[LENGTH:] == 0).all()
+
+
+def test_segments_matter(params):
+    ids, segments, mask = inputs()
+    assert largest_difference(logits(CONFIG, params, ids, segments, mask), logits(CONFIG, params, ids, 1 - segments, mask)) > 1e-3
+
+
+def test_padded_rows_of_the_vocabulary_have_no_probability(params):
+    pieces, _ = logits(CONFIG, params, *inputs())
+    assert pieces.shape[-1] == 128
+    probabilities = jax.nn.softmax(pieces)
+    assert (probabilities[..., 100:] == 0).all()
+
+    def loss(params):
+        return jax.nn.logsumexp(logits(CONFIG, params, *inputs())[0], axis=-1).sum()
+
+    gradient = jax.jit(jax.grad(loss))(params)
+    assert (gradient["bert"]["embeddings"]["word"][100:] == 0).all()
+    assert (gradient["masked_lm"]["bias"][100:] == 0).all()
+    assert (gradient["masked_lm"]["bias"][:100] > 0).all()
+
+
+def test_initial_values_are_berts(params):
+    flat = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(params)}
+    for name, leaf in flat.items():
+        if "bias" in name:
+            assert (leaf == 0).all(), name
+        elif "scale" in name:
+            assert (leaf == 1).all(), name
+        else:
+            assert float(jnp.abs(leaf).max()) <= 2 * 0.1 + 1e-6, name
+    word = params["bert"]["embeddings"]["word"]
+    assert abs(float(word.std()) - 0.88 * 0.1) < 0.003  # a normal cut at two deviations has 0.88 of its deviation
+    assert all(leaf.dtype == jnp.float32 for leaf in flat.values())
+
+
+def test_both_gelus_are_theirs(params):
+    from bert_jax.model.linear import activation
+
+    x = jnp.linspace(-4, 4, 101)
+    erf = x * 0.5 * (1 + jax.scipy.special.erf(x / np.sqrt(2)))
+    tanh = 0.5 * x * (1 + jnp.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    assert jnp.allclose(activation(CONFIG.replace(activation="gelu_erf"))(x), erf, atol=1e-6)
+    assert jnp.allclose(activation(CONFIG)(x), tanh, atol=1e-6)
+    assert float(jnp.abs(erf - tanh).max()) > 1e-4
+
+
+@pytest.mark.parametrize("execution", [{"remat": "full"}, {"remat": "dots"}, {"unroll": 3}], ids=str)
+def test_how_it_is_carried_out_changes_nothing(params, execution):
+    keys = jax.random.split(jax.random.key(1), ROWS)
+
+    def loss(params, **execution):
+        pieces, pairs = logits(CONFIG, params, *inputs(), keys=keys, **execution)
+        return jnp.square(pieces[..., :100]).mean() + jnp.square(pairs).mean()
+
+    plain = jax.jit(jax.grad(loss))(params)
+    carried_out = jax.jit(jax.grad(lambda params: loss(params, **execution)))(params)
+    assert largest_difference(plain, carried_out) < 1e-6
+    jaxpr = str(jax.make_jaxpr(jax.grad(lambda params: loss(params, **execution)))(params))
+    assert ("remat" in jaxpr or "checkpoint" in jaxpr) == ("remat" in execution)  # the setting does something
+
+
+def test_bfloat16_computes_in_bfloat16_and_answers_in_float32(params):
+    half = CONFIG.replace(compute_dtype="bfloat16")
+    pieces, pairs = logits(half, params, *inputs())
+    assert pieces.dtype == pairs.dtype == jnp.float32
+    exact = logits(CONFIG, params, *inputs())
+    assert 1e-4 < largest_difference((pieces[..., :100], pairs), (exact[0][..., :100], exact[1])) < 0.1
+    jaxpr = str(jax.make_jaxpr(lambda params: logits(half, params, *inputs()))(params))
+    assert "bf16" in jaxpr
+
+
+def test_layers_and_attention_are_there_if_asked_for(params):
+    encode = jax.jit(partial(BertForPretraining(CONFIG).apply, method="encode"), static_argnums=4)
+    batch = inputs(padding=8)
+    with_layers = encode({"params": params}, *batch, True)
+    without = encode({"params": params}, *batch, False)
+    assert without.layers is None and without.attention is None
+    assert with_layers.layers.shape == (3, ROWS, 24, 32) and with_layers.attention.shape == (3, ROWS, 4, 24, 24)
+    assert jnp.allclose(with_layers.attention.sum(axis=-1), 1, atol=1e-5)
+    assert (with_layers.attention[..., 16:] == 0).all()
+    # One computes attention by plain einsums, the other by jax.nn.dot_product_attention.
+    assert largest_difference(with_layers.tokens[:, :16], without.tokens[:, :16]) < 2e-6
+    assert jnp.array_equal(with_layers.layers[-1], with_layers.tokens)
+
+
+def test_dropout_comes_by_example_not_by_batch(params):
+    keys = jax.random.split(jax.random.key(1), ROWS)
+    batch = inputs()
+    together = logits(CONFIG, params, *batch, keys=keys)
+    assert largest_difference(together, logits(CONFIG, params, *batch)) > 1e-2
+    for row in range(ROWS):
+        alone = logits(CONFIG, params, *(x[row : row + 1] for x in batch), positions=((1, 5),), keys=keys[row : row + 1])
+        assert largest_difference(jax.tree.map(lambda x: x[row : row + 1], together), alone) < 2e-6
