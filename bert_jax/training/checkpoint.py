@@ -1,0 +1,182 @@
+"""Checkpoints: written in the background, checked when read."""
+
+import json
+import shutil
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import orbax.checkpoint as ocp
+
+from bert_jax.model.bert import Parameters
+from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.files import FileSum, write_json
+from bert_jax.system.progress import say
+from bert_jax.training.step import TrainState
+
+_MANIFEST = "manifest.json"
+
+
+class Manifest(NamedTuple):
+    """What one checkpoint holds. Written last: a directory without it is not a checkpoint."""
+
+    step: int
+    evaluation: dict[str, float] | None
+    """Measurements on held-out documents at this step, if there are any."""
+    files: dict[str, FileSum]
+    """Every other file by its path below the checkpoint."""
+
+    @classmethod
+    def of(cls, directory: Path, step: int, evaluation: dict[str, float] | None) -> "Manifest":
+        """Sums up the files in `directory`."""
+        paths = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != _MANIFEST)
+        return cls(step, evaluation, {path.relative_to(directory).as_posix(): FileSum.of(path) for path in paths})
+
+    @classmethod
+    def read(cls, directory: Path) -> "Manifest":
+        """Raises FileNotFoundError or ValueError."""
+        value = json.loads((directory / _MANIFEST).read_text(encoding="utf-8"))
+        return cls(**value | {"files": {name: FileSum(*total) for name, total in value["files"].items()}})
+
+    def damaged(self, directory: Path) -> str | None:
+        """The first file that isn't as it was written, or None. Reads everything once."""
+        for name, expected in self.files.items():
+            path = directory / name
+            if not path.is_file() or path.stat().st_size != expected.size or FileSum.of(path) != expected:
+                return name
+        return None
+
+
+class Checkpoints:
+    """The checkpoints of a run: one directory a step, with parameters, training state, config and tokenizer."""
+
+    def __init__(self, directory: Path, carried: tuple[Path, ...], keep: int):
+        """Each checkpoint takes copies of the files and directories `carried`, so that it can be used by itself."""
+        self._directory, self._carried, self._keep = directory, carried, keep
+        self._checkpointer = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
+        self._finishing: threading.Thread | None = None
+        self.failure: str | None = None
+        """Why the newest save failed, if it did."""
+
+    def save(self, step: int, state: TrainState, evaluation: dict[str, float] | None) -> None:
+        """Begins to write `state`; it may be donated at once. A save that fails is reported, and the next one tried."""
+        self.wait()
+        path = self._path(step)
+        shutil.rmtree(path, ignore_errors=True)  # what an earlier attempt left
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._checkpointer.save(
+                path.absolute(),
+                args=ocp.args.Composite(
+                    params=ocp.args.StandardSave(state.params),
+                    training=ocp.args.StandardSave(state._replace(params=None)),
+                ),
+            )
+        except OSError as error:
+            self._failed(step, error)
+            return
+        self._finishing = threading.Thread(target=self._finish, args=(step, evaluation))
+        self._finishing.start()
+
+    def wait(self) -> None:
+        """Waits until nothing is being written."""
+        if self._finishing:
+            self._finishing.join()
+            self._finishing = None
+
+    def close(self) -> None:
+        """Waits, then ends the writer's threads."""
+        self.wait()
+        self._checkpointer.close()
+
+    def restore(self, shapes: TrainState) -> TrainState | None:
+        """The newest good state, with the shardings of `shapes`; None where there is none.
+
+        A damaged checkpoint is reported and set aside, and the one before it used.
+        """
+        for path in reversed(complete(self._directory)):
+            if damaged := Manifest.read(path).damaged(path):
+                aside = path.with_name(f"damaged-{path.name}")
+                shutil.rmtree(aside, ignore_errors=True)
+                path.rename(aside)
+                say(f"{path} is damaged ({damaged} is not as it was written): set aside as {aside.name}")
+                continue
+            restored = self._checkpointer.restore(
+                path.absolute(),
+                args=ocp.args.Composite(
+                    params=ocp.args.StandardRestore(shapes.params),
+                    training=ocp.args.StandardRestore(shapes._replace(params=None)),
+                ),
+            )
+            return restored.training._replace(params=restored.params)
+        return None
+
+    def _path(self, step: int) -> Path:
+        return self._directory / f"{step:08d}"
+
+    def _finish(self, step: int, evaluation: dict[str, float] | None) -> None:
+        path = self._path(step)
+        try:
+            self._checkpointer.wait_until_finished()
+            for source in self._carried:
+                if source.is_dir():
+                    shutil.copytree(source, path / source.name, dirs_exist_ok=True)
+                else:
+                    shutil.copy(source, path)
+            write_json(path / _MANIFEST, Manifest.of(path, step, evaluation)._asdict())
+            self.failure = None
+            self._delete_old()
+        except Exception as error:  # training goes on whatever the writer underneath raises
+            self._failed(step, error)
+
+    def _failed(self, step: int, error: Exception) -> None:
+        shutil.rmtree(self._path(step), ignore_errors=True)
+        self.failure = f"checkpoint {step} could not be written: {str(error).partition(chr(10))[0]}"
+        say(f"WARNING: {self.failure}; training goes on, and the next one is tried")
+
+    def _delete_old(self) -> None:
+        paths = complete(self._directory)
+        keep = set(paths[-self._keep :])
+        best = best_of(paths)
+        for path in paths:
+            if path not in keep and path != best:
+                # Without its manifest it is no checkpoint, so half a deletion is none either.
+                (path / _MANIFEST).unlink()
+                shutil.rmtree(path)
+
+
+def complete(directory: Path) -> list[Path]:
+    """The finished checkpoints in `directory`, oldest first."""
+    return sorted(path.parent for path in directory.glob(f"[0-9]*/{_MANIFEST}"))
+
+
+def best_of(paths: list[Path]) -> Path | None:
+    """The one with the lowest held-out loss; None where none was evaluated."""
+    losses = {path: (Manifest.read(path).evaluation or {}).get("loss") for path in paths}
+    evaluated = [path for path in paths if losses[path] is not None]
+    return min(evaluated, key=losses.get, default=None)
+
+
+def load_parameters(path: Path, shapes: Parameters) -> Parameters:
+    """The parameters of the checkpoint at `path`, of these shapes and shardings.
+
+    Raises RunError where a file is damaged, UsageError where there is no checkpoint.
+    """
+    try:
+        manifest = Manifest.read(path)
+    except FileNotFoundError:
+        raise UsageError(f"{path} holds no finished checkpoint; give a run or one of its checkpoints") from None
+    if damaged := manifest.damaged(path):
+        raise RunError(f"{path} is damaged: {damaged} is not as it was written; use another checkpoint of the run")
+    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+        return checkpointer.restore(
+            path.absolute(), args=ocp.args.Composite(params=ocp.args.StandardRestore(shapes))
+        ).params
+
+
+def abstract(tree: Any, shardings: Any) -> Any:
+    """Shapes and types of `tree` with `shardings`, for a restore."""
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), tree, shardings
+    )

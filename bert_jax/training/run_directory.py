@@ -1,0 +1,113 @@
+"""A run on disk."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bert_jax.config.run import IDENTITY, RunConfig
+from bert_jax.config.settings import Settings, SettingsError
+from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.files import full_disk_explained, write_json
+from bert_jax.training.checkpoint import complete
+
+SCHEMA_VERSION = 1
+"""Of config.json. Later releases read all earlier ones."""
+
+
+class RunDirectory:
+    """Where everything of one run lies: config.json, tokenizer/, data/, checkpoints/, metrics.jsonl, results.json."""
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(path)
+        self.config_file = self.path / "config.json"
+        self.tokenizer = self.path / "tokenizer"
+        self.checkpoints = self.path / "checkpoints"
+        self.results_file = self.path / "results.json"
+
+    def data(self, length: int) -> Path:
+        """The prepared sequences of one length."""
+        return self.path / "data" / f"length-{length}"
+
+    @property
+    def under_way(self) -> bool:
+        """Whether training has begun: from then on the run stays what it is."""
+        return self.newest_step is not None
+
+    @property
+    def newest_step(self) -> int | None:
+        """Step of the newest finished checkpoint; None where there is none."""
+        finished = complete(self.checkpoints)
+        return int(finished[-1].name) if finished else None
+
+    def open(self, config: RunConfig) -> None:
+        """Makes the directory, or goes on with it; locks it until this process ends; writes config.json.
+
+        Raises UsageError where the run is under way with settings that make it another one, or where another process
+        has it.
+        """
+        if self.under_way:
+            self._refuse_another_run(config)
+        with full_disk_explained(self.path):
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                self._lock()
+            except (PermissionError, NotADirectoryError, FileExistsError) as error:
+                raise UsageError(f"--workdir {self.path} can't be written ({error.strerror}); choose another") from None
+        write_json(self.config_file, {"schema_version": SCHEMA_VERSION, "config": config.model_dump(mode="json")})
+
+    def _refuse_another_run(self, config: RunConfig) -> None:
+        before = read_config(self.path)
+        changes = [
+            f"{name} is {json.dumps(old)} there and {json.dumps(new)} now"
+            for name, old, new in differences(before, config)
+            if name.partition(".")[0] in IDENTITY
+        ]
+        if changes:
+            raise UsageError(
+                f"{self.path} is another run: {'; '.join(changes)}. Give the same settings to go on with it, or "
+                "another --workdir"
+            )
+
+    def _lock(self) -> None:
+        self._lock_file = open(self.path / ".lock", "w")
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"another process is working on {self.path}; wait for it, or choose another --workdir") from None
+
+
+def read_config(path: Path) -> RunConfig:
+    """The settings of the run (or checkpoint) at `path`. Raises UsageError where there is none or a later release's."""
+    try:
+        value = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"{path} is no run: it has no config.json") from None
+    except ValueError as error:
+        raise RunError(f"{path / 'config.json'} is damaged ({error})") from None
+    if value.get("schema_version") != SCHEMA_VERSION:
+        raise UsageError(
+            f"{path / 'config.json'} has schema_version {value.get('schema_version')!r} and this release reads "
+            f"{SCHEMA_VERSION}; install the release of bert_jax that wrote it"
+        )
+    try:
+        return RunConfig(**value["config"])
+    except SettingsError as error:
+        raise UsageError(f"{path / 'config.json'}: {error}") from None
+
+
+def differences(first: Settings, second: Settings) -> list[tuple[str, Any, Any]]:
+    """Dotted name and both values of every setting that differs."""
+    old, new = dict(_flat(first.model_dump(mode="json"))), dict(_flat(second.model_dump(mode="json")))
+    names = dict.fromkeys([*old, *new])
+    return [(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, (dict, list)):
+        yield name, value
+        return
+    for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from _flat(child, f"{name}.{key}".removeprefix("."))

@@ -1,0 +1,166 @@
+"""The train step and the evaluation step: the same for every objective."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, Key, UInt32
+
+from bert_jax.config.operation import ExecutionConfig
+from bert_jax.model.bert import Parameters
+from bert_jax.system.batch import Batch
+from bert_jax.training.measurement import Mean, Means, add
+
+PURPOSES = {"parameters": 0, "targets": 1, "dropout": 2, "evaluation": 3}
+"""What random keys are for. Each gets a stream of its own."""
+
+STEP_MEASUREMENTS = ("loss", "grad_norm", "learning_rate", "tokens")
+"""What a step measures besides its objective: `tokens` are real ones, per step."""
+
+Targets = Any
+"""What an objective makes of a batch: a tree of arrays whose first axis is the batch's."""
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """What is learned from a batch."""
+
+    losses: tuple[str, ...]
+    """Names of the measurements whose means add up to the loss."""
+    measurements: tuple[str, ...]
+    """Names of all that `measure` gives."""
+
+    def targets(self, batch: Batch, keys: Key[Array, " B"]) -> Targets:
+        """Input and labels of each example; randomness from its key alone."""
+
+    def counts(self, targets: Targets) -> dict[str, Float[Array, ""]]:
+        """The count of each of `losses` over all of `targets`, known before the model runs."""
+
+    def measure(self, params: Parameters, targets: Targets, dropout_keys: Key[Array, " B"] | None) -> Means:
+        """Runs the model: its losses and whatever else is of interest."""
+
+
+class TrainState(NamedTuple):
+    """All that training changes."""
+
+    step: Int[Array, ""]
+    """Steps done, skipped ones included."""
+    params: Parameters
+    optimizer: Any
+    """The optimizer's state."""
+    window: Means
+    """Measurements since the last line of the log."""
+    skipped: Int[Array, ""]
+    """Steps skipped because a gradient wasn't finite, in all ..."""
+    skipped_in_a_row: Int[Array, ""]
+    """... and up to now without a good one between."""
+
+
+def purpose_key(seed: int, purpose: str) -> Key[Array, ""]:
+    """The key of everything random that serves `purpose` in a run."""
+    return jax.random.fold_in(jax.random.key(seed), PURPOSES[purpose])
+
+
+def example_keys(seed: int, purpose: str, phase: int, ordinals: UInt32[Array, " B"]) -> Key[Array, " B"]:
+    """One key an example, from what it is and not from where it stands."""
+    of_phase = jax.random.fold_in(purpose_key(seed, purpose), phase)
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(of_phase, ordinals)
+
+
+def initial_state(params: Parameters, optimizer: optax.GradientTransformation, names: tuple[str, ...]) -> TrainState:
+    """The state before the first step; `names` are those of the window."""
+    zero = jnp.zeros((), jnp.int32)
+    return TrainState(zero, params, optimizer.init(params), {name: Mean.zero() for name in names}, zero, zero)
+
+
+def make_train_step(
+    objective: Objective,
+    optimizer: optax.GradientTransformation,
+    learning_rate: optax.Schedule,
+    execution: ExecutionConfig,
+    *,
+    seed: int,
+    phase: int,
+    window: int,
+) -> Callable[[TrainState, Batch], tuple[TrainState, Means]]:
+    """`(state, batch) -> (state, measurements of the window so far)`, to be jitted with the state donated.
+
+    A window begins anew every `window` steps. Where gradients are not finite, parameters, optimizer and window stay
+    as they are.
+    """
+
+    def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Means]:
+        targets = objective.targets(batch, example_keys(seed, "targets", phase, batch.ordinal))
+        dropout_keys = example_keys(seed, "dropout", phase, batch.ordinal)
+        gradients, means = _gradients(objective, state.params, targets, dropout_keys, execution.accumulation)
+        norm = optax.global_norm(gradients)
+        rate = learning_rate(state.step)
+        updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)
+        params = jax.tree.map(lambda old, update: old - rate * update, state.params, updates)
+
+        good = jnp.isfinite(norm)
+        keep = lambda new, old: jax.tree.map(lambda n, o: jnp.where(good, n, o), new, old)
+        one = jnp.ones(())
+        means |= {
+            "loss": Mean(sum(means[name].value for name in objective.losses), one),
+            "grad_norm": Mean(norm, one),
+            "learning_rate": Mean(rate, one),
+            "tokens": Mean(jnp.sum(batch.length * batch.weight), one),
+        }
+        begun = state.step % window > 0
+        so_far = {name: Mean(mean.total * begun, mean.count * begun) for name, mean in state.window.items()}
+        state = TrainState(
+            step=state.step + 1,
+            params=keep(params, state.params),
+            optimizer=keep(optimizer_state, state.optimizer),
+            window=keep(add(so_far, means), so_far),
+            skipped=state.skipped + ~good,
+            skipped_in_a_row=(state.skipped_in_a_row + 1) * ~good,
+        )
+        return state, state.window | {
+            "skipped": Mean(state.skipped.astype(jnp.float32), one),
+            "skipped_in_a_row": Mean(state.skipped_in_a_row.astype(jnp.float32), one),
+        }
+
+    return train_step
+
+
+def _gradients(
+    objective: Objective, params: Parameters, targets: Targets, dropout_keys: Key[Array, " B"], microbatches: int
+) -> tuple[Parameters, Means]:
+    """Gradients of the loss over the whole batch, microbatch by microbatch; denominators are the whole batch's."""
+    counts = objective.counts(targets)
+
+    def loss(params: Parameters, part: tuple[Targets, Key[Array, " b"]]) -> tuple[Float[Array, ""], Means]:
+        means = objective.measure(params, *part)
+        return sum(means[name].total / jnp.maximum(counts[name], 1.0) for name in objective.losses), means
+
+    if microbatches == 1:
+        gradients, means = jax.grad(loss, has_aux=True)(params, (targets, dropout_keys))
+        return gradients, means
+
+    def accumulate(so_far, part):
+        gradients, means = jax.grad(loss, has_aux=True)(params, part)
+        return (jax.tree.map(jnp.add, so_far[0], gradients), add(so_far[1], means)), None
+
+    parts = jax.tree.map(lambda x: _every_nth(x, microbatches), (targets, dropout_keys))
+    shapes = jax.eval_shape(lambda part: loss(params, part)[1], jax.tree.map(lambda x: x[0], parts))
+    zero = (jax.tree.map(jnp.zeros_like, params), jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), shapes))
+    return jax.lax.scan(accumulate, zero, parts)[0]
+
+
+def _every_nth(x: Array, n: int) -> Array:
+    """[B, ...] -> [n, B/n, ...], part i taking every nth row from row i: so that each device keeps its own rows."""
+    return x.reshape(-1, n, *x.shape[1:]).swapaxes(0, 1)
+
+
+def make_evaluation_step(objective: Objective, *, seed: int) -> Callable[[Parameters, Batch], Means]:
+    """`(params, batch) -> measurements`, without dropout; the same targets every time."""
+
+    def evaluation_step(params: Parameters, batch: Batch) -> Means:
+        targets = objective.targets(batch, example_keys(seed, "evaluation", 0, batch.ordinal))
+        return objective.measure(params, targets, None)
+
+    return evaluation_step

@@ -1,0 +1,85 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.run import RunConfig
+from bert_jax.system.errors import UsageError
+from bert_jax.training.run_directory import RunDirectory, differences, read_config
+
+
+def under_way(path):
+    (path / "checkpoints" / "00000001").mkdir(parents=True)
+    (path / "checkpoints" / "00000001" / "manifest.json").write_text("{}")
+
+
+def test_it_writes_the_config_and_reads_it_back(tmp_path):
+    RunDirectory(tmp_path / "run").open(RunConfig(seed=5))
+    assert read_config(tmp_path / "run") == RunConfig(seed=5)
+
+
+def test_until_training_begins_everything_may_change(tmp_path):
+    RunDirectory(tmp_path).open(RunConfig())
+    RunDirectory(tmp_path).open(RunConfig(model=ModelConfig.tiny()))
+    assert read_config(tmp_path).model == ModelConfig.tiny()
+
+
+def test_a_run_under_way_refuses_to_become_another_and_names_the_fields(tmp_path):
+    RunDirectory(tmp_path).open(RunConfig())
+    under_way(tmp_path)
+    before = (tmp_path / "config.json").read_bytes()
+    with pytest.raises(UsageError) as refusal:
+        RunDirectory(tmp_path).open(RunConfig(model=ModelConfig(num_layers=6), seed=1))
+    assert "model.num_layers is 12 there and 6 now; seed is 0 there and 1 now" in str(refusal.value)
+    assert (tmp_path / "config.json").read_bytes() == before
+
+
+def test_a_run_under_way_takes_other_settings_of_operation(tmp_path):
+    RunDirectory(tmp_path).open(RunConfig())
+    under_way(tmp_path)
+    RunDirectory(tmp_path).open(RunConfig(logging={"every": 7}))
+    assert read_config(tmp_path).logging.every == 7
+
+
+def test_two_processes_do_not_work_on_one_run(tmp_path):
+    RunDirectory(tmp_path).open(RunConfig())
+    code = (
+        "import sys, time; from bert_jax.training.run_directory import RunDirectory; from bert_jax.config.run import RunConfig\n"
+        f"run = RunDirectory({str(tmp_path)!r}); run.open(RunConfig()); print('open', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"open\n"
+        with pytest.raises(UsageError, match="another process is working on"):
+            RunDirectory(tmp_path).open(RunConfig())
+        other.kill()
+    RunDirectory(tmp_path).open(RunConfig())  # its lock died with it
+
+
+def test_a_workdir_that_cannot_be_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="--workdir .*file.* can't be written"):
+        RunDirectory(tmp_path / "file").open(RunConfig())
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        (None, "is no run"),
+        ({"schema_version": 99, "config": {}}, "has schema_version 99 and this release reads 1"),
+        ({"schema_version": 1, "config": {"modle": {}}}, "has no setting 'modle'; did you mean 'model'"),
+    ],
+)
+def test_a_config_that_is_not_ours_is_refused(tmp_path, content, words):
+    if content:
+        (tmp_path / "config.json").write_text(json.dumps(content))
+    with pytest.raises(UsageError) as refusal:
+        read_config(tmp_path)
+    assert words in str(refusal.value)
+
+
+def test_differences_are_named_down_to_the_field():
+    other = RunConfig(phases=(RunConfig().phases[0],), data={"held_out": 0.2})
+    assert ("data.held_out", 0.01, 0.2) in differences(RunConfig(), other)
+    assert ("phases.1.steps", 100_000, None) in differences(RunConfig(), other)
