@@ -1,0 +1,81 @@
+"""Held-out documents: how well the model does, and how well one does that knows only frequencies."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jaxtyping import Int
+
+from bert_jax.data.store import InstanceSource
+from bert_jax.model.bert import Parameters
+from bert_jax.pretraining.objective import PretrainingObjective
+from bert_jax.system.batch import Batch
+from bert_jax.training.input import BatchSource, InOrder
+from bert_jax.training.measurement import Mean, Means
+from bert_jax.training.step import example_keys, make_evaluation_step
+
+
+class HeldOut:
+    """The held-out sequences of one length, with masks that never change. The last batch is filled up, by weight 0."""
+
+    def __init__(
+        self,
+        instances: InstanceSource,
+        objective: PretrainingObjective,
+        *,
+        length: int,
+        batch_size: int,
+        max_sequences: int,
+        vocabulary_size: int,
+        seed: int,
+        sharding: NamedSharding,
+    ):
+        self._objective, self._seed, self._sharding = objective, seed, sharding
+        self.sequences = min(len(instances), max_sequences)
+        source = BatchSource(
+            instances,
+            InOrder(self.sequences),
+            batch_size=batch_size,
+            length=length,
+            vocabulary_size=vocabulary_size,
+            num_batches=-(-self.sequences // batch_size),
+        )
+        self._batches = [source[number] for number in range(len(source))]
+        self._step = jax.jit(make_evaluation_step(objective, seed=seed))
+
+    def evaluate(self, params: Parameters) -> dict[str, float]:
+        """Every measurement of the objective, and the loss."""
+        values = self._means(lambda batch: self._step(params, batch))
+        return {"loss": sum(values[name] for name in self._objective.losses)} | values
+
+    def baseline(self, piece_counts: Int[np.ndarray, " V"]) -> dict[str, float]:
+        """What frequencies alone give on the same questions.
+
+        `mlm_loss` by always predicting the training text's distribution of pieces, `mlm_accuracy` by always guessing
+        the commonest one, `nsp_accuracy` by always guessing the pair label that is commoner here.
+        """
+        log_share = jnp.log((piece_counts + 1) / np.sum(piece_counts + 1))
+
+        @jax.jit
+        def step(batch: Batch) -> Means:
+            targets = self._objective.targets(batch, example_keys(self._seed, "evaluation", 0, batch.ordinal))
+            labels, weights = targets.masked.labels, targets.masked.weights
+            return {
+                "mlm_loss": Mean.of(-log_share[labels], weights),
+                "mlm_accuracy": Mean.of((labels == jnp.argmax(log_share)).astype(jnp.float32), weights),
+                "random": Mean.of(batch.pair_label.astype(jnp.float32), batch.weight),
+            }
+
+        values = self._means(step)
+        random = values.pop("random")
+        return values | {"nsp_accuracy": max(random, 1 - random)}
+
+    def _means(self, step: Callable[[Batch], Means]) -> dict[str, float]:
+        """Sums in float64 over all batches, then one division."""
+        sums = [jax.device_get(step(jax.device_put(batch, self._sharding))) for batch in self._batches]
+        return {
+            name: sum(float(part[name].total) for part in sums) / max(sum(float(part[name].count) for part in sums), 1)
+            for name in sums[0]
+        }

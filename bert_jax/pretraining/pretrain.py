@@ -1,0 +1,178 @@
+"""The whole main job: text to vocabulary to sequences to a trained model."""
+
+import bisect
+import itertools
+import json
+from typing import Any
+
+import jax
+
+from bert_jax.config.run import RunConfig
+from bert_jax.data.chunk_worker import HELD_OUT, TRAIN
+from bert_jax.data.corpus import open_corpus
+from bert_jax.data.preparation import PreparedData
+from bert_jax.data.store import InstanceSource
+from bert_jax.model.bert import Parameters
+from bert_jax.pretraining.dataset import prepare_lengths
+from bert_jax.pretraining.evaluation import HeldOut
+from bert_jax.pretraining.objective import PretrainingTargets
+from bert_jax.pretraining.trainer import Trainer
+from bert_jax.pretraining.vocabulary import make_tokenizer
+from bert_jax.system.batch import Batch
+from bert_jax.system.errors import UsageError
+from bert_jax.system.files import write_json
+from bert_jax.system.progress import say
+from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.text.wordpiece import WordPieceTokenizer
+from bert_jax.training.checkpoint import Checkpoints, complete, load_parameters
+from bert_jax.training.devices import keep_compiled_programs, peak_flops
+from bert_jax.training.input import BatchSource, ShuffledOrder
+from bert_jax.training.loop import PhaseWork, train
+from bert_jax.training.metrics import MetricsLog
+from bert_jax.training.run_directory import RunDirectory, read_config
+from bert_jax.training.sharding import batch_sharding, check_batch_size, make_mesh
+from bert_jax.training.step import example_keys
+
+
+def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
+    """Does what of the run is not done yet; returns what came out, which results.json holds too.
+
+    Raises UsageError, RunError or Interrupted; the same call then goes on where it stopped.
+    """
+    keep_compiled_programs()
+    mesh = make_mesh(config.mesh)
+    for phase in config.phases:
+        check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
+    open_corpus(config.data)  # whatever can be refused is refused before anything is written
+    run.open(config)
+    if run.results_file.exists() and run.newest_step == config.steps:
+        say(f"{run.path} is finished: {config.steps:,} steps")
+        return json.loads(run.results_file.read_text(encoding="utf-8"))
+    tokenizer = make_tokenizer(config, run)
+    prepared = prepare_lengths(config, run)
+    trainer = Trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
+    held_out = {length: held_out_sequences(trainer, data) for length, data in prepared.items()}
+    checkpoints = Checkpoints(run.checkpoints, (run.config_file, run.tokenizer), config.checkpoints.keep)
+    state = checkpoints.restore(trainer.state_shapes) or trainer.initial_state()
+    if state.step:
+        say(f"going on from step {int(state.step):,}")
+    log = MetricsLog(run.path, int(state.step), config.logging.tensorboard)
+    phases = [
+        _phase_work(trainer, number, prepared[phase.length], held_out[phase.length])
+        for number, phase in enumerate(config.phases)
+    ]
+    all_peaks = (peak_flops(jax.devices()[0]) or 0) * mesh.size or None
+    try:
+        state = train(state, phases, checkpoints, log, config, batch_sharding(mesh), all_peaks)
+    finally:
+        log.close()
+        checkpoints.close()
+    results = _results(trainer, int(state.step), int(state.skipped), state.params, prepared, held_out)
+    write_json(run.results_file, results)
+    return results
+
+
+def evaluate_run(run: RunDirectory) -> dict[str, Any]:
+    """Measures the newest checkpoint of `run`: what `pretrain` returns at its end. Changes nothing on disk.
+
+    Raises UsageError where the run has no checkpoint or no data.
+    """
+    keep_compiled_programs()
+    config = read_config(run.path)
+    tokenizer = load_tokenizer(run.tokenizer)
+    trainer = Trainer(config, make_mesh(config.mesh), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
+    finished = complete(run.checkpoints)
+    length = config.phases[-1].length
+    prepared = PreparedData.open(run.data(length))
+    if not finished or not prepared:
+        raise UsageError(f"{run.path} has no finished checkpoint or no data; train it with bert-jax pretrain first")
+    params = load_parameters(finished[-1], trainer.state_shapes.params)
+    held_out = {length: held_out_sequences(trainer, prepared)}
+    return _results(trainer, int(finished[-1].name), 0, params, {length: prepared}, held_out)
+
+
+def _results(
+    trainer: Trainer,
+    step: int,
+    skipped: int,
+    params: Parameters,
+    prepared: dict[int, PreparedData],
+    held_out: dict[int, HeldOut | None],
+) -> dict[str, Any]:
+    """What results.json says: measurements at the last phase's length, and the baseline's beside them."""
+    results = {"task": "pretraining", "steps": step, "skipped_steps": skipped, "seeds": [trainer.config.seed]}
+    length = trainer.config.phases[-1].length
+    sequences = held_out[length]
+    if sequences:
+        measured = sequences.evaluate(params)
+        results |= {"metric": "mlm_accuracy", "score": measured["mlm_accuracy"], **measured}
+        results["baseline"] = sequences.baseline(prepared[length].piece_counts)
+        results["held_out_sequences"] = sequences.sequences
+    return results
+
+
+def held_out_sequences(trainer: Trainer, data: PreparedData) -> HeldOut | None:
+    """The held-out sequences of one prepared set; None where there are none."""
+    config = trainer.config
+    instances = InstanceSource(data.directory, HELD_OUT)
+    if not len(instances):
+        say("no held-out documents: nothing will be evaluated; raise --data.held-out or give more text")
+        return None
+    return HeldOut(
+        instances,
+        trainer.objective,
+        length=data.length,
+        batch_size=max(phase.batch_size for phase in config.phases if phase.length == data.length),
+        max_sequences=config.evaluation.max_sequences,
+        vocabulary_size=trainer.model.vocabulary_size,
+        seed=config.seed,
+        sharding=batch_sharding(trainer.mesh),
+    )
+
+
+def training_batch(run: RunDirectory, step: int) -> tuple[WordPieceTokenizer, Batch, PretrainingTargets]:
+    """The batch of training step `step` (from 1) and what the model is asked about it, as numpy arrays.
+
+    Raises UsageError where `run` has no data or no such step.
+    """
+    config = read_config(run.path)
+    ends = list(itertools.accumulate(phase.steps for phase in config.phases))
+    if not 1 <= step <= ends[-1]:
+        raise UsageError(f"step {step} is none of the run's {ends[-1]:,}; choose one from 1 to there")
+    number = bisect.bisect_left(ends, step)
+    prepared = PreparedData.open(run.data(config.phases[number].length))
+    if not prepared:
+        raise UsageError(f"{run.path} has no prepared data; make it with bert-jax prepare")
+    tokenizer = load_tokenizer(run.tokenizer)
+    trainer = Trainer(config, make_mesh(config.mesh), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
+    batch = training_source(trainer, number, prepared)[step - 1 - (ends[number] - config.phases[number].steps)]
+    keys = example_keys(config.seed, "targets", number, batch.ordinal)
+    return tokenizer, batch, jax.device_get(trainer.objective.targets(batch, keys))
+
+
+def training_source(trainer: Trainer, number: int, prepared: PreparedData) -> BatchSource:
+    """The batches of phase `number`, by step."""
+    config, phase = trainer.config, trainer.config.phases[number]
+    instances = InstanceSource(prepared.directory, TRAIN)
+    return BatchSource(
+        instances,
+        ShuffledOrder(len(instances), config.seed, number),
+        batch_size=phase.batch_size,
+        length=phase.length,
+        vocabulary_size=trainer.model.vocabulary_size,
+        num_batches=phase.steps,
+    )
+
+
+def _phase_work(trainer: Trainer, number: int, prepared: PreparedData, held_out: HeldOut | None) -> PhaseWork:
+    phases = trainer.config.phases
+    return PhaseWork(
+        name="Training" if len(phases) == 1 else f"Training, phase {number + 1} of {len(phases)}",
+        first=sum(before.steps for before in phases[:number]),
+        steps=phases[number].steps,
+        batches=training_source(trainer, number, prepared).batches,
+        train_step=trainer.train_step(number),
+        evaluate=held_out.evaluate if held_out else None,
+        batch_size=phases[number].batch_size,
+        flops=trainer.flops(number),
+    )

@@ -1,0 +1,65 @@
+"""A run's parts put together: model, objective, optimizer and mesh. What trains, is benchmarked and is planned."""
+
+from collections.abc import Callable
+from functools import cached_property
+
+import jax
+from jax.sharding import Mesh
+
+from bert_jax.config.run import RunConfig
+from bert_jax.model.bert import init
+from bert_jax.model.size import train_flops
+from bert_jax.pretraining.objective import PretrainingObjective
+from bert_jax.system.batch import Batch
+from bert_jax.training.checkpoint import abstract
+from bert_jax.training.measurement import Means
+from bert_jax.training.optimizer import learning_rate, make_optimizer
+from bert_jax.training.sharding import batch_sharding, tree_shardings
+from bert_jax.training.step import STEP_MEASUREMENTS, TrainState, initial_state, make_train_step, purpose_key
+
+
+class Trainer:
+    """Needs no data, only the size of the vocabulary and the id of [MASK]."""
+
+    def __init__(self, config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int):
+        self.config, self.mesh = config, mesh
+        self.model = config.model.replace(vocabulary_size=vocabulary_size)
+        self.objective = PretrainingObjective(config.objective, self.model, mask_id, config.execution)
+        self._optimizer = make_optimizer(config.optimizer)
+
+    def initial_state(self) -> TrainState:
+        """The state before the first step, born with its shardings; the same values on every mesh."""
+        return jax.jit(self._make_state, out_shardings=self._shardings)()
+
+    @cached_property
+    def state_shapes(self) -> TrainState:
+        """Shapes, types and shardings of the state."""
+        return abstract(jax.eval_shape(self._make_state), self._shardings)
+
+    def train_step(self, phase: int) -> Callable[[TrainState, Batch], tuple[TrainState, Means]]:
+        """The jitted step of phase number `phase`. The state is donated."""
+        step = make_train_step(
+            self.objective,
+            self._optimizer,
+            learning_rate(self.config.optimizer, self.config.steps),
+            self.config.execution,
+            seed=self.config.seed,
+            phase=phase,
+            window=self.config.logging.every,
+        )
+        rows = batch_sharding(self.mesh)
+        return jax.jit(step, in_shardings=(self._shardings, rows), out_shardings=(self._shardings, None), donate_argnums=0)
+
+    def flops(self, phase: int) -> int:
+        """FLOPs of one step of a phase, by formula, over all devices."""
+        settings = self.config.phases[phase]
+        slots = self.config.objective.slots(settings.length)
+        return settings.batch_size * train_flops(self.model, settings.length, slots)
+
+    @cached_property
+    def _shardings(self) -> TrainState:
+        return tree_shardings(jax.eval_shape(self._make_state), self.mesh)
+
+    def _make_state(self) -> TrainState:
+        params = init(self.model, purpose_key(self.config.seed, "parameters"))
+        return initial_state(params, self._optimizer, (*self.objective.measurements, *STEP_MEASUREMENTS))

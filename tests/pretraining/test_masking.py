@@ -1,0 +1,126 @@
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.pretraining.masking import choose_units, mask_sequences
+from bert_jax.system.batch import MASKABLE, WORD_START
+
+LENGTH, VOCABULARY, MASK_ID = 48, 300, 4
+PIECES, WORDS = ObjectiveConfig(masking_unit="piece"), ObjectiveConfig(masking_unit="word")
+
+
+def sequences(count, seed):
+    """Random ids of random lengths with random words; the ends and one token between are special."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(5, VOCABULARY, (count, LENGTH)).astype(np.int32)
+    lengths = rng.integers(5, LENGTH + 1, count).astype(np.int32)
+    units = np.where(rng.random((count, LENGTH)) < 0.5, MASKABLE | WORD_START, MASKABLE).astype(np.uint8)
+    for row, length in enumerate(lengths):
+        middle = int(rng.integers(2, length - 2))
+        units[row, [1, middle + 1]] = MASKABLE | WORD_START
+        units[row, [0, middle, length - 1]] = 0
+        units[row, length:] = 0
+        ids[row, length:] = 0
+    return ids, units, lengths
+
+
+@partial(jax.jit, static_argnames="objective")
+def mask(ids, units, lengths, keys, objective):
+    return mask_sequences(ids, units, lengths, keys, objective, mask_id=MASK_ID, vocabulary_size=VOCABULARY)
+
+
+def masked(count, seed, objective):
+    batch = tuple(map(jnp.asarray, sequences(count, seed)))
+    return *map(np.asarray, batch), jax.tree.map(np.asarray, mask(*batch, jax.random.split(jax.random.key(seed), count), objective))
+
+
+@given(st.integers(0, 2**31), st.sampled_from([PIECES, WORDS]))
+@settings(max_examples=40, deadline=None)
+def test_what_is_masked_is_as_it_should_be(seed, objective):
+    ids, units, lengths, result = masked(16, seed, objective)
+    assert result.positions.shape == (16, objective.slots(LENGTH))
+    for row in range(16):
+        used = result.weights[row] > 0
+        positions = result.positions[row][used]
+        assert (np.diff(positions) > 0).all()
+        assert (units[row, positions] & MASKABLE > 0).all()  # special tokens and padding never
+        assert np.array_equal(result.labels[row][used], ids[row, positions])
+        assert (result.positions[row][~used] == 0).all() and (result.labels[row][~used] == 0).all()
+        wanted = min(objective.slots(LENGTH), objective.num_predictions(int(lengths[row])))
+        others = np.setdiff1d(np.arange(LENGTH), positions)
+        assert np.array_equal(result.ids[row, others], ids[row, others])
+        maskable = int((units[row] & MASKABLE > 0).sum())
+        if objective is PIECES:
+            assert len(positions) == min(wanted, maskable)
+        else:
+            assert len(positions) <= wanted
+            word = np.cumsum(units[row] & WORD_START > 0)
+            word[units[row] & MASKABLE == 0] = -1
+            for number in set(word[positions]):
+                assert set(np.flatnonzero(word == number)) <= set(positions)  # words whole
+
+
+def test_of_the_chosen_eight_tenths_are_masks_one_tenth_random_and_one_tenth_kept():
+    ids, _, _, result = masked(4000, 0, PIECES)
+    used = result.weights > 0
+    new = np.take_along_axis(result.ids, result.positions, axis=1)[used]
+    labels = result.labels[used]
+    count = used.sum()
+    share = lambda what: what.sum() / count
+    bound = lambda p: 4 * np.sqrt(p * (1 - p) / count)
+    assert abs(share(new == MASK_ID) - (0.8 + 0.1 / VOCABULARY)) < bound(0.8)
+    assert abs(share(new == labels) - (0.1 + 0.1 / VOCABULARY)) < bound(0.1)
+    others = new[(new != MASK_ID) & (new != labels)]
+    assert others.max() == VOCABULARY - 1 and others.min() == 0  # the whole vocabulary, and no row of its padding
+
+
+def test_every_piece_is_chosen_equally_often():
+    ids, units, lengths = (np.repeat(array[:1], 6000, axis=0) for array in sequences(1, 3))
+    keys = jax.random.split(jax.random.key(0), 6000)
+    result = mask(*map(jnp.asarray, (ids, units, lengths)), keys, PIECES)
+    chosen = np.bincount(np.asarray(result.positions)[np.asarray(result.weights) > 0], minlength=LENGTH)
+    of_maskable = chosen[units[0] & MASKABLE > 0]
+    assert (np.abs(of_maskable - of_maskable.mean()) < 5 * np.sqrt(of_maskable.mean())).all()
+
+
+def test_masks_are_a_matter_of_the_key_alone():
+    batch = tuple(map(jnp.asarray, sequences(16, 5)))
+    keys = jax.random.split(jax.random.key(5), 16)
+    together = mask(*batch, keys, WORDS)
+    alone = mask(*(array[3:4] for array in batch), keys[3:4], WORDS)
+    assert all(np.array_equal(whole[3], one[0]) for whole, one in zip(together, alone))
+    again = mask(*batch, jax.random.split(jax.random.key(6), 16), WORDS)
+    assert not np.array_equal(together.positions, again.positions)
+
+
+def greedy(starts, maskable, count, key):
+    """Units one by one in the same random order, as the original goes through them."""
+    size = len(starts)
+    unit = np.where(maskable, np.cumsum(starts) - 1, -1)
+    order = np.asarray(jax.random.bits(key, (size,))) >> 1
+    chosen, left = np.zeros(size, bool), count
+    for number in sorted(set(unit[unit >= 0]), key=lambda number: (order[number], number)):
+        members = unit == number
+        if members.sum() <= left:
+            chosen |= members
+            left -= members.sum()
+    return chosen
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_rounds_choose_what_going_one_by_one_chooses(seed):
+    rng = np.random.default_rng(seed)
+    maskable = rng.random(LENGTH) < 0.9
+    starts = maskable & (rng.random(LENGTH) < rng.choice([0.2, 0.5, 1.0]))
+    starts[np.flatnonzero(maskable)[0]] = True
+    for special in np.flatnonzero(~maskable):
+        if special + 1 < LENGTH:
+            starts[special + 1] = maskable[special + 1]
+    count, key = int(rng.integers(1, 12)), jax.random.key(seed)
+    chosen = jax.jit(choose_units)(jnp.asarray(starts), jnp.asarray(maskable), jnp.asarray(count, jnp.int32), key)
+    assert np.array_equal(chosen, greedy(starts, maskable, count, key))

@@ -1,0 +1,203 @@
+"""The main job, whole."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from conftest import stories
+
+from bert_jax.config.operation import ExecutionConfig, MeshConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.data.preparation import PreparedData
+from bert_jax.pretraining import pretrain as pretrain_module
+from bert_jax.pretraining import vocabulary as vocabulary_step
+from bert_jax.pretraining.pretrain import evaluate_run, pretrain, training_batch
+from bert_jax.system.batch import WORD_START
+from bert_jax.system.errors import Interrupted, UsageError
+from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.training import loop
+from bert_jax.training.checkpoint import Manifest, complete
+from bert_jax.training.metrics import read_metrics
+from bert_jax.training.run_directory import RunDirectory
+
+TRAIN_FIELDS = {
+    "step", "split", "loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy",
+    "learning_rate", "grad_norm", "sequences_per_second", "tokens_per_second", "mfu", "skipped",
+}  # fmt: skip
+
+
+def prepared_copy(tiny_run, path) -> RunDirectory:
+    """A run with tokenizer and data, not yet trained."""
+    for name in ("tokenizer", "data"):
+        shutil.copytree(tiny_run.path / name, path / name)
+    return RunDirectory(path)
+
+
+def parameter_sums(run: RunDirectory) -> dict:
+    """Checksums of the last checkpoint's parameter values."""
+    from bert_jax.inference.bert import load
+
+    return jax.tree.map(lambda leaf: np.asarray(leaf).tobytes(), load(run.path).params)
+
+
+def without_speed(lines):
+    return [{name: value for name, value in line.items() if not name.endswith("_per_second")} for line in lines]
+
+
+def test_a_run_leaves_what_the_contract_names(tiny_run, tiny_config):
+    names = {path.name for path in tiny_run.path.iterdir()}
+    assert {"config.json", "tokenizer", "data", "checkpoints", "metrics.jsonl", "results.json"} <= names
+    assert [int(path.name) for path in complete(tiny_run.checkpoints)][-1] == 12
+    lines = read_metrics(tiny_run.path / "metrics.jsonl")
+    train = [line for line in lines if line["split"] == "train"]
+    assert [line["step"] for line in train] == [3, 6, 9, 12] and all(set(line) == TRAIN_FIELDS for line in train)
+    evaluations = [line for line in lines if line["split"] == "eval"]
+    assert [line["step"] for line in evaluations] == [6, 12]
+    assert train[-1]["loss"] == pytest.approx(train[-1]["mlm_loss"] + train[-1]["nsp_loss"], rel=1e-3)
+    assert train[0]["loss"] > train[-1]["loss"]
+    results = json.loads(tiny_run.results_file.read_text())
+    assert results["score"] == results["mlm_accuracy"] == evaluations[-1]["mlm_accuracy"]
+    assert results["loss"] == pytest.approx(results["mlm_loss"] + results["nsp_loss"])
+
+
+def test_the_baseline_is_that_of_frequencies(tiny_run):
+    results = json.loads(tiny_run.results_file.read_text())
+    prepared = PreparedData.open(tiny_run.data(32))
+    counts = prepared.piece_counts
+    assert 0.03 < results["baseline"]["mlm_accuracy"] < 0.4
+    entropy = -(counts[counts > 0] / counts.sum() * np.log(counts[counts > 0] / counts.sum())).sum()
+    assert results["baseline"]["mlm_loss"] == pytest.approx(entropy, rel=0.1)
+    assert results["baseline"]["nsp_accuracy"] >= 0.5
+
+
+def test_evaluating_the_run_again_gives_the_same_and_changes_nothing(tiny_run):
+    before = {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
+    again = evaluate_run(tiny_run)
+    expected = json.loads(tiny_run.results_file.read_text())
+    assert {name: again[name] for name in expected if name != "skipped_steps"} == {
+        name: value for name, value in expected.items() if name != "skipped_steps"
+    }
+    assert before == {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
+
+
+def test_a_finished_run_says_so_and_does_nothing(tiny_run, tiny_config, tmp_path, monkeypatch, capsys):
+    shutil.copytree(tiny_run.path, tmp_path / "run")
+    monkeypatch.setattr(pretrain_module, "make_tokenizer", None)
+    assert pretrain(tiny_config, RunDirectory(tmp_path / "run")) == json.loads(tiny_run.results_file.read_text())
+    assert "is finished: 12 steps" in capsys.readouterr().err.replace("\n", "")
+
+
+@pytest.mark.parametrize("stop_at", [2, 5, 11])
+def test_a_stopped_run_goes_on_bit_for_bit(tiny_run, tiny_config, tmp_path, monkeypatch, stop_at):
+    run = prepared_copy(tiny_run, tmp_path)
+    real_sum, steps = loop.jax.block_until_ready, []
+
+    def stop_signal(*arguments):
+        steps.append(1)
+        if len(steps) == stop_at:
+            import signal
+
+            signal.raise_signal(signal.SIGTERM)
+        return real_sum(*arguments)
+
+    monkeypatch.setattr(loop.jax, "block_until_ready", stop_signal)
+    with pytest.raises(Interrupted, match=f"stopped at step {stop_at} of 12; give the same command again"):
+        pretrain(tiny_config, run)
+    monkeypatch.undo()
+    assert int(complete(run.checkpoints)[-1].name) == stop_at
+    pretrain(tiny_config, run)
+    assert parameter_sums(run) == parameter_sums(tiny_run)
+    ours, theirs = (read_metrics(some.path / "metrics.jsonl") for some in (run, tiny_run))
+    assert without_speed(ours) == without_speed(theirs)
+
+
+def test_accumulation_and_remat_are_the_same_run(tiny_run, tiny_config, tmp_path):
+    run = prepared_copy(tiny_run, tmp_path)
+    pretrain(tiny_config.replace(execution=ExecutionConfig(accumulation=4, remat="full", unroll=2)), run)
+    for ours, theirs in zip(*(read_metrics(some.path / "metrics.jsonl") for some in (run, tiny_run)), strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+
+
+def test_phases_follow_one_another(tiny_run, tiny_config, tmp_path):
+    phases = (Phase(steps=4, length=16, batch_size=8), Phase(steps=4, length=32, batch_size=4))
+    config = tiny_config.replace(phases=phases)
+    run = prepared_copy(tiny_run, tmp_path)
+    results = pretrain(config, run)
+    assert results["steps"] == 8
+    assert {path.name for path in (run.path / "data").iterdir()} == {"length-16", "length-32"}
+    tokenizer, first, _ = training_batch(run, 4)
+    _, second, _ = training_batch(run, 5)
+    assert first.ids.shape == (8, 16) and second.ids.shape == (4, 32)
+    assert second.ordinal.tolist() == [0, 1, 2, 3]
+    with pytest.raises(UsageError, match="step 9 is none of the run's 8"):
+        training_batch(run, 9)
+
+
+def test_a_batch_can_be_looked_at_as_the_model_sees_it(tiny_run):
+    tokenizer, batch, targets = training_batch(tiny_run, 3)
+    vocabulary = tokenizer.vocabulary
+    assert (batch.ids[:, 0] == vocabulary.cls_id).all()
+    assert (targets.masked.ids == vocabulary.mask_id).any()
+    for row in range(8):
+        inside = batch.ids[row, : batch.length[row]]
+        assert (inside == vocabulary.sep_id).sum() == 2 and inside[-1] == vocabulary.sep_id
+        words = batch.units[row, : batch.length[row]] & WORD_START > 0
+        assert words.sum() >= 2
+    again = training_batch(tiny_run, 3)[2]
+    assert np.array_equal(targets.masked.positions, again.masked.positions)
+
+
+def test_a_given_vocabulary_is_used_as_it_is(tiny_run, tiny_config, tmp_path, monkeypatch):
+    monkeypatch.setattr(vocabulary_step, "train_wordpiece", None)
+    given = VocabularyConfig(file=str(tiny_run.tokenizer / "vocab.txt"), lowercase=False)
+    run = RunDirectory(tmp_path)
+    made = vocabulary_step.make_tokenizer(tiny_config.replace(vocabulary=given), run)
+    assert made.vocabulary.pieces == load_tokenizer(tiny_run.tokenizer).vocabulary.pieces and not made.lowercase
+
+
+def test_the_vocabulary_is_made_once_for_the_same_settings(tiny_config, tmp_path, monkeypatch):
+    run = RunDirectory(tmp_path)
+    first = vocabulary_step.make_tokenizer(tiny_config, run)
+    other = vocabulary_step.make_tokenizer(tiny_config.replace(vocabulary=VocabularyConfig(size=140)), run)
+    assert (len(first.vocabulary), len(other.vocabulary)) == (150, 140)
+    monkeypatch.setattr(vocabulary_step, "train_wordpiece", None)
+    vocabulary_step.make_tokenizer(tiny_config.replace(vocabulary=VocabularyConfig(size=140)), run)
+
+
+def test_data_of_another_kind_is_refused_for_a_run_under_way(tiny_run, tiny_config, tmp_path):
+    shutil.copytree(tiny_run.path, tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    run.results_file.unlink()
+    vocab = run.tokenizer / "vocab.txt"
+    pieces = vocab.read_text().split("\n")
+    vocab.write_text("\n".join([*pieces[:-3], *reversed(pieces[-3:-1]), ""]))
+    with pytest.raises(UsageError, match="prepared from other settings or another tokenizer"):
+        pretrain(tiny_config, run)
+
+
+def test_without_held_out_documents_it_trains_and_says_so(tiny_config, tmp_path, capsys):
+    (tmp_path / "few.txt").write_text(stories(8))
+    data = tiny_config.data.replace(source=f"text:{tmp_path / 'few.txt'}", held_out=0.0)
+    config = tiny_config.replace(data=data, vocabulary=VocabularyConfig(size=120), phases=(Phase(steps=2, length=32, batch_size=8),))
+    results = pretrain(config, RunDirectory(tmp_path / "run"))
+    assert results["steps"] == 2 and "baseline" not in results
+    assert "no held-out documents" in capsys.readouterr().err
+    manifest = Manifest.read(complete(tmp_path / "run" / "checkpoints")[-1])
+    assert manifest.evaluation is None
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"mesh": MeshConfig(fsdp=2)}, "doesn't make 1 devices"),
+        ({"data": {"source": "text:absent"}}, "no file matches 'absent'"),
+    ],
+)
+def test_what_can_be_refused_is_refused_before_anything_is_written(tiny_config, tmp_path, changes, words):
+    with pytest.raises(UsageError) as refusal:
+        pretrain(tiny_config.replace(**changes), RunDirectory(tmp_path / "run"))
+    assert words in str(refusal.value)
+    assert not (tmp_path / "run").exists()
