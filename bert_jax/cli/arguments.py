@@ -1,0 +1,70 @@
+"""Command lines to settings: a Python config file with flags over it, or a command's own few arguments."""
+
+import contextlib
+import io
+import re
+import runpy
+from dataclasses import make_dataclass, field
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import tyro
+
+from bert_jax.config.run import RunConfig
+from bert_jax.config.settings import SettingsError
+from bert_jax.system.errors import UsageError
+
+Arguments = TypeVar("Arguments")
+
+
+def load_config(path: Path) -> RunConfig:
+    """The `config` that the Python file at `path` builds. Raises UsageError in one line, whatever is wrong with it."""
+    if not path.is_file():
+        raise UsageError(f"no config file at {path}; give one like configs/demo.py")
+    try:
+        config = runpy.run_path(str(path)).get("config")
+    except SettingsError as error:
+        raise UsageError(f"{path}: {error}") from None
+    except Exception as error:
+        raise UsageError(f"{path}: {type(error).__name__}: {error}") from None
+    if not isinstance(config, RunConfig):
+        raise UsageError(f"{path} builds no RunConfig named `config`; see configs/demo.py")
+    return config
+
+
+def parse_run(command: str, help_text: str, arguments: list[str]) -> tuple[RunConfig, Path]:
+    """Settings and --workdir from `CONFIG.py --workdir RUN [--any.field VALUE ...]`. Raises UsageError."""
+    if arguments and not arguments[0].startswith("-"):
+        default, flags = load_config(Path(arguments[0])), arguments[1:]
+    elif {"-h", "--help"} & set(arguments):
+        default, flags = RunConfig(), arguments
+    else:
+        raise UsageError(f"give a config file first: bert-jax {command} CONFIG.py --workdir RUN")
+    workdir = Annotated[Path, tyro.conf.arg(help="Directory of the run: made, or gone on with.")]
+    settings = Annotated[RunConfig, tyro.conf.arg(name="")]
+    shape = make_dataclass("Run", [("workdir", workdir), ("config", settings, field(default=default))], frozen=True)
+    parsed = parse(shape, f"{command} CONFIG.py", f"{help_text} Defaults below are those of the config file.", flags)
+    return parsed.config, parsed.workdir
+
+
+def parse(shape: type[Arguments], command: str, help_text: str, arguments: list[str]) -> Arguments:
+    """An instance of the dataclass `shape`. Raises UsageError in one line for what doesn't fit it."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(shape, prog=f"bert-jax {command}", description=help_text, args=arguments)
+    except SettingsError as error:
+        raise UsageError(str(error)) from None
+    except SystemExit as end:
+        if end.code == 2:
+            raise UsageError(_one_line(said.getvalue())) from None
+        raise
+
+
+def _one_line(box: str) -> str:
+    """tyro's framed message as a line: what was wrong and, after the rule, what may have been meant."""
+    lines = [line.strip("│ ").strip() for line in box.splitlines() if not line.startswith(("╭", "╰"))]
+    parts = " ".join(lines).split("─")
+    wanted = [part.strip() for part in parts if part.strip() and "full helptext" not in part]
+    text = re.sub(r"\s+", " ", "; ".join(wanted)).removeprefix("Error parsing ")
+    return f"{re.sub(r'^config[.][a-z.]+: ', '', text)} (see --help)"

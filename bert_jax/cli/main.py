@@ -1,0 +1,65 @@
+"""The command `bert-jax`."""
+
+import importlib
+import os
+import platform
+import sys
+
+from bert_jax.system.errors import BertJaxError
+from bert_jax.system.progress import say
+
+COMMANDS = {
+    "pretrain": "text to a trained model: vocabulary, sequences, training; goes on where it stopped",
+    "vocab": "the first step of pretrain alone",
+    "prepare": "the first two steps of pretrain alone",
+    "inspect": "sequences of a run as the model sees them, with masks and labels",
+    "evaluate": "measure a run on its held-out documents",
+    "fill-mask": "the likeliest pieces for each [MASK] of a text",
+}
+"""Each is a module of this package with a function `run(arguments)`."""
+
+
+def main() -> None:
+    """Entry point of the shell command."""
+    _take_huge_pages()
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Runs a command; returns its exit code: 0 done, 1 a failed run, 2 wrong use, 143 stopped by a signal."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print("usage: bert-jax COMMAND ...   (bert-jax COMMAND --help lists a command's settings)\n")
+        print("\n".join(f"  {name:10} {text}" for name, text in COMMANDS.items()))
+        return 0 if arguments else 2
+    name, *rest = arguments
+    try:
+        if name not in COMMANDS:
+            say(f"bert-jax: there is no command {name!r}; choose from {', '.join(COMMANDS)}")
+            return 2
+        module = importlib.import_module(f"bert_jax.cli.{name.replace('-', '_')}")
+        module.run(rest)
+    except BertJaxError as error:
+        say(f"bert-jax: {error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        say("bert-jax: interrupted; give the same command again to go on")
+        return 143
+    except SystemExit as end:  # --help
+        return end.code or 0
+    return 0
+
+
+def _take_huge_pages() -> None:
+    """Starts this process again with glibc asking for huge pages, which it decides before Python runs.
+
+    XLA on the CPU takes hundreds of MB for each step anew; with 4 KiB pages a quarter of the demo's step went to
+    faulting them in.
+    """
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    if platform.libc_ver()[0] == "glibc" and "glibc.malloc.hugetlb" not in tunables:
+        os.environ["GLIBC_TUNABLES"] = ":".join(filter(None, (tunables, "glibc.malloc.hugetlb=1")))
+        os.execv(sys.executable, [sys.executable, "-m", "bert_jax.cli.main", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""bert-jax pretrain CONFIG.py --workdir RUN: the whole main job."""
+
+from bert_jax.cli.arguments import parse_run
+from bert_jax.cli.summary import print_examples, print_results
+from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.training.run_directory import RunDirectory
+
+
+def run(arguments: list[str]) -> None:
+    """Parses, trains, prints what came out."""
+    config, workdir = parse_run("pretrain", "Text to a trained BERT in one command.", arguments)
+    directory = RunDirectory(workdir)
+    results = pretrain(config, directory)
+    print_results(results)
+    print_examples(directory, config)
+    print(f"\nThe run is in {workdir}. To go on from here:")
+    print(f'  bert-jax fill-mask {workdir} "Return the [MASK] of the array."')
+    print(f"  bert-jax inspect {workdir}")
+    print(f"  bert-jax evaluate {workdir}")
+    print(f'  python -c "import bert_jax; print(bert_jax.load(\'{workdir}\').encode([\'some text\']).pooled.shape)"')
+    if config.logging.tensorboard:
+        print(f"  tensorboard --logdir {workdir}")

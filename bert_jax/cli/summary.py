@@ -1,0 +1,65 @@
+"""Tables of what came out, on standard output."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bert_jax.config.run import RunConfig
+from bert_jax.data.preparation import PreparedData
+from bert_jax.inference.bert import load
+from bert_jax.inference.examples import masked_examples
+from bert_jax.pretraining.dataset import prepare_lengths
+from bert_jax.text.vocabulary import MASK
+from bert_jax.training.run_directory import RunDirectory
+
+console = Console(highlight=False)
+
+
+def print_results(results: dict[str, Any]) -> None:
+    """Held-out measurements beside what frequencies alone give."""
+    if "baseline" not in results:
+        console.print(f"{results['steps']:,} steps done; nothing was held out to measure on")
+        return
+    baseline = results["baseline"]
+    table = Table(title=f"Step {results['steps']:,}, {results['held_out_sequences']:,} held-out sequences", title_justify="left")
+    for column in ("", "model", "by frequency alone", ""):
+        table.add_column(column, justify="left" if not column else "right")
+    table.add_row("MLM loss (nats)", f"{results['mlm_loss']:.3f}", f"{baseline['mlm_loss']:.3f}", "each piece at its share of the text")
+    table.add_row("MLM accuracy", f"{results['mlm_accuracy']:.3f}", f"{baseline['mlm_accuracy']:.3f}", "always the commonest piece")
+    table.add_row("NSP accuracy", f"{results['nsp_accuracy']:.3f}", f"{baseline['nsp_accuracy']:.3f}", "always the commoner class")
+    console.print(table)
+    if results["skipped_steps"]:
+        console.print(f"{results['skipped_steps']:,} steps were skipped because a gradient was not finite")
+
+
+def print_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> None:
+    """Held-out sentences with a word masked, and what the model would put there."""
+    sentences = prepare_lengths(config, run)[config.phases[-1].length].example_sentences
+    bert = load(run.path)
+    table = Table(title="Held-out sentences, one word masked", title_justify="left", show_lines=True)
+    table.add_column("sentence", ratio=3)
+    table.add_column("was")
+    table.add_column("the model's first five", ratio=2)
+    for text, word in masked_examples(sentences, bert.tokenizer)[:count]:
+        fills = bert.fill_mask(text)[0]
+        table.add_row(
+            escape(text).replace(escape(MASK), f"[bold]{escape(MASK)}[/bold]"),
+            escape(word),
+            ", ".join(f"{escape(piece)} {probability:.2f}" for piece, probability in fills),
+        )
+    if table.row_count:
+        console.print(table)
+
+
+def print_preparation(prepared: PreparedData) -> None:
+    """What preparation saw, training and held-out documents side by side."""
+    table = Table(title=f"Sequences of {prepared.length}: {prepared.directory}", title_justify="left")
+    for column in ("", "training", "held out"):
+        table.add_column(column, justify="left" if not column else "right")
+    held_out = dict(prepared.held_out.rows(prepared.length))
+    for name, value in prepared.train.rows(prepared.length):
+        table.add_row(name, value, held_out.get(name, ""))
+    table.add_row("dropped: shares a paragraph with training", "", f"{prepared.held_out_dropped:,}")
+    console.print(table)

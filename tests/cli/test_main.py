@@ -1,0 +1,171 @@
+"""The commands, as typed."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import stories
+
+from bert_jax.cli.main import COMMANDS, run
+from bert_jax.training.metrics import read_metrics
+
+CONFIG = """
+from bert_jax.config.data import DataConfig
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.run import RunConfig
+from bert_jax.config.vocabulary import VocabularyConfig
+
+config = RunConfig(
+    model=ModelConfig(num_layers=2, hidden_size=32, num_heads=2, max_positions=32),
+    vocabulary=VocabularyConfig(size=120),
+    data=DataConfig(source="text:{corpus}", held_out=0.2),
+    phases=(Phase(steps=4, length=32, batch_size=8),),
+)
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / "corpus.txt").write_text(stories(40))
+    path = tmp_path / "config.py"
+    path.write_text(CONFIG.format(corpus=tmp_path / "corpus.txt"))
+    return path
+
+
+def refused(capsys, *arguments) -> str:
+    """The one line that a refusal prints."""
+    assert run(list(map(str, arguments))) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("bert-jax: ")
+    return lines[0]
+
+
+def test_the_whole_job_and_what_can_be_done_with_it(config, tmp_path, capsys):
+    workdir = str(tmp_path / "run")
+    flags = ["--workdir", workdir, "--preparation.processes", "1", "--logging.no-tensorboard", "--logging.every", "2"]
+    assert run(["pretrain", str(config), *flags]) == 0
+    printed = capsys.readouterr().out
+    for words in ("MLM accuracy", "NSP accuracy", "by frequency alone", "one word masked", "bert-jax fill-mask"):
+        assert words in printed
+    assert [line["step"] for line in read_metrics(tmp_path / "run" / "metrics.jsonl")] == [2, 4, 4]
+
+    assert run(["pretrain", str(config), *flags]) == 0
+    again = capsys.readouterr()
+    assert "is finished" in again.err.replace("\n", "") and "MLM accuracy" in again.out
+
+    assert run(["evaluate", workdir]) == 0
+    assert "MLM accuracy" in capsys.readouterr().out
+
+    assert run(["fill-mask", workdir, "The old [MASK] sees the [MASK].", "--top", "3"]) == 0
+    assert capsys.readouterr().out.count("0.0") >= 6
+
+    assert run(["inspect", workdir, "--rows", "2", "--step", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert "[CLS]" in shown and "[MASK]/" in shown and "second segment" in shown and "sequence 3" not in shown
+
+
+def test_the_first_steps_alone(config, tmp_path, capsys):
+    flags = ["--workdir", str(tmp_path / "run"), "--preparation.processes", "1"]
+    assert run(["vocab", str(config), *flags]) == 0
+    assert "120 pieces" in capsys.readouterr().out
+    assert run(["prepare", str(config), *flags]) == 0
+    shown = capsys.readouterr().out
+    for words in ("documents", "sentences", "unknown pieces", "random second segments", "padding", "tokens cut", "dropped"):
+        assert words in shown
+    assert run(["inspect", str(tmp_path / "run"), "--rows", "1"]) == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command, capsys):
+    assert run([command, "--help"]) == 0
+    assert f"bert-jax {command}" in capsys.readouterr().out
+
+
+def test_help_lists_every_setting_with_its_default(capsys):
+    run(["pretrain", "--help"])
+    shown = capsys.readouterr().out
+    for words in ("--model.num-layers INT", "--data.source STR", "--phases.0.steps INT", "--execution.remat", "(default: 12)"):
+        assert words in shown
+
+
+@pytest.mark.parametrize("arguments, code", [([], 2), (["--help"], 0)])
+def test_the_command_alone_lists_the_commands(arguments, code, capsys):
+    assert run(arguments) == code
+    assert all(name in capsys.readouterr().out for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--model.num-layer", "3"], "Unrecognized options: --model.num-layer, 3; Perhaps you meant: --model.num-layers INT"),
+        (["--model.num-heads", "3"], "hidden_size=32 is not a multiple of num_heads=3"),
+        (["--model.num-layers", "six"], "--model.num-layers: invalid literal for int() with base 10: 'six'"),
+        (["--phases.0.length", "64"], "phases.0.length=64 is more than model.max_positions=32"),
+        (["--model.activation", "relu"], "relu"),
+        (["--mesh.data", "3"], "mesh.data=3 x mesh.fsdp=1 doesn't make 1 devices"),
+        (["--data.source", "text:absent/*"], "no file matches 'absent/*'"),
+    ],
+)
+def test_a_wrong_flag_is_one_line_and_leaves_nothing(config, tmp_path, capsys, flags, words):
+    assert words in refused(capsys, "pretrain", config, "--workdir", tmp_path / "run", *flags)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        ("config = 3", "builds no RunConfig named `config`"),
+        ("conf = 3", "builds no RunConfig named `config`"),
+        ("from bert_jax.config.model import ModelConfig\nModelConfig(num_layer=3)", "no setting 'num_layer'; did you mean 'num_layers'?"),
+        ("config = (", "SyntaxError"),
+        ("import absent_module", "ModuleNotFoundError: No module named 'absent_module'"),
+    ],
+)
+def test_a_wrong_config_file_is_one_line(tmp_path, capsys, content, words):
+    (tmp_path / "config.py").write_text(content)
+    assert words in refused(capsys, "pretrain", tmp_path / "config.py", "--workdir", tmp_path / "run")
+
+
+def test_other_wrong_use_is_one_line(tmp_path, capsys):
+    assert "no config file at" in refused(capsys, "pretrain", tmp_path / "absent.py", "--workdir", tmp_path / "run")
+    assert "give a config file first" in refused(capsys, "pretrain", "--workdir", tmp_path / "run")
+    assert "there is no command 'pretrian'" in refused(capsys, "pretrian")
+    assert "--workdir" in refused(capsys, "pretrain", Path(__file__).parents[2] / "configs" / "demo.py")
+    assert "is no run" in refused(capsys, "evaluate", tmp_path)
+    assert "no finished checkpoint" in refused(capsys, "fill-mask", tmp_path, "[MASK]")
+
+
+@pytest.mark.parametrize(
+    "content, flags, words",
+    [
+        ("", [], "holds no text"),
+        ("One document. Of two sentences.", ["--vocabulary.size", "40"], "more than the text can give"),
+        (stories(5), [], "more than the text can give"),
+    ],
+)
+def test_a_corpus_with_too_little_text_is_one_line(config, tmp_path, capsys, content, flags, words):
+    (tmp_path / "corpus.txt").write_text(content)
+    arguments = ["pretrain", str(config), "--workdir", str(tmp_path / "run"), "--data.held-out", "0", *flags]
+    assert run(arguments) == 2
+    assert words in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_vocabulary_file_without_mask_is_one_line(config, tmp_path, capsys):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")
+    flags = ["--workdir", tmp_path / "run", "--vocabulary.file", tmp_path / "vocab.txt"]
+    assert "vocab.txt lacks [MASK]" in refused(capsys, "pretrain", config, *flags)
+
+
+def test_a_run_is_not_made_into_another(config, tiny_run, tmp_path, capsys):
+    shutil.copytree(tiny_run.path, tmp_path / "run")
+    assert "is another run: model" in refused(capsys, "pretrain", config, "--workdir", tmp_path / "run", "--seed", 9)
+
+
+def test_the_shell_command_takes_huge_pages_and_gives_exit_codes(tmp_path):
+    shell = [sys.executable, "-m", "bert_jax.cli.main"]
+    done = subprocess.run([*shell, "evaluate", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("bert-jax: ") and "Traceback" not in done.stderr
