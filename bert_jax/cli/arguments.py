@@ -63,8 +63,9 @@ def parse(shape: type[Arguments], command: str, help_text: str, arguments: list[
 
 def _one_line(box: str) -> str:
     """tyro's framed message as a line: what was wrong and, after the rule, what may have been meant."""
-    lines = [line.strip("│ ").strip() for line in box.splitlines() if not line.startswith(("╭", "╰"))]
-    parts = " ".join(lines).split("─")
+    # Under the title; the frame is missing and the rules are hyphens where standard output isn't UTF-8.
+    lines = [line.strip(" │") for line in box.splitlines()[1:]]
+    parts = re.split("(?:^| )[╰─╯-]{10,}", " ".join(lines))
     wanted = [part.strip() for part in parts if part.strip() and "full helptext" not in part]
     text = re.sub(r"\s+", " ", "; ".join(wanted)).removeprefix("Error parsing ")
     return f"{re.sub(r'^config[.][a-z.]+: ', '', text)} (see --help)"

@@ -145,9 +145,10 @@ def training_batch(run: RunDirectory, step: int) -> tuple[WordPieceTokenizer, Ba
         raise UsageError(f"{run.path} has no prepared data; make it with bert-jax prepare")
     tokenizer = load_tokenizer(run.tokenizer)
     trainer = Trainer(config, make_mesh(config.mesh), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
-    batch = training_source(trainer, number, prepared)[step - 1 - (ends[number] - config.phases[number].steps)]
+    source = training_source(trainer, number, prepared)
+    batch = jax.device_put(source[step - 1 - (ends[number] - config.phases[number].steps)])
     keys = example_keys(config.seed, "targets", number, batch.ordinal)
-    return tokenizer, batch, jax.device_get(trainer.objective.targets(batch, keys))
+    return tokenizer, *jax.device_get((batch, trainer.objective.targets(batch, keys)))
 
 
 def training_source(trainer: Trainer, number: int, prepared: PreparedData) -> BatchSource:

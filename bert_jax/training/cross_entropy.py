@@ -2,14 +2,14 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 
 @jax.custom_vjp
 def cross_entropy(
     logits: Float[Array, "*B C"], labels: Int[Array, "*B"]
-) -> tuple[Float[Array, "*B"], Bool[Array, "*B"]]:
-    """Minus the log-probability of each label, in nats, and whether no class is likelier.
+) -> tuple[Float[Array, "*B"], Float[Array, "*B"]]:
+    """Minus the log-probability of each label, in nats, and 1 where no class is likelier.
 
     `logits` are float32. The gradient is written out because differentiating the forward pass keeps the exponentials
     and goes over the logits, the largest array of a small model's step, three times more.
@@ -21,7 +21,7 @@ def _forward(logits, labels):
     largest = jnp.max(logits, axis=-1)
     log_sum = largest + jnp.log(jnp.sum(jnp.exp(logits - largest[..., None]), axis=-1))
     of_label = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-    return (log_sum - of_label, of_label >= largest), (logits, labels, log_sum)
+    return (log_sum - of_label, (of_label >= largest).astype(jnp.float32)), (logits, labels, log_sum)
 
 
 def _backward(kept, gradients):

@@ -95,7 +95,7 @@ def make_train_step(
         targets = objective.targets(batch, example_keys(seed, "targets", phase, batch.ordinal))
         dropout_keys = example_keys(seed, "dropout", phase, batch.ordinal)
         gradients, means = _gradients(objective, state.params, targets, dropout_keys, execution.accumulation)
-        norm = optax.global_norm(gradients)
+        norm = optax.tree.norm(gradients)
         rate = learning_rate(state.step)
         updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)
         params = jax.tree.map(lambda old, update: old - rate * update, state.params, updates)
