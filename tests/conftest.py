@@ -2,10 +2,13 @@
 
 import os
 import random
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # compiles in half the time, and the tests compute little
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "bert_jax_test_compiled"))
 
 import jaxtyping
@@ -83,3 +86,19 @@ def tiny_run(tiny_config, tmp_path_factory) -> RunDirectory:
     run = RunDirectory(tmp_path_factory.mktemp("run"))
     pretrain(tiny_config, run)
     return run
+
+
+@pytest.fixture(scope="session")
+def config_file(tiny_config, tmp_path_factory) -> Path:
+    """`tiny_config` as a config file, for commands that run in a process of their own."""
+    path = tmp_path_factory.mktemp("config") / "tiny.py"
+    values = tiny_config.model_dump(mode="json")
+    path.write_text(f"from bert_jax.config.run import RunConfig\n\nconfig = RunConfig(**{values!r})\n")
+    return path
+
+
+def command(*arguments, **environment: str) -> subprocess.Popen:
+    """Starts `bert-jax ...` in a process of its own; it leads a group, so that its workers can be killed with it."""
+    line = [sys.executable, "-m", "bert_jax.cli.main", *map(str, arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(line, env=os.environ | environment, start_new_session=True, **pipes)

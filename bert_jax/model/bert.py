@@ -15,7 +15,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.dropout import fold_in
+from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import Embeddings
 from bert_jax.model.encoder import Encoder, Remat
 from bert_jax.model.heads import MaskedLanguageHead, NextSentenceHead, Pooler
@@ -64,8 +64,8 @@ class BertEncoder(nn.Module):
         holds these positions alone: the same values for less work. An id past the vocabulary must not get here:
         whoever makes a batch checks it.
         """
-        keys = [None] * 2 if dropout_keys is None else [fold_in(dropout_keys, site) for site in range(2)]
-        x, layers = self.encoder(self.embeddings(ids, segments, keys[0]), mask, keys[1], read, return_layers)
+        in_embeddings, in_encoder = (None, None) if dropout_keys is None else split(dropout_keys, 2)
+        x, layers = self.encoder(self.embeddings(ids, segments, in_embeddings), mask, in_encoder, read, return_layers)
         return Encoded(x, self.pooler(x[:, 0]), *(layers or (None, None)))
 
 

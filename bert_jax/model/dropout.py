@@ -10,9 +10,9 @@ RESOLUTION = 1 << 16
 just that."""
 
 
-def fold_in(keys: Key[Array, " B"], number: int | Array) -> Key[Array, " B"]:
-    """`jax.random.fold_in` on one key an example."""
-    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
+def split(keys: Key[Array, " B"], count: int) -> Key[Array, "N B"]:
+    """`count` keys (N) from each example's one, for as many places."""
+    return jnp.moveaxis(jax.vmap(lambda key: jax.random.split(key, count))(keys), 1, 0)
 
 
 def dropout(x: Float[Array, "B *rest"], rate: float, keys: Key[Array, " B"] | None) -> Float[Array, "B *rest"]:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.attention import SelfAttention
-from bert_jax.model.dropout import dropout, fold_in
+from bert_jax.model.dropout import dropout, split
 from bert_jax.model.linear import LayerNorm, Linear, activation
 
 Remat = Literal["none", "full", "dots"]
@@ -36,7 +36,7 @@ class Block(nn.Module):
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H R T"] | None]:
         """The block's output at the positions `read`, or at all T of them, and its attention if asked for."""
         config = self.config
-        keys = [None] * 3 if dropout_keys is None else [fold_in(dropout_keys, site) for site in range(3)]
+        keys = [None] * 3 if dropout_keys is None else split(dropout_keys, 3)
         queries = x if read is None else jnp.take_along_axis(x, read[:, :, None], axis=1)
         attended, probabilities = SelfAttention(config, name="attention")(queries, x, mask, keys[0], return_probabilities)
         x = LayerNorm(config, name="attention_norm")(queries + dropout(attended, config.dropout, keys[1]))
@@ -68,24 +68,24 @@ class Encoder(nn.Module):
         """The output at the positions `read` (all T where None) and, if asked for, every block's output and attention."""
         count = self.config.num_layers
         block = Block(self.config, parent=None)
-        layers = self.param("layers", _stacked(block, count), x, mask)
+        keys = None if dropout_keys is None else split(dropout_keys, count)
+        layers = (self.param("layers", _stacked(block, count), x, mask), keys)
 
-        def run(params, layer, x, read=None):
-            keys = None if dropout_keys is None else fold_in(dropout_keys, layer)
+        def run(layer, x, read=None):
+            params, keys = layer
             return block.apply({"params": params}, x, mask, keys, read, return_layers)
 
         run = _rematerialised(run, self.remat)
 
-        def turn(x, scanned):
-            x, probabilities = run(*scanned, x)
+        def turn(x, layer):
+            x, probabilities = run(layer, x)
             return x, ((x, probabilities) if return_layers else None)
 
-        whole = count if return_layers else count - 1
-        x, outputs = jax.lax.scan(
-            turn, x, (jax.tree.map(lambda leaf: leaf[:whole], layers), jnp.arange(whole)), unroll=min(self.unroll, max(whole, 1))
-        )
+        scanned = count if return_layers else count - 1
+        first = jax.tree.map(lambda leaf: leaf[:scanned], layers)
+        x, outputs = jax.lax.scan(turn, x, first, unroll=min(self.unroll, max(scanned, 1)))
         if not return_layers:
-            x, _ = run(jax.tree.map(lambda leaf: leaf[-1], layers), count - 1, x, read)
+            x, _ = run(jax.tree.map(lambda leaf: leaf[-1], layers), x, read)
         return x, outputs
 
 

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.model.dropout import RESOLUTION, dropout, fold_in
+from bert_jax.model.dropout import RESOLUTION, dropout, split
 
 
 def keys(count, seed=0):
@@ -33,7 +33,7 @@ def test_elements_are_independent():
 
 def test_every_layer_and_place_has_its_own_mask():
     x = jnp.ones((2, 50))
-    masks = [np.asarray(dropout(x, 0.5, fold_in(keys(2), number))).tobytes() for number in range(10)]
+    masks = [np.asarray(dropout(x, 0.5, site)).tobytes() for site in split(keys(2), 10)]
     assert len(set(masks)) == 10
 
 
