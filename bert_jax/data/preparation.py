@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import shutil
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -37,7 +38,6 @@ from bert_jax.text.tokenizer import load_tokenizer
 _FORMAT = 1
 """Counts up when the same settings would give other records."""
 _EXAMPLES = 16
-_EXAMPLE_CHARACTERS = (40, 120)
 
 
 class PreparedData(NamedTuple):
@@ -146,14 +146,25 @@ def _chunk_records(
     """Records of all chunks in order, those that are finished already and those that this makes."""
     work = functools.partial(_prepare_unless_finished, recipe=recipe, directory=directory, fingerprint=shape)
     with stage(f"Preparing sequences of {recipe.length}", corpus.total, corpus.unit) as shown:
+        finished, ends = 0.0, deque()
+
+        def show():  # a chunk is half done when it has been read
+            shown.advance((corpus.position + finished) / 2 - shown.done)
 
         def documents():
             for document in corpus.documents():
-                shown.advance(corpus.position - shown.done)
+                show()
                 yield document
 
-        chunks = cut_chunks(documents(), int(recipe.data.chunk_megabytes * 1e6))
-        yield from map_in_processes(work, chunks, processes)
+        def chunks():
+            for chunk in cut_chunks(documents(), int(recipe.data.chunk_megabytes * 1e6)):
+                ends.append(corpus.position)
+                yield chunk
+
+        for record in map_in_processes(work, chunks(), processes):
+            finished = ends.popleft()
+            show()
+            yield record
 
 
 def _prepare_unless_finished(chunk: Chunk, recipe: Recipe, directory: Path, fingerprint: str) -> ChunkRecord:
@@ -176,17 +187,23 @@ def _separate_held_out(directory: Path, chunks: int) -> tuple[list[list[str]], i
     hashes = [paragraph_hashes([document]) for document in documents]
     shared = _seen_in_training(np.unique(np.concatenate([*hashes, np.zeros(0, np.uint64)])), directory, chunks)
     kept = [document for document, own in zip(documents, hashes) if not np.isin(own, shared).any()]
-    return kept, len(documents) - len(kept)
+    return kept if len(kept) > 1 else [], len(documents) - len(kept)  # a pair takes two documents
 
 
 def _example_sentences(documents: Iterable[Sequence[str]], recipe: Recipe) -> list[str]:
-    """The first middling sentence of each document, in the order of their hashes."""
+    """The first sentence of each document that a person would read as one, in the order of their hashes."""
     found = []
     for document in documents:
-        middling = (s for s in as_sentences(document, recipe.data) if _EXAMPLE_CHARACTERS[0] <= len(s) <= _EXAMPLE_CHARACTERS[1])
-        found.extend(itertools.islice(middling, 1))
+        found.extend(itertools.islice(filter(_reads_well, as_sentences(document, recipe.data)), 1))
     found.sort(key=lambda sentence: hashlib.blake2b(sentence.encode()).digest())
     return found[:_EXAMPLES]
+
+
+def _reads_well(sentence: str) -> bool:
+    """Of middling length, with a stop at its end, and made of words: no table, no code, no heading."""
+    if not 30 <= len(sentence) <= 120 or sentence[-1] not in ".!?。！？।؟":
+        return False
+    return sum(character.isalpha() or character.isspace() for character in sentence) >= 0.93 * len(sentence)
 
 
 def _seen_in_training(held_out: UInt64[np.ndarray, " n"], directory: Path, chunks: int) -> UInt64[np.ndarray, " m"]:

@@ -47,4 +47,4 @@ def test_a_run_killed_in_every_stage_ends_bit_for_bit_as_one_that_was_not(config
     assert process.returncode == 0, output
     assert "going on from step" in output
     assert values(run) == values(tiny_run.path)
-    assert not [path for path in run.rglob("*.tmp*") if "checkpoints" not in path.parts]
+    assert not list(run.rglob("*tmp*"))
