@@ -81,7 +81,6 @@ def prepare_chunk(chunk: Chunk, recipe: Recipe, directory: Path, fingerprint: st
     statistics, shard, piece_counts = write_instances(train, recipe, directory, TRAIN, chunk.index)
     with replacing(files.arrays) as temporary, open(temporary, "wb") as file:
         np.savez(file, paragraphs=np.unique(paragraph_hashes(train)), piece_counts=piece_counts)
-    statistics.repairs["documents cut at a chunk's end"] += chunk.documents_cut
     record = ChunkRecord(fingerprint, chunk.crc32, statistics.instances, shard, statistics)
     record.write(files.record)
     return record

@@ -4,7 +4,6 @@ import functools
 import hashlib
 import itertools
 import json
-import os
 import shutil
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +28,7 @@ from bert_jax.data.chunks import Chunk, cut_chunks
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.statistics import Statistics
 from bert_jax.data.store import ids_dtype, shard_path, write_metadata
-from bert_jax.data.workers import map_in_processes
+from bert_jax.data.workers import available_cores, map_in_processes
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FileSum, full_disk_explained, replacing, write_json
 from bert_jax.system.progress import stage
@@ -113,7 +112,7 @@ def prepare(corpus: Corpus, recipe: Recipe, directory: Path, processes: int | No
     shape = fingerprint(recipe)
     with full_disk_explained(directory):
         (directory / "chunks").mkdir(parents=True, exist_ok=True)
-    chunks = list(_chunk_records(corpus, recipe, directory, shape, processes or os.cpu_count()))
+    chunks = list(_chunk_records(corpus, recipe, directory, shape, processes or available_cores()))
     train = sum((record.statistics for record in chunks), Statistics())
     train.repairs.update(corpus.repairs)
     if train.documents < 2:

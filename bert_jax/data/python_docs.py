@@ -1,7 +1,6 @@
 """The source `python-docs`: the docstrings of the installed Python and its packages. Nothing to download."""
 
 import ast
-import os
 import re
 import sysconfig
 import warnings
@@ -9,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from bert_jax.data.workers import map_in_processes
+from bert_jax.data.workers import available_cores, map_in_processes
 
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "testing", "_vendor", "__pycache__"}
 """Folders without prose of their own."""
@@ -29,7 +28,7 @@ class PythonDocs:
     def documents(self) -> Iterator[list[str]]:
         """See Corpus."""
         seen = set()
-        docstrings = map_in_processes(_docstrings, self.paths, os.cpu_count(), items_at_once=64)
+        docstrings = map_in_processes(_docstrings, self.paths, available_cores(), items_at_once=64)
         for self.position, module in enumerate(docstrings, 1):
             for docstring in module:
                 document = [" ".join(block.split()) for block in re.split(r"\n\s*\n", docstring) if block.strip()]

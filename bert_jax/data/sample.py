@@ -5,7 +5,7 @@ from hashlib import blake2b
 
 
 def sample_documents(documents: Iterable[list[str]], limit_bytes: int) -> list[str]:
-    """Documents (their lines joined by line feeds) of at most `limit_bytes` UTF-8 bytes together.
+    """The lines of documents of at most `limit_bytes` UTF-8 bytes together.
 
     All of them if they fit; otherwise those whose hash is below a bound that is halved whenever the sample is full.
     The same corpus gives the same sample. Memory: the sample.
@@ -24,4 +24,4 @@ def sample_documents(documents: Iterable[list[str]], limit_bytes: int) -> list[s
             bound //= 2
             kept = [entry for entry in kept if entry[0] < bound] or kept[:1]
             total = sum(size for _, size, _ in kept)
-    return [text for _, _, text in kept]
+    return [line for _, _, text in kept for line in text.split("\n")]

@@ -21,12 +21,15 @@ class TextFiles:
 
     unit = "MB"
 
-    def __init__(self, pattern: str, undecodable: str):
-        """`undecodable`: "replace" or "refuse". Raises UsageError where no file matches `pattern`."""
+    def __init__(self, pattern: str, undecodable: str, document_bytes: int):
+        """`undecodable`: "replace" or "refuse". A longer document than `document_bytes` is cut between two lines.
+
+        Raises UsageError where no file matches `pattern`.
+        """
         self.paths = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if Path(name).is_file()]
         if not self.paths:
             raise UsageError(f"no file matches {pattern!r}; give a path or a pattern like 'text:corpus/*.txt.gz'")
-        self.undecodable = undecodable
+        self.undecodable, self.document_bytes = undecodable, document_bytes
         self.total = sum(path.stat().st_size for path in self.paths) / 1e6
         self.position = 0.0
         self.repairs = Counter()
@@ -37,14 +40,17 @@ class TextFiles:
         before = 0
         for path in self.paths:
             with open(path, "rb") as raw:
-                document = []
+                document, size = [], 0
                 for line in self._lines(path, raw):
                     self.position = (before + raw.tell()) / 1e6
+                    if document and (not line or size >= self.document_bytes):
+                        if line:
+                            self.repairs["over-long documents cut"] += 1
+                        yield document
+                        document, size = [], 0
                     if line:
                         document.append(line)
-                    elif document:
-                        yield document
-                        document = []
+                        size += len(line.encode())
                 if document:
                     yield document
             before += path.stat().st_size

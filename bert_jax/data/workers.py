@@ -18,6 +18,11 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+def available_cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def map_in_processes(
     function: Callable[[Item], Result], items: Iterable[Item], processes: int, items_at_once: int = 1
 ) -> Iterator[Result]:

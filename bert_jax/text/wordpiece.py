@@ -88,7 +88,7 @@ def train_wordpiece(
     strip_accents: bool | None,
     character_coverage: float,
 ) -> Vocabulary:
-    """A vocabulary of `size` pieces learned from `texts`; the same for the same texts.
+    """A vocabulary of `size` pieces learned from `texts`; the same for the same texts. Short texts spread over more cores.
 
     Raises UsageError where the alphabet alone is larger than `size` or the text can't give so many pieces.
     """

@@ -10,7 +10,7 @@ from typing import Any
 from bert_jax.config.run import IDENTITY, RunConfig
 from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import full_disk_explained, write_json
+from bert_jax.system.files import FULL_DISK, full_disk_explained, write_json
 from bert_jax.training.checkpoint import complete
 
 SCHEMA_VERSION = 1
@@ -54,7 +54,9 @@ class RunDirectory:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._lock()
-            except (PermissionError, NotADirectoryError, FileExistsError) as error:
+            except OSError as error:
+                if error.errno in FULL_DISK:
+                    raise
                 raise UsageError(f"--workdir {self.path} can't be written ({error.strerror}); choose another") from None
         write_json(self.config_file, {"schema_version": SCHEMA_VERSION, "config": config.model_dump(mode="json")})
 

@@ -92,6 +92,15 @@ def test_a_long_line_without_spaces_is_cut_between_characters(tmp_path, monkeypa
     assert "lines with undecodable bytes" not in corpus.repairs
 
 
+def test_a_long_document_is_cut_between_lines_and_counted(tmp_path):
+    lines = [f"line number {number:03d}" for number in range(100)]
+    (tmp_path / "a.txt").write_text("\n".join(lines) + "\n\nanother\n")
+    documents, corpus = read(tmp_path / "a.txt", chunk_megabytes=300e-6)
+    assert [line for document in documents for line in document] == [*lines, "another"] and documents[-1] == ["another"]
+    assert max(len("".join(document)) for document in documents) < 320
+    assert corpus.repairs["over-long documents cut"] == len(documents) - 2 > 3
+
+
 @pytest.mark.parametrize(
     "source, words",
     [
