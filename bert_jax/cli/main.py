@@ -1,6 +1,7 @@
 """The command `bert-jax`."""
 
 import importlib
+import logging
 import os
 import platform
 import sys
@@ -32,6 +33,8 @@ def run(arguments: list[str]) -> int:
         print("\n".join(f"  {name:10} {text}" for name, text in COMMANDS.items()))
         return 0 if arguments else 2
     name, *rest = arguments
+    # What goes wrong is said in one line; orbax would log the traceback of a full disk besides.
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
     try:
         if name not in COMMANDS:
             say(f"bert-jax: there is no command {name!r}; choose from {', '.join(COMMANDS)}")

@@ -1,6 +1,9 @@
 """Checkpoints: written in the background, checked when read."""
 
+import contextlib
+import errno
 import json
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -16,6 +19,8 @@ from bert_jax.system.progress import say
 from bert_jax.training.step import TrainState
 
 _MANIFEST = "manifest.json"
+_UNFINISHED = ".orbax-checkpoint-tmp"
+"""What orbax appends to the name of a directory that it is still writing."""
 
 
 class Manifest(NamedTuple):
@@ -54,6 +59,7 @@ class Checkpoints:
     def __init__(self, directory: Path, carried: tuple[Path, ...], keep: int):
         """Each checkpoint takes copies of the files and directories `carried`, so that it can be used by itself."""
         self._directory, self._carried, self._keep = directory, carried, keep
+        self._discard("*")
         self._checkpointer = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
         self._finishing: threading.Thread | None = None
         self.failure: str | None = None
@@ -63,7 +69,7 @@ class Checkpoints:
         """Begins to write `state`; it may be donated at once. A save that fails is reported, and the next one tried."""
         self.wait()
         path = self._path(step)
-        shutil.rmtree(path, ignore_errors=True)  # what an earlier attempt left
+        shutil.rmtree(path, ignore_errors=True)  # complete or not: this state takes its place
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._checkpointer.save(
@@ -73,7 +79,7 @@ class Checkpoints:
                     training=ocp.args.StandardSave(state._replace(params=None)),
                 ),
             )
-        except OSError as error:
+        except Exception as error:  # the writer underneath raises OSError, ValueError and others
             self._failed(step, error)
             return
         self._finishing = threading.Thread(target=self._finish, args=(step, evaluation))
@@ -88,7 +94,8 @@ class Checkpoints:
     def close(self) -> None:
         """Waits, then ends the writer's threads."""
         self.wait()
-        self._checkpointer.close()
+        with contextlib.suppress(Exception):  # raises the failure of a save once more
+            self._checkpointer.close()
 
     def restore(self, shapes: TrainState) -> TrainState | None:
         """The newest good state, with the shardings of `shapes`; None where there is none.
@@ -127,13 +134,20 @@ class Checkpoints:
             write_json(path / _MANIFEST, Manifest.of(path, step, evaluation)._asdict())
             self.failure = None
             self._delete_old()
-        except Exception as error:  # training goes on whatever the writer underneath raises
+        except Exception as error:
             self._failed(step, error)
 
     def _failed(self, step: int, error: Exception) -> None:
         shutil.rmtree(self._path(step), ignore_errors=True)
-        self.failure = f"checkpoint {step} could not be written: {str(error).partition(chr(10))[0]}"
+        self._discard(self._path(step).name)
+        reason = os.strerror(errno.ENOSPC) if os.strerror(errno.ENOSPC) in str(error) else str(error).partition("\n")[0]
+        self.failure = f"checkpoint {step} could not be written to {self._directory}: {reason}"
         say(f"WARNING: {self.failure}; training goes on, and the next one is tried")
+
+    def _discard(self, step: str) -> None:
+        """Deletes what was begun and not finished."""
+        for path in self._directory.glob(f"{step}{_UNFINISHED}"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def _delete_old(self) -> None:
         paths = complete(self._directory)
