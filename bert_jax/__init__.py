@@ -1,8 +1,8 @@
 """BERT in JAX: from raw text to a pretrained encoder, and what to do with it.
 
-    import bert_jax
-    bert = bert_jax.load("runs/demo")
-    bert.fill_mask("Return the [MASK] of the array.")
+import bert_jax
+bert = bert_jax.load("runs/demo")
+bert.fill_mask("Return the [MASK] of the array.")
 """
 
 import os

@@ -1,6 +1,6 @@
 """The whole main job on a laptop.
 
-    bert-jax pretrain configs/demo.py --workdir runs/demo
+bert-jax pretrain configs/demo.py --workdir runs/demo
 """
 
 from bert_jax.config.data import DataConfig

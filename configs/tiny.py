@@ -4,8 +4,8 @@ The published recipe: 900,000 steps at length 128, then 100,000 at 512.
 
     bert-jax pretrain configs/tiny.py --workdir runs/tiny --data.source "text:corpus/*.txt.gz"
 
-Hardware and time: the run is 2.4e17 FLOPs of matrix products, on one H100 at 40% of its bfloat16 peak 10 minutes, and in
-proportion on other chips. That is arithmetic, not a measurement.
+Hardware and time: the run is 2.4e17 FLOPs of matrix products, on one H100 at 40% of its bfloat16 peak 10 minutes, and
+in proportion on other chips. That is arithmetic, not a measurement.
 
 What to expect: the checkpoint of this size that was published for English Wikipedia and books reaches 64.2
 on GLUE (Turc et al. 2019).

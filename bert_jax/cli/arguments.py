@@ -4,7 +4,7 @@ import contextlib
 import io
 import re
 import runpy
-from dataclasses import make_dataclass, field
+from dataclasses import field, make_dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
 

@@ -1,5 +1,6 @@
 """bert-jax inspect RUN: sequences as the model sees them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from bert_jax.cli.arguments import parse
 from bert_jax.cli.summary import console
 from bert_jax.pretraining.pretrain import training_batch
 from bert_jax.system.batch import WORD_START
+from bert_jax.text.vocabulary import CONTINUATION
 from bert_jax.training.run_directory import RunDirectory
 
 
@@ -31,19 +33,25 @@ def run(arguments: list[str]) -> None:
     asked = parse(Inspect, "inspect", "Sequences of a run as the model sees them, with masks and labels.", arguments)
     tokenizer, batch, targets = training_batch(RunDirectory(asked.run), asked.step)
     console.print("[bold]bold[/bold]: to be predicted, as input/truth. A space stands before each word.\n")
-    pieces = tokenizer.vocabulary.pieces
     for row in range(min(asked.rows, len(batch.ids))):
-        masked = jax.tree.map(lambda array: np.asarray(array[row]), targets.masked)
-        truth = dict(zip(masked.positions[masked.weights > 0].tolist(), masked.labels.tolist()))
-        line = Text()
-        for at in range(int(batch.length[row])):
-            word = " " if at and (batch.units[row, at] & WORD_START or not batch.units[row, at]) else ""
-            line.append(word + pieces[masked.ids[at]].removeprefix("##" if not word else ""), "bold red" if at in truth else "")
-            if at in truth:
-                line.append(f"/{pieces[truth[at]]}", "bold green")
+        length, masked = int(batch.length[row]), jax.tree.map(lambda array, row=row: array[row], targets.masked)
+        used = masked.weights > 0
+        truth = dict(zip(masked.positions[used].tolist(), masked.labels[used].tolist(), strict=True))
         pair = "drawn at random" if batch.pair_label[row] else "follows the first"
-        console.print(
-            f"[dim]sequence {row + 1}: {int(batch.length[row])} of {batch.ids.shape[1]} tokens, {len(truth)} to predict, "
-            f"second segment {pair}[/dim]"
-        )
-        console.print(line, "")
+        heading = f"sequence {row + 1}: {length} of {batch.ids.shape[1]} tokens, {len(truth)} to predict, "
+        console.print(f"[dim]{heading}second segment {pair}[/dim]")
+        console.print(_sequence(masked.ids[:length], batch.units[row], truth, tokenizer.vocabulary.pieces), "")
+
+
+def _sequence(ids: np.ndarray, units: np.ndarray, truth: dict[int, int], pieces: Sequence[str]) -> Text:
+    """Pieces put together to words, those to be predicted with what stood there."""
+    line = Text()
+    for at, number in enumerate(ids):
+        special = not units[at]
+        if at and (special or units[at] & WORD_START):
+            line.append(" ")
+        piece = pieces[number] if special or units[at] & WORD_START else pieces[number].removeprefix(CONTINUATION)
+        line.append(piece, "bold red" if at in truth else "")
+        if at in truth:
+            line.append(f"/{pieces[truth[at]]}", "bold green")
+    return line

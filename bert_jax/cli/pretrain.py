@@ -17,6 +17,6 @@ def run(arguments: list[str]) -> None:
     print(f'  bert-jax fill-mask {workdir} "Return the [MASK] of the array."')
     print(f"  bert-jax inspect {workdir}")
     print(f"  bert-jax evaluate {workdir}")
-    print(f'  python -c "import bert_jax; print(bert_jax.load(\'{workdir}\').encode([\'some text\']).pooled.shape)"')
+    print(f"  python -c \"import bert_jax; print(bert_jax.load('{workdir}').encode(['some text']).pooled.shape)\"")
     if config.logging.tensorboard:
         print(f"  tensorboard --logdir {workdir}")

@@ -23,12 +23,26 @@ def print_results(results: dict[str, Any]) -> None:
         console.print(f"{results['steps']:,} steps done; nothing was held out to measure on")
         return
     baseline = results["baseline"]
-    table = Table(title=f"Step {results['steps']:,}, {results['held_out_sequences']:,} held-out sequences", title_justify="left")
+    table = Table(
+        title=f"Step {results['steps']:,}, {results['held_out_sequences']:,} held-out sequences", title_justify="left"
+    )
     for column in ("", "model", "by frequency alone", ""):
         table.add_column(column, justify="left" if not column else "right")
-    table.add_row("MLM loss (nats)", f"{results['mlm_loss']:.3f}", f"{baseline['mlm_loss']:.3f}", "each piece at its share of the text")
-    table.add_row("MLM accuracy", f"{results['mlm_accuracy']:.3f}", f"{baseline['mlm_accuracy']:.3f}", "always the commonest piece")
-    table.add_row("NSP accuracy", f"{results['nsp_accuracy']:.3f}", f"{baseline['nsp_accuracy']:.3f}", "always the commoner class")
+    table.add_row(
+        "MLM loss (nats)",
+        f"{results['mlm_loss']:.3f}",
+        f"{baseline['mlm_loss']:.3f}",
+        "each piece at its share of the text",
+    )
+    table.add_row(
+        "MLM accuracy",
+        f"{results['mlm_accuracy']:.3f}",
+        f"{baseline['mlm_accuracy']:.3f}",
+        "always the commonest piece",
+    )
+    table.add_row(
+        "NSP accuracy", f"{results['nsp_accuracy']:.3f}", f"{baseline['nsp_accuracy']:.3f}", "always the commoner class"
+    )
     console.print(table)
     if results["skipped_steps"]:
         console.print(f"{results['skipped_steps']:,} steps were skipped because a gradient was not finite")

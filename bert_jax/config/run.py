@@ -62,8 +62,8 @@ class RunConfig(Settings):
                 )
             if phase.steps * phase.batch_size > 2**32:
                 raise ValueError(
-                    f"phases.{number} takes {phase.steps * phase.batch_size:,} sequences and random keys number them up to "
-                    "2^32; split the phase in two"
+                    f"phases.{number} takes {phase.steps * phase.batch_size:,} sequences and random keys number them "
+                    "up to 2^32; split the phase in two"
                 )
         return self
 

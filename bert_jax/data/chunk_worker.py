@@ -51,7 +51,9 @@ class ChunkRecord(NamedTuple):
     def read(cls, path: Path) -> "ChunkRecord":
         """Reads it. Raises FileNotFoundError."""
         value = json.loads(path.read_text(encoding="utf-8"))
-        return cls(**value | {"shard": FileSum(*value["shard"]), "statistics": Statistics.from_json(value["statistics"])})
+        return cls(
+            **value | {"shard": FileSum(*value["shard"]), "statistics": Statistics.from_json(value["statistics"])}
+        )
 
 
 class ChunkFiles(NamedTuple):

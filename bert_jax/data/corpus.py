@@ -38,5 +38,6 @@ def open_corpus(config: DataConfig) -> Corpus:
     if kind == "text" and place:
         return TextFiles(place, config.undecodable, int(config.chunk_megabytes * 1e6))
     raise UsageError(
-        f"data.source={config.source!r} names no corpus; expected python-docs or text:GLOB, as in 'text:corpus/*.txt.gz'"
+        f"data.source={config.source!r} names no corpus; expected python-docs or text:GLOB, as in "
+        "'text:corpus/*.txt.gz'"
     )

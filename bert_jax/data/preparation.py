@@ -89,8 +89,8 @@ class PreparedData(NamedTuple):
             size = path.stat().st_size if path.exists() else 0
             if size != expected.size:
                 raise RunError(
-                    f"{path} has {size:,} bytes and should have {expected.size:,}; delete {directory} and give the same "
-                    "command again to prepare it anew"
+                    f"{path} has {size:,} bytes and should have {expected.size:,}; delete {directory} and give "
+                    "the same command again to prepare it anew"
                 )
         value["train"] = Statistics.from_json(value["train"])
         value["held_out"] = Statistics.from_json(value["held_out"])
@@ -170,7 +170,11 @@ def _prepare_unless_finished(chunk: Chunk, recipe: Recipe, directory: Path, fing
     try:
         record = ChunkRecord.read(ChunkFiles.of(directory, chunk.index).record)
         shard = shard_path(directory, TRAIN, chunk.index)
-        if (record.fingerprint, record.text_crc32, record.shard.size) == (fingerprint, chunk.crc32, shard.stat().st_size):
+        if (record.fingerprint, record.text_crc32, record.shard.size) == (
+            fingerprint,
+            chunk.crc32,
+            shard.stat().st_size,
+        ):
             return record
     except FileNotFoundError:
         pass

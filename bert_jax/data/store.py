@@ -44,7 +44,10 @@ def write_shard(path: Path, instances: Iterable[Instance], dtype: type[np.intege
 
 
 def write_metadata(directory: Path, shard_lengths: dict[str, Sequence[int]], dtype: type[np.integer]) -> None:
-    """Makes `directory` a data set that `tfds.builder_from_directory` reads. `shard_lengths`: records a shard by split."""
+    """Makes `directory` a data set that `tfds.builder_from_directory` reads.
+
+    `shard_lengths`: records a shard, by split.
+    """
     features = tfds.features.FeaturesDict(
         {
             "ids": tfds.features.Tensor(shape=(None,), dtype=dtype, encoding="bytes"),
@@ -92,7 +95,8 @@ class InstanceSource:
         except Exception as error:  # the readers underneath raise ValueError, RuntimeError, IndexError, DecodeError
             raise RunError(
                 f"{self.directory}: can't read {self.split} records {min(numbers)} to {max(numbers)}, a file is "
-                f"damaged ({_first_line(error)}); delete {self.directory} and give the same command again to prepare it anew"
+                f"damaged ({_first_line(error)}); delete {self.directory} and give the same command again to prepare "
+                "it anew"
             ) from error
 
 

@@ -143,13 +143,17 @@ def load(path: str | os.PathLike) -> Bert:
     if not (path / "manifest.json").is_file():
         finished = complete(path / "checkpoints")
         if not finished:
-            raise UsageError(f"{path} holds no finished checkpoint; give a run that has been trained, or one of its checkpoints")
+            raise UsageError(
+                f"{path} holds no finished checkpoint; give a run that has been trained, or one of its checkpoints"
+            )
         checkpoint = finished[-1]
     tokenizer = load_tokenizer(checkpoint)
     config = read_config(checkpoint).model.replace(vocabulary_size=len(tokenizer.vocabulary))
     shapes = parameter_shapes(config)
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    return Bert(config, load_parameters(checkpoint, abstract(shapes, jax.tree.map(lambda _: device, shapes))), tokenizer)
+    return Bert(
+        config, load_parameters(checkpoint, abstract(shapes, jax.tree.map(lambda _: device, shapes))), tokenizer
+    )
 
 
 def _padded_size(size: int, smallest: int) -> int:

@@ -17,7 +17,9 @@ def masked_examples(sentences: Iterable[str], tokenizer: WordPieceTokenizer) -> 
     examples = []
     for sentence in sentences:
         pieces = tokenizer.encode_spans(sentence)
-        fitting = [piece for piece, after in zip(pieces, [*pieces[1:], None]) if _fits(sentence, piece, after, tokenizer)]
+        fitting = [
+            piece for piece, after in zip(pieces, [*pieces[1:], None]) if _fits(sentence, piece, after, tokenizer)
+        ]
         if fitting:
             chosen = min(fitting, key=lambda piece: blake2b(f"{piece.begin} {sentence}".encode()).digest())
             masked = sentence[: chosen.begin] + MASK + sentence[chosen.end :]

@@ -38,7 +38,9 @@ class Block(nn.Module):
         config = self.config
         keys = [None] * 3 if dropout_keys is None else split(dropout_keys, 3)
         queries = x if read is None else jnp.take_along_axis(x, read[:, :, None], axis=1)
-        attended, probabilities = SelfAttention(config, name="attention")(queries, x, mask, keys[0], return_probabilities)
+        attended, probabilities = SelfAttention(config, name="attention")(
+            queries, x, mask, keys[0], return_probabilities
+        )
         x = LayerNorm(config, name="attention_norm")(queries + dropout(attended, config.dropout, keys[1]))
         inner = activation(config)(Linear(config, (config.inner_size,), name="feedforward_in")(x))
         output = Linear(config, (config.hidden_size,), name="feedforward_out")(inner)
@@ -65,7 +67,7 @@ class Encoder(nn.Module):
         read: Int[Array, "B R"] | None = None,
         return_layers: bool = False,
     ) -> tuple[Float[Array, "B R D"], tuple[Float[Array, "L B T D"], Float[Array, "L B H T T"]] | None]:
-        """The output at the positions `read` (all T where None) and, if asked for, every block's output and attention."""
+        """The output at the positions `read` (all T where None); if asked for, every block's output and attention."""
         count = self.config.num_layers
         block = Block(self.config, parent=None)
         keys = None if dropout_keys is None else split(dropout_keys, count)

@@ -62,9 +62,7 @@ class PretrainingObjective:
         """Masked tokens, and sequences."""
         return {"mlm_loss": jnp.sum(targets.masked.weights), "nsp_loss": jnp.sum(targets.weight)}
 
-    def measure(
-        self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, " B"] | None
-    ) -> Means:
+    def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, " B"] | None) -> Means:
         """Cross-entropy in nats and accuracy of both tasks."""
         masked = targets.masked
         pieces, pairs = self._network.apply(

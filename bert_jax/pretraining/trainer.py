@@ -48,7 +48,9 @@ class Trainer:
             window=self.config.logging.every,
         )
         rows = batch_sharding(self.mesh)
-        return jax.jit(step, in_shardings=(self._shardings, rows), out_shardings=(self._shardings, None), donate_argnums=0)
+        return jax.jit(
+            step, in_shardings=(self._shardings, rows), out_shardings=(self._shardings, None), donate_argnums=0
+        )
 
     def flops(self, phase: int) -> int:
         """FLOPs of one step of a phase, by formula, over all devices."""

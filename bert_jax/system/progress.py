@@ -5,8 +5,16 @@ import time
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
-from rich.progress import TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 console = Console(stderr=True, highlight=False)
@@ -76,7 +84,10 @@ class _PlainStage(Stage):
         left = ""
         if self.total is not None and self.done > self.start:
             left = f", {duration((self.total - self.done) / self.rate)} left"
-        say(f"{self.name}: {self.amount()}, {_rate(self.rate, self.unit)}{left}" + (f" | {self.note}" if self.note else ""))
+        say(
+            f"{self.name}: {self.amount()}, {_rate(self.rate, self.unit)}{left}"
+            + (f" | {self.note}" if self.note else "")
+        )
 
 
 class _BarStage(Stage):
@@ -94,7 +105,9 @@ class _BarStage(Stage):
             console=console,
             speed_estimate_period=20,
         )
-        self._task = self._bar.add_task(self.name, total=self.total, completed=self.start, amount=self.amount(), note="")
+        self._task = self._bar.add_task(
+            self.name, total=self.total, completed=self.start, amount=self.amount(), note=""
+        )
 
     def show(self) -> None:
         self._bar.update(self._task, completed=self.done, amount=self.amount(), note=self.note)

@@ -8,7 +8,9 @@ from bert_jax.text.vocabulary import Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 
-def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accents: bool | None = None) -> WordPieceTokenizer:
+def load_tokenizer(
+    path: str | os.PathLike, lowercase: bool = True, strip_accents: bool | None = None
+) -> WordPieceTokenizer:
     """The tokenizer of a run (which brings its own casing), of a tokenizer directory, or over a vocab.txt.
 
     Raises UsageError where there is none at `path`.

@@ -88,15 +88,21 @@ def train_wordpiece(
     strip_accents: bool | None,
     character_coverage: float,
 ) -> Vocabulary:
-    """A vocabulary of `size` pieces learned from `texts`; the same for the same texts. Short texts spread over more cores.
+    """A vocabulary of `size` pieces learned from `texts`, which work in parallel; the same for the same texts.
 
     Raises UsageError where the alphabet alone is larger than `size` or the text can't give so many pieces.
     """
-    tokenizer = _pipeline(models.WordPiece(unk_token=UNKNOWN), lowercase, lowercase if strip_accents is None else strip_accents)
+    tokenizer = _pipeline(
+        models.WordPiece(unk_token=UNKNOWN), lowercase, lowercase if strip_accents is None else strip_accents
+    )
     alphabet = _alphabet(texts, tokenizer, character_coverage)
     # The trainer numbers ##characters in the order of a hash map and breaks ties by number, so two trainings on one
     # text differ. Given as special pieces they are numbered first, in this order.
-    fixed = [*SPECIAL_PIECES, *alphabet, *(CONTINUATION + character for character in alphabet if _joins(character, tokenizer))]
+    fixed = [
+        *SPECIAL_PIECES,
+        *alphabet,
+        *(CONTINUATION + character for character in alphabet if _joins(character, tokenizer)),
+    ]
     if len(fixed) > size:
         raise UsageError(
             f"vocabulary.size={size:,} is less than the {len(fixed):,} pieces that the text's characters need; "

@@ -33,7 +33,7 @@ def scale_by_moments(beta1: float, beta2: float, epsilon: float) -> optax.Gradie
 
 
 def learning_rate(config: OptimizerConfig, steps: int) -> optax.Schedule:
-    """Linear from 0 towards the peak while warming up, then on the straight line from the peak at step 0 to 0 at `steps`.
+    """Linear from 0 towards the peak while warming up, then on the straight line from the peak at 0 to 0 at `steps`.
 
     That is the original's: its decay counts the warm-up's steps too.
     """

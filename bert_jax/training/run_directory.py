@@ -78,7 +78,9 @@ class RunDirectory:
         try:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(f"another process is working on {self.path}; wait for it, or choose another --workdir") from None
+            raise UsageError(
+                f"another process is working on {self.path}; wait for it, or choose another --workdir"
+            ) from None
 
 
 def read_config(path: Path) -> RunConfig:

@@ -5,7 +5,8 @@ import re
 from typing import Any
 
 import jax
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec as P
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from bert_jax.config.operation import MeshConfig
 from bert_jax.system.errors import UsageError

@@ -1,6 +1,5 @@
 """The commands, as typed."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -74,7 +73,15 @@ def test_the_first_steps_alone(config, tmp_path, capsys):
     assert "120 pieces" in capsys.readouterr().out
     assert run(["prepare", str(config), *flags]) == 0
     shown = capsys.readouterr().out
-    for words in ("documents", "sentences", "unknown pieces", "random second segments", "padding", "tokens cut", "dropped"):
+    for words in (
+        "documents",
+        "sentences",
+        "unknown pieces",
+        "random second segments",
+        "padding",
+        "tokens cut",
+        "dropped",
+    ):
         assert words in shown
     assert run(["inspect", str(tmp_path / "run"), "--rows", "1"]) == 0
 
@@ -88,7 +95,13 @@ def test_every_command_has_help(command, capsys):
 def test_help_lists_every_setting_with_its_default(capsys):
     run(["pretrain", "--help"])
     shown = capsys.readouterr().out
-    for words in ("--model.num-layers INT", "--data.source STR", "--phases.0.steps INT", "--execution.remat", "(default: 12)"):
+    for words in (
+        "--model.num-layers INT",
+        "--data.source STR",
+        "--phases.0.steps INT",
+        "--execution.remat",
+        "(default: 12)",
+    ):
         assert words in shown
 
 
@@ -102,7 +115,10 @@ def test_the_command_alone_lists_the_commands(arguments, code, capsys):
 @pytest.mark.parametrize(
     "flags, words",
     [
-        (["--model.num-layer", "3"], "Unrecognized options: --model.num-layer, 3; Perhaps you meant: --model.num-layers INT"),
+        (
+            ["--model.num-layer", "3"],
+            "Unrecognized options: --model.num-layer, 3; Perhaps you meant: --model.num-layers INT",
+        ),
         (["--model.num-heads", "3"], "hidden_size=32 is not a multiple of num_heads=3"),
         (["--model.num-layers", "six"], "--model.num-layers: invalid literal for int() with base 10: 'six'"),
         (["--phases.0.length", "64"], "phases.0.length=64 is more than model.max_positions=32"),
@@ -121,7 +137,10 @@ def test_a_wrong_flag_is_one_line_and_leaves_nothing(config, tmp_path, capsys, f
     [
         ("config = 3", "builds no RunConfig named `config`"),
         ("conf = 3", "builds no RunConfig named `config`"),
-        ("from bert_jax.config.model import ModelConfig\nModelConfig(num_layer=3)", "no setting 'num_layer'; did you mean 'num_layers'?"),
+        (
+            "from bert_jax.config.model import ModelConfig\nModelConfig(num_layer=3)",
+            "no setting 'num_layer'; did you mean 'num_layers'?",
+        ),
         ("config = (", "SyntaxError"),
         ("import absent_module", "ModuleNotFoundError: No module named 'absent_module'"),
     ],
@@ -164,7 +183,11 @@ def test_a_vocabulary_file_without_mask_is_one_line(config, tmp_path, capsys):
 def test_a_run_is_not_made_into_another(config, tiny_run, tmp_path, capsys):
     shutil.copytree(tiny_run.path, tmp_path / "run")
     line = refused(capsys, "pretrain", config, "--workdir", tmp_path / "run", "--seed", 9)
-    assert "is another run: " in line and "vocabulary.size is 150 there and 120 now" in line and "seed is 0 there and 9 now" in line
+    assert (
+        "is another run: " in line
+        and "vocabulary.size is 150 there and 120 now" in line
+        and "seed is 0 there and 9 now" in line
+    )
 
 
 def test_the_shell_command_takes_huge_pages_and_gives_exit_codes(tmp_path):

@@ -8,7 +8,14 @@ import pytest
 from bert_jax.config.run import RunConfig
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.py"))
-SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512), "base": (12, 768), "large": (24, 1024)}
+SIZES = {
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
 
 
 def test_the_published_sizes_are_there():

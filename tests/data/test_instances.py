@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bert_jax.data.instances import build_instance, pair_segments
 from bert_jax.data.sentences import Sentences, encode_documents

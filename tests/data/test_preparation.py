@@ -1,6 +1,3 @@
-import json
-import shutil
-
 import numpy as np
 import pytest
 from conftest import stories, story
@@ -18,9 +15,7 @@ from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
 @pytest.fixture(scope="module")
 def tokenizer_directory(tmp_path_factory):
     directory = tmp_path_factory.mktemp("tokenizer")
-    vocabulary = train_wordpiece(
-        [stories(120)], 150, lowercase=True, strip_accents=None, character_coverage=1.0
-    )
+    vocabulary = train_wordpiece([stories(120)], 150, lowercase=True, strip_accents=None, character_coverage=1.0)
     WordPieceTokenizer(vocabulary).save(directory)
     return directory
 
@@ -31,7 +26,9 @@ def recipe(corpus, tokenizer_directory):
 
 
 def files(directory):
-    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()
+    }
 
 
 def build(recipe, directory, processes=1):
@@ -105,7 +102,10 @@ def test_it_opens_again_as_it_was(recipe, tmp_path):
 
 
 def test_held_out_documents_that_share_a_paragraph_with_training_are_dropped(tokenizer_directory, tmp_path):
-    texts = [["\n".join(story(seed)), f"Of its own, as document {seed} has it, and quite long enough to be compared here."] for seed in range(80)]
+    texts = [
+        ["\n".join(story(seed)), f"Of its own, as document {seed} has it, and quite long enough to be compared here."]
+        for seed in range(80)
+    ]
     shared = "This paragraph stands in every second document and is long enough to be compared with others."
     texts = [text + [shared] * (number % 2) for number, text in enumerate(texts)]
     (tmp_path / "a.txt").write_text("\n\n".join("\n".join(text) for text in texts))
@@ -118,7 +118,10 @@ def test_held_out_documents_that_share_a_paragraph_with_training_are_dropped(tok
 
 def test_short_lines_in_common_do_no_harm(tokenizer_directory, tmp_path):
     (tmp_path / "a.txt").write_text("\n\n".join(f"History.\n{' '.join(story(seed))}" for seed in range(60)))
-    prepared = build(Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.3), 32, 0, tokenizer_directory), tmp_path / "out")
+    prepared = build(
+        Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.3), 32, 0, tokenizer_directory),
+        tmp_path / "out",
+    )
     assert prepared.held_out_dropped == 0 and prepared.held_out.documents > 5
 
 
@@ -144,12 +147,17 @@ def test_a_file_of_sentences_is_not_split_further(tokenizer_directory, tmp_path)
 def test_too_little_text_is_refused(tokenizer_directory, tmp_path, text, count):
     (tmp_path / "a.txt").write_text(text)
     with pytest.raises(UsageError, match=f"holds {count} documents .* needs two"):
-        build(Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0), 32, 0, tokenizer_directory), tmp_path / "out")
+        build(
+            Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0), 32, 0, tokenizer_directory),
+            tmp_path / "out",
+        )
 
 
 def test_repaired_input_is_counted(tokenizer_directory, tmp_path):
     (tmp_path / "a.txt").write_bytes(stories(20).encode() + b"\nbroken \xff line\n")
-    prepared = build(Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}"), 32, 0, tokenizer_directory), tmp_path / "out")
+    prepared = build(
+        Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}"), 32, 0, tokenizer_directory), tmp_path / "out"
+    )
     assert prepared.train.repairs["lines with undecodable bytes"] == 1
     assert ("lines with undecodable bytes", "1") in prepared.train.rows(32)
 

@@ -1,5 +1,3 @@
-import textwrap
-
 from bert_jax.data import python_docs
 from bert_jax.data.python_docs import PythonDocs
 

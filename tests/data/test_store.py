@@ -50,7 +50,9 @@ def test_large_vocabularies_take_wider_ids(tmp_path):
     assert (ids_dtype(65_536), ids_dtype(65_537)) == (np.uint16, np.int32)
     write_shard(shard_path(tmp_path, "train", 0), instances(3, 100_000), np.int32)
     write_metadata(tmp_path, {"train": [3]}, np.int32)
-    assert all(equal(*pair) for pair in zip(InstanceSource(tmp_path, "train").__getitems__([0, 1, 2]), instances(3, 100_000)))
+    assert all(
+        equal(*pair) for pair in zip(InstanceSource(tmp_path, "train").__getitems__([0, 1, 2]), instances(3, 100_000))
+    )
 
 
 def test_the_sum_is_the_files(store):

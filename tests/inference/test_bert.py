@@ -47,7 +47,9 @@ def test_a_stream_gives_what_encode_gives(bert):
     texts = [f"The cat sees the dog number {number}." for number in range(7)]
     batches = list(bert.encode_stream(iter(texts), batch_size=3))
     assert [len(batch.pooled) for batch in batches] == [3, 3, 1]
-    np.testing.assert_allclose(np.concatenate([batch.pooled for batch in batches]), bert.encode(texts).pooled, atol=2e-6)
+    np.testing.assert_allclose(
+        np.concatenate([batch.pooled for batch in batches]), bert.encode(texts).pooled, atol=2e-6
+    )
 
 
 def test_texts_too_long_are_cut_and_counted(bert, capsys):

@@ -8,7 +8,9 @@ import pytest
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import BertForPretraining, init
 
-CONFIG = ModelConfig(num_layers=3, hidden_size=32, num_heads=4, max_positions=24, vocabulary_size=100, initializer_range=0.1)
+CONFIG = ModelConfig(
+    num_layers=3, hidden_size=32, num_heads=4, max_positions=24, vocabulary_size=100, initializer_range=0.1
+)
 ROWS, LENGTH = 3, 16
 
 
@@ -62,7 +64,10 @@ def test_every_token_sees_both_sides(params):
 
 def test_segments_matter(params):
     ids, segments, mask = inputs()
-    assert largest_difference(logits(CONFIG, params, ids, segments, mask), logits(CONFIG, params, ids, 1 - segments, mask)) > 1e-3
+    assert (
+        largest_difference(logits(CONFIG, params, ids, segments, mask), logits(CONFIG, params, ids, 1 - segments, mask))
+        > 1e-3
+    )
 
 
 def test_padded_rows_of_the_vocabulary_have_no_probability(params):
@@ -150,5 +155,7 @@ def test_dropout_comes_by_example_not_by_batch(params):
     together = logits(CONFIG, params, *batch, keys=keys)
     assert largest_difference(together, logits(CONFIG, params, *batch)) > 1e-2
     for row in range(ROWS):
-        alone = logits(CONFIG, params, *(x[row : row + 1] for x in batch), positions=((1, 5),), keys=keys[row : row + 1])
+        alone = logits(
+            CONFIG, params, *(x[row : row + 1] for x in batch), positions=((1, 5),), keys=keys[row : row + 1]
+        )
         assert largest_difference(jax.tree.map(lambda x: x[row : row + 1], together), alone) < 2e-6

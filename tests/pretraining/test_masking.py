@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.pretraining.masking import choose_units, mask_sequences
@@ -36,7 +37,9 @@ def mask(ids, units, lengths, keys, objective):
 
 def masked(count, seed, objective):
     batch = tuple(map(jnp.asarray, sequences(count, seed)))
-    return *map(np.asarray, batch), jax.tree.map(np.asarray, mask(*batch, jax.random.split(jax.random.key(seed), count), objective))
+    return *map(np.asarray, batch), jax.tree.map(
+        np.asarray, mask(*batch, jax.random.split(jax.random.key(seed), count), objective)
+    )
 
 
 @given(st.integers(0, 2**31), st.sampled_from([PIECES, WORDS]))

@@ -20,7 +20,15 @@ def batch(rows=6, length=24, real=None):
     ids = np.where(at < sizes[:, None], rng.integers(5, 60, (rows, length)), 0).astype(np.int32)
     units = np.where(at < sizes[:, None], MASKABLE | WORD_START, 0).astype(np.uint8)
     weight = (np.arange(rows) < (rows if real is None else real)).astype(np.float32)
-    arrays = (ids, units, sizes, sizes // 2, np.arange(rows, dtype=np.int32) % 2, weight, np.arange(rows, dtype=np.uint32))
+    arrays = (
+        ids,
+        units,
+        sizes,
+        sizes // 2,
+        np.arange(rows, dtype=np.int32) % 2,
+        weight,
+        np.arange(rows, dtype=np.uint32),
+    )
     return Batch(*map(jnp.asarray, arrays))
 
 
@@ -36,7 +44,9 @@ def params():
 
 def measure(objective, params, batch):
     keys = jax.random.split(jax.random.key(1), len(batch.ids))
-    means = jax.jit(lambda params, batch: objective.measure(params, objective.targets(batch, keys), None))(params, batch)
+    means = jax.jit(lambda params, batch: objective.measure(params, objective.targets(batch, keys), None))(
+        params, batch
+    )
     return {name: (float(mean.total), float(mean.count)) for name, mean in means.items()}
 
 

@@ -181,7 +181,9 @@ def test_data_of_another_kind_is_refused_for_a_run_under_way(tiny_run, tiny_conf
 def test_without_held_out_documents_it_trains_and_says_so(tiny_config, tmp_path, capsys):
     (tmp_path / "few.txt").write_text(stories(8))
     data = tiny_config.data.replace(source=f"text:{tmp_path / 'few.txt'}", held_out=0.0)
-    config = tiny_config.replace(data=data, vocabulary=VocabularyConfig(size=120), phases=(Phase(steps=2, length=32, batch_size=8),))
+    config = tiny_config.replace(
+        data=data, vocabulary=VocabularyConfig(size=120), phases=(Phase(steps=2, length=32, batch_size=8),)
+    )
     results = pretrain(config, RunDirectory(tmp_path / "run"))
     assert results["steps"] == 2 and "baseline" not in results
     assert "no held-out documents" in capsys.readouterr().err

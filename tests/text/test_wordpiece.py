@@ -9,7 +9,10 @@ from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
 
 PIECES = [*SPECIAL_PIECES, *"un ##aff ##able hello world ! , ö é 中 a ##a [ ] mask".split()]
-TEXTS = ["The quick brown fox jumps over the lazy dog, again and again. " * 20, "Zwölf größere Übungen für 中文 и русский. " * 20]
+TEXTS = [
+    "The quick brown fox jumps over the lazy dog, again and again. " * 20,
+    "Zwölf größere Übungen für 中文 и русский. " * 20,
+]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +82,9 @@ def test_a_directory_without_tokenizer_is_refused(tmp_path):
 
 
 def train(size, **settings):
-    return train_wordpiece(TEXTS, size, **{"lowercase": True, "strip_accents": None, "character_coverage": 1.0} | settings)
+    return train_wordpiece(
+        TEXTS, size, **{"lowercase": True, "strip_accents": None, "character_coverage": 1.0} | settings
+    )
 
 
 def test_a_trained_vocabulary_has_the_asked_size_and_covers_the_text():

@@ -46,7 +46,9 @@ def save(checkpoints, *steps, losses=None):
 
 
 def equal(first, second):
-    return all(np.array_equal(one, other) for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True))
+    return all(
+        np.array_equal(one, other) for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    )
 
 
 def steps_in(tmp_path):

@@ -7,7 +7,9 @@ def test_lines_are_json_and_only_json(tmp_path):
     log = MetricsLog(tmp_path, 0, tensorboard=True)
     log.write(1, "train", {"loss": 1.5, "mfu": None, "grad_norm": float("nan")})
     log.close()
-    assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 1, "split": "train", "loss": 1.5, "mfu": null, "grad_norm": null}\n'
+    assert (
+        tmp_path / "metrics.jsonl"
+    ).read_text() == '{"step": 1, "split": "train", "loss": 1.5, "mfu": null, "grad_norm": null}\n'
     assert list((tmp_path / "tensorboard").glob("events*"))
 
 
@@ -21,7 +23,11 @@ def test_going_on_cuts_back_to_the_restored_step(tmp_path):
     log = MetricsLog(tmp_path, 20, tensorboard=False)
     log.write(30, "train", {"loss": 3.0})
     log.close()
-    assert [(line["step"], line["loss"]) for line in read_metrics(tmp_path / "metrics.jsonl")] == [(10, 10), (20, 20), (30, 3)]
+    assert [(line["step"], line["loss"]) for line in read_metrics(tmp_path / "metrics.jsonl")] == [
+        (10, 10),
+        (20, 20),
+        (30, 3),
+    ]
     for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
         json.loads(line)
 

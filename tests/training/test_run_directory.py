@@ -46,7 +46,8 @@ def test_a_run_under_way_takes_other_settings_of_operation(tmp_path):
 def test_two_processes_do_not_work_on_one_run(tmp_path):
     RunDirectory(tmp_path).open(RunConfig())
     code = (
-        "import sys, time; from bert_jax.training.run_directory import RunDirectory; from bert_jax.config.run import RunConfig\n"
+        "import sys; from bert_jax.config.run import RunConfig\n"
+        "from bert_jax.training.run_directory import RunDirectory\n"
         f"run = RunDirectory({str(tmp_path)!r}); run.open(RunConfig()); print('open', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

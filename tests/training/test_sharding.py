@@ -52,7 +52,9 @@ def test_a_batch_that_the_devices_do_not_divide_is_refused():
     check_batch_size(16, 2, mesh)
     with pytest.raises(UsageError, match="a batch of 12 doesn't divide over 8 devices; choose a multiple of 8"):
         check_batch_size(12, 1, mesh)
-    with pytest.raises(UsageError, match="a batch of 24 in 2 microbatches doesn't divide over 8 devices.*multiple of 16"):
+    with pytest.raises(
+        UsageError, match="a batch of 24 in 2 microbatches doesn't divide over 8 devices.*multiple of 16"
+    ):
         check_batch_size(24, 2, mesh)
 
 

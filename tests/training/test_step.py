@@ -46,7 +46,15 @@ def batch(first=0, rows=8, poison=False):
     if poison:
         weight[0] = np.inf
     lengths = np.full(rows, 3, np.int32)
-    arrays = (ids, ids.astype(np.uint8), lengths, lengths, lengths, weight, np.arange(first, first + rows, dtype=np.uint32))
+    arrays = (
+        ids,
+        ids.astype(np.uint8),
+        lengths,
+        lengths,
+        lengths,
+        weight,
+        np.arange(first, first + rows, dtype=np.uint32),
+    )
     return Batch(*map(jnp.asarray, arrays))
 
 
@@ -69,7 +77,9 @@ def train(batches, accumulation=1, window=100):
 
 
 def equal(first, second):
-    return all(np.array_equal(one, other) for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True))
+    return all(
+        np.array_equal(one, other) for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    )
 
 
 @pytest.mark.parametrize("accumulation", [2, 4, 8])
@@ -114,7 +124,12 @@ def test_measurements_are_weighted_and_loss_is_their_sum():
 
 def test_keys_follow_the_example_the_purpose_the_phase_and_the_seed():
     ordinals = jnp.arange(10, dtype=jnp.uint32)
-    keys = [example_keys(seed, purpose, phase, ordinals) for seed in (0, 1) for purpose in ("targets", "dropout") for phase in (0, 1)]
+    keys = [
+        example_keys(seed, purpose, phase, ordinals)
+        for seed in (0, 1)
+        for purpose in ("targets", "dropout")
+        for phase in (0, 1)
+    ]
     data = np.concatenate([jax.random.key_data(some) for some in keys])
     assert len(np.unique(data, axis=0)) == 80
     later = example_keys(0, "targets", 0, ordinals[4:])
