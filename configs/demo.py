@@ -6,7 +6,7 @@ The corpus comes with Python: docstrings of the standard library and the install
 
 BERT's recipe wants days. This one is made for a short run of a small model on a small text: few and narrow layers and
 short sequences, for many steps; no dropout, as each sequence is seen only a few times; a high rate, for which Adam needs
-its bias correction and shorter memory, and larger initial weights, which save the first thousand steps of a narrow model.
+its bias correction, a shorter memory and more decay; larger initial weights, as the model is narrow.
 """
 
 from bert_jax.config.data import DataConfig
@@ -19,7 +19,6 @@ from bert_jax.config.vocabulary import VocabularyConfig
 
 config = RunConfig(
     model=ModelConfig.tiny(
-        num_heads=4,
         feedforward_size=256,
         max_positions=64,
         dropout=0.0,
@@ -28,8 +27,10 @@ config = RunConfig(
     ),
     vocabulary=VocabularyConfig(size=8192),
     data=DataConfig(source="python-docs", held_out=0.05),
-    optimizer=OptimizerConfig(peak_learning_rate=3e-3, warmup=0.05, bias_correction=True, beta2=0.98, epsilon=1e-8),
-    phases=(Phase(steps=7000, length=64, batch_size=32),),
+    optimizer=OptimizerConfig(
+        peak_learning_rate=3e-3, warmup=0.05, bias_correction=True, beta2=0.98, epsilon=1e-8, weight_decay=0.1
+    ),
+    phases=(Phase(steps=8000, length=64, batch_size=32),),
     execution=ExecutionConfig(unroll=2),
     evaluation=EvaluationConfig(every=1000),
     checkpoints=CheckpointConfig(every=1000),

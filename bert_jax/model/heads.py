@@ -1,5 +1,6 @@
 """What stands on the encoder in pretraining."""
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float
@@ -37,7 +38,8 @@ class MaskedLanguageHead(nn.Module):
         bias = self.param("bias", nn.initializers.zeros_init(), word_table.shape[:1])
         padding = jnp.where(jnp.arange(len(bias)) < config.vocabulary_size, 0.0, MASKED_OUT)
         table = word_table.astype(compute_dtype(config))
-        return jnp.einsum("BPD,VD->BPV", x, table, preferred_element_type=jnp.float32) + (bias + padding)
+        logits = times_table(x.reshape(-1, config.hidden_size), table)
+        return logits.reshape(*x.shape[:2], -1) + (bias + padding)
 
 
 class NextSentenceHead(nn.Module):
@@ -52,3 +54,27 @@ class NextSentenceHead(nn.Module):
     @nn.compact
     def __call__(self, pooled: Float[Array, "B D"]) -> Float[Array, "B 2"]:
         return Linear(self.config, (2,), name="dense")(pooled).astype(jnp.float32)
+
+
+@jax.custom_vjp
+def times_table(x: Float[Array, "N D"], table: Float[Array, "V D"]) -> Float[Array, "N V"]:
+    """x table^T in float32.
+
+    The gradient is written out for the order of its factors: for the table's, XLA would transpose the gradient of the
+    logits, the largest array of a small model's step, and here transposes x and the result.
+    """
+    return jnp.einsum("ND,VD->NV", x, table, preferred_element_type=jnp.float32)
+
+
+def _forward(x, table):
+    return times_table(x, table), (x, table)
+
+
+def _backward(kept, gradient):
+    x, table = kept
+    gradient = jax.lax.optimization_barrier(gradient.astype(x.dtype))
+    of_table = jax.lax.optimization_barrier(jax.lax.optimization_barrier(x.T) @ gradient)
+    return gradient @ table, of_table.T
+
+
+times_table.defvjp(_forward, _backward)

@@ -59,14 +59,16 @@ def train(
             if begun >= phase.steps:
                 continue
             batches = phase.batches(begun)
-            speed = _Speed(phase, peak_flops)
             measured, noted = None, 0.0
             with stage(phase.name, phase.steps, "steps", start=begun) as shown:
+                shown.advance(0, note="compiling")
                 for step in range(phase.first + begun + 1, phase.first + phase.steps + 1):
                     batch = jax.device_put(next(batches), batch_sharding)
                     before = measured
                     state, measured = phase.train_step(state, batch)
                     jax.block_until_ready(before)  # one step computes while the next is dispatched, no more
+                    if before is None:  # dispatched, and so compiled
+                        speed = _Speed(phase, peak_flops)
                     speed.steps += 1
                     if before and time.monotonic() - noted > _NOTE_EVERY_S:
                         noted = time.monotonic()
@@ -80,6 +82,7 @@ def train(
                         speed = _Speed(phase, peak_flops)
                     evaluation = None
                     if phase.evaluate and (step % config.evaluation.every == 0 or last):
+                        shown.advance(0, note="evaluating")
                         with speed.paused():
                             evaluation = phase.evaluate(state.params)
                         log.write(step, "eval", evaluation)
