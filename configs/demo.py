@@ -20,6 +20,7 @@ from bert_jax.config.vocabulary import VocabularyConfig
 config = RunConfig(
     model=ModelConfig.tiny(
         feedforward_size=256,
+        num_heads=4,
         max_positions=64,
         dropout=0.0,
         attention_dropout=0.0,
@@ -30,8 +31,8 @@ config = RunConfig(
     optimizer=OptimizerConfig(
         peak_learning_rate=3e-3, warmup=0.05, bias_correction=True, beta2=0.98, epsilon=1e-8, weight_decay=0.1
     ),
-    phases=(Phase(steps=8000, length=64, batch_size=32),),
+    phases=(Phase(steps=7500, length=64, batch_size=32),),
     execution=ExecutionConfig(unroll=2),
-    evaluation=EvaluationConfig(every=1000),
-    checkpoints=CheckpointConfig(every=1000),
+    evaluation=EvaluationConfig(every=1500),
+    checkpoints=CheckpointConfig(every=1500),
 )
