@@ -76,6 +76,7 @@ class ChunkFiles(NamedTuple):
 def prepare_chunk(chunk: Chunk, recipe: Recipe, directory: Path, fingerprint: str) -> ChunkRecord:
     """Writes the shard of `chunk`'s training documents and sets its held-out ones aside."""
     files = ChunkFiles.of(directory, chunk.index)
+    files.record.unlink(missing_ok=True)  # of other settings: it would vouch for what is written now
     train, held_out = [], []
     for document in chunk.documents:
         (held_out if is_held_out(document, recipe.data.held_out) else train).append(document)

@@ -36,6 +36,7 @@ from bert_jax.text.tokenizer import load_tokenizer
 
 _FORMAT = 1
 """Counts up when the same settings would give other records."""
+_RECORD = "prepared.json"
 _EXAMPLES = 16
 
 
@@ -58,8 +59,11 @@ class PreparedData(NamedTuple):
 
     @property
     def piece_counts(self) -> Int[np.ndarray, " V"]:
-        """How often each piece occurs in the training documents."""
-        return np.load(self.directory / "piece_counts.npy")
+        """How often each piece occurs in the training documents. Raises RunError where the file is damaged."""
+        try:
+            return np.load(self.directory / "piece_counts.npy")
+        except (OSError, ValueError) as error:
+            raise damaged(self.directory / "piece_counts.npy", error) from None
 
     def save(self) -> None:
         """Writes prepared.json: the set is finished with it."""
@@ -73,17 +77,22 @@ class PreparedData(NamedTuple):
             "shards": self.shards,
             "example_sentences": self.example_sentences,
         }
-        write_json(self.directory / "prepared.json", value)
+        write_json(self.directory / _RECORD, value)
 
     @classmethod
     def open(cls, directory: Path) -> "PreparedData | None":
         """The finished set in `directory`, or None. Raises RunError where a shard is missing or cut short."""
         try:
-            value = json.loads((directory / "prepared.json").read_text(encoding="utf-8"))
+            value = json.loads((directory / _RECORD).read_text(encoding="utf-8"))
+            del value["format"]
+            shards = {name: FileSum(*total) for name, total in value["shards"].items()}
+            value["train"] = Statistics.from_json(value["train"])
+            value["held_out"] = Statistics.from_json(value["held_out"])
+            found = cls(**value | {"shards": shards, "directory": directory})
         except FileNotFoundError:
             return None
-        del value["format"]
-        shards = {name: FileSum(*total) for name, total in value["shards"].items()}
+        except (ValueError, TypeError, KeyError) as error:
+            raise damaged(directory / _RECORD, error) from None
         for name, expected in shards.items():
             path = directory / name
             size = path.stat().st_size if path.exists() else 0
@@ -92,9 +101,21 @@ class PreparedData(NamedTuple):
                     f"{path} has {size:,} bytes and should have {expected.size:,}; delete {directory} and give "
                     "the same command again to prepare it anew"
                 )
-        value["train"] = Statistics.from_json(value["train"])
-        value["held_out"] = Statistics.from_json(value["held_out"])
-        return cls(**value | {"shards": shards, "directory": directory})
+        return found
+
+
+def damaged(path: Path, error: Exception) -> RunError:
+    """What is said of a damaged file of a data set."""
+    return RunError(
+        f"{path} is damaged ({str(error).partition(chr(10))[0]}); delete {path.parent} and give the same command again "
+        "to prepare it anew"
+    )
+
+
+def discard(directory: Path) -> None:
+    """Deletes the data set in `directory`, its record first: half a deletion leaves none."""
+    (directory / _RECORD).unlink(missing_ok=True)
+    shutil.rmtree(directory)
 
 
 def fingerprint(recipe: Recipe) -> str:
@@ -170,11 +191,8 @@ def _prepare_unless_finished(chunk: Chunk, recipe: Recipe, directory: Path, fing
     try:
         record = ChunkRecord.read(ChunkFiles.of(directory, chunk.index).record)
         shard = shard_path(directory, TRAIN, chunk.index)
-        if (record.fingerprint, record.text_crc32, record.shard.size) == (
-            fingerprint,
-            chunk.crc32,
-            shard.stat().st_size,
-        ):
+        same = (record.fingerprint, record.text_crc32) == (fingerprint, chunk.crc32)
+        if same and record.shard == FileSum.of(shard):
             return record
     except FileNotFoundError:
         pass

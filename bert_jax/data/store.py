@@ -78,12 +78,18 @@ class InstanceSource:
 
     def __init__(self, directory: Path, split: str):
         self.directory, self.split = directory, split
-        builder = tfds.builder_from_directory(directory)
-        self._dtype = builder.info.features["ids"].np_dtype
         self._records = []
-        if builder.info.splits[split].num_examples:  # TFDS fails on a split without any
-            # Its own decoder gave 7,500 records a second, reading the four fields as below 30,000.
-            self._records = builder.as_data_source(split, deserialize_method=DeserializeMethod.RAW_BYTES)
+        try:
+            builder = tfds.builder_from_directory(directory)
+            self._dtype = builder.info.features["ids"].np_dtype
+            if builder.info.splits[split].num_examples:  # TFDS fails on a split without any
+                # Its own decoder gave 7,500 records a second, reading the four fields as below 30,000.
+                self._records = builder.as_data_source(split, deserialize_method=DeserializeMethod.RAW_BYTES)
+        except Exception as error:  # JSON's, protobuf's, TFDS' own
+            raise RunError(
+                f"{directory}: its metadata are damaged ({_first_line(error)}); delete {directory} and give the same "
+                "command again to prepare it anew"
+            ) from error
 
     def __len__(self) -> int:
         return len(self._records)

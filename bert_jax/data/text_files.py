@@ -39,7 +39,7 @@ class TextFiles:
         self.position, self.repairs = 0.0, Counter()
         before = 0
         for path in self.paths:
-            with open(path, "rb") as raw:
+            with _opened(path) as raw:
                 document, size = [], 0
                 for line in self._lines(path, raw):
                     self.position = (before + raw.tell()) / 1e6
@@ -97,6 +97,15 @@ def _cut(line: bytes) -> tuple[bytes, bytes]:
         while at > len(line) - 4 and line[at] & 0xC0 == 0x80:
             at -= 1
     return line[:at], line[at:]
+
+
+def _opened(path: Path) -> io.BufferedReader:
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise UsageError(
+            f"{path} can't be read ({error.strerror}); mend that or leave it out"
+        ) from None
 
 
 def _decompressed(path: Path, raw: io.BufferedIOBase) -> io.BufferedIOBase:

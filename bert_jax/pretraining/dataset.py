@@ -1,12 +1,13 @@
 """The second step of a run: its sequences."""
 
-import shutil
+import json
 
 from bert_jax.config.run import RunConfig
 from bert_jax.data.chunk_worker import Recipe
 from bert_jax.data.corpus import open_corpus
-from bert_jax.data.preparation import PreparedData, fingerprint, prepare
+from bert_jax.data.preparation import PreparedData, discard, fingerprint, prepare
 from bert_jax.system.errors import UsageError
+from bert_jax.system.files import write_json
 from bert_jax.training.run_directory import RunDirectory
 
 
@@ -17,17 +18,48 @@ def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedD
     """
     prepared = {}
     for length in dict.fromkeys(phase.length for phase in config.phases):
-        directory = run.data(length)
-        recipe = Recipe(config.data, length, config.seed, run.tokenizer)
-        found = PreparedData.open(directory)
-        if found and found.fingerprint != fingerprint(recipe):
+        found = PreparedData.open(run.data(length))
+        if found and found.fingerprint != fingerprint(_recipe(config, run, length)):
             if run.under_way:
-                raise UsageError(
-                    f"{directory} was prepared from other settings or another tokenizer than this run has; put back "
-                    "what was there, or start a new run"
-                )
-            shutil.rmtree(directory)
+                raise _other_data(run, length)
+            discard(run.data(length))
             found = None
-        processes = config.preparation.processes
-        prepared[length] = found or prepare(open_corpus(config.data), recipe, directory, processes)
+        prepared[length] = found or _prepare(config, run, length)
     return prepared
+
+
+def prepared_for(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
+    """The data set of `length` that is there. Raises UsageError where there is none or it is not this run's."""
+    found = PreparedData.open(run.data(length))
+    if not found:
+        raise UsageError(f"{run.path} has no prepared data; make it with bert-jax prepare")
+    if found.fingerprint != fingerprint(_recipe(config, run, length)):
+        raise _other_data(run, length)
+    return found
+
+
+def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
+    """Prepares a data set; the checksums of its files, kept outside it, tell whether a later one is the same."""
+    recipe = _recipe(config, run, length)
+    made = prepare(open_corpus(config.data), recipe, run.data(length), config.preparation.processes)
+    record = run.path / f"data-{length}.json"
+    sums = json.loads(json.dumps(made.shards))
+    if not run.under_way:
+        write_json(record, sums)
+    elif not record.exists() or json.loads(record.read_text(encoding="utf-8")) != sums:
+        raise UsageError(
+            f"data.source={config.data.source!r} gives other text than {run.path} began with; put the text back, "
+            "or start a new run with another --workdir"
+        )
+    return made
+
+
+def _recipe(config: RunConfig, run: RunDirectory, length: int) -> Recipe:
+    return Recipe(config.data, length, config.seed, run.tokenizer)
+
+
+def _other_data(run: RunDirectory, length: int) -> UsageError:
+    return UsageError(
+        f"{run.data(length)} was prepared from other settings or another tokenizer than this run has; put back what "
+        "was there, or start a new run"
+    )

@@ -45,6 +45,8 @@ class Vocabulary:
                 text = file.read()
         except FileNotFoundError:
             raise UsageError(f"no vocabulary at {path}; give the path of a vocab.txt") from None
+        except OSError as error:
+            raise UsageError(f"{path} can't be read ({error.strerror}); give the path of a vocab.txt") from None
         except UnicodeDecodeError as error:
             raise UsageError(f"{path} is not UTF-8 (byte {error.start}); a vocab.txt is UTF-8 text") from None
         pieces = text.split("\n")

@@ -1,6 +1,7 @@
 """WordPiece: the original's tokenizer (tokenization.py), and its training."""
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -17,6 +18,7 @@ from bert_jax.text.vocabulary import CONTINUATION, SPECIAL_PIECES, UNKNOWN, Voca
 
 MAX_WORD_CHARACTERS = 200
 """A longer word is [UNK] whole."""
+_LONG_WORD = re.compile(rf"\S{{{MAX_WORD_CHARACTERS + 1},}}")
 _HISTOGRAM_CHARACTERS = 1 << 20
 
 
@@ -117,7 +119,7 @@ def train_wordpiece(
         continuing_subword_prefix=CONTINUATION,
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer, length=len(texts))
+    tokenizer.train_from_iterator(map(_without_long_words, texts), trainer, length=len(texts))
     ids = tokenizer.get_vocab(with_added_tokens=False)
     if len(ids) < size:
         raise UsageError(
@@ -147,6 +149,11 @@ def _alphabet(texts: Sequence[str], tokenizer: Tokenizer, coverage: float) -> li
     covered = np.cumsum(counts[seen])
     enough = np.searchsorted(covered, coverage * covered[-1]) + 1 if seen else 0
     return [chr(point) for point in sorted(seen[:enough])]
+
+
+def _without_long_words(text: str) -> str:
+    """Over-long words are [UNK] anyway, and the trainer's time grows with the square of a word's length."""
+    return _LONG_WORD.sub(" ", text)
 
 
 def _blocks(texts: Sequence[str], characters: int) -> Iterator[str]:

@@ -189,3 +189,35 @@ def test_a_full_disk_leaves_finished_chunks_usable(recipe, tmp_path, monkeypatch
     assert len(list((tmp_path / "a" / "chunks").glob("*.json"))) == 2
     build(recipe, tmp_path / "a")
     assert files(tmp_path / "a") == files(tmp_path / "whole")
+
+
+def test_what_other_settings_left_is_not_taken_for_finished(recipe, tmp_path, monkeypatch):
+    build(recipe, tmp_path / "whole")
+    with monkeypatch.context() as stopped:
+        stopped.setattr(preparation, "_separate_held_out", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            build(recipe, tmp_path / "again")
+    with monkeypatch.context() as stopped:  # after the first shard, before its record
+        stopped.setattr(chunk_worker.np, "savez", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            build(recipe._replace(seed=8), tmp_path / "again")
+    build(recipe, tmp_path / "again")
+    assert files(tmp_path / "again") == files(tmp_path / "whole")
+
+
+def test_half_a_deletion_leaves_no_data_set(recipe, tmp_path, monkeypatch):
+    build(recipe, tmp_path)
+    monkeypatch.setattr(preparation.shutil, "rmtree", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        preparation.discard(tmp_path)
+    assert PreparedData.open(tmp_path) is None
+
+
+@pytest.mark.parametrize("name", ["prepared.json", "piece_counts.npy", "features.json", "dataset_info.json"])
+def test_a_damaged_file_beside_the_shards_is_one_line(recipe, tmp_path, name):
+    build(recipe, tmp_path)
+    path = tmp_path / name
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(RunError, match="damaged .* delete .* to prepare it anew"):
+        PreparedData.open(tmp_path).piece_counts
+        InstanceSource(tmp_path, "train")

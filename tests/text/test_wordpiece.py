@@ -114,3 +114,10 @@ def test_rare_characters_become_unknown():
 def test_a_size_that_cannot_be_is_refused(size, words):
     with pytest.raises(UsageError, match=words):
         train(size)
+
+
+def test_a_word_of_a_million_letters_takes_no_part_in_training():
+    texts = ["some words and some more words"] * 3
+    train = lambda texts: train_wordpiece(texts, 24, lowercase=True, strip_accents=None, character_coverage=1.0).pieces  # noqa: E731
+    letters = "somewrdan" * 100_000
+    assert train([*texts, letters]) == train([*texts, ""])
