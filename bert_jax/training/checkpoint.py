@@ -19,6 +19,8 @@ from bert_jax.system.progress import say
 from bert_jax.training.step import TrainState
 
 _MANIFEST = "manifest.json"
+_DIGITS = 8
+"""Of a checkpoint's name, its step."""
 _UNFINISHED = ".orbax-checkpoint-tmp"
 """What orbax appends to the name of a directory that it is still writing."""
 
@@ -40,17 +42,12 @@ class Manifest(NamedTuple):
 
     @classmethod
     def read(cls, directory: Path) -> "Manifest":
-        """Raises FileNotFoundError or ValueError."""
-        value = json.loads((directory / _MANIFEST).read_text(encoding="utf-8"))
-        return cls(**value | {"files": {name: FileSum(*total) for name, total in value["files"].items()}})
-
-    def damaged(self, directory: Path) -> str | None:
-        """The first file that isn't as it was written, or None. Reads everything once."""
-        for name, expected in self.files.items():
-            path = directory / name
-            if not path.is_file() or path.stat().st_size != expected.size or FileSum.of(path) != expected:
-                return name
-        return None
+        """Raises FileNotFoundError, or ValueError where it is damaged."""
+        try:
+            value = json.loads((directory / _MANIFEST).read_text(encoding="utf-8"))
+            return cls(**value | {"files": {name: FileSum(*total) for name, total in value["files"].items()}})
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(str(error)) from None
 
 
 class Checkpoints:
@@ -103,7 +100,7 @@ class Checkpoints:
         A damaged checkpoint is reported and set aside, and the one before it used.
         """
         for path in reversed(complete(self._directory)):
-            if damaged := Manifest.read(path).damaged(path):
+            if damaged := damaged_file(path):
                 aside = path.with_name(f"damaged-{path.name}")
                 shutil.rmtree(aside, ignore_errors=True)
                 path.rename(aside)
@@ -120,7 +117,7 @@ class Checkpoints:
         return None
 
     def _path(self, step: int) -> Path:
-        return self._directory / f"{step:08d}"
+        return self._directory / f"{step:0{_DIGITS}d}"
 
     def _finish(self, step: int, evaluation: dict[str, float] | None) -> None:
         path = self._path(step)
@@ -133,9 +130,10 @@ class Checkpoints:
                     shutil.copy(source, path)
             write_json(path / _MANIFEST, Manifest.of(path, step, evaluation)._asdict())
             self.failure = None
-            self._delete_old()
         except Exception as error:
             self._failed(step, error)
+        else:
+            self._delete_old()
 
     def _failed(self, step: int, error: Exception) -> None:
         shutil.rmtree(self._path(step), ignore_errors=True)
@@ -162,14 +160,29 @@ class Checkpoints:
 
 def complete(directory: Path) -> list[Path]:
     """The finished checkpoints in `directory`, oldest first."""
-    return sorted(path.parent for path in directory.glob(f"[0-9]*/{_MANIFEST}"))
+    return sorted(path.parent for path in directory.glob(f"{'[0-9]' * _DIGITS}/{_MANIFEST}"))
+
+
+def damaged_file(path: Path) -> str | None:
+    """The first file of the finished checkpoint at `path` that isn't as it was written, or None. Reads all of it."""
+    try:
+        manifest = Manifest.read(path)
+    except ValueError:
+        return _MANIFEST
+    for name, expected in manifest.files.items():
+        file = path / name
+        if not file.is_file() or file.stat().st_size != expected.size or FileSum.of(file) != expected:
+            return name
+    return None
 
 
 def best_of(paths: list[Path]) -> Path | None:
     """The one with the lowest held-out loss; None where none was evaluated."""
-    losses = {path: (Manifest.read(path).evaluation or {}).get("loss") for path in paths}
-    evaluated = [path for path in paths if losses[path] is not None]
-    return min(evaluated, key=losses.get, default=None)
+    losses = {}
+    for path in paths:
+        with contextlib.suppress(ValueError):  # damaged: found out, and said, by whoever reads it
+            losses[path] = (Manifest.read(path).evaluation or {}).get("loss")
+    return min((path for path, loss in losses.items() if loss is not None), key=losses.get, default=None)
 
 
 def load_parameters(path: Path, shapes: Parameters) -> Parameters:
@@ -177,11 +190,9 @@ def load_parameters(path: Path, shapes: Parameters) -> Parameters:
 
     Raises RunError where a file is damaged, UsageError where there is no checkpoint.
     """
-    try:
-        manifest = Manifest.read(path)
-    except FileNotFoundError:
-        raise UsageError(f"{path} holds no finished checkpoint; give a run or one of its checkpoints") from None
-    if damaged := manifest.damaged(path):
+    if not (path / _MANIFEST).is_file():
+        raise UsageError(f"{path} holds no finished checkpoint; give a run or one of its checkpoints")
+    if damaged := damaged_file(path):
         raise RunError(f"{path} is damaged: {damaged} is not as it was written; use another checkpoint of the run")
     with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
         return checkpointer.restore(

@@ -87,17 +87,23 @@ def train(
                             evaluation = phase.evaluate(state.params)
                         log.write(step, "eval", evaluation)
                         say(f"step {step:,}, held out: {_note(evaluation)}")
-                    if step % config.checkpoints.every == 0 or last or stop.requested:
+                    stopping = stop.requested and not last  # read once: a signal may come at any time
+                    if step % config.checkpoints.every == 0 or last or stopping:
                         checkpoints.save(step, state, evaluation)
-                    if stop.requested and not last:
-                        checkpoints.wait()
+                    if stopping:
+                        _finish(checkpoints)
                         raise Interrupted(
                             f"stopped at step {step:,} of {config.steps:,}; give the same command again to go on"
                         )
+    _finish(checkpoints)
+    return state
+
+
+def _finish(checkpoints: Checkpoints) -> None:
+    """Waits for the last checkpoint. Raises RunError where it could not be written."""
     checkpoints.wait()
     if checkpoints.failure:
         raise RunError(f"{checkpoints.failure}; give the same command again once that is mended")
-    return state
 
 
 def _values(measured: Means, config: RunConfig, step: int) -> dict[str, float]:

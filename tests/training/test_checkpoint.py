@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -125,3 +126,19 @@ def test_a_save_that_fails_is_reported_and_the_next_one_tried(checkpoints, tmp_p
     assert steps_in(tmp_path) == [10] and not (tmp_path / "checkpoints" / "00000020").exists()
     save(checkpoints, 30)
     assert checkpoints.failure is None and steps_in(tmp_path) == [10, 30]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"step": 10}'])
+def test_a_damaged_manifest_costs_no_other_checkpoint(checkpoints, tmp_path, content):
+    save(checkpoints, 10, 20, losses={10: 1.0, 20: 2.0})
+    (tmp_path / "checkpoints" / "00000010" / "manifest.json").write_text(content)
+    save(checkpoints, 30, losses={30: 3.0})
+    assert checkpoints.failure is None and 30 in steps_in(tmp_path)
+    (tmp_path / "checkpoints" / "00000030" / "manifest.json").write_text(content)
+    assert equal(checkpoints.restore(SHAPES), state_at(20))
+
+
+def test_a_copy_made_by_hand_is_no_checkpoint(checkpoints, tmp_path):
+    save(checkpoints, 10)
+    shutil.copytree(tmp_path / "checkpoints" / "00000010", tmp_path / "checkpoints" / "00000010.bak")
+    assert steps_in(tmp_path) == [10]

@@ -1,5 +1,8 @@
 import json
 
+import pytest
+
+from bert_jax.system.errors import RunError
 from bert_jax.training.metrics import MetricsLog, read_metrics
 
 
@@ -34,3 +37,16 @@ def test_going_on_cuts_back_to_the_restored_step(tmp_path):
 
 def test_no_file_is_no_lines(tmp_path):
     assert read_metrics(tmp_path / "metrics.jsonl") == []
+
+
+def test_a_full_disk_is_said_once_and_closing_is_quiet(tmp_path):
+    log = MetricsLog(tmp_path, 0, tensorboard=True)
+    log._file = open("/dev/full", "a")
+    with pytest.raises(RunError, match="no space left"):
+        log.write(1, "train", {"loss": 1.0})
+    log.close()
+
+
+def test_a_damaged_line_is_left_out(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"ste\x00p\n{"step": 3}\n')
+    assert [line["step"] for line in read_metrics(tmp_path / "metrics.jsonl")] == [1, 3]
