@@ -1,4 +1,4 @@
-"""BERT-Medium: 8 layers of width 512, 41 million parameters.
+"""BERT-Medium: 8 layers of width 512, 42 million parameters.
 
 The published recipe: 900,000 steps at length 128, then 100,000 at 512.
 

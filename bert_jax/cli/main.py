@@ -71,7 +71,7 @@ def _keep_memory() -> None:
     if platform.libc_ver()[0] != "glibc" or "glibc.malloc" in tunables or _accelerated():
         return
     os.environ["GLIBC_TUNABLES"] = ":".join(filter(None, (tunables, *_ALLOCATOR)))
-    os.execv(sys.executable, [sys.executable, "-m", "bert_jax.cli.main", *sys.argv[1:]])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "bert_jax.cli.main", *sys.argv[1:]])
 
 
 def _accelerated() -> bool:

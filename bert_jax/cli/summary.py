@@ -56,7 +56,7 @@ def print_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> None
     table.add_column("sentence", ratio=3)
     table.add_column("was")
     table.add_column("the model's first five", ratio=2)
-    for text, word in masked_examples(sentences, bert.tokenizer)[:count]:
+    for text, word in masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:count]:
         fills = bert.fill_mask(text)[0]
         table.add_row(
             escape(text).replace(escape(MASK), f"[bold]{escape(MASK)}[/bold]"),

@@ -9,8 +9,8 @@ from bert_jax.text.wordpiece import PieceSpan, WordPieceTokenizer
 _SHORTEST_WORD = 4
 
 
-def masked_examples(sentences: Iterable[str], tokenizer: WordPieceTokenizer) -> list[tuple[str, str]]:
-    """Each sentence that has a fitting word with that word replaced by [MASK], and the word. The same one every time.
+def masked_examples(sentences: Iterable[str], tokenizer: WordPieceTokenizer, most: int) -> list[tuple[str, str]]:
+    """Each sentence of at most `most` pieces that has a fitting word: with that word replaced by [MASK], and the word.
 
     A word fits if it is one piece and either long enough to carry meaning or an ideograph.
     """
@@ -20,7 +20,7 @@ def masked_examples(sentences: Iterable[str], tokenizer: WordPieceTokenizer) -> 
         fitting = [
             piece for piece, after in zip(pieces, [*pieces[1:], None]) if _fits(sentence, piece, after, tokenizer)
         ]
-        if fitting:
+        if fitting and len(pieces) <= most:
             chosen = min(fitting, key=lambda piece: blake2b(f"{piece.begin} {sentence}".encode()).digest())
             masked = sentence[: chosen.begin] + MASK + sentence[chosen.end :]
             examples.append((masked, sentence[chosen.begin : chosen.end]))

@@ -7,13 +7,14 @@ from typing import Any
 
 import jax
 
+from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.data.chunk_worker import HELD_OUT, TRAIN
 from bert_jax.data.corpus import open_corpus
 from bert_jax.data.preparation import PreparedData
 from bert_jax.data.store import InstanceSource
 from bert_jax.model.bert import Parameters
-from bert_jax.pretraining.dataset import prepare_lengths
+from bert_jax.pretraining.dataset import prepare_lengths, prepared_for
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.objective import PretrainingTargets
 from bert_jax.pretraining.trainer import Trainer
@@ -24,7 +25,7 @@ from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.wordpiece import WordPieceTokenizer
-from bert_jax.training.checkpoint import Checkpoints, complete, load_parameters
+from bert_jax.training.checkpoint import Checkpoints, complete, damaged_file, load_parameters
 from bert_jax.training.devices import keep_compiled_programs, peak_flops
 from bert_jax.training.input import BatchSource, ShuffledOrder
 from bert_jax.training.loop import PhaseWork, train
@@ -43,11 +44,12 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     mesh = make_mesh(config.mesh)
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
-    open_corpus(config.data)  # whatever can be refused is refused before anything is written
+    if not run.under_way:
+        open_corpus(config.data)  # whatever can be refused is refused before anything is written
     run.open(config)
-    if run.results_file.exists() and run.newest_step == config.steps:
+    if results := _finished(config, run):
         say(f"{run.path} is finished: {config.steps:,} steps")
-        return json.loads(run.results_file.read_text(encoding="utf-8"))
+        return results
     tokenizer = make_tokenizer(config, run)
     prepared = prepare_lengths(config, run)
     trainer = Trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
@@ -72,6 +74,16 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     return results
 
 
+def _finished(config: RunConfig, run: RunDirectory) -> dict[str, Any] | None:
+    """The results of a run that has done all its steps; None where something is missing or damaged."""
+    if run.newest_step != config.steps or damaged_file(complete(run.checkpoints)[-1]):
+        return None
+    try:
+        return json.loads(run.results_file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
 def evaluate_run(run: RunDirectory) -> dict[str, Any]:
     """Measures the newest checkpoint of `run`: what `pretrain` returns at its end. Changes nothing on disk.
 
@@ -80,12 +92,13 @@ def evaluate_run(run: RunDirectory) -> dict[str, Any]:
     keep_compiled_programs()
     config = read_config(run.path)
     tokenizer = load_tokenizer(run.tokenizer)
-    trainer = Trainer(config, make_mesh(config.mesh), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
+    # Whatever devices there are here: the run may come from another machine.
+    trainer = Trainer(config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     finished = complete(run.checkpoints)
     length = config.phases[-1].length
-    prepared = PreparedData.open(run.data(length))
-    if not finished or not prepared:
-        raise UsageError(f"{run.path} has no finished checkpoint or no data; train it with bert-jax pretrain first")
+    if not finished:
+        raise UsageError(f"{run.path} has no finished checkpoint; train it with bert-jax pretrain first")
+    prepared = prepared_for(config, run, length)
     params = load_parameters(finished[-1], trainer.state_shapes.params)
     held_out = {length: held_out_sequences(trainer, prepared)}
     return _results(trainer, int(finished[-1].name), 0, params, {length: prepared}, held_out)
@@ -118,11 +131,12 @@ def held_out_sequences(trainer: Trainer, data: PreparedData) -> HeldOut | None:
     if not len(instances):
         say("no held-out documents: nothing will be evaluated; raise --data.held-out or give more text")
         return None
+    batch_size = max(phase.batch_size for phase in config.phases if phase.length == data.length)
     return HeldOut(
         instances,
         trainer.objective,
         length=data.length,
-        batch_size=max(phase.batch_size for phase in config.phases if phase.length == data.length),
+        batch_size=-(-batch_size // trainer.mesh.size) * trainer.mesh.size,
         max_sequences=config.evaluation.max_sequences,
         vocabulary_size=trainer.model.vocabulary_size,
         seed=config.seed,
@@ -140,11 +154,9 @@ def training_batch(run: RunDirectory, step: int) -> tuple[WordPieceTokenizer, Ba
     if not 1 <= step <= ends[-1]:
         raise UsageError(f"step {step} is none of the run's {ends[-1]:,}; choose one from 1 to there")
     number = bisect.bisect_left(ends, step)
-    prepared = PreparedData.open(run.data(config.phases[number].length))
-    if not prepared:
-        raise UsageError(f"{run.path} has no prepared data; make it with bert-jax prepare")
+    prepared = prepared_for(config, run, config.phases[number].length)
     tokenizer = load_tokenizer(run.tokenizer)
-    trainer = Trainer(config, make_mesh(config.mesh), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
+    trainer = Trainer(config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     source = training_source(trainer, number, prepared)
     batch = jax.device_put(source[step - 1 - (ends[number] - config.phases[number].steps)])
     keys = example_keys(config.seed, "targets", number, batch.ordinal)

@@ -11,6 +11,7 @@ from bert_jax.model.bert import init
 from bert_jax.model.size import train_flops
 from bert_jax.pretraining.objective import PretrainingObjective
 from bert_jax.system.batch import Batch
+from bert_jax.system.errors import UsageError
 from bert_jax.training.checkpoint import abstract
 from bert_jax.training.measurement import Means
 from bert_jax.training.optimizer import learning_rate, make_optimizer
@@ -22,6 +23,12 @@ class Trainer:
     """Needs no data, only the size of the vocabulary and the id of [MASK]."""
 
     def __init__(self, config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int):
+        """Raises UsageError where the settings name another size."""
+        if config.model.vocabulary_size not in (None, vocabulary_size):
+            raise UsageError(
+                f"model.vocabulary_size={config.model.vocabulary_size} and the vocabulary has {vocabulary_size} "
+                "pieces; leave the setting out: it is taken from the vocabulary"
+            )
         self.config, self.mesh = config, mesh
         self.model = config.model.replace(vocabulary_size=vocabulary_size)
         self.objective = PretrainingObjective(config.objective, self.model, mask_id, config.execution)

@@ -12,11 +12,13 @@ from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.data.preparation import PreparedData
+from bert_jax.data.text_files import TextFiles
+from bert_jax.pretraining import dataset
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining import vocabulary as vocabulary_step
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain, training_batch
 from bert_jax.system.batch import WORD_START
-from bert_jax.system.errors import Interrupted, UsageError
+from bert_jax.system.errors import Interrupted, RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training import loop
 from bert_jax.training.checkpoint import Manifest, complete
@@ -203,3 +205,28 @@ def test_what_can_be_refused_is_refused_before_anything_is_written(tiny_config, 
         pretrain(tiny_config.replace(**changes), RunDirectory(tmp_path / "run"))
     assert words in str(refusal.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_under_way_refuses_other_text(tiny_run, tiny_config, tmp_path, monkeypatch):
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(tiny_run.path, run.path)
+    run.results_file.unlink()
+    shutil.rmtree(run.data(32))
+    monkeypatch.setattr(dataset, "open_corpus", lambda _: TextFiles(str(tmp_path / "other.txt"), "replace", 10_000))
+    (tmp_path / "other.txt").write_text(stories(120, first=500))
+    with pytest.raises(UsageError, match="gives other text than"):
+        pretrain(tiny_config, run)
+
+
+def test_a_vocabulary_size_that_is_not_the_vocabularys_is_refused(tiny_run, tiny_config, tmp_path):
+    config = tiny_config.replace(model=tiny_config.model.replace(vocabulary_size=99))
+    with pytest.raises(UsageError, match="model.vocabulary_size=99 and the vocabulary has 150"):
+        pretrain(config, prepared_copy(tiny_run, tmp_path))
+
+
+def test_a_stop_whose_checkpoint_fails_is_a_failure(tiny_run, tiny_config, tmp_path, monkeypatch):
+    run = prepared_copy(tiny_run, tmp_path)
+    monkeypatch.setattr(loop._StopSignals, "requested", True)
+    monkeypatch.setattr(Manifest, "of", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(RunError, match="checkpoint 1 could not be written"):
+        pretrain(tiny_config, run)
