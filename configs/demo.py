@@ -4,6 +4,10 @@
 
 The corpus comes with Python: docstrings of the standard library and the installed packages.
 
+Hardware and time: two CPU cores, a quarter of an hour; measured on two virtual cores of an AMD EPYC.
+What to expect: held-out MLM accuracy 0.416 (always the commonest piece: 0.063) and NSP accuracy 0.834 (the commoner
+class: 0.617).
+
 BERT's recipe wants days. This one is made for a short run of a small model on a small text: few and narrow layers and
 short sequences, for many steps; no dropout, as each sequence is seen only a few times; a high rate, for which Adam needs
 its bias correction, a shorter memory and more decay; larger initial weights, as the model is narrow.
