@@ -2,8 +2,7 @@
 
 from bert_jax.cli.arguments import parse_run
 from bert_jax.cli.summary import print_preparation
-from bert_jax.data.corpus import open_corpus
-from bert_jax.pretraining.dataset import prepare_lengths
+from bert_jax.pretraining.dataset import check_sources, prepare_lengths
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.training.run_directory import RunDirectory
 
@@ -12,7 +11,7 @@ def run(arguments: list[str]) -> None:
     """Parses, prepares, prints what was seen."""
     config, workdir = parse_run("prepare", "The run's vocabulary and sequences, as pretrain makes them.", arguments)
     directory = RunDirectory(workdir)
-    open_corpus(config.data)  # refused before anything is written
+    check_sources(config, directory)
     directory.open(config)
     make_tokenizer(config, directory)
     for prepared in prepare_lengths(config, directory).values():

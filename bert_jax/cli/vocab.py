@@ -1,7 +1,7 @@
 """bert-jax vocab CONFIG.py --workdir RUN: the first step of pretrain alone."""
 
 from bert_jax.cli.arguments import parse_run
-from bert_jax.data.corpus import open_corpus
+from bert_jax.pretraining.dataset import check_sources
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.training.run_directory import RunDirectory
 
@@ -10,7 +10,7 @@ def run(arguments: list[str]) -> None:
     """Parses, makes the tokenizer, says where it is."""
     config, workdir = parse_run("vocab", "The run's vocabulary, as pretrain makes it.", arguments)
     directory = RunDirectory(workdir)
-    open_corpus(config.data)  # refused before anything is written
+    check_sources(config, directory)
     directory.open(config)
     tokenizer = make_tokenizer(config, directory)
     print(f"{len(tokenizer.vocabulary):,} pieces: {directory.tokenizer / 'vocab.txt'}")

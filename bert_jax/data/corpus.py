@@ -9,6 +9,8 @@ from bert_jax.data.python_docs import PythonDocs
 from bert_jax.data.text_files import TextFiles
 from bert_jax.system.errors import UsageError
 
+_DOCUMENTS_A_CHUNK = 8
+"""At least: a random second segment comes from another document of the chunk, so text without blank lines is cut."""
 Document = list[str]
 """The paragraphs of one document, or its sentences where the source has one sentence a line."""
 
@@ -25,9 +27,19 @@ class Corpus(Protocol):
     """How much of it the current pass has read."""
     repairs: Counter[str]
     """What the current pass had to mend, and how often."""
+    stamp: str
+    """Tells other text from the same without reading all of it."""
 
     def documents(self) -> Iterator[Document]:
         """A pass over the documents, none of them empty."""
+
+
+def corpus_stamp(config: DataConfig) -> str | None:
+    """The stamp of the corpus that `config.source` names; None where it isn't here (its data came without it)."""
+    try:
+        return open_corpus(config).stamp
+    except UsageError:
+        return None
 
 
 def open_corpus(config: DataConfig) -> Corpus:
@@ -36,7 +48,7 @@ def open_corpus(config: DataConfig) -> Corpus:
     if config.source == "python-docs":
         return PythonDocs()
     if kind == "text" and place:
-        return TextFiles(place, config.undecodable, int(config.chunk_megabytes * 1e6))
+        return TextFiles(place, config.undecodable, int(config.chunk_megabytes * 1e6 / _DOCUMENTS_A_CHUNK))
     raise UsageError(
         f"data.source={config.source!r} names no corpus; expected python-docs or text:GLOB, as in "
         "'text:corpus/*.txt.gz'"

@@ -26,6 +26,7 @@ from bert_jax.data.chunk_worker import (
 )
 from bert_jax.data.chunks import Chunk, cut_chunks
 from bert_jax.data.corpus import Corpus
+from bert_jax.data.sample import sample_documents
 from bert_jax.data.statistics import Statistics
 from bert_jax.data.store import ids_dtype, shard_path, write_metadata
 from bert_jax.data.workers import available_cores, map_in_processes
@@ -38,6 +39,8 @@ _FORMAT = 1
 """Counts up when the same settings would give other records."""
 _RECORD = "prepared.json"
 _EXAMPLES = 16
+HELD_OUT_BYTES = 16_000_000
+"""Held-out text that is used at most: a sample of a large corpus' held-out documents measures as well as all."""
 
 
 class PreparedData(NamedTuple):
@@ -47,7 +50,9 @@ class PreparedData(NamedTuple):
     length: int
     """Tokens of a full sequence."""
     fingerprint: str
-    """Of all that shaped it."""
+    """Of all that shaped it but the text ..."""
+    corpus: str
+    """... and the text's stamp."""
     train: Statistics
     held_out: Statistics
     held_out_dropped: int
@@ -71,6 +76,7 @@ class PreparedData(NamedTuple):
             "format": _FORMAT,
             "length": self.length,
             "fingerprint": self.fingerprint,
+            "corpus": self.corpus,
             "train": self.train.as_json(),
             "held_out": self.held_out.as_json(),
             "held_out_dropped": self.held_out_dropped,
@@ -142,7 +148,9 @@ def prepare(corpus: Corpus, recipe: Recipe, directory: Path, processes: int | No
             "prediction needs two; give more text, with a blank line between documents"
         )
     kept, dropped = _separate_held_out(directory, len(chunks))
-    held_out, held_out_shard, _ = write_instances(kept, recipe, directory, HELD_OUT, 0)
+    with stage("Preparing held-out sequences", len(kept), "documents") as shown:
+        held_out, held_out_shard, _ = write_instances(kept, recipe, directory, HELD_OUT, 0)
+        shown.advance(len(kept))
     shards = {shard_path(directory, TRAIN, index).name: record.shard for index, record in enumerate(chunks)}
     shards[shard_path(directory, HELD_OUT, 0).name] = held_out_shard
     for path in directory.glob("*.array_record"):
@@ -154,7 +162,7 @@ def prepare(corpus: Corpus, recipe: Recipe, directory: Path, processes: int | No
         lengths = {TRAIN: [record.instances for record in chunks], HELD_OUT: [held_out.instances]}
         write_metadata(directory, lengths, ids_dtype(len(load_tokenizer(recipe.tokenizer_directory).vocabulary)))
     examples = _example_sentences(kept, recipe)
-    prepared = PreparedData(directory, recipe.length, shape, train, held_out, dropped, shards, examples)
+    prepared = PreparedData(directory, recipe.length, shape, corpus.stamp, train, held_out, dropped, shards, examples)
     prepared.save()
     shutil.rmtree(directory / "chunks")
     return prepared
@@ -200,15 +208,18 @@ def _prepare_unless_finished(chunk: Chunk, recipe: Recipe, directory: Path, fing
 
 
 def _separate_held_out(directory: Path, chunks: int) -> tuple[list[list[str]], int]:
-    """The held-out documents that share no long paragraph with training, and how many do."""
-    documents = []
-    for index in range(chunks):
-        with open(ChunkFiles.of(directory, index).held_out, encoding="utf-8") as lines:
-            documents.extend(json.loads(line) for line in lines)
+    """Held-out documents that share no long paragraph with training, and how many do."""
+    documents = sample_documents(_held_out_documents(directory, chunks), HELD_OUT_BYTES)
     hashes = [paragraph_hashes([document]) for document in documents]
     shared = _seen_in_training(np.unique(np.concatenate([*hashes, np.zeros(0, np.uint64)])), directory, chunks)
     kept = [document for document, own in zip(documents, hashes) if not np.isin(own, shared).any()]
     return kept if len(kept) > 1 else [], len(documents) - len(kept)  # a pair takes two documents
+
+
+def _held_out_documents(directory: Path, chunks: int) -> Iterator[list[str]]:
+    for index in range(chunks):
+        with open(ChunkFiles.of(directory, index).held_out, encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
 
 
 def _example_sentences(documents: Iterable[Sequence[str]], recipe: Recipe) -> list[str]:

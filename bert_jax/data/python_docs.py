@@ -1,11 +1,14 @@
 """The source `python-docs`: the docstrings of the installed Python and its packages. Nothing to download."""
 
 import ast
+import os
 import re
 import sysconfig
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 
 from bert_jax.data.workers import available_cores, map_in_processes
@@ -24,6 +27,12 @@ class PythonDocs:
         self.total = len(self.paths)
         self.position = 0
         self.repairs = Counter()
+
+    @cached_property
+    def stamp(self) -> str:
+        """See Corpus: names and sizes of the modules."""
+        modules = [(os.fspath(path), path.stat().st_size) for path in self.paths]
+        return blake2b(repr(modules).encode(), digest_size=8).hexdigest()
 
     def documents(self) -> Iterator[list[str]]:
         """See Corpus."""

@@ -6,6 +6,8 @@ import io
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 
 import zstandard
@@ -14,6 +16,8 @@ from bert_jax.system.errors import UsageError
 
 MAX_LINE_BYTES = 1 << 20
 """A longer line is cut at a space, so that memory stays bounded."""
+
+_END_BYTES = 1 << 12
 
 
 class TextFiles:
@@ -33,6 +37,16 @@ class TextFiles:
         self.total = sum(path.stat().st_size for path in self.paths) / 1e6
         self.position = 0.0
         self.repairs = Counter()
+
+    @cached_property
+    def stamp(self) -> str:
+        """See Corpus: names, sizes, and both ends of each file (those of a packed one depend on all of it)."""
+        digest = blake2b(digest_size=8)
+        for path in self.paths:
+            with _opened(path) as raw:
+                ends = [raw.read(_END_BYTES), raw.seek(max(path.stat().st_size - _END_BYTES, 0)), raw.read()]
+            digest.update(repr((path.name, path.stat().st_size, ends)).encode())
+        return digest.hexdigest()
 
     def documents(self) -> Iterator[list[str]]:
         """See Corpus. Raises UsageError for a damaged file and, if so set, for bytes that aren't UTF-8."""
@@ -60,7 +74,7 @@ class TextFiles:
         """Stripped lines of one file; an empty one for a blank line."""
         number = 0
         try:
-            for number, line in enumerate(self._cut_lines(_decompressed(path, raw)), 1):
+            for number, line in self._numbered_lines(_decompressed(path, raw)):
                 if number == 1:
                     line = line.removeprefix(b"\xef\xbb\xbf")
                 try:
@@ -79,14 +93,16 @@ class TextFiles:
                 f"{path} is damaged or cut short after line {number:,} ({error}); copy it again from its source"
             ) from None
 
-    def _cut_lines(self, file: io.BufferedIOBase) -> Iterator[bytes]:
-        rest = b""
+    def _numbered_lines(self, file: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
+        """Lines with their numbers; the parts of an over-long one share theirs."""
+        number, rest = 1, b""
         while line := rest + file.readline(MAX_LINE_BYTES - len(rest)):
             rest = b""
             if len(line) >= MAX_LINE_BYTES and not line.endswith(b"\n"):
                 self.repairs["over-long lines cut"] += 1
                 line, rest = _cut(line)
-            yield line
+            yield number, line
+            number += not rest
 
 
 def _cut(line: bytes) -> tuple[bytes, bytes]:
@@ -103,9 +119,7 @@ def _opened(path: Path) -> io.BufferedReader:
     try:
         return open(path, "rb")
     except OSError as error:
-        raise UsageError(
-            f"{path} can't be read ({error.strerror}); mend that or leave it out"
-        ) from None
+        raise UsageError(f"{path} can't be read ({error.strerror}); mend that or leave it out") from None
 
 
 def _decompressed(path: Path, raw: io.BufferedIOBase) -> io.BufferedIOBase:

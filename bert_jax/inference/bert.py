@@ -18,7 +18,7 @@ from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import MASK
 from bert_jax.text.wordpiece import WordPieceTokenizer
-from bert_jax.training.checkpoint import abstract, complete, load_parameters
+from bert_jax.training.checkpoint import abstract, checkpoint_of, load_parameters
 from bert_jax.training.devices import keep_compiled_programs
 from bert_jax.training.run_directory import read_config
 
@@ -133,20 +133,12 @@ class Bert:
 
 
 def load(path: str | os.PathLike) -> Bert:
-    """The model of a run (its newest checkpoint) or of one checkpoint, on the default device.
+    """The model of a run (its newest undamaged checkpoint) or of one checkpoint, on the default device.
 
     Raises UsageError where there is none, RunError where its files are damaged.
     """
     keep_compiled_programs()
-    path = Path(path)
-    checkpoint = path
-    if not (path / "manifest.json").is_file():
-        finished = complete(path / "checkpoints")
-        if not finished:
-            raise UsageError(
-                f"{path} holds no finished checkpoint; give a run that has been trained, or one of its checkpoints"
-            )
-        checkpoint = finished[-1]
+    checkpoint = checkpoint_of(Path(path))
     tokenizer = load_tokenizer(checkpoint)
     config = read_config(checkpoint).model.replace(vocabulary_size=len(tokenizer.vocabulary))
     shapes = parameter_shapes(config)

@@ -1,14 +1,26 @@
 """The second step of a run: its sequences."""
 
 import json
+from pathlib import Path
 
 from bert_jax.config.run import RunConfig
 from bert_jax.data.chunk_worker import Recipe
-from bert_jax.data.corpus import open_corpus
+from bert_jax.data.corpus import corpus_stamp, open_corpus
 from bert_jax.data.preparation import PreparedData, discard, fingerprint, prepare
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
+from bert_jax.system.progress import say
+from bert_jax.text.vocabulary import Vocabulary
 from bert_jax.training.run_directory import RunDirectory
+
+
+def check_sources(config: RunConfig, run: RunDirectory) -> None:
+    """Raises UsageError where a corpus or vocabulary that the run needs isn't there. Writes nothing."""
+    if all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
+        return  # here or on another machine
+    open_corpus(config.data)
+    if config.vocabulary.file and not run.under_way:
+        Vocabulary.read(Path(config.vocabulary.file))
 
 
 def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedData]:
@@ -19,9 +31,11 @@ def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedD
     prepared = {}
     for length in dict.fromkeys(phase.length for phase in config.phases):
         found = PreparedData.open(run.data(length))
-        if found and found.fingerprint != fingerprint(_recipe(config, run, length)):
-            if run.under_way:
-                raise _other_data(run, length)
+        if found and run.under_way:
+            found = prepared_for(config, run, length)
+        elif found and _outdated(found, config, run):
+            open_corpus(config.data)  # refused before anything is deleted
+            say(f"{run.data(length)} is of other settings or other text: it is prepared anew")
             discard(run.data(length))
             found = None
         prepared[length] = found or _prepare(config, run, length)
@@ -34,8 +48,16 @@ def prepared_for(config: RunConfig, run: RunDirectory, length: int) -> PreparedD
     if not found:
         raise UsageError(f"{run.path} has no prepared data; make it with bert-jax prepare")
     if found.fingerprint != fingerprint(_recipe(config, run, length)):
-        raise _other_data(run, length)
+        raise UsageError(
+            f"{run.data(length)} was prepared from other settings or another tokenizer than this run has; put back "
+            "what was there, or start a new run"
+        )
     return found
+
+
+def _outdated(found: PreparedData, config: RunConfig, run: RunDirectory) -> bool:
+    of_other_text = corpus_stamp(config.data) not in (None, found.corpus)
+    return of_other_text or found.fingerprint != fingerprint(_recipe(config, run, found.length))
 
 
 def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
@@ -56,10 +78,3 @@ def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
 
 def _recipe(config: RunConfig, run: RunDirectory, length: int) -> Recipe:
     return Recipe(config.data, length, config.seed, run.tokenizer)
-
-
-def _other_data(run: RunDirectory, length: int) -> UsageError:
-    return UsageError(
-        f"{run.data(length)} was prepared from other settings or another tokenizer than this run has; put back what "
-        "was there, or start a new run"
-    )

@@ -10,11 +10,10 @@ import jax
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.data.chunk_worker import HELD_OUT, TRAIN
-from bert_jax.data.corpus import open_corpus
 from bert_jax.data.preparation import PreparedData
 from bert_jax.data.store import InstanceSource
 from bert_jax.model.bert import Parameters
-from bert_jax.pretraining.dataset import prepare_lengths, prepared_for
+from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepared_for
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.objective import PretrainingTargets
 from bert_jax.pretraining.trainer import Trainer
@@ -25,7 +24,7 @@ from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.wordpiece import WordPieceTokenizer
-from bert_jax.training.checkpoint import Checkpoints, complete, damaged_file, load_parameters
+from bert_jax.training.checkpoint import Checkpoints, checkpoint_of, complete, damaged_file, load_parameters
 from bert_jax.training.devices import keep_compiled_programs, peak_flops
 from bert_jax.training.input import BatchSource, ShuffledOrder
 from bert_jax.training.loop import PhaseWork, train
@@ -44,8 +43,9 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     mesh = make_mesh(config.mesh)
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
-    if not run.under_way:
-        open_corpus(config.data)  # whatever can be refused is refused before anything is written
+    # Whatever can be refused is refused before anything is written: every size but the vocabulary's is known.
+    Trainer(config, mesh, config.model.vocabulary_size or config.vocabulary.size, mask_id=0).state_shapes
+    check_sources(config, run)
     run.open(config)
     if results := _finished(config, run):
         say(f"{run.path} is finished: {config.steps:,} steps")
@@ -94,14 +94,12 @@ def evaluate_run(run: RunDirectory) -> dict[str, Any]:
     tokenizer = load_tokenizer(run.tokenizer)
     # Whatever devices there are here: the run may come from another machine.
     trainer = Trainer(config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
-    finished = complete(run.checkpoints)
+    checkpoint = checkpoint_of(run.path)
     length = config.phases[-1].length
-    if not finished:
-        raise UsageError(f"{run.path} has no finished checkpoint; train it with bert-jax pretrain first")
     prepared = prepared_for(config, run, length)
-    params = load_parameters(finished[-1], trainer.state_shapes.params)
+    params = load_parameters(checkpoint, trainer.state_shapes.params)
     held_out = {length: held_out_sequences(trainer, prepared)}
-    return _results(trainer, int(finished[-1].name), 0, params, {length: prepared}, held_out)
+    return _results(trainer, int(checkpoint.name), 0, params, {length: prepared}, held_out)
 
 
 def _results(

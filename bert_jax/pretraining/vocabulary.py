@@ -1,11 +1,13 @@
 """The first step of a run: its tokenizer."""
 
 import json
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from bert_jax.config.run import RunConfig
 from bert_jax.data.chunk_worker import is_held_out
-from bert_jax.data.corpus import open_corpus
+from bert_jax.data.corpus import corpus_stamp, open_corpus
 from bert_jax.data.sample import sample_documents
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
@@ -17,10 +19,16 @@ from bert_jax.training.run_directory import RunDirectory
 
 
 def make_tokenizer(config: RunConfig, run: RunDirectory) -> WordPieceTokenizer:
-    """The run's tokenizer: what is there already if the same settings made it, a given vocabulary, or a trained one."""
+    """The run's tokenizer: what the same settings and text have made already, a given one, or a trained one."""
+    if run.under_way:
+        return load_tokenizer(run.tokenizer)
     marker = run.tokenizer / "origin.json"
-    origin = {"vocabulary": config.vocabulary.model_dump(mode="json"), "data": config.data.model_dump(mode="json")}
-    if run.under_way or (marker.exists() and json.loads(marker.read_text(encoding="utf-8")) == origin):
+    origin = {
+        "vocabulary": config.vocabulary.model_dump(mode="json"),
+        "data": config.data.model_dump(mode="json"),
+        "read": _stamp(config),
+    }
+    if _made_of(origin, marker):
         return load_tokenizer(run.tokenizer)
     marker.unlink(missing_ok=True)
     if config.vocabulary.file:
@@ -34,6 +42,23 @@ def make_tokenizer(config: RunConfig, run: RunDirectory) -> WordPieceTokenizer:
     return tokenizer
 
 
+def _made_of(origin: dict[str, Any], marker: Path) -> bool:
+    """Whether the same settings made the tokenizer, from the same text as far as that is here to be compared."""
+    try:
+        before = json.loads(marker.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return False
+    return before == origin | {"read": origin["read"] or before.get("read")}
+
+
+def _stamp(config: RunConfig) -> str | None:
+    """Of what the vocabulary is read from or trained on; None where that isn't here."""
+    file = config.vocabulary.file
+    if not file:
+        return corpus_stamp(config.data)
+    return blake2b(Path(file).read_bytes(), digest_size=8).hexdigest() if Path(file).is_file() else None
+
+
 def _train(config: RunConfig) -> Vocabulary:
     settings = config.vocabulary
     corpus = open_corpus(config.data)
@@ -45,12 +70,12 @@ def _train(config: RunConfig) -> Vocabulary:
                 yield document
 
     with stage("Reading text for the vocabulary", corpus.total, corpus.unit) as shown:
-        texts = sample_documents(training_documents(shown), settings.sample_megabytes * 1_000_000)
-    if not texts:
+        sample = sample_documents(training_documents(shown), settings.sample_megabytes * 1_000_000)
+    if not sample:
         raise UsageError(f"data.source={config.data.source!r} holds no text; give a corpus")
     with stage(f"Training a vocabulary of {settings.size:,}", None, "pieces") as shown:
         vocabulary = train_wordpiece(
-            texts,
+            [line for document in sample for line in document],
             settings.size,
             lowercase=settings.lowercase,
             strip_accents=settings.strip_accents,

@@ -57,6 +57,8 @@ class Checkpoints:
         """Each checkpoint takes copies of the files and directories `carried`, so that it can be used by itself."""
         self._directory, self._carried, self._keep = directory, carried, keep
         self._discard("*")
+        for path in set(directory.glob("[0-9]" * _DIGITS)) - set(complete(directory)):
+            shutil.rmtree(path, ignore_errors=True)  # killed before its manifest was written, or while it was deleted
         self._checkpointer = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
         self._finishing: threading.Thread | None = None
         self.failure: str | None = None
@@ -99,22 +101,23 @@ class Checkpoints:
 
         A damaged checkpoint is reported and set aside, and the one before it used.
         """
-        for path in reversed(complete(self._directory)):
-            if damaged := damaged_file(path):
+        found = newest_undamaged(self._directory)
+        for path in complete(self._directory):
+            if found is None or path > found:
                 aside = path.with_name(f"damaged-{path.name}")
                 shutil.rmtree(aside, ignore_errors=True)
                 path.rename(aside)
-                say(f"{path} is damaged ({damaged} is not as it was written): set aside as {aside.name}")
-                continue
-            restored = self._checkpointer.restore(
-                path.absolute(),
-                args=ocp.args.Composite(
-                    params=ocp.args.StandardRestore(shapes.params),
-                    training=ocp.args.StandardRestore(shapes._replace(params=None)),
-                ),
-            )
-            return restored.training._replace(params=restored.params)
-        return None
+                say(f"{path} is set aside as {aside.name}")
+        if found is None:
+            return None
+        restored = self._checkpointer.restore(
+            found.absolute(),
+            args=ocp.args.Composite(
+                params=ocp.args.StandardRestore(shapes.params),
+                training=ocp.args.StandardRestore(shapes._replace(params=None)),
+            ),
+        )
+        return restored.training._replace(params=restored.params)
 
     def _path(self, step: int) -> Path:
         return self._directory / f"{step:0{_DIGITS}d}"
@@ -176,6 +179,34 @@ def damaged_file(path: Path) -> str | None:
     return None
 
 
+def newest_undamaged(directory: Path) -> Path | None:
+    """The newest checkpoint in `directory` whose files are as they were written; damaged ones are reported."""
+    for path in reversed(complete(directory)):
+        damaged = damaged_file(path)
+        if not damaged:
+            return path
+        say(f"WARNING: {path} is damaged ({damaged} is not as it was written); the one before it is used, if any")
+    return None
+
+
+def checkpoint_of(path: Path) -> Path:
+    """`path` if it is a checkpoint, or the newest undamaged one of the run there.
+
+    Raises UsageError where there is no checkpoint, RunError where there are damaged ones only.
+    """
+    if not (path / _MANIFEST).is_file():
+        if found := newest_undamaged(path / "checkpoints"):
+            return found
+        if not complete(path / "checkpoints"):
+            raise UsageError(
+                f"{path} holds no finished checkpoint; give a run that was trained, or a checkpoint of one"
+            )
+        raise RunError(f"{path} holds damaged checkpoints only; give the command that trained it again")
+    if damaged := damaged_file(path):
+        raise RunError(f"{path} is damaged: {damaged} is not as it was written; use another checkpoint of the run")
+    return path
+
+
 def best_of(paths: list[Path]) -> Path | None:
     """The one with the lowest held-out loss; None where none was evaluated."""
     losses = {}
@@ -186,14 +217,7 @@ def best_of(paths: list[Path]) -> Path | None:
 
 
 def load_parameters(path: Path, shapes: Parameters) -> Parameters:
-    """The parameters of the checkpoint at `path`, of these shapes and shardings.
-
-    Raises RunError where a file is damaged, UsageError where there is no checkpoint.
-    """
-    if not (path / _MANIFEST).is_file():
-        raise UsageError(f"{path} holds no finished checkpoint; give a run or one of its checkpoints")
-    if damaged := damaged_file(path):
-        raise RunError(f"{path} is damaged: {damaged} is not as it was written; use another checkpoint of the run")
+    """The parameters of the checkpoint at `path` (see `checkpoint_of`), of these shapes and shardings."""
     with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
         return checkpointer.restore(
             path.absolute(), args=ocp.args.Composite(params=ocp.args.StandardRestore(shapes))

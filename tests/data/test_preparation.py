@@ -116,6 +116,14 @@ def test_held_out_documents_that_share_a_paragraph_with_training_are_dropped(tok
     assert prepared.held_out.documents == sum(shared not in document for document in chosen) > 3
 
 
+def test_held_out_text_is_bounded(recipe, tmp_path, monkeypatch):
+    all_of_it = build(recipe, tmp_path / "all")
+    monkeypatch.setattr(preparation, "HELD_OUT_BYTES", 4000)
+    bounded = build(recipe, tmp_path / "bounded")
+    assert 1 < bounded.held_out.documents < all_of_it.held_out.documents
+    assert bounded.train == all_of_it.train
+
+
 def test_short_lines_in_common_do_no_harm(tokenizer_directory, tmp_path):
     (tmp_path / "a.txt").write_text("\n\n".join(f"History.\n{' '.join(story(seed))}" for seed in range(60)))
     prepared = build(

@@ -51,9 +51,10 @@ def test_two_passes_are_equal(tmp_path):
     assert corpus.repairs == first == {"lines with undecodable bytes": 1}
 
 
-def test_undecodable_bytes_are_refused_with_file_and_line(tmp_path):
-    (tmp_path / "a.txt").write_bytes(b"good\nbad \xff\n")
-    with pytest.raises(UsageError, match=r"a\.txt, line 2: byte 5 is not UTF-8"):
+def test_undecodable_bytes_are_refused_with_file_and_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 100)
+    (tmp_path / "a.txt").write_bytes(b"good and longer than is read at once\n" * 2 + b"word " * 50 + b"\nbad \xff\n")
+    with pytest.raises(UsageError, match=r"a\.txt, line 4: byte 5 is not UTF-8"):
         read(tmp_path / "a.txt", undecodable="refuse")
 
 
@@ -95,7 +96,7 @@ def test_a_long_line_without_spaces_is_cut_between_characters(tmp_path, monkeypa
 def test_a_long_document_is_cut_between_lines_and_counted(tmp_path):
     lines = [f"line number {number:03d}" for number in range(100)]
     (tmp_path / "a.txt").write_text("\n".join(lines) + "\n\nanother\n")
-    documents, corpus = read(tmp_path / "a.txt", chunk_megabytes=300e-6)
+    documents, corpus = read(tmp_path / "a.txt", chunk_megabytes=8 * 300e-6)
     assert [line for document in documents for line in document] == [*lines, "another"] and documents[-1] == ["another"]
     assert max(len("".join(document)) for document in documents) < 320
     assert corpus.repairs["over-long documents cut"] == len(documents) - 2 > 3

@@ -169,6 +169,38 @@ def test_the_vocabulary_is_made_once_for_the_same_settings(tiny_config, tmp_path
     vocabulary_step.make_tokenizer(tiny_config.replace(vocabulary=VocabularyConfig(size=140)), run)
 
 
+def test_changed_text_makes_vocabulary_and_data_anew_until_training_begins(tiny_config, tmp_path, monkeypatch):
+    text = tmp_path / "text.txt"
+    text.write_text(stories(100))
+    config, run = tiny_config.replace(data=tiny_config.data.replace(source=f"text:{text}")), RunDirectory(tmp_path)
+    made = []
+
+    def prepare():
+        with monkeypatch.context() as counting:
+            train_wordpiece, prepare_data = vocabulary_step.train_wordpiece, dataset.prepare
+            trained = lambda *given, **named: made.append("v") or train_wordpiece(*given, **named)
+            counting.setattr(vocabulary_step, "train_wordpiece", trained)
+            counting.setattr(dataset, "prepare", lambda *a: made.append("d") or prepare_data(*a))
+            vocabulary_step.make_tokenizer(config, run)
+            return dataset.prepare_lengths(config, run)[32]
+
+    first = prepare()
+    assert prepare() == first and made == ["v", "d"]
+    text.write_text(stories(101))
+    assert prepare().train.documents == first.train.documents + 1 and made == ["v", "d"] * 2
+    text.unlink()  # as where the data was prepared on another machine
+    assert prepare().train.documents == first.train.documents + 1 and made == ["v", "d"] * 2
+
+
+def test_a_changed_vocabulary_file_is_read_again(tiny_run, tiny_config, tmp_path):
+    given = tmp_path / "vocab.txt"
+    shutil.copy(tiny_run.tokenizer / "vocab.txt", given)
+    config = tiny_config.replace(vocabulary=VocabularyConfig(file=str(given)))
+    assert len(vocabulary_step.make_tokenizer(config, RunDirectory(tmp_path / "run")).vocabulary) == 150
+    given.write_text(given.read_text() + "additional\n")
+    assert len(vocabulary_step.make_tokenizer(config, RunDirectory(tmp_path / "run")).vocabulary) == 151
+
+
 def test_data_of_another_kind_is_refused_for_a_run_under_way(tiny_run, tiny_config, tmp_path):
     shutil.copytree(tiny_run.path, tmp_path / "run")
     run = RunDirectory(tmp_path / "run")
@@ -198,6 +230,7 @@ def test_without_held_out_documents_it_trains_and_says_so(tiny_config, tmp_path,
     [
         ({"mesh": MeshConfig(fsdp=2)}, "doesn't make 1 devices"),
         ({"data": {"source": "text:absent"}}, "no file matches 'absent'"),
+        ({"vocabulary": VocabularyConfig(file="absent.txt")}, "no vocabulary at absent.txt"),
     ],
 )
 def test_what_can_be_refused_is_refused_before_anything_is_written(tiny_config, tmp_path, changes, words):

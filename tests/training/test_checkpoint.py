@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.training.checkpoint import Checkpoints, Manifest, abstract, complete, load_parameters
+from bert_jax.training.checkpoint import Checkpoints, Manifest, abstract, checkpoint_of, complete, load_parameters
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import initial_state
 
@@ -98,12 +98,18 @@ def test_a_damaged_checkpoint_is_reported_set_aside_and_the_one_before_used(chec
 
 
 @pytest.mark.parametrize("damage", [os.unlink, flip_a_bit, lambda path: path.write_bytes(path.read_bytes()[:-1])])
-def test_loading_parameters_of_a_damaged_checkpoint_is_refused(checkpoints, tmp_path, damage):
-    save(checkpoints, 10)
-    directory = tmp_path / "checkpoints" / "00000010"
-    damage(largest_file(directory))
-    with pytest.raises(RunError, match="00000010 is damaged: .* not as it was written"):
-        load_parameters(directory, SHAPES.params)
+def test_a_damaged_checkpoint_is_never_used(checkpoints, tmp_path, damage, capsys):
+    save(checkpoints, 10, 20)
+    ten, twenty = complete(tmp_path / "checkpoints")
+    assert checkpoint_of(tmp_path) == twenty
+    damage(largest_file(twenty))
+    with pytest.raises(RunError, match="00000020 is damaged: .* not as it was written"):
+        checkpoint_of(twenty)
+    assert checkpoint_of(tmp_path) == checkpoint_of(ten) == ten
+    assert "00000020 is damaged" in capsys.readouterr().err.replace("\n", "")
+    damage(largest_file(ten))
+    with pytest.raises(RunError, match="holds damaged checkpoints only"):
+        checkpoint_of(tmp_path)
 
 
 def test_an_unfinished_checkpoint_is_none(checkpoints, tmp_path):
@@ -111,9 +117,12 @@ def test_an_unfinished_checkpoint_is_none(checkpoints, tmp_path):
     (tmp_path / "checkpoints" / "00000020" / "manifest.json").unlink()
     assert equal(checkpoints.restore(SHAPES), state_at(10))
     with pytest.raises(UsageError, match="no finished checkpoint"):
-        load_parameters(tmp_path / "checkpoints" / "00000020", SHAPES.params)
+        checkpoint_of(tmp_path / "checkpoints" / "00000020")
     save(checkpoints, 20)  # the same step again
     assert equal(checkpoints.restore(SHAPES), state_at(20))
+    (tmp_path / "checkpoints" / "00000020" / "manifest.json").unlink()
+    Checkpoints(tmp_path / "checkpoints", (), keep=2).close()  # as the next start does
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["00000010"]
 
 
 def test_a_save_that_fails_is_reported_and_the_next_one_tried(checkpoints, tmp_path, capsys, monkeypatch):
