@@ -82,9 +82,11 @@ def train(
                         speed = _Speed(phase, peak_flops)
                     evaluation = None
                     if phase.evaluate and (step % config.evaluation.every == 0 or last):
+                        noted_before = shown.note
                         shown.advance(0, note="evaluating")
                         with speed.paused():
                             evaluation = phase.evaluate(state.params)
+                        shown.advance(0, note=noted_before)
                         log.write(step, "eval", evaluation)
                         say(f"step {step:,}, held out: {_note(evaluation)}")
                     stopping = stop.requested and not last  # read once: a signal may come at any time
