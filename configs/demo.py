@@ -10,8 +10,8 @@ class: 0.617).
 
 BERT's recipe wants days. This one is made for a short run of a small model on a small text: few and narrow layers and
 short sequences (none of them shortened further), for many steps; no dropout, as each sequence is seen only a few
-times; a high rate, for which Adam needs its bias correction, a shorter memory and more decay; larger initial weights, as
-the model is narrow.
+times; a high rate, for which Adam needs its bias correction, a shorter memory and more decay; larger initial weights,
+as the model is narrow.
 """
 
 from bert_jax.config.data import DataConfig
@@ -32,12 +32,12 @@ config = RunConfig(
         initializer_range=0.06,
     ),
     vocabulary=VocabularyConfig(size=8192),
-    data=DataConfig(source="python-docs", held_out=0.05, short_sequence_probability=0.0, chunk_megabytes=2.0),
+    data=DataConfig(source="python-docs", held_out=0.05, short_sequence_probability=0.0, chunk_megabytes=1.0),
     optimizer=OptimizerConfig(
         peak_learning_rate=3e-3, warmup=0.05, bias_correction=True, beta2=0.98, epsilon=1e-8, weight_decay=0.1
     ),
-    phases=(Phase(steps=7500, length=64, batch_size=32),),
+    phases=(Phase(steps=6600, length=64, batch_size=32),),
     execution=ExecutionConfig(unroll=2),
-    evaluation=EvaluationConfig(every=2500),
-    checkpoints=CheckpointConfig(every=1250),
+    evaluation=EvaluationConfig(every=3300),
+    checkpoints=CheckpointConfig(every=1100),
 )
