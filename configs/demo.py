@@ -11,7 +11,8 @@ class: 0.617).
 BERT's recipe wants days. This one is made for a short run of a small model on a small text: few and narrow layers and
 short sequences (none of them shortened further), for many steps; no dropout, as each sequence is seen only a few
 times; a high rate, for which Adam needs its bias correction, a shorter memory and more decay; larger initial weights,
-as the model is narrow.
+as the model is narrow; small chunks, so that random second segments come from related text: NSP is harder to learn and
+MLM easier, as both segments tell something about each other's words.
 """
 
 from bert_jax.config.data import DataConfig
