@@ -59,7 +59,8 @@ class Checkpoints:
         self._discard("*")
         for path in set(directory.glob("[0-9]" * _DIGITS)) - set(complete(directory)):
             shutil.rmtree(path, ignore_errors=True)  # killed before its manifest was written, or while it was deleted
-        self._checkpointer = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
+        # One item: each one more would start threads of its own, for which the loop waits.
+        self._checkpointer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
         self._finishing: threading.Thread | None = None
         self.failure: str | None = None
         """Why the newest save failed, if it did."""
@@ -71,13 +72,7 @@ class Checkpoints:
         shutil.rmtree(path, ignore_errors=True)  # complete or not: this state takes its place
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._checkpointer.save(
-                path.absolute(),
-                args=ocp.args.Composite(
-                    params=ocp.args.StandardSave(state.params),
-                    training=ocp.args.StandardSave(state._replace(params=None)),
-                ),
-            )
+            self._checkpointer.save(path.absolute(), args=ocp.args.StandardSave(_item(state)))
         except Exception as error:  # the writer underneath raises OSError, ValueError and others
             self._failed(step, error)
             return
@@ -110,14 +105,8 @@ class Checkpoints:
                 say(f"{path} is set aside as {aside.name}")
         if found is None:
             return None
-        restored = self._checkpointer.restore(
-            found.absolute(),
-            args=ocp.args.Composite(
-                params=ocp.args.StandardRestore(shapes.params),
-                training=ocp.args.StandardRestore(shapes._replace(params=None)),
-            ),
-        )
-        return restored.training._replace(params=restored.params)
+        restored = self._checkpointer.restore(found.absolute(), args=ocp.args.StandardRestore(_item(shapes)))
+        return restored["training"]._replace(params=restored["params"])
 
     def _path(self, step: int) -> Path:
         return self._directory / f"{step:0{_DIGITS}d}"
@@ -218,10 +207,19 @@ def best_of(paths: list[Path]) -> Path | None:
 
 def load_parameters(path: Path, shapes: Parameters) -> Parameters:
     """The parameters of the checkpoint at `path` (see `checkpoint_of`), of these shapes and shardings."""
-    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+    item = {"params": shapes}
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
         return checkpointer.restore(
-            path.absolute(), args=ocp.args.Composite(params=ocp.args.StandardRestore(shapes))
-        ).params
+            path.absolute(),
+            args=ocp.args.PyTreeRestore(
+                item, restore_args=ocp.checkpoint_utils.construct_restore_args(item), partial_restore=True
+            ),
+        )["params"]
+
+
+def _item(state: TrainState) -> dict[str, Any]:
+    """What orbax is given: the parameters by themselves, since most readers want nothing else."""
+    return {"params": state.params, "training": state._replace(params=None)}
 
 
 def abstract(tree: Any, shardings: Any) -> Any:
