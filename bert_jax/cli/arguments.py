@@ -4,7 +4,7 @@ import contextlib
 import io
 import re
 import runpy
-from dataclasses import field, make_dataclass
+from dataclasses import MISSING, dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -15,6 +15,7 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.system.errors import UsageError
 
 Arguments = TypeVar("Arguments")
+ConfigKind = TypeVar("ConfigKind", bound="ConfigArguments")
 
 
 def load_config(path: Path) -> RunConfig:
@@ -32,19 +33,33 @@ def load_config(path: Path) -> RunConfig:
     return config
 
 
-def parse_run(command: str, help_text: str, arguments: list[str]) -> tuple[RunConfig, Path]:
-    """Settings and --workdir from `CONFIG.py --workdir RUN [--any.field VALUE ...]`. Raises UsageError."""
+@dataclass(frozen=True, kw_only=True)
+class ConfigArguments:
+    """Arguments of a command that takes CONFIG.py. A command with flags of its own adds them in a subclass."""
+
+    config: RunConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunArguments(ConfigArguments):
+    """Arguments of the commands that make a run or a part of it."""
+
+    workdir: Annotated[Path, tyro.conf.arg(help="Directory of the run: made, or gone on with.")]
+
+
+def parse_config(shape: type[ConfigKind], command: str, help_text: str, arguments: list[str]) -> ConfigKind:
+    """An instance of `shape` from `CONFIG.py [--own VALUE ...] [--any.field VALUE ...]`. Raises UsageError."""
     if arguments and not arguments[0].startswith("-"):
         default, flags = load_config(Path(arguments[0])), arguments[1:]
     elif {"-h", "--help"} & set(arguments):
         default, flags = RunConfig(), arguments
     else:
-        raise UsageError(f"give a config file first: bert-jax {command} CONFIG.py --workdir RUN")
-    workdir = Annotated[Path, tyro.conf.arg(help="Directory of the run: made, or gone on with.")]
-    settings = Annotated[RunConfig, tyro.conf.arg(name="")]
-    shape = make_dataclass("Run", [("workdir", workdir), ("config", settings, field(default=default))], frozen=True)
-    parsed = parse(shape, f"{command} CONFIG.py", f"{help_text} Defaults below are those of the config file.", flags)
-    return parsed.config, parsed.workdir
+        names = [own.name for own in fields(shape) if own.name != "config" and own.default is MISSING]
+        required = "".join(f" --{name.replace('_', '-')} {name.upper()}" for name in names)
+        raise UsageError(f"give a config file first: bert-jax {command} CONFIG.py{required}")
+    settings = ("config", Annotated[RunConfig, tyro.conf.arg(name="")], field(default=default))
+    shape = make_dataclass(shape.__name__, [settings], bases=(shape,), frozen=True, kw_only=True)
+    return parse(shape, f"{command} CONFIG.py", f"{help_text} Defaults below are those of the config file.", flags)
 
 
 def parse(shape: type[Arguments], command: str, help_text: str, arguments: list[str]) -> Arguments:

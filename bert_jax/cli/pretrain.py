@@ -1,6 +1,6 @@
 """bert-jax pretrain CONFIG.py --workdir RUN: the whole main job."""
 
-from bert_jax.cli.arguments import parse_run
+from bert_jax.cli.arguments import RunArguments, parse_config
 from bert_jax.cli.summary import print_examples, print_results
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.training.run_directory import RunDirectory
@@ -8,7 +8,8 @@ from bert_jax.training.run_directory import RunDirectory
 
 def run(arguments: list[str]) -> None:
     """Parses, trains, prints what came out."""
-    config, workdir = parse_run("pretrain", "Text to a trained BERT in one command.", arguments)
+    asked = parse_config(RunArguments, "pretrain", "Text to a trained BERT in one command.", arguments)
+    config, workdir = asked.config, asked.workdir
     directory = RunDirectory(workdir)
     results = pretrain(config, directory)
     print_results(results)
