@@ -22,7 +22,10 @@ class ModelConfig(Settings):
     feedforward_size: Count | None = None
     """Width inside a block's feed-forward part (F); four times hidden_size where None."""
     max_positions: Count = 512
-    """Rows of the position table: the longest sequence."""
+    """The longest sequence; rows of a learned position table."""
+    positions: Literal["learned", "sinusoidal"] = "learned"
+    """How a token's place is told: a learned table (BERT's), or fixed sines and cosines (Vaswani et al. 2017, section
+    3.5), here with a root mean square of initializer_range, which word vectors start from."""
     num_segments: Count = 2
     """Rows of the segment (token type) table."""
     vocabulary_size: Count | None = None
@@ -41,11 +44,16 @@ class ModelConfig(Settings):
     """Type of the matrix products. Parameters, softmax, LayerNorm, loss and optimizer are float32 always."""
 
     @model_validator(mode="after")
-    def _heads_divide_the_width(self) -> "ModelConfig":
+    def _width_divides(self) -> "ModelConfig":
         if self.hidden_size % self.num_heads:
             raise ValueError(
                 f"hidden_size={self.hidden_size} is not a multiple of num_heads={self.num_heads}; "
                 "change one of them (BERT's heads are 64 wide)"
+            )
+        if self.positions == "sinusoidal" and self.hidden_size % 2:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} is odd and positions='sinusoidal' pairs each sine with a cosine; "
+                "choose an even width"
             )
         return self
 

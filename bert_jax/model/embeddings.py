@@ -1,6 +1,10 @@
 """From piece ids to vectors."""
 
+import math
+from collections.abc import Callable
+
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, Int, Key
 
@@ -27,18 +31,42 @@ class Embeddings(nn.Module):
 
     def setup(self):
         config, initial = self.config, initial_weights(self.config)
-        self.word = self.param("word", initial, (padded_vocabulary_size(config), config.hidden_size))
+        self.word = self.param("word", _initial_words(config), (padded_vocabulary_size(config), config.hidden_size))
         self.segment = self.param("segment", initial, (config.num_segments, config.hidden_size))
-        self.position = self.param("position", initial, (config.max_positions, config.hidden_size))
+        if config.positions == "learned":
+            self.position = self.param("position", initial, (config.max_positions, config.hidden_size))
         self.norm = LayerNorm(config)
 
     def __call__(
         self, ids: Int[Array, "B T"], segments: Int[Array, "B T"], dropout_keys: Key[Array, " B"] | None
     ) -> Float[Array, "B T D"]:
         """Sequences start at position 0."""
-        dtype = compute_dtype(self.config)
+        config, length = self.config, ids.shape[1]
+        dtype = compute_dtype(config)
         words = jnp.take(self.word, ids, axis=0).astype(dtype)
         # A product with a one-hot matrix: its gradient is a product too, not a scatter onto two rows.
-        one_hot = nn.one_hot(segments, self.config.num_segments, dtype=dtype)
-        x = words + one_hot @ self.segment.astype(dtype) + self.position[: ids.shape[1]].astype(dtype)
-        return dropout(self.norm(x), self.config.dropout, dropout_keys)
+        one_hot = nn.one_hot(segments, config.num_segments, dtype=dtype)
+        places = self.position[:length] if config.positions == "learned" else sinusoids(config, length)
+        x = words + one_hot @ self.segment.astype(dtype) + places.astype(dtype)
+        return dropout(self.norm(x), config.dropout, dropout_keys)
+
+
+def sinusoids(config: ModelConfig, length: int) -> Float[np.ndarray, "T D"]:
+    """sin(t / 10000^(2i/D)) in column 2i and its cosine in column 2i + 1, for position t (Vaswani et al. 2017).
+
+    Theirs have a root mean square of sqrt(1/2), beside words scaled by sqrt(D). These have `initializer_range`, about
+    what a learned table starts from, so that they don't drown the words.
+    """
+    angles = np.arange(length)[:, None] / 10_000 ** (np.arange(0, config.hidden_size, 2) / config.hidden_size)
+    table = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, config.hidden_size)
+    return (table * math.sqrt(2) * config.initializer_range).astype(np.float32)
+
+
+def _initial_words(config: ModelConfig) -> Callable[..., Array]:
+    """As every table, but the padding rows are 0 (and stay so): norms are those of the true table."""
+
+    def init(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "V D"]:
+        true = jnp.arange(shape[0])[:, None] < config.vocabulary_size
+        return jnp.where(true, initial_weights(config)(key, shape), 0.0)
+
+    return init
