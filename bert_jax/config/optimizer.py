@@ -1,8 +1,8 @@
 """How parameters move."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bert_jax.config.settings import Settings
 
@@ -11,12 +11,23 @@ Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class OptimizerConfig(Settings):
-    """BERT's AdamW under a linear schedule (the original's optimization.py)."""
+    """How a gradient becomes a step; the defaults are those of BERT (the original's optimization.py)."""
 
+    name: Literal["adamw", "lamb"] = "adamw"
+    """Adam with decoupled decay, or LAMB (You et al. 2020), made for batches of thousands: the same step, but each
+    matrix moves by its own norm times the rate."""
     peak_learning_rate: Positive = 1e-4
     """Learning rate at the end of the warm-up."""
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.01
-    """Share of all steps over which the rate rises from 0; afterwards it falls linearly to 0."""
+    """Share of all steps over which the rate rises linearly from 0; what comes afterwards, `schedule` says."""
+    schedule: Literal["linear", "polynomial", "cosine", "warmup_stable_decay"] = "linear"
+    """How the rate falls to 0 at the run's end. `linear`: on the line from the peak at step 0 (the original's).
+    `polynomial`: that line's share of the peak to the `power`. `cosine`: half a wave from the end of the warm-up.
+    `warmup_stable_decay`: the peak, then linearly over `decay_share`."""
+    power: Positive = 0.5
+    """Exponent of the polynomial schedule, read by it alone: 1 makes it linear, less keeps the rate high for longer."""
+    decay_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+    """Share of all steps, the last ones, over which warmup_stable_decay falls to 0. Read by it alone."""
     beta1: Decay = 0.9
     """Decay of the gradients' running mean."""
     beta2: Decay = 0.999
@@ -26,6 +37,16 @@ class OptimizerConfig(Settings):
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
     """Decoupled decay of every weight matrix and table; biases and LayerNorm are exempt."""
     bias_correction: bool = False
-    """Adam's correction of the moments in the first steps; BERT has none."""
+    """Adam's correction of the moments in the first steps. BERT has none; LAMB has it as published (its algorithm 2)
+    and in the code that its paper names, not in the code of ALBERT."""
     clip_norm: Positive = 1.0
     """Gradients are scaled down to this global norm."""
+
+    @model_validator(mode="after")
+    def _warmup_ends_before_the_decay(self) -> "OptimizerConfig":
+        if self.schedule == "warmup_stable_decay" and self.warmup + self.decay_share > 1.0:
+            raise ValueError(
+                f"warmup={self.warmup} and decay_share={self.decay_share} add up to more than 1, the whole run; "
+                "lower one of them"
+            )
+        return self

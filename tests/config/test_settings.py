@@ -6,6 +6,7 @@ import pytest
 import bert_jax
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import IDENTITY, RunConfig
 from bert_jax.config.settings import Settings, SettingsError
@@ -18,6 +19,15 @@ ROOT = Path(bert_jax.__file__).parent
     [
         (lambda: ModelConfig(num_layer=2), ["num_layer", "did you mean 'num_layers'"]),
         (lambda: ModelConfig(num_heads=7), ["hidden_size=768", "num_heads=7"]),
+        (
+            lambda: ModelConfig(hidden_size=33, num_heads=1, positions="sinusoidal"),
+            ["hidden_size=33", "even width"],
+        ),
+        (
+            lambda: OptimizerConfig(schedule="warmup_stable_decay", warmup=0.6, decay_share=0.5),
+            ["warmup=0.6", "decay_share=0.5", "more than 1"],
+        ),
+        (lambda: OptimizerConfig(name="adam"), ["'adam'", "lamb"]),
         (lambda: ModelConfig(dropout=1.0), ["dropout=1.0", "less than 1"]),
         (lambda: ModelConfig(activation="relu"), ["'relu'", "gelu_tanh"]),
         (lambda: RunConfig(model={"num_head": 7}), ["num_head", "did you mean 'num_heads'"]),

@@ -1,16 +1,29 @@
+import math
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.config.model import ModelConfig
 from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.training.optimizer import decays, learning_rate, make_optimizer
+from bert_jax.model.bert import parameter_shapes
+from bert_jax.training.optimizer import decays, learning_rate, make_optimizer, stacked_axes
 
-PARAMS = {"dense": {"kernel": jnp.arange(6.0).reshape(2, 3) / 10, "bias": jnp.ones(3)}, "norm": {"scale": jnp.ones(3)}}
+PARAMS = {
+    "dense": {"kernel": jnp.arange(6.0).reshape(2, 3) / 10, "bias": jnp.ones(3)},
+    "norm": {"scale": jnp.ones(3)},
+    "from_zero": {"kernel": jnp.zeros((2, 2))},
+    "unmoved": {"kernel": jnp.zeros((2, 2))},
+}
+GRADIENTS = jax.tree.map(lambda leaf: jnp.cos(leaf * 3) / 2, PARAMS) | {"unmoved": {"kernel": jnp.zeros((2, 2))}}
 
 
 def by_hand(params, gradients, config, steps, rate):
-    """The formulas in float64: clip by global norm, moments, decay of what is no bias and no scale."""
+    """The formulas in float64: clip by global norm, moments, decay of what is no bias and no scale, its trust ratio."""
     flat = {name: np.float64(leaf) for name, leaf in params.items()}
     mean = {name: np.zeros_like(leaf) for name, leaf in flat.items()}
     square = {name: np.zeros_like(leaf) for name, leaf in flat.items()}
@@ -24,39 +37,170 @@ def by_hand(params, gradients, config, steps, rate):
             m, v = mean[name], square[name]
             if config.bias_correction:
                 m, v = m / (1 - config.beta1 ** (step + 1)), v / (1 - config.beta2 ** (step + 1))
-            decay = config.weight_decay * flat[name] if "kernel" in name else 0
-            flat[name] = flat[name] - rate * (m / (np.sqrt(v) + config.epsilon) + decay)
+            update = m / (np.sqrt(v) + config.epsilon)
+            if "kernel" in name:
+                update = update + config.weight_decay * flat[name]
+                norms = np.sqrt((flat[name] ** 2).sum()), np.sqrt((update**2).sum())
+                if config.name == "lamb" and min(norms) > 0:
+                    update = update * norms[0] / norms[1]
+            flat[name] = flat[name] - rate * update
     return flat
+
+
+def train(config, params, gradients, steps=10, rate=0.01):
+    optimizer = make_optimizer(config)
+
+    @jax.jit
+    def one(params, state, step):
+        updates, state = optimizer.update(jax.tree.map(lambda leaf: leaf * (1 + step), gradients), state, params)
+        return jax.tree.map(lambda leaf, update: leaf - rate * update, params, updates), state
+
+    state = jax.jit(optimizer.init)(params)
+    for step in range(steps):
+        params, state = one(params, state, step)
+    return params
 
 
 def named(tree):
     return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
+@pytest.mark.parametrize("name", ["adamw", "lamb"])
 @pytest.mark.parametrize("corrected", [False, True])
-def test_adamw_follows_its_formulas(corrected):
-    config = OptimizerConfig(bias_correction=corrected, weight_decay=0.1)
-    gradients = jax.tree.map(lambda leaf: jnp.cos(leaf * 3) / 2, PARAMS)
-    optimizer = make_optimizer(config)
-    params, state = PARAMS, optimizer.init(PARAMS)
-    for step in range(10):
-        scaled = jax.tree.map(lambda leaf: leaf * (1 + step), gradients)
-        updates, state = optimizer.update(scaled, state, params)
-        params = jax.tree.map(lambda leaf, update: leaf - 0.01 * update, params, updates)
-    expected = by_hand(named(PARAMS), named(gradients), config, 10, 0.01)
-    for name, leaf in named(params).items():
-        np.testing.assert_allclose(leaf, expected[name], rtol=2e-6, atol=2e-6)
+def test_an_optimizer_follows_its_formulas(name, corrected):
+    config = OptimizerConfig(name=name, bias_correction=corrected, weight_decay=0.1)
+    expected = by_hand(named(PARAMS), named(GRADIENTS), config, 10, 0.01)
+    for path, leaf in named(train(config, PARAMS, GRADIENTS)).items():
+        np.testing.assert_allclose(leaf, expected[path], rtol=3e-6, atol=2e-6, err_msg=path)
 
 
 def test_tables_and_matrices_decay_biases_and_norms_do_not():
-    assert decays(PARAMS) == {"dense": {"kernel": True, "bias": False}, "norm": {"scale": False}}
+    assert decays({"dense": PARAMS["dense"], "norm": PARAMS["norm"], "word": 1}) == {
+        "dense": {"kernel": True, "bias": False},
+        "norm": {"scale": False},
+        "word": True,
+    }
 
 
-def test_the_schedule_is_the_originals():
-    schedule = learning_rate(OptimizerConfig(peak_learning_rate=1.0, warmup=0.1), 100)
-    values = [float(schedule(step)) for step in (0, 5, 9, 10, 55, 100)]
-    assert values == pytest.approx([0, 0.5, 0.9, 0.9, 0.45, 0])
+def random_like(shapes, seed):
+    """Of another size in every layer and projection, so that norms taken together would differ."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(
+            rng.normal(size=leaf.shape)
+            * np.exp(rng.normal(size=leaf.shape[:3])).reshape(leaf.shape[:3] + (1,) * (leaf.ndim - 3)),
+            jnp.float32,
+        ),
+        shapes,
+    )
 
 
-def test_no_warmup_begins_at_the_peak():
-    assert float(learning_rate(OptimizerConfig(peak_learning_rate=1.0, warmup=0.0), 10)(0)) == 1.0
+def unstacked(path, leaf):
+    """The separate tensors that `leaf` holds: one a layer, three of an attention's kernel."""
+    name = jax.tree_util.keystr(path)
+    if "layers" not in name:
+        return {name: leaf}
+    layers = {f"{number}{name}": layer for number, layer in enumerate(leaf)}
+    if not name.endswith("['attention']['kernel']"):
+        return layers
+    return {f"{part}{of}": layer[:, part] for of, layer in layers.items() for part in range(3)}
+
+
+def taken_apart(tree):
+    return {
+        name: part
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+        for name, part in unstacked(path, leaf).items()
+    }
+
+
+def test_lamb_takes_norms_by_layer_and_projection():
+    model = ModelConfig(num_layers=3, hidden_size=8, num_heads=2, vocabulary_size=30, max_positions=6)
+    shapes = parameter_shapes(model)
+    params, gradients = random_like(shapes, 0), random_like(shapes, 1)
+    config = OptimizerConfig(name="lamb", weight_decay=0.1)
+    apart = taken_apart(params)
+    assert len(apart) == len(jax.tree.leaves(shapes)) + 2 * 12 + 2 * 3  # 12 arrays a block, of each three; kernels
+    by_name = lambda tree: {
+        name: {"bias" if "bias" in name or "scale" in name else "kernel": leaf} for name, leaf in tree.items()
+    }
+    expected = train(config, by_name(apart), by_name(taken_apart(gradients)), steps=3)
+    for name, leaf in taken_apart(train(config, params, gradients, steps=3)).items():
+        np.testing.assert_allclose(leaf, *expected[name].values(), rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+ON_EIGHT_DEVICES = """
+import jax
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import MeshConfig
+from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.model.bert import init
+from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.sharding import make_mesh, tree_shardings
+
+params = jax.jit(lambda: init(ModelConfig.tiny(vocabulary_size=200), jax.random.key(0)))()
+optimizer = make_optimizer(OptimizerConfig(name="lamb"))
+update = jax.jit(lambda params: optimizer.update(params, optimizer.init(params), params)[0])
+split = jax.device_put(params, tree_shardings(params, make_mesh(MeshConfig(data=2, fsdp=4))))
+assert not split["bert"]["pooler"]["dense"]["kernel"].sharding.is_fully_replicated
+differences = jax.tree.map(lambda one, other: abs(one - jax.device_get(other)).max(), update(params), update(split))
+print(max(map(float, jax.tree.leaves(differences))))
+"""
+
+
+def test_lambs_norms_do_not_depend_on_the_mesh():
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    done = subprocess.run([sys.executable, "-c", ON_EIGHT_DEVICES], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 1e-6
+
+
+def test_stacked_axes_are_those_of_the_model():
+    shapes = parameter_shapes(ModelConfig(num_layers=5, hidden_size=8, num_heads=2, vocabulary_size=30))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
+        sizes = [leaf.shape[axis] for axis in stacked_axes(path)]
+        name = jax.tree_util.keystr(path)
+        assert sizes == ([5, 3] if "'attention']['kernel'" in name else [5] if "layers" in name else []), name
+
+
+@pytest.mark.parametrize("name", ["adamw", "lamb"])
+def test_rows_of_zeros_change_nothing_and_stay_zero(name):
+    """As the word table's padding: 0, and without a gradient."""
+    config = OptimizerConfig(name=name, weight_decay=0.1)
+    pad = lambda tree: {"dense": tree["dense"] | {"kernel": jnp.pad(tree["dense"]["kernel"], ((0, 5), (0, 0)))}}
+    padded = train(config, pad(PARAMS), pad(GRADIENTS))["dense"]["kernel"]
+    true = train(config, {"dense": PARAMS["dense"]}, {"dense": GRADIENTS["dense"]})["dense"]["kernel"]
+    np.testing.assert_allclose(padded[:2], true, rtol=1e-6)
+    assert (padded[2:] == 0).all()
+
+
+# The peak is 1, the warm-up 10 of 100 steps. Each row holds step: rate, worked out by hand.
+RATES = {
+    "linear": {0: 0, 5: 0.5, 9: 0.9, 10: 0.9, 55: 0.45, 100: 0},
+    "polynomial": {5: 0.5, 10: 0.9**2, 55: 0.45**2, 99: 0.0001, 100: 0},
+    "cosine": {9: 0.9, 10: 1, 40: 0.75, 55: 0.5, 70: 0.25, 100: 0},
+    "warmup_stable_decay": {9: 0.9, 10: 1, 60: 1, 80: 1, 81: 0.95, 90: 0.5, 99: 0.05, 100: 0},
+}
+
+
+@pytest.mark.parametrize("schedule", RATES)
+def test_a_schedule_has_the_values_worked_out_by_hand(schedule):
+    config = OptimizerConfig(peak_learning_rate=1.0, warmup=0.1, schedule=schedule, power=2.0, decay_share=0.2)
+    rate = jax.jit(learning_rate(config, 100))
+    for step, expected in RATES[schedule].items():
+        assert float(rate(step)) == pytest.approx(expected, abs=1e-6), step
+
+
+@pytest.mark.parametrize("schedule", RATES)
+def test_no_warmup_begins_at_the_peak_and_every_rate_is_one(schedule):
+    config = OptimizerConfig(peak_learning_rate=2.0, warmup=0.0, schedule=schedule)
+    rates = [float(learning_rate(config, steps)(step)) for steps in (1, 3, 10) for step in range(steps)]
+    assert rates[0] == rates[1] == 2.0
+    assert all(0 < rate <= 2.0 and math.isfinite(rate) for rate in rates)
+
+
+def test_a_power_of_one_is_the_linear_schedule():
+    linear, power = (
+        learning_rate(OptimizerConfig(schedule=schedule, power=1.0), 1000) for schedule in ("linear", "polynomial")
+    )
+    assert [float(linear(step)) for step in range(1000)] == [float(power(step)) for step in range(1000)]
