@@ -17,6 +17,7 @@ COMMANDS = {
     "prepare": "the first two steps of pretrain alone",
     "inspect": "sequences of a run as the model sees them, with masks and labels",
     "evaluate": "measure a run on its held-out documents",
+    "params": "what a model is made of: parameters, memory, FLOPs",
     "fill-mask": "the likeliest pieces for each [MASK] of a text",
 }
 """Each is a module of this package with a function `run(arguments)`."""

@@ -3,7 +3,7 @@ import pytest
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import BertForPretraining, parameter_shapes
-from bert_jax.model.size import num_parameters, train_flops
+from bert_jax.model.size import PART_TABLE, forward_flops, num_parameters, parts, train_flops
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,27 @@ def test_the_published_models_have_the_published_number_of_parameters(config, en
     assert num_parameters(config) == with_heads
 
 
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_every_parameter_is_in_one_part(positions):
+    config = ModelConfig.tiny(vocabulary_size=256, positions=positions)  # a size that needs no padding
+    counted = parts(config)
+    assert sum(part.copies * part.parameters for part in counted) == num_parameters(config)
+    assert num_parameters(config) == sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(config)))
+    assert [part.name for part in counted if part.group == "embeddings"] == [
+        "word table",
+        "segment table",
+        *(["position table"] if positions == "learned" else []),
+        "LayerNorm",
+    ]
+    assert {part.copies for part in counted if part.group == "block"} == {2}
+
+
+def test_a_parameter_that_no_part_holds_is_an_error(monkeypatch):
+    monkeypatch.setattr("bert_jax.model.size.PART_TABLE", PART_TABLE[1:])
+    with pytest.raises(ValueError, match="0 rows of the part table match the parameter bert/embeddings/word"):
+        parts(ModelConfig.tiny(vocabulary_size=256))
+
+
 def test_flops_by_formula_are_those_of_the_compiled_forward_pass():
     config = ModelConfig(num_layers=1, hidden_size=256, num_heads=4, vocabulary_size=1024, max_positions=64)
     params, batch, length, slots = parameter_shapes(config), 4, 64, 10
@@ -30,4 +51,5 @@ def test_flops_by_formula_are_those_of_the_compiled_forward_pass():
     positions = jax.ShapeDtypeStruct((batch, slots), "int32")
     compiled = jax.jit(BertForPretraining(config).apply).lower({"params": params}, ids, ids, mask, positions).compile()
     counted = compiled.cost_analysis()["flops"] / batch
-    assert train_flops(config, length, slots) / 3 == pytest.approx(counted, rel=0.1)  # the rest is elementwise
+    assert forward_flops(config, length, slots) == pytest.approx(counted, rel=0.1)  # the rest is elementwise
+    assert train_flops(config, length, slots) == 3 * forward_flops(config, length, slots)

@@ -1,0 +1,71 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from bert_jax.cli.main import run
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def shown(capsys, config, *flags) -> dict[str, list[list[str]]]:
+    """The cells right of each row's name, in order; lines outside the tables under ""."""
+    assert run(["params", str(CONFIGS / f"{config}.py"), *flags]) == 0
+    rows: dict[str, list[list[str]]] = {"": []}
+    for line in capsys.readouterr().out.splitlines():
+        cells = [cell.strip() for cell in line.strip("│ ").split("│")]
+        rows.setdefault(cells[0] if len(cells) > 1 else "", []).append(cells[1:] or cells)
+    return rows
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def test_base_has_the_counts_that_notes_list(capsys):
+    rows = shown(capsys, "base")
+    last = {name: number(cells[0][-1]) for name, cells in rows.items() if re.fullmatch(r"[\d,]+", cells[0][-1])}
+    assert last["word table"] == 30_522 * 768 and last["position table"] == 512 * 768
+    assert last["embeddings"] == 23_837_184 and last["pooler"] == 590_592
+    assert last["total without heads"] == 109_482_240 and last["total with heads"] == 110_106_428
+    assert rows["12 blocks"] == [["", "7,087,872", "85,054,464"]]
+    assert rows["query, key, value"] == [["[768,3,12,64] + [3,12,64]", "1,771,776", "21,261,312"]]
+    assert rows["feed-forward in"] == [["[768,3072] + [3072]", "2,362,368", "28,348,416"]]
+    assert len(rows["LayerNorm"]) == 3 and rows["MLM output"] == [["the word table, shared"]]
+
+
+@pytest.mark.parametrize("config", ["base", "large", "demo"])
+def test_rows_add_up_to_the_totals(config, capsys):
+    rows = shown(capsys, config)
+    totals = {name: number(cells[0][-1]) for name, cells in rows.items() if "total" in name}
+    subtotals = [name for name in rows if name == "embeddings" or "blocks" in name]
+    parts = {
+        name: sum(number(cells[-1]) for cells in lines)
+        for name, lines in rows.items()
+        if lines[0][0].startswith("[") and len(lines[0]) == 3
+    }
+    assert totals["total with heads"] == sum(parts.values())
+    of_heads = sum(count for name, count in parts.items() if name.startswith(("MLM", "NSP")))
+    assert totals["total without heads"] == sum(parts.values()) - of_heads
+    assert totals["total without heads"] == sum(number(rows[name][0][-1]) for name in [*subtotals, "pooler"])
+
+
+def test_padding_memory_and_flops_are_told(capsys):
+    rows = shown(capsys, "base", "--optimizer.name", "lamb")
+    told = " ".join(line for (line,) in rows[""])
+    assert "70 rows, 53,830 zeros" in told
+    megabytes = 4 * (110_106_428 + 53_830) / 1e6
+    assert f"Parameters {megabytes:.1f} MB, state of lamb {2 * megabytes:.1f} MB" in told
+    [_, forward, trained, whole] = rows["128"][0]
+    assert float(trained) == pytest.approx(3 * float(forward), rel=1e-3)
+    assert float(whole) == pytest.approx(float(trained) * 256 * 900_000, rel=1e-3)
+    assert rows["512"][0][0] == "77"
+
+
+def test_flags_and_a_vocabulary_file_are_counted(capsys, tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef"]) + "\n")
+    rows = shown(capsys, "tiny", "--vocabulary.file", str(tmp_path / "vocab.txt"), "--model.positions", "sinusoidal")
+    assert rows["word table"] == [["[11,128]", "", "1,408"]]
+    assert "position table" not in rows and rows["embeddings"][0][-1] == f"{(11 + 2 + 2) * 128:,}"
+    assert shown(capsys, "tiny", "--model.vocabulary-size", "300")["word table"][0][0] == "[300,128]"
+    assert run(["params", str(CONFIGS / "tiny.py"), "--vocabulary.file", str(tmp_path / "absent.txt")]) == 2
