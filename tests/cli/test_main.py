@@ -46,6 +46,8 @@ def refused(capsys, *arguments) -> str:
 def test_the_whole_job_and_what_can_be_done_with_it(config, tmp_path, capsys):
     workdir = str(tmp_path / "run")
     flags = ["--workdir", workdir, "--preparation.processes", "1", "--logging.no-tensorboard", "--logging.every", "2"]
+    # What the shared tiny run doesn't have.
+    flags += ["--model.positions", "sinusoidal", "--optimizer.name", "lamb", "--optimizer.schedule", "cosine"]
     assert run(["pretrain", str(config), *flags]) == 0
     printed = capsys.readouterr().out
     for words in ("MLM accuracy", "NSP accuracy", "by frequency alone", "one word masked", "bert-jax fill-mask"):
