@@ -18,9 +18,10 @@ from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import MASK
 from bert_jax.text.wordpiece import WordPieceTokenizer
-from bert_jax.training.checkpoint import abstract, checkpoint_of, load_parameters
+from bert_jax.training.checkpoint import checkpoint_of, load_parameters
 from bert_jax.training.devices import keep_compiled_programs
 from bert_jax.training.run_directory import read_config
+from bert_jax.training.sharding import abstract
 
 Fill = tuple[str, float]
 """A piece and its probability."""

@@ -44,9 +44,23 @@ def project(
     contracted = kernel.ndim - bias.ndim
     outer = x.shape[: x.ndim - contracted]
     inner, features = math.prod(kernel.shape[:contracted]), bias.size
-    # One product of two matrices: the shape that every backend has its fastest code for.
-    product = x.reshape(*outer, inner).astype(dtype) @ kernel.reshape(inner, features).astype(dtype)
-    return (product + bias.reshape(-1).astype(dtype)).reshape(*outer, *bias.shape)
+
+    @recomputed
+    def product(x, kernel, bias):
+        # One product of two matrices: the shape that every backend has its fastest code for.
+        product = x.reshape(*outer, inner).astype(dtype) @ kernel.reshape(inner, features).astype(dtype)
+        return product + bias.reshape(-1).astype(dtype)
+
+    return product(x, kernel, bias).reshape(*outer, *bias.shape)
+
+
+def recomputed(function: Callable[..., Array]) -> Callable[..., Array]:
+    """`function` keeping nothing but its arguments for the backward pass.
+
+    For what costs less to compute again than to write to memory and read back: reshaped or converted weights (a copy
+    of the model otherwise), activations, normalisation.
+    """
+    return jax.checkpoint(function, prevent_cse=False)
 
 
 class LayerNorm(nn.Module):
@@ -62,11 +76,16 @@ class LayerNorm(nn.Module):
     def __call__(self, x: Float[Array, "... D"]) -> Float[Array, "... D"]:
         scale = self.param("scale", nn.initializers.ones_init(), x.shape[-1:])
         bias = self.param("bias", nn.initializers.zeros_init(), x.shape[-1:])
-        x = x.astype(jnp.float32)
-        centred = x - jnp.mean(x, axis=-1, keepdims=True)
-        variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
-        normal = centred * jax.lax.rsqrt(variance + self.config.layer_norm_epsilon)
-        return (normal * scale + bias).astype(compute_dtype(self.config))
+
+        @recomputed
+        def normalise(x, scale, bias):
+            x = x.astype(jnp.float32)
+            centred = x - jnp.mean(x, axis=-1, keepdims=True)
+            variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
+            normal = centred * jax.lax.rsqrt(variance + self.config.layer_norm_epsilon)
+            return (normal * scale + bias).astype(compute_dtype(self.config))
+
+        return normalise(x, scale, bias)
 
 
 def activation(config: ModelConfig) -> Callable[[Array], Array]:
@@ -75,4 +94,4 @@ def activation(config: ModelConfig) -> Callable[[Array], Array]:
     The tanh form is 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). He and Xu (2020), section 2, print
     sqrt(0.5 pi) for sqrt(2/pi).
     """
-    return lambda x: jax.nn.gelu(x, approximate=config.activation == "gelu_tanh")
+    return recomputed(lambda x: jax.nn.gelu(x, approximate=config.activation == "gelu_tanh"))

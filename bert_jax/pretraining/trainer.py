@@ -2,21 +2,29 @@
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import jax
 from jax.sharding import Mesh
 
 from bert_jax.config.run import RunConfig
-from bert_jax.model.bert import init
+from bert_jax.model.bert import Parameters, init
 from bert_jax.model.size import train_flops
 from bert_jax.pretraining.objective import PretrainingObjective
 from bert_jax.system.batch import Batch
 from bert_jax.system.errors import UsageError
-from bert_jax.training.checkpoint import abstract
 from bert_jax.training.measurement import Means
 from bert_jax.training.optimizer import learning_rate, make_optimizer
-from bert_jax.training.sharding import batch_sharding, tree_shardings
-from bert_jax.training.step import STEP_MEASUREMENTS, TrainState, initial_state, make_train_step, purpose_key
+from bert_jax.training.sharding import abstract, batch_sharding, tree_shardings
+from bert_jax.training.step import (
+    STEP_MEASUREMENTS,
+    TrainState,
+    example_keys,
+    initial_state,
+    loss_gradients,
+    make_train_step,
+    purpose_key,
+)
 
 
 class Trainer:
@@ -57,6 +65,20 @@ class Trainer:
         rows = batch_sharding(self.mesh)
         return jax.jit(
             step, in_shardings=(self._shardings, rows), out_shardings=(self._shardings, None), donate_argnums=0
+        )
+
+    def parts(self, phase: int) -> tuple[Callable[[Parameters, Batch], Means], Callable[[Parameters, Batch], Any]]:
+        """The forward pass of a training step alone, and forward with backward: to be timed."""
+
+        def questions(batch: Batch):
+            keys = [example_keys(self.config.seed, name, phase, batch.ordinal) for name in ("targets", "dropout")]
+            return self.objective.targets(batch, keys[0]), keys[1]
+
+        return (
+            lambda params, batch: self.objective.measure(params, *questions(batch)),
+            lambda params, batch: loss_gradients(
+                self.objective, params, *questions(batch), self.config.execution.accumulation
+            ),
         )
 
     def flops(self, phase: int) -> int:

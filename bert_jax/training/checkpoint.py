@@ -220,10 +220,3 @@ def load_parameters(path: Path, shapes: Parameters) -> Parameters:
 def _item(state: TrainState) -> dict[str, Any]:
     """What orbax is given: the parameters by themselves, since most readers want nothing else."""
     return {"params": state.params, "training": state._replace(params=None)}
-
-
-def abstract(tree: Any, shardings: Any) -> Any:
-    """Shapes and types of `tree` with `shardings`, for a restore."""
-    return jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), tree, shardings
-    )

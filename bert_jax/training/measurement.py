@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 
 class Mean(NamedTuple):
@@ -24,6 +24,10 @@ class Mean(NamedTuple):
 
     def __add__(self, other: "Mean") -> "Mean":
         return Mean(self.total + other.total, self.count + other.count)
+
+    def where(self, condition: Bool[Array, ""], other: "Mean") -> "Mean":
+        """This one where `condition` holds, `other` where it doesn't."""
+        return Mean(jnp.where(condition, self.total, other.total), jnp.where(condition, self.count, other.count))
 
     @property
     def value(self) -> Float[Array, ""]:

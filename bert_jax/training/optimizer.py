@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.tree_util import KeyPath
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.model.bert import Parameters
@@ -15,22 +15,38 @@ from bert_jax.model.bert import Parameters
 class Moments(NamedTuple):
     """State of `scale_by_moments`."""
 
+    count: Int[Array, ""]
+    """Steps taken."""
     mean: Parameters
     square: Parameters
 
 
-def scale_by_moments(beta1: float, beta2: float, epsilon: float) -> optax.GradientTransformation:
-    """Adam without bias correction: m / (sqrt(v) + epsilon). optax' own always corrects."""
+def scale_by_moments(
+    beta1: float, beta2: float, epsilon: float, bias_correction: bool
+) -> optax.GradientTransformationExtraArgs:
+    """Adam: m / (sqrt(v) + epsilon), and nothing at all where `good`, an argument of the update, is False.
+
+    optax' own always corrects the moments. Here each is computed once, in its own place: XLA would rather compute them
+    again within the parameters' step, for which it must copy the old ones first, twice the model's size.
+    """
 
     def init(params: Parameters) -> Moments:
-        return Moments(jax.tree.map(jnp.zeros_like, params), jax.tree.map(jnp.zeros_like, params))
+        zero = jax.tree.map(jnp.zeros_like, params)
+        return Moments(jnp.zeros((), jnp.int32), zero, zero)
 
-    def update(gradients, state: Moments, params=None):
-        mean = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state.mean, gradients)
-        square = jax.tree.map(lambda v, g: beta2 * v + (1 - beta2) * jnp.square(g), state.square, gradients)
-        return jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + epsilon), mean, square), Moments(mean, square)
+    def update(gradients, state: Moments, params=None, *, good: Bool[Array, ""]):
+        def decayed(beta, old, new):
+            return jnp.where(good, beta * old + (1 - beta) * new, old)
 
-    return optax.GradientTransformation(init, update)
+        mean = jax.tree.map(lambda m, g: decayed(beta1, m, g), state.mean, gradients)
+        square = jax.tree.map(lambda v, g: decayed(beta2, v, jnp.square(g)), state.square, gradients)
+        mean, square = jax.lax.optimization_barrier((mean, square))
+        count = state.count + good
+        of_mean, of_square = (1 - beta ** jnp.maximum(count, 1) if bias_correction else 1.0 for beta in (beta1, beta2))
+        updates = jax.tree.map(lambda m, v: m / of_mean / (jnp.sqrt(v / of_square) + epsilon), mean, square)
+        return updates, Moments(count, mean, square)
+
+    return optax.GradientTransformationExtraArgs(init, update)
 
 
 def scale_by_trust_ratio() -> optax.GradientTransformation:
@@ -90,14 +106,13 @@ def _share_of_peak(
             return jnp.minimum(1.0, (steps - step) / max(round(config.decay_share * steps), 1))
 
 
-def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
+def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
     """Clip by global norm, Adam, decay; for LAMB the trust ratio. The step multiplies by the learning rate, which
-    follows the run's own count.
+    follows the run's own count, and says in `good` whether the gradients are finite.
     """
-    moments = optax.scale_by_adam if config.bias_correction else scale_by_moments
     parts = [
         optax.clip_by_global_norm(config.clip_norm),
-        moments(config.beta1, config.beta2, config.epsilon),
+        scale_by_moments(config.beta1, config.beta2, config.epsilon, config.bias_correction),
         optax.add_decayed_weights(config.weight_decay, mask=decays),
     ]
     return optax.chain(*parts, *([scale_by_trust_ratio()] if config.name == "lamb" else []))

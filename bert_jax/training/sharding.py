@@ -90,3 +90,10 @@ def parameter_spec(name: str) -> P:
     if len(found) != 1:
         raise ValueError(f"{len(found)} rows of the sharding table match the parameter {name}; exactly one must")
     return found[0]
+
+
+def abstract(tree: Any, shardings: Any) -> Any:
+    """Shapes and types of `tree` with `shardings`, for a restore or a compilation without arrays."""
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), tree, shardings
+    )

@@ -77,7 +77,7 @@ def initial_state(params: Parameters, optimizer: optax.GradientTransformation, n
 
 def make_train_step(
     objective: Objective,
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformationExtraArgs,
     learning_rate: optax.Schedule,
     execution: ExecutionConfig,
     *,
@@ -94,14 +94,12 @@ def make_train_step(
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Means]:
         targets = objective.targets(batch, example_keys(seed, "targets", phase, batch.ordinal))
         dropout_keys = example_keys(seed, "dropout", phase, batch.ordinal)
-        gradients, means = _gradients(objective, state.params, targets, dropout_keys, execution.accumulation)
+        gradients, means = loss_gradients(objective, state.params, targets, dropout_keys, execution.accumulation)
         norm = optax.tree.norm(gradients)
-        rate = learning_rate(state.step)
-        updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)
-        params = jax.tree.map(lambda old, update: old - rate * update, state.params, updates)
-
         good = jnp.isfinite(norm)
-        keep = lambda new, old: jax.tree.map(lambda n, o: jnp.where(good, n, o), new, old)
+        rate = learning_rate(state.step)
+        updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params, good=good)
+        move = lambda old, update: jnp.where(good, old - rate * update, old)
         one = jnp.ones(())
         means |= {
             "loss": Mean(sum(means[name].value for name in objective.losses), one),
@@ -113,9 +111,9 @@ def make_train_step(
         so_far = {name: Mean(mean.total * begun, mean.count * begun) for name, mean in state.window.items()}
         state = TrainState(
             step=state.step + 1,
-            params=keep(params, state.params),
-            optimizer=keep(optimizer_state, state.optimizer),
-            window=keep(add(so_far, means), so_far),
+            params=jax.tree.map(move, state.params, updates),
+            optimizer=optimizer_state,
+            window={name: mean.where(good, so_far[name]) for name, mean in add(so_far, means).items()},
             skipped=state.skipped + ~good,
             skipped_in_a_row=(state.skipped_in_a_row + 1) * ~good,
         )
@@ -127,7 +125,7 @@ def make_train_step(
     return train_step
 
 
-def _gradients(
+def loss_gradients(
     objective: Objective, params: Parameters, targets: Targets, dropout_keys: Key[Array, " B"], microbatches: int
 ) -> tuple[Parameters, Means]:
     """Gradients of the loss over the whole batch, microbatch by microbatch; denominators are the whole batch's."""

@@ -52,7 +52,8 @@ def train(config, params, gradients, steps=10, rate=0.01):
 
     @jax.jit
     def one(params, state, step):
-        updates, state = optimizer.update(jax.tree.map(lambda leaf: leaf * (1 + step), gradients), state, params)
+        scaled = jax.tree.map(lambda leaf: leaf * (1 + step), gradients)
+        updates, state = optimizer.update(scaled, state, params, good=jnp.array(True))
         return jax.tree.map(lambda leaf, update: leaf - rate * update, params, updates), state
 
     state = jax.jit(optimizer.init)(params)
@@ -140,7 +141,7 @@ from bert_jax.training.sharding import make_mesh, tree_shardings
 
 params = jax.jit(lambda: init(ModelConfig.tiny(vocabulary_size=200), jax.random.key(0)))()
 optimizer = make_optimizer(OptimizerConfig(name="lamb"))
-update = jax.jit(lambda params: optimizer.update(params, optimizer.init(params), params)[0])
+update = jax.jit(lambda params: optimizer.update(params, optimizer.init(params), params, good=True)[0])
 split = jax.device_put(params, tree_shardings(params, make_mesh(MeshConfig(data=2, fsdp=4))))
 assert not split["bert"]["pooler"]["dense"]["kernel"].sharding.is_fully_replicated
 differences = jax.tree.map(lambda one, other: abs(one - jax.device_get(other)).max(), update(params), update(split))
