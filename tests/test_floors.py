@@ -17,6 +17,7 @@ FLOORS = {
     "training": 3,
     "pretraining": 4,
     "inference": 5,
+    "planning": 5,
     "cli": 6,
 }
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)

@@ -19,7 +19,14 @@ ConfigKind = TypeVar("ConfigKind", bound="ConfigArguments")
 
 
 def load_config(path: Path) -> RunConfig:
-    """The `config` that the Python file at `path` builds. Raises UsageError in one line, whatever is wrong with it."""
+    """The `config` that the Python file at `path` builds, or that the run there has.
+
+    Raises UsageError in one line, whatever is wrong with it.
+    """
+    if path.is_dir():
+        from bert_jax.training.run_directory import read_config  # which needs Orbax; a config file doesn't
+
+        return read_config(path)
     if not path.is_file():
         raise UsageError(f"no config file at {path}; give one like configs/demo.py")
     try:

@@ -8,8 +8,8 @@ import tyro
 from rich.table import Table
 
 from bert_jax.cli.arguments import parse
-from bert_jax.cli.summary import console
 from bert_jax.inference.bert import load
+from bert_jax.system.progress import output
 
 
 @dataclass(frozen=True)
@@ -32,4 +32,4 @@ def run(arguments: list[str]) -> None:
         table.add_column("probability", justify="right")
         for piece, probability in fills:
             table.add_row(piece, f"{probability:.3f}")
-        console.print(table)
+        output.print(table)

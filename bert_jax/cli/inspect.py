@@ -11,9 +11,9 @@ import tyro
 from rich.text import Text
 
 from bert_jax.cli.arguments import parse
-from bert_jax.cli.summary import console
 from bert_jax.pretraining.pretrain import training_batch
 from bert_jax.system.batch import WORD_START
+from bert_jax.system.progress import output
 from bert_jax.text.vocabulary import CONTINUATION
 from bert_jax.training.run_directory import RunDirectory
 
@@ -32,15 +32,15 @@ def run(arguments: list[str]) -> None:
     """Parses, prints sequences in words: what is replaced, what is to be predicted, how the pair is labelled."""
     asked = parse(Inspect, "inspect", "Sequences of a run as the model sees them, with masks and labels.", arguments)
     tokenizer, batch, targets = training_batch(RunDirectory(asked.run), asked.step)
-    console.print("[bold]bold[/bold]: to be predicted, as input/truth. A space stands before each word.\n")
+    output.print("[bold]bold[/bold]: to be predicted, as input/truth. A space stands before each word.\n")
     for row in range(min(asked.rows, len(batch.ids))):
         length, masked = int(batch.length[row]), jax.tree.map(lambda array, row=row: array[row], targets.masked)
         used = masked.weights > 0
         truth = dict(zip(masked.positions[used].tolist(), masked.labels[used].tolist(), strict=True))
         pair = "drawn at random" if batch.pair_label[row] else "follows the first"
         heading = f"sequence {row + 1}: {length} of {batch.ids.shape[1]} tokens, {len(truth)} to predict, "
-        console.print(f"[dim]{heading}second segment {pair}[/dim]")
-        console.print(_sequence(masked.ids[:length], batch.units[row], truth, tokenizer.vocabulary.pieces), "")
+        output.print(f"[dim]{heading}second segment {pair}[/dim]")
+        output.print(_sequence(masked.ids[:length], batch.units[row], truth, tokenizer.vocabulary.pieces), "")
 
 
 def _sequence(ids: np.ndarray, units: np.ndarray, truth: dict[int, int], pieces: Sequence[str]) -> Text:

@@ -8,7 +8,8 @@ import sys
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 
-from bert_jax.system.errors import BertJaxError
+from bert_jax.config.settings import SettingsError
+from bert_jax.system.errors import BertJaxError, UsageError
 from bert_jax.system.progress import say
 
 COMMANDS = {
@@ -19,6 +20,7 @@ COMMANDS = {
     "evaluate": "measure a run on its held-out documents",
     "params": "what a model is made of: parameters, memory, FLOPs",
     "fill-mask": "the likeliest pieces for each [MASK] of a text",
+    "bench": "how fast the real train step is on this machine, and where the time goes",
 }
 """Each is a module of this package with a function `run(arguments)`."""
 
@@ -54,6 +56,9 @@ def run(arguments: list[str]) -> int:
     except BertJaxError as error:
         say(f"bert-jax: {error}")
         return error.exit_code
+    except SettingsError as error:
+        say(f"bert-jax: {error}")
+        return UsageError.exit_code
     except KeyboardInterrupt:
         say("bert-jax: interrupted; give the same command again to go on")
         return 143

@@ -1,37 +1,29 @@
 """bert-jax params CONFIG.py: what the model is made of, what it costs to train and what it takes to hold."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import jax
 from rich.table import Table
 
 from bert_jax.cli.arguments import ConfigArguments, parse_config
-from bert_jax.cli.summary import console
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.size import HEADS, Part, forward_flops, num_parameters, parts, train_flops
-from bert_jax.text.vocabulary import Vocabulary
+from bert_jax.pretraining.trainer import planned_vocabulary_size
+from bert_jax.system.progress import output
 from bert_jax.training.optimizer import make_optimizer
 
 
 def run(arguments: list[str]) -> None:
     """Parses, counts, prints parameters, memory and FLOPs."""
     config = parse_config(ConfigArguments, "params", "The model's parameters, FLOPs and memory.", arguments).config
-    model = config.model.replace(vocabulary_size=_vocabulary_size(config))
-    console.print(parameter_table(model))
-    console.print(_memory(model, config))
-    console.print(flops_table(model, config))
-
-
-def _vocabulary_size(config: RunConfig) -> int:
-    """What the settings name, or the length of the given vocab.txt. Raises UsageError where that can't be read."""
-    if config.model.vocabulary_size is None and config.vocabulary.file:
-        return len(Vocabulary.read(Path(config.vocabulary.file)))
-    return config.model.vocabulary_size or config.vocabulary.size
+    model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))
+    output.print(parameter_table(model))
+    output.print(_memory(model, config))
+    output.print(flops_table(model, config))
 
 
 def parameter_table(model: ModelConfig) -> Table:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -11,16 +10,15 @@ from bert_jax.data.preparation import PreparedData
 from bert_jax.inference.bert import load
 from bert_jax.inference.examples import masked_examples
 from bert_jax.pretraining.dataset import prepare_lengths
+from bert_jax.system.progress import output
 from bert_jax.text.vocabulary import MASK
 from bert_jax.training.run_directory import RunDirectory
-
-console = Console(highlight=False)
 
 
 def print_results(results: dict[str, Any]) -> None:
     """Held-out measurements beside what frequencies alone give."""
     if "baseline" not in results:
-        console.print(f"{results['steps']:,} steps done; nothing was held out to measure on")
+        output.print(f"{results['steps']:,} steps done; nothing was held out to measure on")
         return
     baseline = results["baseline"]
     table = Table(
@@ -43,9 +41,9 @@ def print_results(results: dict[str, Any]) -> None:
     table.add_row(
         "NSP accuracy", f"{results['nsp_accuracy']:.3f}", f"{baseline['nsp_accuracy']:.3f}", "always the commoner class"
     )
-    console.print(table)
+    output.print(table)
     if results["skipped_steps"]:
-        console.print(f"{results['skipped_steps']:,} steps were skipped because a gradient was not finite")
+        output.print(f"{results['skipped_steps']:,} steps were skipped because a gradient was not finite")
 
 
 def print_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> None:
@@ -64,7 +62,7 @@ def print_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> None
             ", ".join(f"{escape(piece)} {probability:.2f}" for piece, probability in fills),
         )
     if table.row_count:
-        console.print(table)
+        output.print(table)
 
 
 def print_preparation(prepared: PreparedData) -> None:
@@ -76,4 +74,4 @@ def print_preparation(prepared: PreparedData) -> None:
     for name, value in prepared.train.rows(prepared.length):
         table.add_row(name, value, held_out.get(name, ""))
     table.add_row("dropped: shares a paragraph with training", "", f"{prepared.held_out_dropped:,}")
-    console.print(table)
+    output.print(table)

@@ -16,7 +16,7 @@ from bert_jax.model.bert import Parameters
 from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepared_for
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.objective import PretrainingTargets
-from bert_jax.pretraining.trainer import Trainer
+from bert_jax.pretraining.trainer import Trainer, planned_vocabulary_size
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.system.batch import Batch
 from bert_jax.system.errors import UsageError
@@ -44,7 +44,7 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
     # Whatever can be refused is refused before anything is written: every size but the vocabulary's is known.
-    Trainer(config, mesh, config.model.vocabulary_size or config.vocabulary.size, mask_id=0).state_shapes
+    Trainer(config, mesh, planned_vocabulary_size(config), mask_id=0).state_shapes
     check_sources(config, run)
     run.open(config)
     if results := _finished(config, run):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from bert_jax.model.size import train_flops
 from bert_jax.pretraining.objective import PretrainingObjective
 from bert_jax.system.batch import Batch
 from bert_jax.system.errors import UsageError
+from bert_jax.text.vocabulary import Vocabulary
 from bert_jax.training.measurement import Means
 from bert_jax.training.optimizer import learning_rate, make_optimizer
 from bert_jax.training.sharding import abstract, batch_sharding, tree_shardings
@@ -94,3 +96,13 @@ class Trainer:
     def _make_state(self) -> TrainState:
         params = init(self.model, purpose_key(self.config.seed, "parameters"))
         return initial_state(params, self._optimizer, (*self.objective.measurements, *STEP_MEASUREMENTS))
+
+
+def planned_vocabulary_size(config: RunConfig) -> int:
+    """Pieces of the vocabulary before there is one: what the settings name, or the length of the given vocab.txt.
+
+    Raises UsageError where that can't be read.
+    """
+    if config.model.vocabulary_size is None and config.vocabulary.file:
+        return len(Vocabulary.read(Path(config.vocabulary.file)))
+    return config.model.vocabulary_size or config.vocabulary.size

@@ -18,7 +18,9 @@ from rich.progress import (
 from rich.text import Text
 
 console = Console(stderr=True, highlight=False)
-"""Where progress and messages go; results go to standard output."""
+"""Where progress and messages go ..."""
+output = Console(highlight=False)
+"""... and where results go: standard output."""
 
 PLAIN_FIRST_S = 2.0
 """A stage that takes longer than this is announced when there is no terminal ..."""

@@ -9,7 +9,6 @@ import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import orbax.checkpoint as ocp
 
 from bert_jax.model.bert import Parameters

@@ -1,0 +1,204 @@
+"""The real train step on the machine at hand: how long it takes, of what, and how much of the machine it uses."""
+
+import itertools
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from bert_jax.pretraining.trainer import Trainer
+from bert_jax.system.batch import MASKABLE, WORD_START, Batch
+from bert_jax.training.devices import peak_flops
+from bert_jax.training.sharding import batch_sharding
+
+_WARM_ROUNDS = 2
+_LEAST_ROUNDS = 5
+
+
+class Timing(NamedTuple):
+    """Seconds that one thing took, many times over."""
+
+    median: float
+    low: float
+    """Tenth percentile ..."""
+    high: float
+    """... and ninetieth."""
+    count: int
+
+    @classmethod
+    def of(cls, seconds: list[float]) -> "Timing":
+        """Sums up; at least two."""
+        deciles = statistics.quantiles(seconds, n=10, method="inclusive")
+        return cls(statistics.median(seconds), deciles[0], deciles[-1], len(seconds))
+
+
+class Bench(NamedTuple):
+    """What was measured. Rates are a second's, over all devices."""
+
+    device: str
+    devices: int
+    batch_size: int
+    length: int
+    compute_dtype: str
+    compile_seconds: float
+    """Tracing, lowering and compiling the step; little where the compilation cache has it."""
+    step: Timing
+    parts: dict[str, float]
+    """Seconds of input (to the device), forward, backward and optimizer. The first two are measured alone, the others
+    are differences."""
+    sequences_per_second: float
+    tokens_per_second: float
+    model_flops_per_step: int
+    model_flops_per_second: float
+    matrix_flops_per_second: float
+    """What square products reach in this process at their best (SquareProduct)."""
+    share_of_matrix_rate: float
+    mfu: float | None
+    """Of the peak in the maker's data sheet; None where it isn't known."""
+    peak_memory_bytes: int
+    """Of the fullest device; on a CPU of this process."""
+    input_sequences_per_second: float | None
+    """The run's input alone; None for synthetic data."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For a JSON object."""
+        return self._asdict() | {"step": self.step._asdict()}
+
+
+def bench(trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = None) -> Bench:
+    """Measures the step of the trainer's first phase for about `seconds`, and its parts for as many rounds.
+
+    `batches`: a run's input; None for made-up sequences of full length.
+    """
+    phase = trainer.config.phases[0]
+    rows = batch_sharding(trainer.mesh)
+    input_rate = _input_rate(batches, phase.batch_size, seconds) if batches else None
+    batch = next(batches) if batches else synthetic_batch(phase.batch_size, phase.length, trainer.model.vocabulary_size)
+    state = trainer.initial_state()
+    on_device = jax.device_put(batch, rows)
+    forward, gradients = (jax.jit(part).lower(state.params, on_device).compile() for part in trainer.parts(0))
+    began = time.perf_counter()
+    step = trainer.train_step(0).lower(state, on_device).compile()
+    compile_seconds = time.perf_counter() - began
+
+    product = SquareProduct()
+
+    def run_step():
+        nonlocal state
+        state, measured = step(state, on_device)
+        return state.step, measured
+
+    # In turn, since a machine is not equally fast at all times.
+    times = _timed_in_turn(
+        {
+            "matrices": product,
+            "input": lambda: jax.device_put(batch, rows),
+            "forward": lambda: forward(state.params, on_device),
+            "gradients": lambda: gradients(state.params, on_device),
+            "step": run_step,
+        },
+        seconds,
+    )
+    timing = Timing.of(times["step"])
+    median = {name: statistics.median(values) for name, values in times.items()}
+    flops = trainer.flops(0)
+    matrix = product.flops / min(times["matrices"]) * trainer.mesh.size
+    peak = peak_flops(jax.devices()[0])
+    return Bench(
+        device=jax.devices()[0].device_kind,
+        devices=trainer.mesh.size,
+        batch_size=phase.batch_size,
+        length=phase.length,
+        compute_dtype=trainer.model.compute_dtype,
+        compile_seconds=compile_seconds,
+        step=timing,
+        parts={
+            "input": median["input"],
+            "forward": median["forward"],
+            "backward": median["gradients"] - median["forward"],
+            "optimizer": timing.median - median["gradients"],
+        },
+        sequences_per_second=phase.batch_size / timing.median,
+        tokens_per_second=float(batch.length.sum()) / timing.median,
+        model_flops_per_step=flops,
+        model_flops_per_second=flops / timing.median,
+        matrix_flops_per_second=matrix,
+        share_of_matrix_rate=flops / timing.median / matrix,
+        mfu=flops / timing.median / (peak * trainer.mesh.size) if peak else None,
+        peak_memory_bytes=peak_memory(),
+        input_sequences_per_second=input_rate,
+    )
+
+
+def synthetic_batch(batch_size: int, length: int, vocabulary_size: int) -> Batch:
+    """Sequences of full length whose pieces are drawn at random: two segments of equal length, each piece a word."""
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, vocabulary_size, (batch_size, length), np.int32)
+    units = np.full((batch_size, length), MASKABLE | WORD_START, np.uint8)
+    first = length // 2
+    units[:, [0, first - 1, -1]] = 0
+    full = np.full(batch_size, length, np.int32)
+    labels = rng.integers(0, 2, batch_size, np.int32)
+    ordinals = np.arange(batch_size, dtype=np.uint32)
+    return Batch(ids, units, full, np.full_like(full, first), labels, np.ones(batch_size, np.float32), ordinals)
+
+
+class SquareProduct:
+    """The product of two square matrices on one device: float32 of 2048 on a CPU, bfloat16 of 8192 elsewhere."""
+
+    def __init__(self):
+        self._size, dtype = (2048, jnp.float32) if jax.default_backend() == "cpu" else (8192, jnp.bfloat16)
+        shape = (self._size, self._size)
+        self._factors = [jax.random.normal(jax.random.key(number), shape, dtype) for number in range(2)]
+        self._product = jax.jit(jnp.matmul)
+
+    @property
+    def flops(self) -> int:
+        """Of one product."""
+        return 2 * self._size**3
+
+    def __call__(self) -> Array:
+        return self._product(*self._factors)
+
+
+def peak_memory() -> int:
+    """Bytes at the fullest, of any device or, where devices don't count (a CPU), of this process."""
+    counted = [device.memory_stats() or {} for device in jax.local_devices()]
+    if all("peak_bytes_in_use" in stats for stats in counted):
+        return max(stats["peak_bytes_in_use"] for stats in counted)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _timed_in_turn(work: dict[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:
+    """Seconds of each of `work`, whose results are waited for: round by round, several at least.
+
+    It ends when the last of them has taken `seconds` in all.
+    """
+    times: dict[str, list[float]] = {name: [] for name in work}
+    *_, last = work
+    for number in itertools.count(-_WARM_ROUNDS):
+        for name, do in work.items():
+            began = time.perf_counter()
+            jax.block_until_ready(do())
+            if number >= 0:
+                times[name].append(time.perf_counter() - began)
+        if number + 1 >= _LEAST_ROUNDS and sum(times[last]) >= seconds:
+            return times
+
+
+def _input_rate(batches: Iterator[Batch], batch_size: int, seconds: float) -> float:
+    """Sequences a second that the input gives to one who takes them as fast as they come."""
+    next(batches)  # starts the threads
+    began, taken = time.perf_counter(), 0
+    while taken < _LEAST_ROUNDS or time.perf_counter() < began + seconds:
+        next(batches)
+        taken += 1
+    return taken * batch_size / (time.perf_counter() - began)

@@ -1,0 +1,111 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.cli.main import run
+from bert_jax.planning import bench as bench_module
+from bert_jax.planning.bench import Timing, bench, synthetic_batch
+from bert_jax.pretraining.trainer import Trainer
+from bert_jax.training.devices import PEAK_FLOPS
+from bert_jax.training.sharding import make_mesh
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def trainer(tiny_config):
+    return Trainer(tiny_config, make_mesh(tiny_config.mesh), 150, mask_id=4)
+
+
+@pytest.fixture(scope="module")
+def measured(trainer):
+    return bench(trainer, seconds=0.1)
+
+
+def test_its_figures_belong_together(measured, trainer):
+    assert measured.step.count >= 5 and measured.step.low <= measured.step.median <= measured.step.high
+    assert sum(measured.parts.values()) == pytest.approx(measured.step.median + measured.parts["input"])
+    assert measured.sequences_per_second == pytest.approx(8 / measured.step.median)
+    assert measured.tokens_per_second == pytest.approx(32 * measured.sequences_per_second)
+    assert measured.model_flops_per_second == pytest.approx(trainer.flops(0) / measured.step.median)
+    rate = measured.model_flops_per_second / measured.matrix_flops_per_second
+    assert 0 < measured.share_of_matrix_rate < 1 and measured.share_of_matrix_rate == pytest.approx(rate)
+    assert measured.matrix_flops_per_second > 1e9
+    assert measured.peak_memory_bytes > 100e6
+    assert measured.mfu is None and measured.input_sequences_per_second is None
+
+
+def test_it_is_one_json_object(measured):
+    assert json.loads(json.dumps(measured.as_json()))["step"]["median"] == measured.step.median
+
+
+def test_the_peak_is_that_of_the_chip(trainer, monkeypatch):
+    monkeypatch.setitem(PEAK_FLOPS, "cpu", 1e12)
+    measured = bench(trainer, seconds=0.01)
+    assert measured.mfu == pytest.approx(measured.model_flops_per_second / 1e12)
+
+
+def test_times_are_taken_in_turn(monkeypatch):
+    calls = []
+    monkeypatch.setattr(bench_module, "_WARM_ROUNDS", 1)
+    times = bench_module._timed_in_turn({name: lambda name=name: calls.append(name) for name in "ab"}, 0.0)
+    assert calls == ["a", "b"] * 6 and len(times["a"]) == len(times["b"]) == 5
+
+
+def test_a_timing_tells_the_spread():
+    timing = Timing.of([float(number) for number in range(11)])
+    assert timing == (5.0, 1.0, 9.0, 11)
+
+
+def test_made_up_sequences_are_full_and_of_the_vocabulary():
+    batch = synthetic_batch(4, 32, 150)
+    assert batch.ids.shape == (4, 32) and batch.ids.max() < 150
+    assert (batch.length == 32).all() and (batch.first_length == 16).all()
+    assert ((batch.units > 0).sum(axis=1) == 29).all() and np.unique(batch.ordinal).size == 4
+
+
+LIBRARIES = (
+    "grain orbax tensorflow_datasets array_record tokenizers sentencepiece sentencex zstandard tensorboardX pyarrow"
+)
+BLOCKED = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in LIBRARIES:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+LIBRARIES = set(sys.argv.pop(1).split())
+sys.meta_path.insert(0, Blocked())
+from bert_jax.cli.main import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_made_up_sequences_need_jax_and_the_settings_libraries_alone():
+    flags = "--batch-size 2 --length 16 --seconds 0.01 --vocabulary.size 200 --model.compute-dtype float32".split()
+    line = [sys.executable, "-c", BLOCKED, LIBRARIES, "bench", str(ROOT / "configs" / "tiny.py"), *flags]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, env=os.environ | {"COLUMNS": "100"})
+    assert done.returncode == 0, done.stderr
+    for words in ("matrix products", "share of that", "compilation", "forward", "backward", "optimizer"):
+        assert words in done.stdout
+    printed = json.loads(done.stdout.splitlines()[-1])
+    assert printed["batch_size"] == 2 and printed["length"] == 16 and printed["devices"] == jax.device_count()
+
+
+def test_a_run_in_place_of_a_config_is_measured_on_its_own_sequences(tiny_run, capsys):
+    assert run(["bench", str(tiny_run.path), "--seconds", "0.01"]) == 0
+    shown = capsys.readouterr().out
+    printed = json.loads(shown.splitlines()[-1])
+    assert "input alone" in shown and printed["input_sequences_per_second"] > 10
+    assert printed["batch_size"] == 8 and printed["length"] == 32
+
+
+def test_a_batch_that_does_not_fit_is_one_line(capsys):
+    flags = ["--length", "1024"]
+    assert run(["bench", str(ROOT / "configs" / "tiny.py"), *flags]) == 2
+    assert "phases.0.length=1024 is more than model.max_positions=512" in capsys.readouterr().err
