@@ -11,9 +11,10 @@ class DataConfig(Settings):
     """The corpus and how it is cut into instances (the original's create_pretraining_data.py)."""
 
     source: str = "python-docs"
-    """`python-docs` (the docstrings of the installed Python and its packages) or `text:GLOB` (plain, .gz or .zst)."""
+    """`python-docs` (the docstrings of the installed Python and its packages), `text:GLOB` or `jsonl:GLOB#FIELD`
+    (plain, .gz or .zst), `parquet:GLOB#FIELD`, or `tfds:NAME/CONFIG:SPLIT#FEATURE`."""
     layout: Literal["paragraphs", "sentences"] = "paragraphs"
-    """What a line of a text file is. Either way a blank line ends a document."""
+    """What a line is. Either way a blank line of a text file ends a document, as does the end of a record."""
     language: str = "en"
     """Language code for splitting paragraphs into sentences."""
     undecodable: Literal["replace", "refuse"] = "replace"

@@ -4,7 +4,7 @@ import pytest
 import zstandard
 
 from bert_jax.config.data import DataConfig
-from bert_jax.data import text_files
+from bert_jax.data import text_source
 from bert_jax.data.corpus import open_corpus
 from bert_jax.system.errors import UsageError
 
@@ -52,7 +52,7 @@ def test_two_passes_are_equal(tmp_path):
 
 
 def test_undecodable_bytes_are_refused_with_file_and_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(text_source, "MAX_LINE_BYTES", 100)
     (tmp_path / "a.txt").write_bytes(b"good and longer than is read at once\n" * 2 + b"word " * 50 + b"\nbad \xff\n")
     with pytest.raises(UsageError, match=r"a\.txt, line 4: byte 5 is not UTF-8"):
         read(tmp_path / "a.txt", undecodable="refuse")
@@ -75,7 +75,7 @@ def test_a_file_that_is_not_what_its_name_says_is_named(tmp_path):
 
 
 def test_long_lines_are_cut_at_spaces_and_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(text_source, "MAX_LINE_BYTES", 100)
     words = "word " * 100
     (tmp_path / "a.txt").write_text(f"{words}\nshort\n")
     documents, corpus = read(tmp_path / "a.txt")
@@ -86,7 +86,7 @@ def test_long_lines_are_cut_at_spaces_and_counted(tmp_path, monkeypatch):
 
 
 def test_a_long_line_without_spaces_is_cut_between_characters(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(text_source, "MAX_LINE_BYTES", 100)
     (tmp_path / "a.txt").write_text("雪" * 500, encoding="utf-8")
     documents, corpus = read(tmp_path / "a.txt")
     assert "".join(documents[0]) == "雪" * 500
@@ -107,7 +107,7 @@ def test_a_long_document_is_cut_between_lines_and_counted(tmp_path):
     [
         ("text:absent/*.txt", "no file matches 'absent/*.txt'"),
         ("text:", "names no corpus"),
-        ("wikipedia", "names no corpus; expected python-docs or text:GLOB"),
+        ("wikipedia", "names no corpus; expected one like python-docs, text:corpus"),
     ],
 )
 def test_a_source_that_is_not_there_is_refused(source, words):

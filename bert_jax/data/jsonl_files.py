@@ -1,0 +1,71 @@
+"""The source `jsonl:GLOB#FIELD`: a JSON object a line, of which one field is a document."""
+
+import io
+import itertools
+import json
+from collections.abc import Iterator
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from bert_jax.data.file_source import FileSource
+from bert_jax.system.errors import UsageError
+
+MAX_RECORD_BYTES = 1 << 28
+"""A longer line is refused: nothing of it can be used before all of it is in memory."""
+
+
+class JsonlFiles(FileSource):
+    """Plain, .gz and .zst files of records. A record without text (null, or nothing but space) is left out."""
+
+    def __init__(self, pattern: str, field: str, undecodable: str, document_bytes: int):
+        """See FileSource. `field` names an object's field, or with dots one of an object in it: `a.b`.
+
+        Raises UsageError also where the first record lacks it.
+        """
+        super().__init__(pattern, undecodable, document_bytes)
+        self.field = field
+        next(self.documents(), None)
+
+    def _file_lines(self, path: Path, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
+        for number, parts in itertools.groupby(self._numbered_parts(path, raw), itemgetter(0)):
+            place = f"{path}, line {number}"
+            line = self._decoded(_joined(map(itemgetter(1), parts), place), str(path), number)
+            if line.strip():
+                text = self._text(line, place)
+                # A surrogate without its other half isn't UTF-8 and is treated like any other such bytes.
+                encoded = text.encode(errors="surrogatepass")
+                for text_line in self._record_lines(encoded, f"{place}, {self.field!r}"):
+                    yield raw.tell(), text_line
+
+    def _text(self, line: str, place: str) -> str:
+        """The field of the record in `line`; empty where it is null."""
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{place} is not JSON ({error}); mend it or leave it out") from None
+        for name in self.field.split("."):
+            if not isinstance(value, dict):
+                raise UsageError(f"{place} has no field {self.field!r}: it is {_kind(value)}; name a field after #")
+            if name not in value:
+                there = ", ".join(map(repr, value)) or "nothing"
+                raise UsageError(f"{place} has no field {self.field!r}: there is {there}; name another after #")
+            value = value[name]
+        if not isinstance(value, str | None):
+            raise UsageError(f"{place}: {self.field!r} is {_kind(value)} and not a string; name another field after #")
+        return value or ""
+
+
+def _joined(parts: Iterator[bytes], place: str) -> bytes:
+    whole = bytearray()
+    for part in parts:
+        whole += part
+        if len(whole) > MAX_RECORD_BYTES:
+            raise UsageError(f"{place} is longer than {MAX_RECORD_BYTES / 1e6:,.0f} MB; cut the record or leave it out")
+    return bytes(whole)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"an object of {', '.join(map(repr, value)) or 'nothing'}"
+    return {list: "an array", str: "a string", bool: "a truth value", type(None): "null"}.get(type(value), "a number")

@@ -1,0 +1,93 @@
+"""What all sources of raw text have in common: bounded lines and documents, and a count of what was mended."""
+
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from bert_jax.system.errors import UsageError
+
+MAX_LINE_BYTES = 1 << 20
+"""A longer line is cut at a space, so that memory stays bounded."""
+
+
+class TextSource:
+    """A Corpus whose `_lines` gives its text; see there."""
+
+    total: float
+
+    def __init__(self, undecodable: str, document_bytes: int):
+        """`undecodable`: "replace" or "refuse". A longer document than `document_bytes` is cut between two lines."""
+        self.undecodable, self.document_bytes = undecodable, document_bytes
+        self.position = 0.0
+        self.repairs = Counter()
+
+    def documents(self) -> Iterator[list[str]]:
+        """See Corpus. Raises UsageError for damaged input and, if so set, for bytes that aren't UTF-8."""
+        self.position, self.repairs = 0.0, Counter()
+        document, size = [], 0
+        for line in self._lines():
+            if document and (not line or size >= self.document_bytes):
+                if line:
+                    self.repairs["over-long documents cut"] += 1
+                yield document
+                document, size = [], 0
+            if line:
+                document.append(line)
+                size += len(line.encode())
+        if document:
+            yield document
+        self.position = self.total
+
+    def _lines(self) -> Iterator[str]:
+        """All stripped lines, an empty one where a document ends; sets `position` as it goes."""
+        raise NotImplementedError
+
+    def _text_lines(self, parts: Iterable[tuple[int, bytes]], place: str) -> Iterator[str]:
+        """`parts` (of `numbered_parts`) as stripped text, over-long lines in pieces."""
+        before = 0
+        for number, part in parts:
+            if number == before:
+                self.repairs["over-long lines cut"] += 1
+            before = number
+            yield self._decoded(part, place, number).strip()
+
+    def _record_lines(self, text: bytes | None, place: str) -> Iterator[str]:
+        """The lines of a record that is a document: blank ones inside it don't end it, its own end does."""
+        lines = list(filter(None, self._text_lines(numbered_parts(io.BytesIO(text or b"")), place)))
+        if not lines:
+            self.repairs["records without text"] += 1
+        yield from lines
+        yield ""
+
+    def _decoded(self, line: bytes, place: str, number: int) -> str:
+        try:
+            return line.decode()
+        except UnicodeDecodeError as error:
+            if self.undecodable == "refuse":
+                raise UsageError(
+                    f"{place}, line {number}: byte {error.start + 1} is not UTF-8; mend it, or set "
+                    "--data.undecodable replace"
+                ) from None
+            self.repairs["lines with undecodable bytes"] += 1
+            return line.decode(errors="replace")
+
+
+def numbered_parts(file: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers from 1; an over-long one comes in parts, cut at spaces, which share its number."""
+    number, rest = 1, b""
+    while line := rest + file.readline(MAX_LINE_BYTES - len(rest)):
+        rest = b""
+        if len(line) >= MAX_LINE_BYTES and not line.endswith(b"\n"):
+            line, rest = _cut(line)
+        yield number, line
+        number += not rest
+
+
+def _cut(line: bytes) -> tuple[bytes, bytes]:
+    """Splits at the last space of the second half, or else between two characters."""
+    at = line.rfind(b" ", len(line) // 2)
+    if at < 0:
+        at = len(line) - 1
+        while at > len(line) - 4 and line[at] & 0xC0 == 0x80:
+            at -= 1
+    return line[:at], line[at:]

@@ -1,0 +1,114 @@
+"""The source `tfds:NAME/CONFIG:SPLIT`: a TensorFlow Datasets set, read without TensorFlow."""
+
+import os
+import re
+from collections.abc import Iterator
+from hashlib import blake2b
+
+import tensorflow_datasets as tfds
+from tensorflow_datasets.core.decode import DeserializeMethod
+from tensorflow_datasets.core.file_adapters import FileFormat
+from tensorflow_datasets.proto import tf_example_pb2
+
+from bert_jax.data.text_source import TextSource
+from bert_jax.system.errors import UsageError
+
+_PLACE = re.compile(r"(?P<name>[\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):(?P<split>[^#]+)(?:#(?P<feature>.+))?")
+"""NAME/CONFIG (a version after it if need be), SPLIT as TFDS writes it (`train[:1%]`), FEATURE."""
+_RECORDS_AT_ONCE = 256
+
+
+def tfds_place(text: str) -> tuple[str, str, str | None] | None:
+    """Name, split and feature (None: the only one) of NAME/CONFIG:SPLIT#FEATURE; None where `text` isn't like that."""
+    found = _PLACE.fullmatch(text)
+    return found and found.group("name", "split", "feature")
+
+
+class TfdsDataset(TextSource):
+    """One text feature of a set that lies prepared in TFDS' data directory. A record without text is left out."""
+
+    unit = "records"
+
+    def __init__(self, name: str, split: str, feature: str | None, undecodable: str, document_bytes: int):
+        """See TextSource. `feature` may be None where there is only one; with dots it is one of a nested: `a.b`.
+
+        Raises UsageError where the set, the split or the feature isn't there.
+        """
+        super().__init__(undecodable, document_bytes)
+        self._name = f"tfds:{name}:{split}"
+        builder = _builder(name)
+        try:
+            files = builder.info.splits[split].file_instructions
+            # Text is stored as it is: to decode the other features too would only cost time.
+            self._records = (
+                builder.as_data_source(split, deserialize_method=DeserializeMethod.RAW_BYTES) if files else []
+            )
+        except Exception as error:  # ValueError for unknown splits and bad syntax, the readers' own for missing files
+            raise UsageError(f"{self._name} can't be read ({_first_line(error)}); name a split that is there") from None
+        if not self._records:
+            raise UsageError(f"{self._name} holds no record; name another split")
+        self._feature = _chosen(feature, sorted(_text_features(builder.info.features)), name)
+        self.total = len(self._records)
+        parts = [(os.path.basename(file.filename), file.skip, file.take, file.examples_in_shard) for file in files]
+        described = (builder.info.full_name, self._feature, parts)
+        self.stamp = blake2b(repr(described).encode(), digest_size=8).hexdigest()
+
+    def _lines(self) -> Iterator[str]:
+        key = self._feature.replace(".", "/")
+        for first in range(0, self.total, _RECORDS_AT_ONCE):
+            numbers = range(first, min(first + _RECORDS_AT_ONCE, self.total))
+            try:
+                examples = map(tf_example_pb2.Example.FromString, self._records.__getitems__(numbers))
+                texts = [example.features.feature[key].bytes_list.value[:1] for example in examples]
+            except Exception as error:  # the readers underneath raise ValueError, RuntimeError, DecodeError
+                raise UsageError(
+                    f"{self._name}: records {numbers[0]:,} to {numbers[-1]:,} can't be read, a file is damaged "
+                    f"({_first_line(error)}); copy or prepare the set again"
+                ) from None
+            for number, text in zip(numbers, texts):
+                self.position = number + 1
+                yield from self._record_lines(b"".join(text), f"{self._name}, record {number}, {self._feature!r}")
+
+
+def _builder(name: str) -> tfds.core.DatasetBuilder:
+    """The set's builder. Raises UsageError where it isn't prepared in the format that is read without TensorFlow."""
+    directory = os.environ.get("TFDS_DATA_DIR")
+    try:
+        builder = tfds.builder(name, data_dir=directory)
+        formats = builder.info.available_file_formats() if builder.info.splits else set()
+        if FileFormat.ARRAY_RECORD in formats:
+            return builder
+        found = f"its format is {formats.pop().value}" if formats else "it is not prepared"
+    except Exception as error:  # TFDS' own for an unknown name; a builder's code without TensorFlow raises others
+        found = _first_line(error).rstrip(".")
+    raise UsageError(
+        f"no set tfds:{name} in array_record format in {directory or tfds.core.constants.DATA_DIR} ({found}); prepare "
+        f"it, here or elsewhere, by pip install bert_jax[tensorflow] and tfds build {name} --file_format=array_record, "
+        "and name the folder in TFDS_DATA_DIR"
+    ) from None
+
+
+def _text_features(features: tfds.features.FeaturesDict, above: str = "") -> list[str]:
+    """Dotted names of all features that hold one string."""
+    found = []
+    for name, feature in features.items():
+        if isinstance(feature, tfds.features.FeaturesDict):
+            found += _text_features(feature, f"{above}{name}.")
+        elif isinstance(feature, tfds.features.Tensor) and feature.shape == () and feature.np_dtype == object:
+            found.append(above + name)
+    return found
+
+
+def _chosen(feature: str | None, there: list[str], name: str) -> str:
+    listed = ", ".join(map(repr, there)) or "none"
+    if feature is None and len(there) == 1:
+        return there[0]
+    if feature is None:
+        raise UsageError(f"tfds:{name} has {len(there)} text features: {listed}; name one after #")
+    if feature not in there:
+        raise UsageError(f"tfds:{name} has no text feature {feature!r}; its text features: {listed}")
+    return feature
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

@@ -1,0 +1,149 @@
+import os
+import sys
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from array_record.python.array_record_module import ArrayRecordWriter
+
+from bert_jax.config.data import DataConfig
+from bert_jax.data import tfds_dataset
+from bert_jax.data.corpus import open_corpus
+from bert_jax.system.errors import UsageError
+
+TEXT = tfds.features.Text()
+
+
+def write_set(directory, features, shards, file_format="array_record"):
+    """A TFDS set, as `builder.download_and_prepare` leaves it, with one list of examples a shard."""
+    features = tfds.features.FeaturesDict(features)
+    directory.mkdir(parents=True)
+    files = tfds.core.ShardedFileTemplate(directory, dataset_name="pages", filetype_suffix=file_format)
+    for number, examples in enumerate(shards):
+        path = files.replace(split="train").sharded_filepath(shard_index=number, num_shards=len(shards))
+        writer = ArrayRecordWriter(os.fspath(path), "group_size:1")
+        for example in examples:
+            writer.write(features.serialize_example(features.encode_example(example)))
+        writer.close()
+    split = tfds.core.SplitInfo("train", [len(shard) for shard in shards], 0, filename_template=files)
+    tfds.folder_dataset.write_metadata(
+        data_dir=directory, features=features, split_infos=[split], filename_template=files, check_data=False
+    )
+
+
+@pytest.fixture
+def data_dir(tmp_path, monkeypatch):
+    """TFDS' data directory, with a set of 500 pages in two shards."""
+    features = {"text": TEXT, "id": tfds.features.Scalar(np.int64), "tags": tfds.features.Sequence(TEXT)}
+    pages = [{"text": f"Page {number}.\n\nMore 雪.", "id": number, "tags": ["a", "b"]} for number in range(500)]
+    write_set(tmp_path / "pages" / "plain" / "1.0.0", features, [pages[:300], pages[300:]])
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    return tmp_path
+
+
+def read(source, **settings):
+    corpus = open_corpus(DataConfig(source=source, **settings))
+    return list(corpus.documents()), corpus
+
+
+def numbers(documents):
+    assert all(document[1:] == ["More 雪."] for document in documents)
+    return [int(document[0][5:-1]) for document in documents]
+
+
+def test_a_record_is_a_document_and_tensorflow_stays_out(data_dir):
+    documents, corpus = read("tfds:pages/plain:train")
+    assert numbers(documents) == list(range(500))
+    assert (corpus.position, corpus.total, corpus.unit) == (500, 500, "records")
+    assert "tensorflow" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "split, expected",
+    [
+        ("train[:1%]", range(5)),
+        ("train[298:302]", range(298, 302)),
+        ("train[99%:]", range(495, 500)),
+        ("train[:2]+train[400:401]", [0, 1, 400]),
+    ],
+)
+def test_splits_are_written_as_tfds_writes_them(data_dir, split, expected):
+    documents, corpus = read(f"tfds:pages/plain:{split}")
+    assert numbers(documents) == list(expected)
+    assert corpus.stamp != read("tfds:pages/plain:train")[1].stamp
+
+
+def test_a_version_may_be_named(data_dir):
+    assert len(read("tfds:pages/plain:1.0.0:train[:3]#text")[0]) == 3
+
+
+@pytest.fixture
+def nested(tmp_path, monkeypatch):
+    write_set(
+        tmp_path / "nested" / "1.0.0",
+        {"title": TEXT, "page": {"body": TEXT, "n": tfds.features.Scalar(np.int64)}},
+        [[{"title": "A title", "page": {"body": text, "n": 1}} for text in ("Body.", "", b"bad \xff")]],
+    )
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+
+
+def test_of_several_text_features_one_has_to_be_named(nested):
+    with pytest.raises(UsageError, match="tfds:nested has 2 text features: 'page.body', 'title'; name one after #"):
+        read("tfds:nested:train")
+    with pytest.raises(UsageError, match="no text feature 'page.n'; its text features: 'page.body', 'title'"):
+        read("tfds:nested:train#page.n")
+    assert read("tfds:nested:train#title")[0] == [["A title"]] * 3
+
+
+def test_empty_and_undecodable_text_is_treated_as_in_any_record(nested):
+    documents, corpus = read("tfds:nested:train#page.body")
+    assert documents == [["Body."], ["bad \ufffd"]]
+    assert corpus.repairs == {"records without text": 1, "lines with undecodable bytes": 1}
+    with pytest.raises(UsageError, match="tfds:nested:train, record 2, 'page.body', line 1: byte 5 is not UTF-8"):
+        read("tfds:nested:train#page.body", undecodable="refuse")
+
+
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        ("tfds:pages/plain:test", "tfds:pages/plain:test can't be read (Unknown split 'test'"),
+        ("tfds:pages/plain:train[:x", "can't be read (Error parsing split"),
+        ("tfds:pages/plain", "names no corpus"),
+        ("tfds:pages/plain:train[:0]", "holds no record"),
+        ("tfds:imdb_reviews:train", "tfds:imdb_reviews in array_record format"),
+        ("tfds:absent/plain:train", "(Dataset absent not found)"),
+    ],
+)
+def test_what_is_not_there_is_refused_in_one_line(data_dir, source, words):
+    with pytest.raises(UsageError) as refusal:
+        read(source)
+    assert words in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_a_set_that_is_not_prepared_gets_the_way_to_do_it(data_dir):
+    with pytest.raises(UsageError) as refusal:
+        read("tfds:imdb_reviews:train")
+    for words in (
+        "it is not prepared",
+        "pip install bert_jax[tensorflow]",
+        "tfds build imdb_reviews --file_format=array_record",
+        str(data_dir),
+    ):
+        assert words in str(refusal.value)
+
+
+def test_a_set_in_another_format_is_to_be_prepared_again(data_dir):
+    write_set(data_dir / "old" / "1.0.0", {"text": TEXT}, [[{"text": "x"}]], file_format="tfrecord")
+    with pytest.raises(UsageError, match="its format is tfrecord.*tfds build old --file_format=array_record"):
+        read("tfds:old:train")
+
+
+def test_a_damaged_file_is_named(data_dir, monkeypatch):
+    monkeypatch.setattr(tfds_dataset, "_RECORDS_AT_ONCE", 10)
+    path = next(data_dir.rglob("*00001-of-00002"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:2000] + b"\0" * 2000 + whole[4000:])
+    with pytest.raises(
+        UsageError, match=r"tfds:pages/plain:train: records \d+ to \d+ can't be read, a file is damaged"
+    ):
+        read("tfds:pages/plain:train")
