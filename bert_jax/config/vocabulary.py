@@ -21,4 +21,5 @@ class VocabularyConfig(Settings):
     character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 0.9999
     """Share of the text's characters that a trained vocabulary holds as pieces; the rarest rest becomes [UNK]."""
     sample_megabytes: Annotated[int, Field(gt=0)] = 256
-    """A trained vocabulary sees at most this much text: a uniform sample of the documents, held in memory."""
+    """A trained vocabulary sees at most this much text: a uniform sample of the documents, held in memory;
+    where `data.weights` are given, of each source its share."""

@@ -42,6 +42,7 @@ class ChunkRecord(NamedTuple):
     instances: int
     shard: FileSum
     statistics: Statistics
+    source: int = 0
 
     def write(self, path: Path) -> None:
         """Writes it atomically as JSON."""
@@ -81,21 +82,25 @@ def prepare_chunk(chunk: Chunk, recipe: Recipe, directory: Path, fingerprint: st
     for document in chunk.documents:
         (held_out if is_held_out(document, recipe.data.held_out) else train).append(document)
     write_text(files.held_out, "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in held_out))
-    statistics, shard, piece_counts = write_instances(train, recipe, directory, TRAIN, chunk.index)
+    statistics, shard, piece_counts = write_instances(train, recipe, directory, TRAIN, chunk.index, chunk.source)
     with replacing(files.arrays) as temporary, open(temporary, "wb") as file:
         np.savez(file, paragraphs=np.unique(paragraph_hashes(train)), piece_counts=piece_counts)
-    record = ChunkRecord(fingerprint, chunk.crc32, statistics.instances, shard, statistics)
+    record = ChunkRecord(fingerprint, chunk.crc32, statistics.instances, shard, statistics, chunk.source)
     record.write(files.record)
     return record
 
 
 def write_instances(
-    documents: Sequence[Sequence[str]], recipe: Recipe, directory: Path, split: str, index: int
+    documents: Sequence[Sequence[str]], recipe: Recipe, directory: Path, split: str, index: int, source: int
 ) -> tuple[Statistics, FileSum, Int[np.ndarray, " V"]]:
-    """Writes shard `index` of `split`; returns what was seen, the shard's checksum and each piece's count."""
+    """Writes shard `index` of `split` from text of one source.
+
+    Returns what was seen, the shard's checksum and each piece's count.
+    """
     tokenizer = _tokenizer(recipe.tokenizer_directory)
     vocabulary = tokenizer.vocabulary
-    text = encode_documents((as_sentences(document, recipe.data) for document in documents), tokenizer.encode_batch)
+    sentences = (as_sentences(document, recipe.data, source) for document in documents)
+    text = encode_documents(sentences, tokenizer.encode_batch)
     piece_counts = np.bincount(text.tokens, minlength=len(vocabulary))
     statistics = Statistics(
         documents=len(text.documents) - 1,
@@ -119,11 +124,12 @@ def write_instances(
     return statistics, shard, piece_counts
 
 
-def as_sentences(document: Sequence[str], data: DataConfig) -> Sequence[str]:
-    """The sentences of a document: its lines, or what they are split into."""
+def as_sentences(document: Sequence[str], data: DataConfig, source: int) -> Sequence[str]:
+    """The sentences of a document from `source`: its lines, or what they are split into."""
     if data.layout == "sentences":
         return document
-    return [sentence for paragraph in document for sentence in split_sentences(paragraph, data.language)]
+    language = data.languages[source]
+    return [sentence for paragraph in document for sentence in split_sentences(paragraph, language)]
 
 
 @functools.lru_cache(maxsize=1)

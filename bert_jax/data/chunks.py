@@ -1,5 +1,6 @@
 """The corpus cut into chunks: what one unit of preparation takes."""
 
+import itertools
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -10,6 +11,8 @@ class Chunk(NamedTuple):
 
     index: int
     """Position in the corpus, from 0."""
+    source: int
+    """Number of the source that the documents are from."""
     documents: list[list[str]]
     """Lines of each document."""
     size: int
@@ -18,33 +21,37 @@ class Chunk(NamedTuple):
     """Checksum of the text: an interrupted preparation knows by it what it has done already."""
 
 
-def cut_chunks(documents: Iterable[list[str]], chunk_bytes: int) -> Iterator[Chunk]:
-    """Cuts by the text alone: a chunk ends with the document that brings it to `chunk_bytes`.
+def cut_chunks(sources: Iterable[Iterable[list[str]]], chunk_bytes: int) -> Iterator[Chunk]:
+    """Cuts the documents of each source by the text alone: a chunk ends with the one that brings it to `chunk_bytes`.
 
-    What is left at the end joins the chunk before it if it is less than half a chunk. Memory: two chunks.
+    What is left at a source's end joins the chunk before it if it is less than half a chunk. Memory: two chunks.
     """
+    indices = itertools.count()
+    for source, documents in enumerate(sources):
+        for group in _cut(documents, chunk_bytes):
+            yield _chunk(next(indices), source, group)
+
+
+def _cut(documents: Iterable[list[str]], chunk_bytes: int) -> Iterator[list[list[str]]]:
     waiting: list[list[str]] = []
     chunk: list[list[str]] = []
-    index, size = 0, 0
+    size = 0
     for document in documents:
         chunk.append(document)
         size += sum(len(line.encode()) + 1 for line in document)
         if size >= chunk_bytes:
             if waiting:
-                yield _chunk(index, waiting)
-                index += 1
+                yield waiting
             waiting, chunk, size = chunk, [], 0
     if waiting and size < chunk_bytes / 2:
         waiting, chunk = waiting + chunk, []
-    for rest in filter(None, (waiting, chunk)):
-        yield _chunk(index, rest)
-        index += 1
+    yield from filter(None, (waiting, chunk))
 
 
-def _chunk(index: int, documents: list[list[str]]) -> Chunk:
+def _chunk(index: int, source: int, documents: list[list[str]]) -> Chunk:
     size, crc32 = 0, 0
     for document in documents:
         encoded = ("\n".join(document) + "\n\n").encode()
         size += len(encoded)
         crc32 = zlib.crc32(encoded, crc32)
-    return Chunk(index, documents, size, crc32)
+    return Chunk(index, source, documents, size, crc32)

@@ -1,7 +1,8 @@
 """Where documents come from."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Protocol, runtime_checkable
 
 from bert_jax.config.data import DataConfig
@@ -14,6 +15,7 @@ from bert_jax.system.errors import UsageError
 
 _DOCUMENTS_A_CHUNK = 8
 """At least: a random second segment comes from another document of the chunk, so text without blank lines is cut."""
+KINDS = ("text", "jsonl", "parquet", "tfds")
 _EXAMPLES = (
     "python-docs",
     "text:corpus/*.txt.gz",
@@ -44,20 +46,78 @@ class Corpus(Protocol):
         """A pass over the documents, none of them empty."""
 
 
+class Mixture:
+    """The corpora of a run, one after the other. Itself a Corpus."""
+
+    def __init__(self, parts: Sequence[Corpus]):
+        self.parts = list(parts)
+        self._begun = 0
+        units = {part.unit for part in self.parts}
+        self.unit = units.pop() if len(units) == 1 else "%"
+        self._scales = [
+            1.0 if self.unit != "%" else 100 / len(self.parts) / max(part.total, 1e-9) for part in self.parts
+        ]
+
+    @property
+    def total(self) -> float:
+        """See Corpus. Where the parts count in different units, each is an equal part of 100%."""
+        return sum(part.total * scale for part, scale in zip(self.parts, self._scales))
+
+    @property
+    def position(self) -> float:
+        """See Corpus."""
+        return sum(part.position * scale for part, scale in zip(self.parts[: self._begun], self._scales))
+
+    @property
+    def repairs(self) -> Counter[str]:
+        """See Corpus."""
+        return sum((part.repairs for part in self.parts[: self._begun]), Counter())
+
+    @property
+    def stamp(self) -> str:
+        """See Corpus: that of the only part, or one of all parts' stamps."""
+        stamps = [part.stamp for part in self.parts]
+        return stamps[0] if len(stamps) == 1 else blake2b(repr(stamps).encode(), digest_size=8).hexdigest()
+
+    def passes(self) -> Iterator[Iterator[Document]]:
+        """A pass over each part, to be read to its end before the next."""
+        for self._begun, part in enumerate(self.parts, 1):
+            yield part.documents()
+
+    def sourced_documents(self) -> Iterator[tuple[int, Document]]:
+        """A pass over all documents, each with the number of its source."""
+        for source, documents in enumerate(self.passes()):
+            for document in documents:
+                yield source, document
+
+    def documents(self) -> Iterator[Document]:
+        """See Corpus."""
+        return (document for _, document in self.sourced_documents())
+
+
 def corpus_stamp(config: DataConfig) -> str | None:
-    """The stamp of the corpus that `config.source` names; None where it isn't here (its data came without it)."""
+    """The stamp of the corpora that `config.source` names; None where one isn't here (its data came without it)."""
     try:
         return open_corpus(config).stamp
     except UsageError:
         return None
 
 
-def open_corpus(config: DataConfig) -> Corpus:
-    """The corpus that `config.source` names. Raises UsageError where it names none or one that isn't there."""
-    kind, _, place = config.source.partition(":")
-    limits = (config.undecodable, int(config.chunk_megabytes * 1e6 / _DOCUMENTS_A_CHUNK))
+def open_corpus(config: DataConfig) -> Mixture:
+    """The corpora that `config.source` names. Raises UsageError where a name is none or one isn't there."""
+    document_bytes = int(config.chunk_megabytes * 1e6 / _DOCUMENTS_A_CHUNK)
+    return Mixture([_open(source, config.undecodable, document_bytes) for source in config.source])
+
+
+def source_of(text: str) -> str:
+    """The source that a user means by `text`: itself where it is one, otherwise the text file or files of that path."""
+    return text if text == "python-docs" or text.partition(":")[0] in KINDS else f"text:{text}"
+
+
+def _open(source: str, *limits: str | int) -> Corpus:
+    kind, _, place = source.partition(":")
     files, _, field = place.rpartition("#")
-    if config.source == "python-docs":
+    if source == "python-docs":
         return PythonDocs()
     if kind == "text" and place:
         return TextFiles(place, *limits)
@@ -65,4 +125,4 @@ def open_corpus(config: DataConfig) -> Corpus:
         return records[kind](files, field, *limits)
     if kind == "tfds" and (parts := tfds_place(place)):
         return TfdsDataset(*parts, *limits)
-    raise UsageError(f"data.source={config.source!r} names no corpus; expected one like {', '.join(_EXAMPLES)}")
+    raise UsageError(f"data.source={source!r} names no corpus; expected one like {', '.join(_EXAMPLES)}")

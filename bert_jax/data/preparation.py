@@ -25,7 +25,7 @@ from bert_jax.data.chunk_worker import (
     write_instances,
 )
 from bert_jax.data.chunks import Chunk, cut_chunks
-from bert_jax.data.corpus import Corpus
+from bert_jax.data.corpus import Document, Mixture
 from bert_jax.data.sample import sample_documents
 from bert_jax.data.statistics import Statistics
 from bert_jax.data.store import ids_dtype, shard_path, write_metadata
@@ -53,6 +53,8 @@ class PreparedData(NamedTuple):
     """Of all that shaped it but the text ..."""
     corpus: str
     """... and the text's stamp."""
+    sources: list[int]
+    """Training sequences of each source; those of a source lie together, source after source."""
     train: Statistics
     held_out: Statistics
     held_out_dropped: int
@@ -77,6 +79,7 @@ class PreparedData(NamedTuple):
             "length": self.length,
             "fingerprint": self.fingerprint,
             "corpus": self.corpus,
+            "sources": self.sources,
             "train": self.train.as_json(),
             "held_out": self.held_out.as_json(),
             "held_out_dropped": self.held_out_dropped,
@@ -94,6 +97,7 @@ class PreparedData(NamedTuple):
             shards = {name: FileSum(*total) for name, total in value["shards"].items()}
             value["train"] = Statistics.from_json(value["train"])
             value["held_out"] = Statistics.from_json(value["held_out"])
+            value.setdefault("sources", [value["train"].instances])  # of a release that knew only one
             found = cls(**value | {"shards": shards, "directory": directory})
         except FileNotFoundError:
             return None
@@ -125,51 +129,79 @@ def discard(directory: Path) -> None:
 
 
 def fingerprint(recipe: Recipe) -> str:
-    """A hash of all that shapes the records, but for the text itself."""
+    """A hash of all that shapes the records, but for the text itself; weights only shape their order."""
     tokenizer = [path.read_text(encoding="utf-8") for path in sorted(recipe.tokenizer_directory.iterdir())]
-    shape = [_FORMAT, recipe.data.model_dump(), recipe.length, recipe.seed, tokenizer]
+    shape = [_FORMAT, recipe.data.model_dump(exclude={"weights"}), recipe.length, recipe.seed, tokenizer]
     return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
 
 
-def prepare(corpus: Corpus, recipe: Recipe, directory: Path, processes: int | None = None) -> PreparedData:
+def prepare(corpus: Mixture, recipe: Recipe, directory: Path, processes: int | None = None) -> PreparedData:
     """Writes the data set to `directory`; what an interrupted attempt finished there is used.
 
-    Raises UsageError where the corpus has too little text, RunError where the disk is full or a worker dies.
+    Raises UsageError where a source has too little text, RunError where the disk is full or a worker dies.
     """
     shape = fingerprint(recipe)
     with full_disk_explained(directory):
         (directory / "chunks").mkdir(parents=True, exist_ok=True)
     chunks = list(_chunk_records(corpus, recipe, directory, shape, processes or available_cores()))
-    train = sum((record.statistics for record in chunks), Statistics())
+    sources = [_total(chunk for chunk in chunks if chunk.source == source) for source in range(len(corpus.parts))]
+    for source, seen in zip(recipe.data.source, sources):
+        if seen.documents < 2:
+            raise UsageError(
+                f"data.source={source!r} holds {seen.documents} documents for training and next sentence prediction "
+                "needs two; give more text, with a blank line between documents"
+            )
+    train = sum(sources, Statistics())
     train.repairs.update(corpus.repairs)
-    if train.documents < 2:
-        raise UsageError(
-            f"data.source={recipe.data.source!r} holds {train.documents} documents for training and next sentence "
-            "prediction needs two; give more text, with a blank line between documents"
-        )
-    kept, dropped = _separate_held_out(directory, len(chunks))
-    with stage("Preparing held-out sequences", len(kept), "documents") as shown:
-        held_out, held_out_shard, _ = write_instances(kept, recipe, directory, HELD_OUT, 0)
-        shown.advance(len(kept))
-    shards = {shard_path(directory, TRAIN, index).name: record.shard for index, record in enumerate(chunks)}
-    shards[shard_path(directory, HELD_OUT, 0).name] = held_out_shard
+    kept, dropped = _separate_held_out(directory, chunks, len(sources))
+    held_out, held_out_shards = _write_held_out(kept, recipe, directory)
+    train_shards = {shard_path(directory, TRAIN, index).name: record.shard for index, record in enumerate(chunks)}
+    shards = train_shards | held_out_shards
     for path in directory.glob("*.array_record"):
         if path.name not in shards:  # of an attempt on a longer corpus
             path.unlink()
     with replacing(directory / "piece_counts.npy") as temporary, open(temporary, "wb") as file:
         np.save(file, sum(_arrays(directory, index)["piece_counts"] for index in range(len(chunks))))
     with full_disk_explained(directory):
-        lengths = {TRAIN: [record.instances for record in chunks], HELD_OUT: [held_out.instances]}
+        lengths = {TRAIN: [record.instances for record in chunks], HELD_OUT: [seen.instances for seen in held_out]}
         write_metadata(directory, lengths, ids_dtype(len(load_tokenizer(recipe.tokenizer_directory).vocabulary)))
-    examples = _example_sentences(kept, recipe)
-    prepared = PreparedData(directory, recipe.length, shape, corpus.stamp, train, held_out, dropped, shards, examples)
+    prepared = PreparedData(
+        directory=directory,
+        length=recipe.length,
+        fingerprint=shape,
+        corpus=corpus.stamp,
+        sources=[seen.instances for seen in sources],
+        train=train,
+        held_out=sum(held_out, Statistics()),
+        held_out_dropped=dropped,
+        shards=shards,
+        example_sentences=_example_sentences(kept, recipe),
+    )
     prepared.save()
     shutil.rmtree(directory / "chunks")
     return prepared
 
 
+def _total(chunks: Iterable[ChunkRecord]) -> Statistics:
+    return sum((chunk.statistics for chunk in chunks), Statistics())
+
+
+def _write_held_out(
+    kept: Sequence[Sequence[Document]], recipe: Recipe, directory: Path
+) -> tuple[list[Statistics], dict[str, FileSum]]:
+    """A shard for the held-out documents of each source: what was seen, and the shards by name."""
+    statistics, shards = [], {}
+    with stage("Preparing held-out sequences", sum(map(len, kept)), "documents") as shown:
+        for source, documents in enumerate(kept):
+            seen, shard, _ = write_instances(documents, recipe, directory, HELD_OUT, source, source)
+            statistics.append(seen)
+            shards[shard_path(directory, HELD_OUT, source).name] = shard
+            shown.advance(len(documents))
+    return statistics, shards
+
+
 def _chunk_records(
-    corpus: Corpus, recipe: Recipe, directory: Path, shape: str, processes: int
+    corpus: Mixture, recipe: Recipe, directory: Path, shape: str, processes: int
 ) -> Iterator[ChunkRecord]:
     """Records of all chunks in order, those that are finished already and those that this makes."""
     work = functools.partial(_prepare_unless_finished, recipe=recipe, directory=directory, fingerprint=shape)
@@ -179,13 +211,14 @@ def _chunk_records(
         def show():  # a chunk is half done when it has been read
             shown.advance((corpus.position + finished) / 2 - shown.done)
 
-        def documents():
-            for document in corpus.documents():
+        def shown_while_read(documents):
+            for document in documents:
                 show()
                 yield document
 
         def chunks():
-            for chunk in cut_chunks(documents(), int(recipe.data.chunk_megabytes * 1e6)):
+            sources = map(shown_while_read, corpus.passes())
+            for chunk in cut_chunks(sources, int(recipe.data.chunk_megabytes * 1e6)):
                 ends.append(corpus.position)
                 yield chunk
 
@@ -199,7 +232,7 @@ def _prepare_unless_finished(chunk: Chunk, recipe: Recipe, directory: Path, fing
     try:
         record = ChunkRecord.read(ChunkFiles.of(directory, chunk.index).record)
         shard = shard_path(directory, TRAIN, chunk.index)
-        same = (record.fingerprint, record.text_crc32) == (fingerprint, chunk.crc32)
+        same = (record.fingerprint, record.source, record.text_crc32) == (fingerprint, chunk.source, chunk.crc32)
         if same and record.shard == FileSum.of(shard):
             return record
     except FileNotFoundError:
@@ -207,26 +240,35 @@ def _prepare_unless_finished(chunk: Chunk, recipe: Recipe, directory: Path, fing
     return prepare_chunk(chunk, recipe, directory, fingerprint)
 
 
-def _separate_held_out(directory: Path, chunks: int) -> tuple[list[list[str]], int]:
-    """Held-out documents that share no long paragraph with training, and how many do."""
+def _separate_held_out(
+    directory: Path, chunks: Sequence[ChunkRecord], sources: int
+) -> tuple[list[list[Document]], int]:
+    """Held-out documents of each source that share no long paragraph with training, and how many do."""
     documents = sample_documents(_held_out_documents(directory, chunks), HELD_OUT_BYTES)
-    hashes = [paragraph_hashes([document]) for document in documents]
-    shared = _seen_in_training(np.unique(np.concatenate([*hashes, np.zeros(0, np.uint64)])), directory, chunks)
-    kept = [document for document, own in zip(documents, hashes) if not np.isin(own, shared).any()]
-    return kept if len(kept) > 1 else [], len(documents) - len(kept)  # a pair takes two documents
+    hashes = [paragraph_hashes([document]) for _, document in documents]
+    shared = _seen_in_training(np.unique(np.concatenate([*hashes, np.zeros(0, np.uint64)])), directory, len(chunks))
+    kept: list[list[Document]] = [[] for _ in range(sources)]
+    for (source, document), own in zip(documents, hashes):
+        if not np.isin(own, shared).any():
+            kept[source].append(document)
+    dropped = len(documents) - sum(map(len, kept))
+    return [group if len(group) > 1 else [] for group in kept], dropped  # a pair takes two documents
 
 
-def _held_out_documents(directory: Path, chunks: int) -> Iterator[list[str]]:
-    for index in range(chunks):
+def _held_out_documents(directory: Path, chunks: Sequence[ChunkRecord]) -> Iterator[tuple[int, Document]]:
+    """Each with the number of its source."""
+    for index, chunk in enumerate(chunks):
         with open(ChunkFiles.of(directory, index).held_out, encoding="utf-8") as lines:
-            yield from map(json.loads, lines)
+            for line in lines:
+                yield chunk.source, json.loads(line)
 
 
-def _example_sentences(documents: Iterable[Sequence[str]], recipe: Recipe) -> list[str]:
+def _example_sentences(kept: Sequence[Sequence[Document]], recipe: Recipe) -> list[str]:
     """The first sentence of each document that a person would read as one, in the order of their hashes."""
     found = []
-    for document in documents:
-        found.extend(itertools.islice(filter(_reads_well, as_sentences(document, recipe.data)), 1))
+    for source, documents in enumerate(kept):
+        for document in documents:
+            found.extend(itertools.islice(filter(_reads_well, as_sentences(document, recipe.data, source)), 1))
     found.sort(key=lambda sentence: hashlib.blake2b(sentence.encode()).digest())
     return found[:_EXAMPLES]
 

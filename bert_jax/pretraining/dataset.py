@@ -70,7 +70,7 @@ def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
         write_json(record, sums)
     elif not record.exists() or json.loads(record.read_text(encoding="utf-8")) != sums:
         raise UsageError(
-            f"data.source={config.data.source!r} gives other text than {run.path} began with; put the text back, "
+            f"{config.data.described} gives other text than {run.path} began with; put the text back, "
             "or start a new run with another --workdir"
         )
     return made

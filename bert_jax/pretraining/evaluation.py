@@ -36,7 +36,7 @@ class HeldOut:
         self.sequences = min(len(instances), max_sequences)
         source = BatchSource(
             instances,
-            InOrder(self.sequences),
+            InOrder(len(instances), self.sequences),
             batch_size=batch_size,
             length=length,
             vocabulary_size=vocabulary_size,

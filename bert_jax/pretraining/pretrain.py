@@ -26,7 +26,7 @@ from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.wordpiece import WordPieceTokenizer
 from bert_jax.training.checkpoint import Checkpoints, checkpoint_of, complete, damaged_file, load_parameters
 from bert_jax.training.devices import keep_compiled_programs, peak_flops
-from bert_jax.training.input import BatchSource, ShuffledOrder
+from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
 from bert_jax.training.loop import PhaseWork, train
 from bert_jax.training.metrics import MetricsLog
 from bert_jax.training.run_directory import RunDirectory, read_config
@@ -167,12 +167,18 @@ def training_source(trainer: Trainer, number: int, prepared: PreparedData) -> Ba
     instances = InstanceSource(prepared.directory, TRAIN)
     return BatchSource(
         instances,
-        ShuffledOrder(len(instances), config.seed, number),
+        _training_order(config, number, prepared),
         batch_size=phase.batch_size,
         length=phase.length,
         vocabulary_size=trainer.model.vocabulary_size,
         num_batches=phase.steps,
     )
+
+
+def _training_order(config: RunConfig, number: int, prepared: PreparedData) -> ShuffledOrder | MixedOrder:
+    if config.data.shares and len(prepared.sources) > 1:
+        return MixedOrder(prepared.sources, config.data.shares, config.seed, number)
+    return ShuffledOrder(sum(prepared.sources), config.seed, number)
 
 
 def _phase_work(trainer: Trainer, number: int, prepared: PreparedData, held_out: HeldOut | None) -> PhaseWork:

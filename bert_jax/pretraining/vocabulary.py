@@ -8,7 +8,7 @@ from typing import Any
 from bert_jax.config.run import RunConfig
 from bert_jax.data.chunk_worker import is_held_out
 from bert_jax.data.corpus import corpus_stamp, open_corpus
-from bert_jax.data.sample import sample_documents
+from bert_jax.data.sample import sample_documents, sample_mixture
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say, stage
@@ -60,22 +60,23 @@ def _stamp(config: RunConfig) -> str | None:
 
 
 def _train(config: RunConfig) -> Vocabulary:
-    settings = config.vocabulary
-    corpus = open_corpus(config.data)
+    settings, shares = config.vocabulary, config.data.shares
+    corpus, limit = open_corpus(config.data), settings.sample_megabytes * 1_000_000
 
     def training_documents(shown):
-        for document in corpus.documents():
+        for source, document in corpus.sourced_documents():
             shown.advance(corpus.position - shown.done)
             if not is_held_out(document, config.data.held_out):
-                yield document
+                yield source, document
 
     with stage("Reading text for the vocabulary", corpus.total, corpus.unit) as shown:
-        sample = sample_documents(training_documents(shown), settings.sample_megabytes * 1_000_000)
+        documents = training_documents(shown)
+        sample = sample_mixture(documents, shares, limit) if shares else sample_documents(documents, limit)
     if not sample:
-        raise UsageError(f"data.source={config.data.source!r} holds no text; give a corpus")
+        raise UsageError(f"{config.data.described} holds no text; give a corpus")
     with stage(f"Training a vocabulary of {settings.size:,}", None, "pieces") as shown:
         vocabulary = train_wordpiece(
-            [line for document in sample for line in document],
+            [line for _, document in sample for line in document],
             settings.size,
             lowercase=settings.lowercase,
             strip_accents=settings.strip_accents,

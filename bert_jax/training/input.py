@@ -1,8 +1,9 @@
 """Batches from a prepared data set: which records, in which order, and as which arrays."""
 
+import functools
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import grain
 import numpy as np
@@ -16,6 +17,14 @@ from bert_jax.system.errors import RunError
 _SHUFFLE_ROUNDS = 4
 _READ_THREADS = 2
 _PREFETCHED_BATCHES = 8
+
+
+@runtime_checkable
+class Order(Protocol):
+    """Which record comes when."""
+
+    def record(self, ordinal: int) -> int | None:
+        """The record at `ordinal`; None for a filler."""
 
 
 class ShuffledOrder(NamedTuple):
@@ -33,19 +42,72 @@ class ShuffledOrder(NamedTuple):
         """The record at `ordinal`."""
         epoch, index = divmod(ordinal, self.size)
         # Hashed, since seeds that differ by one would give orders that differ by one epoch.
-        words = f"{self.seed} {self.phase} {epoch}".encode()
-        seed = int.from_bytes(hashlib.blake2b(words, digest_size=4).digest())
+        seed = _hashed(4, self.seed, self.phase, epoch)
         return index_shuffle(index, max_index=self.size - 1, seed=seed, rounds=_SHUFFLE_ROUNDS)
 
 
+class MixedOrder:
+    """The endless order of training on several sources: of each source its share, each in its own ShuffledOrder.
+
+    Ordinals go in blocks of `BLOCK`, of which every source has the same number in each, in an order of the block's
+    own. The record at an ordinal is a function of what is given here and the ordinal alone.
+    """
+
+    BLOCK = 10_000
+
+    def __init__(self, sizes: Sequence[int], shares: Sequence[float], seed: int, phase: int):
+        """`sizes`: records of each source, which lie one source after the other; `shares` add up to 1."""
+        self.counts = apportion(shares, self.BLOCK)
+        self._seed, self._phase = seed, phase
+        self._begins = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+        self._orders = [
+            ShuffledOrder(size, _hashed(4, "source", source, seed), phase) for source, size in enumerate(sizes)
+        ]
+
+    def record(self, ordinal: int) -> int:
+        """The record at `ordinal`."""
+        block, index = divmod(ordinal, self.BLOCK)
+        source, before = _block(self.counts, self._seed, self._phase, block)[index]
+        own_ordinal = block * self.counts[source] + before
+        return self._begins[source] + self._orders[source].record(own_ordinal)
+
+
+def apportion(shares: Sequence[float], places: int) -> tuple[int, ...]:
+    """`places` in proportion to `shares`: each its whole part, the rest to the largest remainders."""
+    exact = np.asarray(shares) * places / np.sum(shares)
+    counts = np.floor(exact).astype(int)
+    counts[np.argsort(counts - exact, kind="stable")[: places - counts.sum()]] += 1
+    return tuple(counts.tolist())
+
+
+@functools.lru_cache(maxsize=4)
+def _block(counts: tuple[int, ...], seed: int, phase: int, block: int) -> list[tuple[int, int]]:
+    """The source at each place of a block, and how many of that source come before it there."""
+    # Sorting random words shuffles; numpy promises their stream to later releases, but not that of its shuffles.
+    words = np.random.Philox(key=_hashed(16, "block", seed, phase, block)).random_raw(sum(counts))
+    sources = np.repeat(np.arange(len(counts)), counts)[np.argsort(words, kind="stable")]
+    before = np.empty_like(sources)
+    for source, count in enumerate(counts):
+        before[sources == source] = np.arange(count)
+    return list(zip(sources.tolist(), before.tolist()))
+
+
+def _hashed(size: int, *words: str | int) -> int:
+    """A number of `size` bytes that `words` determine."""
+    return int.from_bytes(hashlib.blake2b(" ".join(map(str, words)).encode(), digest_size=size).digest())
+
+
 class InOrder(NamedTuple):
-    """Every record once, in the order of the files: for evaluation. Past the end there are fillers (None)."""
+    """Records evenly spaced over the files, in their order: for evaluation. Past the end there are fillers (None)."""
 
     size: int
+    """Records in the data set."""
+    count: int
+    """How many of them are wanted."""
 
     def record(self, ordinal: int) -> int | None:
         """The record at `ordinal`."""
-        return ordinal if ordinal < self.size else None
+        return ordinal * self.size // self.count if ordinal < self.count else None
 
 
 class BatchSource:
@@ -54,7 +116,7 @@ class BatchSource:
     def __init__(
         self,
         instances: InstanceSource,
-        order: ShuffledOrder | InOrder,
+        order: Order,
         *,
         batch_size: int,
         length: int,

@@ -99,7 +99,7 @@ def test_help_lists_every_setting_with_its_default(capsys):
     shown = capsys.readouterr().out
     for words in (
         "--model.num-layers INT",
-        "--data.source STR",
+        "--data.source [STR [STR ...]]",
         "--phases.0.steps INT",
         "--execution.remat",
         "(default: 12)",

@@ -8,7 +8,7 @@ DOCUMENTS = st.lists(st.lists(st.text("ab é", min_size=1, max_size=30), min_siz
 
 @given(DOCUMENTS, st.integers(20, 200))
 def test_chunks_hold_all_documents_in_order_and_are_not_too_large(documents, limit):
-    chunks = list(cut_chunks(documents, limit))
+    chunks = list(cut_chunks([documents], limit))
     assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
     assert [document for chunk in chunks for document in chunk.documents] == documents
     longest = max((len("\n".join(document).encode()) for document in documents), default=0)
@@ -17,6 +17,6 @@ def test_chunks_hold_all_documents_in_order_and_are_not_too_large(documents, lim
 
 
 def test_the_checksum_is_that_of_the_text():
-    of = lambda *documents: list(cut_chunks(documents, 100))[0].crc32
+    of = lambda *documents: list(cut_chunks([documents], 100))[0].crc32
     assert of(["a", "b"]) == of(["a", "b"])
     assert len({of(["a", "b"]), of(["a", "c"]), of(["a"], ["b"]), of(["a b"])}) == 4

@@ -11,6 +11,7 @@ from conftest import stories
 from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.data.corpus import Mixture
 from bert_jax.data.preparation import PreparedData
 from bert_jax.data.text_files import TextFiles
 from bert_jax.pretraining import dataset
@@ -245,8 +246,9 @@ def test_a_run_under_way_refuses_other_text(tiny_run, tiny_config, tmp_path, mon
     shutil.copytree(tiny_run.path, run.path)
     run.results_file.unlink()
     shutil.rmtree(run.data(32))
-    monkeypatch.setattr(dataset, "open_corpus", lambda _: TextFiles(str(tmp_path / "other.txt"), "replace", 10_000))
     (tmp_path / "other.txt").write_text(stories(120, first=500))
+    other = Mixture([TextFiles(str(tmp_path / "other.txt"), "replace", 10_000)])
+    monkeypatch.setattr(dataset, "open_corpus", lambda _: other)
     with pytest.raises(UsageError, match="gives other text than"):
         pretrain(tiny_config, run)
 

@@ -6,7 +6,7 @@ import pytest
 from bert_jax.data.instances import Instance
 from bert_jax.data.store import InstanceSource
 from bert_jax.system.errors import RunError
-from bert_jax.training.input import BatchSource, InOrder, ShuffledOrder, assemble
+from bert_jax.training.input import BatchSource, InOrder, MixedOrder, ShuffledOrder, apportion, assemble
 
 
 class Numbered(InstanceSource):
@@ -47,6 +47,76 @@ def test_seeds_and_phases_that_differ_by_one_have_nothing_in_common():
     assert len(seen) == 18
 
 
+def test_the_order_of_one_source_is_that_of_earlier_releases():
+    assert [ShuffledOrder(50, 3, 1).record(ordinal) for ordinal in (0, 1, 49, 50, 12345)] == [30, 21, 43, 26, 23]
+
+
+SIZES, SHARES = (30, 7_000, 900), (0.25, 0.6, 0.15)
+
+
+def mixed(blocks, sizes=SIZES, shares=SHARES, seed=3, phase=0):
+    """Source and record of every ordinal of the first blocks."""
+    order = MixedOrder(sizes, shares, seed, phase)
+    records = np.array([order.record(ordinal) for ordinal in range(blocks * MixedOrder.BLOCK)])
+    return np.searchsorted(np.cumsum(sizes), records, side="right"), records
+
+
+def test_after_every_block_each_source_has_exactly_its_share():
+    sources, _ = mixed(3)
+    for blocks in (1, 2, 3):
+        assert np.bincount(sources[: blocks * 10_000]).tolist() == [blocks * count for count in (2500, 6000, 1500)]
+    halves = np.bincount(sources[:5000])  # a share is kept all along, not only in the whole block
+    assert np.allclose(halves / 5000, SHARES, atol=0.03)
+
+
+def test_each_source_gives_every_record_once_before_it_gives_any_again():
+    sources, records = mixed(3)
+    for source, size in enumerate(SIZES):
+        own = records[sources == source]
+        epochs = [own[begin : begin + size].tolist() for begin in range(0, len(own) - size + 1, size)]
+        assert epochs and all(len(set(epoch)) == size for epoch in epochs)
+        assert len(set(map(tuple, epochs))) == len(epochs)
+
+
+def test_a_mixed_order_is_a_function_of_the_ordinal_alone():
+    _, records = mixed(2)
+    order = MixedOrder(SIZES, SHARES, 3, 0)
+    for ordinal in (19_999, 0, 10_000, 9_999, 5):
+        assert order.record(ordinal) == records[ordinal]
+
+
+def test_blocks_seeds_phases_and_sources_have_orders_of_their_own():
+    sources, records = mixed(2, (500, 500), (0.5, 0.5))
+    assert (sources[:10_000] != sources[10_000:]).any()
+    first, second = (records[sources == source][:500] - 500 * source for source in range(2))
+    assert (first != second).any()
+    for other in ({"seed": 4}, {"phase": 1}):
+        assert (mixed(1, (500, 500), (0.5, 0.5), **other)[1] != records[:10_000]).any()
+
+
+@pytest.mark.parametrize(
+    "shares, places, counts",
+    [
+        ((1, 1, 1), 10, (4, 3, 3)),
+        ((0.7, 0.3), 10_000, (7000, 3000)),
+        ((5, 3, 1), 10, (6, 3, 1)),
+        ((0.0001, 0.9999), 10_000, (1, 9999)),
+        ((2,), 7, (7,)),
+    ],
+)
+def test_places_go_by_largest_remainder(shares, places, counts):
+    assert apportion(shares, places) == counts
+
+
+@pytest.mark.parametrize("size, count", [(11, 11), (100, 7), (4096 * 3 + 1, 4096)])
+def test_a_part_of_the_held_out_records_is_taken_from_all_along_them(size, count):
+    order = InOrder(size, count)
+    records = [order.record(ordinal) for ordinal in range(count)]
+    gaps = np.diff([*records, size])
+    assert records[0] == 0 and gaps.min() >= 1 and gaps.max() - gaps.min() <= 1
+    assert order.record(count) is None
+
+
 def test_going_on_at_a_batch_gives_what_comes_there():
     whole = [batch.ids for batch in source().batches()]
     assert len(whole) == 20
@@ -60,7 +130,7 @@ def test_ordinals_number_the_sequences_of_a_phase():
 
 
 def test_the_last_batch_of_an_evaluation_is_filled_up_with_weight_0():
-    held_out = source(size=11, order=InOrder(11), batches=2)
+    held_out = source(size=11, order=InOrder(11, 11), batches=2)
     assert held_out[0].ids[:, 0].tolist() == list(range(8)) and held_out[0].weight.tolist() == [1] * 8
     assert held_out[1].ids[:, 0].tolist() == [8, 9, 10, 0, 0, 0, 0, 0]
     assert held_out[1].weight.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
