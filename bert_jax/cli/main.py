@@ -17,8 +17,8 @@ COMMANDS = {
     "vocab": "the first step of pretrain alone",
     "prepare": "the first two steps of pretrain alone",
     "inspect": "sequences of a run as the model sees them, with masks and labels",
-    "evaluate": "measure a run on its held-out documents",
     "params": "what a model is made of: parameters, memory, FLOPs",
+    "evaluate": "measure a run on its held-out documents, or on any text",
     "fill-mask": "the likeliest pieces for each [MASK] of a text",
     "bench": "how fast the real train step is on this machine, and where the time goes",
 }

@@ -18,4 +18,4 @@ def run(arguments: list[str]) -> None:
     directory.open(config)
     make_tokenizer(config, directory)
     for prepared in prepare_lengths(config, directory).values():
-        print_preparation(prepared)
+        print_preparation(prepared, config.data.source)

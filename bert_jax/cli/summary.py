@@ -1,5 +1,6 @@
 """Tables of what came out, on standard output."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.markup import escape
@@ -15,14 +16,14 @@ from bert_jax.text.vocabulary import MASK
 from bert_jax.training.run_directory import RunDirectory
 
 
-def print_results(results: dict[str, Any]) -> None:
-    """Held-out measurements beside what frequencies alone give."""
+def print_results(results: dict[str, Any], of: str = "held-out sequences") -> None:
+    """Measurements beside what frequencies alone give; `of` says what was measured on."""
     if "baseline" not in results:
         output.print(f"{results['steps']:,} steps done; nothing was held out to measure on")
         return
     baseline = results["baseline"]
     table = Table(
-        title=f"Step {results['steps']:,}, {results['held_out_sequences']:,} held-out sequences", title_justify="left"
+        title=escape(f"Step {results['steps']:,}, {results['held_out_sequences']:,} {of}"), title_justify="left"
     )
     for column in ("", "model", "by frequency alone", ""):
         table.add_column(column, justify="left" if not column else "right")
@@ -65,13 +66,16 @@ def print_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> None
         output.print(table)
 
 
-def print_preparation(prepared: PreparedData) -> None:
-    """What preparation saw, training and held-out documents side by side."""
+def print_preparation(prepared: PreparedData, sources: Sequence[str]) -> None:
+    """What preparation saw, training and held-out documents side by side; of several sources, what each gave."""
     table = Table(title=f"Sequences of {prepared.length}: {prepared.directory}", title_justify="left")
     for column in ("", "training", "held out"):
         table.add_column(column, justify="left" if not column else "right")
     held_out = dict(prepared.held_out.rows(prepared.length))
     for name, value in prepared.train.rows(prepared.length):
         table.add_row(name, value, held_out.get(name, ""))
+    if len(sources) > 1:
+        for source, instances in zip(sources, prepared.sources):
+            table.add_row(escape(f"instances from {source}"), f"{instances:,}", "")
     table.add_row("dropped: shares a paragraph with training", "", f"{prepared.held_out_dropped:,}")
     output.print(table)

@@ -55,6 +55,15 @@ def prepared_for(config: RunConfig, run: RunDirectory, length: int) -> PreparedD
     return found
 
 
+def prepare_other(
+    config: RunConfig, run: RunDirectory, length: int, source: str, language: str | None, directory: Path
+) -> PreparedData:
+    """All documents of `source`, in `directory`, as those of the run were prepared. Raises UsageError as `prepare`."""
+    own = {"source": source, "weights": None, "language": language or config.data.languages[0], "held_out": 0.0}
+    recipe = _recipe(config.replace(data=config.data.replace(**own)), run, length)
+    return prepare(open_corpus(recipe.data), recipe, directory, config.preparation.processes)
+
+
 def _outdated(found: PreparedData, config: RunConfig, run: RunDirectory) -> bool:
     of_other_text = corpus_stamp(config.data) not in (None, found.corpus)
     return of_other_text or found.fingerprint != fingerprint(_recipe(config, run, found.length))

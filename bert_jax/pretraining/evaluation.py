@@ -34,7 +34,7 @@ class HeldOut:
     ):
         self._objective, self._seed, self._sharding = objective, seed, sharding
         self.sequences = min(len(instances), max_sequences)
-        source = BatchSource(
+        self._source = BatchSource(
             instances,
             InOrder(len(instances), self.sequences),
             batch_size=batch_size,
@@ -42,7 +42,6 @@ class HeldOut:
             vocabulary_size=vocabulary_size,
             num_batches=-(-self.sequences // batch_size),
         )
-        self._batches = [source[number] for number in range(len(source))]
         self._step = jax.jit(make_evaluation_step(objective, seed=seed))
 
     def evaluate(self, params: Parameters) -> dict[str, float]:
@@ -74,7 +73,7 @@ class HeldOut:
 
     def _means(self, step: Callable[[Batch], Means]) -> dict[str, float]:
         """Sums in float64 over all batches, then one division."""
-        sums = [jax.device_get(step(jax.device_put(batch, self._sharding))) for batch in self._batches]
+        sums = [jax.device_get(step(jax.device_put(batch, self._sharding))) for batch in self._source.batches()]
         return {
             name: sum(float(part[name].total) for part in sums) / max(sum(float(part[name].count) for part in sums), 1)
             for name in sums[0]

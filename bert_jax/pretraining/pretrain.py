@@ -1,8 +1,11 @@
 """The whole main job: text to vocabulary to sequences to a trained model."""
 
 import bisect
+import contextlib
 import itertools
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,7 +16,7 @@ from bert_jax.data.chunk_worker import HELD_OUT, TRAIN
 from bert_jax.data.preparation import PreparedData
 from bert_jax.data.store import InstanceSource
 from bert_jax.model.bert import Parameters
-from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepared_for
+from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepare_other, prepared_for
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.objective import PretrainingTargets
 from bert_jax.pretraining.trainer import Trainer, planned_vocabulary_size
@@ -84,10 +87,12 @@ def _finished(config: RunConfig, run: RunDirectory) -> dict[str, Any] | None:
         return None
 
 
-def evaluate_run(run: RunDirectory) -> dict[str, Any]:
-    """Measures the newest checkpoint of `run`: what `pretrain` returns at its end. Changes nothing on disk.
+def evaluate_run(run: RunDirectory, source: str | None = None, language: str | None = None) -> dict[str, Any]:
+    """Measures the newest checkpoint of `run`: what `pretrain` returns at its end. Changes nothing in the run.
 
-    Raises UsageError where the run has no checkpoint or no data.
+    On the held-out documents, or on all documents of `source` (as `data.source` names it), prepared for the time
+    being as the run's were; `language` is that of `source`, the run's first where None.
+    Raises UsageError where the run has no checkpoint or no data, or `source` too little.
     """
     keep_compiled_programs()
     config = read_config(run.path)
@@ -96,10 +101,16 @@ def evaluate_run(run: RunDirectory) -> dict[str, Any]:
     trainer = Trainer(config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     checkpoint = checkpoint_of(run.path)
     length = config.phases[-1].length
-    prepared = prepared_for(config, run, length)
-    params = load_parameters(checkpoint, trainer.state_shapes.params)
-    held_out = {length: held_out_sequences(trainer, prepared)}
-    return _results(trainer, int(checkpoint.name), 0, params, {length: prepared}, held_out)
+    with contextlib.ExitStack() as stack:
+        if source:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            prepared = prepare_other(config, run, length, source, language, folder)
+            sequences = measured_sequences(trainer, prepared, TRAIN, max_sequences=None)
+        else:
+            prepared = prepared_for(config, run, length)
+            sequences = held_out_sequences(trainer, prepared)
+        params = load_parameters(checkpoint, trainer.state_shapes.params)
+        return _results(trainer, int(checkpoint.name), 0, params, {length: prepared}, {length: sequences})
 
 
 def _results(
@@ -124,18 +135,23 @@ def _results(
 
 def held_out_sequences(trainer: Trainer, data: PreparedData) -> HeldOut | None:
     """The held-out sequences of one prepared set; None where there are none."""
-    config = trainer.config
-    instances = InstanceSource(data.directory, HELD_OUT)
-    if not len(instances):
+    sequences = measured_sequences(trainer, data, HELD_OUT, trainer.config.evaluation.max_sequences)
+    if not sequences.sequences:
         say("no held-out documents: nothing will be evaluated; raise --data.held-out or give more text")
         return None
+    return sequences
+
+
+def measured_sequences(trainer: Trainer, data: PreparedData, split: str, max_sequences: int | None) -> HeldOut:
+    """The sequences of a split (all where `max_sequences` is None), to be measured."""
+    config, instances = trainer.config, InstanceSource(data.directory, split)
     batch_size = max(phase.batch_size for phase in config.phases if phase.length == data.length)
     return HeldOut(
         instances,
         trainer.objective,
         length=data.length,
         batch_size=-(-batch_size // trainer.mesh.size) * trainer.mesh.size,
-        max_sequences=config.evaluation.max_sequences,
+        max_sequences=max_sequences or len(instances),
         vocabulary_size=trainer.model.vocabulary_size,
         seed=config.seed,
         sharding=batch_sharding(trainer.mesh),

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 import bert_jax
+from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.optimizer import OptimizerConfig
@@ -43,6 +44,13 @@ ROOT = Path(bert_jax.__file__).parent
             ["phases.0", "2^32"],
         ),
         (lambda: ObjectiveConfig(mask_probability=0.9, random_probability=0.2), ["0.9", "0.2", "more than 1"]),
+        (lambda: DataConfig(source=()), ["source=()", "at least 1"]),
+        (lambda: DataConfig(source=("a", "b", "a")), ["data.source=a b a names a source twice"]),
+        (lambda: DataConfig(source=("a", "b"), weights=(1,)), ["1 numbers for 2 sources; give one for each"]),
+        (lambda: DataConfig(source="a", weights=(1, 2)), ["2 numbers for 1 sources"]),
+        (lambda: DataConfig(source=("a", "b"), weights=(1, 0)), ["weights.1=0", "greater than 0"]),
+        (lambda: DataConfig(source=("a", "b"), weights=(1, 1e5)), ["gives a source 1e-05", "0.0001 or more"]),
+        (lambda: DataConfig(source=("a", "b", "c"), language=("en", "de")), ["2 codes for 3 sources"]),
     ],
 )
 def test_refusals_are_one_line_with_value_and_expectation(make, words):
@@ -60,6 +68,20 @@ def test_settings_are_frozen_hash_and_survive_json():
         config.seed = 3
     assert hash(config) == hash(RunConfig(model=ModelConfig.tiny()))
     assert RunConfig(**config.model_dump(mode="json")) == config
+
+
+def test_one_source_is_written_and_read_as_a_string():
+    one = DataConfig(source="text:a", language="de")
+    assert (one.source, one.languages, one.shares) == (("text:a",), ("de",), None)
+    assert one.model_dump(mode="json") | {"source": "text:a", "language": "de"} == one.model_dump(mode="json")
+    assert DataConfig(**one.model_dump(mode="json")) == one == DataConfig(source=("text:a",), language=("de",))
+
+
+def test_several_sources_have_shares_and_languages():
+    several = DataConfig(source=("a", "b", "c"), weights=(3, 6, 1), language="de")
+    assert several.shares == (0.3, 0.6, 0.1) and several.languages == ("de",) * 3
+    assert several.replace(language=("de", "en", "zh")).languages == ("de", "en", "zh")
+    assert DataConfig(**several.model_dump(mode="json")) == several
 
 
 def test_replace_validates():

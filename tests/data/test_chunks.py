@@ -20,3 +20,12 @@ def test_the_checksum_is_that_of_the_text():
     of = lambda *documents: list(cut_chunks([documents], 100))[0].crc32
     assert of(["a", "b"]) == of(["a", "b"])
     assert len({of(["a", "b"]), of(["a", "c"]), of(["a"], ["b"]), of(["a b"])}) == 4
+
+
+@given(st.lists(DOCUMENTS, max_size=4), st.integers(20, 200))
+def test_no_chunk_spans_two_sources_and_each_is_cut_as_if_it_were_alone(sources, limit):
+    chunks = list(cut_chunks(sources, limit))
+    assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
+    for number, documents in enumerate(sources):
+        own = [chunk for chunk in chunks if chunk.source == number]
+        assert [chunk.documents for chunk in own] == [chunk.documents for chunk in cut_chunks([documents], limit)]

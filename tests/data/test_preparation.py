@@ -1,3 +1,5 @@
+import random
+
 import numpy as np
 import pytest
 from conftest import stories, story
@@ -5,10 +7,12 @@ from conftest import stories, story
 from bert_jax.config.data import DataConfig
 from bert_jax.data import chunk_worker, preparation
 from bert_jax.data.chunk_worker import Recipe, is_held_out
+from bert_jax.data.chunks import cut_chunks
 from bert_jax.data.corpus import open_corpus
 from bert_jax.data.preparation import PreparedData, fingerprint, prepare
 from bert_jax.data.store import InstanceSource
 from bert_jax.system.errors import RunError, UsageError
+from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
 
 
@@ -229,3 +233,86 @@ def test_a_damaged_file_beside_the_shards_is_one_line(recipe, tmp_path, name):
     with pytest.raises(RunError, match="damaged .* delete .* to prepare it anew"):
         PreparedData.open(tmp_path).piece_counts
         InstanceSource(tmp_path, "train")
+
+
+@pytest.fixture
+def mixed(tokenizer_directory, tmp_path):
+    """A recipe for three sources of different size."""
+    for name, count, first in (("a", 60, 0), ("b", 20, 200), ("c", 90, 400)):
+        (tmp_path / f"{name}.txt").write_text(stories(count, first))
+    data = DataConfig(source=tuple(f"text:{tmp_path / name}.txt" for name in "abc"), held_out=0.2, chunk_megabytes=0.01)
+    return Recipe(data, 32, 7, tokenizer_directory)
+
+
+def test_several_sources_lie_one_after_the_other_and_none_is_paired_with_another(mixed, tmp_path):
+    prepared = build(mixed, tmp_path / "out", processes=2)
+    assert len(prepared.sources) == 3 and sum(prepared.sources) == prepared.train.instances
+    assert PreparedData.open(tmp_path / "out") == prepared
+    alone = [
+        build(mixed._replace(data=mixed.data.replace(source=source)), tmp_path / f"only-{number}")
+        for number, source in enumerate(mixed.data.source)
+    ]
+    assert prepared.train.documents == sum(one.train.documents for one in alone)
+    assert prepared.held_out.documents == sum(one.held_out.documents for one in alone)
+    assert np.array_equal(prepared.piece_counts, sum(one.piece_counts for one in alone))
+    # The first source's chunks have the numbers that they have alone, so its records are the very same.
+    assert prepared.sources[0] == alone[0].train.instances
+    ours, theirs = (InstanceSource(path, "train") for path in (tmp_path / "out", tmp_path / "only-0"))
+    for number in range(len(theirs)):
+        assert np.array_equal(ours.__getitems__([number])[0].ids, theirs.__getitems__([number])[0].ids)
+
+
+def test_pairs_of_a_source_hold_only_its_pieces_in_training_and_held_out(tokenizer_directory, tmp_path):
+    letters = ("abc", "def")
+    for name, own in zip("ab", letters):
+        lines = [" ".join(random.Random(number).choices(own, k=40)) + "." for number in range(400)]
+        (tmp_path / f"{name}.txt").write_text("\n\n".join("\n".join(lines[at : at + 2]) for at in range(0, 400, 2)))
+    sources = tuple(f"text:{tmp_path / name}.txt" for name in "ab")
+    data = DataConfig(source=sources, held_out=0.3, chunk_megabytes=0.005)
+    prepared = build(Recipe(data, 32, 0, tokenizer_directory), tmp_path / "out")
+    ids = load_tokenizer(tokenizer_directory).vocabulary.ids
+    theirs = [{ids[letter] for letter in own} for own in letters]
+    for split in ("train", "held_out"):
+        records = InstanceSource(tmp_path / "out", split)
+        kinds = []
+        for instance in records.__getitems__(list(range(len(records)))):
+            seen = set(instance.ids.tolist())
+            assert len({number for number, own in enumerate(theirs) if seen & own}) == 1
+            kinds.append(bool(seen & theirs[1]))
+        assert kinds == sorted(kinds)
+        if split == "train":
+            assert [kinds.count(False), kinds.count(True)] == prepared.sources
+
+
+def test_each_source_is_split_by_the_rules_of_its_language(tokenizer_directory, tmp_path):
+    text = "Am 3. Mai kam er z.B. nach Hause. Er ging.\n\n" * 2
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text(text)
+    data = DataConfig(source=tuple(f"text:{tmp_path / name}.txt" for name in "ab"), held_out=0.0)
+    sentences = lambda language: (
+        build(
+            Recipe(data.replace(language=language), 32, 0, tokenizer_directory), tmp_path / "".join(language)
+        ).train.sentences
+    )
+    english, german = sentences(("en",)), sentences(("de",))
+    assert english != german and sentences(("en", "de")) == sentences(("de", "en")) == (english + german) / 2
+
+
+def test_a_source_with_too_little_text_is_named(mixed, tmp_path):
+    (tmp_path / "b.txt").write_text("One document.")
+    with pytest.raises(UsageError, match=r"b\.txt' holds 1 documents .* needs two"):
+        build(mixed._replace(data=mixed.data.replace(held_out=0.0)), tmp_path / "out")
+
+
+def test_weights_do_not_shape_the_records(mixed):
+    assert fingerprint(mixed) == fingerprint(mixed._replace(data=mixed.data.replace(weights=(1, 2, 3))))
+
+
+def test_text_that_moved_to_another_source_is_prepared_again(mixed, tmp_path, monkeypatch):
+    (tmp_path / "b.txt").write_text(stories(20, 60))
+    mixed = mixed._replace(data=mixed.data.replace(chunk_megabytes=1.0))
+    chunks = [chunk for chunk in cut_chunks(open_corpus(mixed.data).passes(), 10**6)]
+    (tmp_path / "out" / "chunks").mkdir(parents=True)
+    for source in (1, 0):
+        moved = chunks[0]._replace(source=source)
+        assert preparation._prepare_unless_finished(moved, mixed, tmp_path / "out", "shape").source == source
