@@ -9,6 +9,7 @@ import pytest
 from conftest import stories
 
 from bert_jax.cli.main import COMMANDS, run
+from bert_jax.data.preparation import PreparedData
 from bert_jax.training.metrics import read_metrics
 
 CONFIG = """
@@ -59,7 +60,11 @@ def test_the_whole_job_and_what_can_be_done_with_it(config, tmp_path, capsys):
     assert "is finished" in again.err.replace("\n", "") and "MLM accuracy" in again.out
 
     assert run(["evaluate", workdir]) == 0
-    assert "MLM accuracy" in capsys.readouterr().out
+    assert "held-out sequences" in (shown := capsys.readouterr().out) and "MLM accuracy" in shown
+    (tmp_path / "other.txt").write_text(stories(20, first=500))
+    assert run(["evaluate", workdir, "--data", str(tmp_path / "other.txt"), "--language", "de"]) == 0
+    shown = "".join(capsys.readouterr().out.split())
+    assert f"sequencesof{tmp_path / 'other.txt'}" in shown and "held-out" not in shown and "MLMaccuracy" in shown
 
     assert run(["fill-mask", workdir, "The old [MASK] sees the [MASK].", "--top", "3"]) == 0
     assert capsys.readouterr().out.count("0.0") >= 6
@@ -86,6 +91,37 @@ def test_the_first_steps_alone(config, tmp_path, capsys):
     ):
         assert words in shown
     assert run(["inspect", str(tmp_path / "run"), "--rows", "1"]) == 0
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (
+            ["--data", "{path}/one.txt"],
+            "one.txt' holds 1 documents for training and next sentence prediction needs",
+        ),
+        (["--data", "{path}/none.txt"], "none.txt' holds 0 documents"),
+        (["--data", "{path}/absent.txt"], "no file matches"),
+        (["--data", "jsonl:{path}/one.txt"], "names no corpus"),
+        (["--data", "jsonl:{path}/one.txt#text"], "one.txt, line 1 is not JSON"),
+        (["--language", "de"], "--language de is that of --data, which is not given"),
+    ],
+)
+def test_text_that_cannot_be_measured_on_is_one_line(tiny_run, tmp_path, capsys, flags, words):
+    (tmp_path / "one.txt").write_text("One document.")
+    (tmp_path / "none.txt").write_text("\n")
+    assert run(["evaluate", str(tiny_run.path), *(flag.format(path=tmp_path) for flag in flags)]) == 2
+    assert words in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_several_sources_are_given_one_after_the_other(config, tmp_path, capsys):
+    (tmp_path / "b.txt").write_text(stories(30, first=100))
+    sources = [f"text:{tmp_path / 'corpus.txt'}", f"text:{tmp_path / 'b.txt'}"]
+    flags = ["--workdir", str(tmp_path / "run"), "--preparation.processes", "1", "--data.source", *sources]
+    assert run(["prepare", str(config), *flags, "--data.weights", "2", "1", "--data.language", "en", "de"]) == 0
+    assert capsys.readouterr().out.count("instances from") == 2
+    prepared = PreparedData.open(tmp_path / "run" / "data" / "length-32")
+    assert len(prepared.sources) == 2 and sum(prepared.sources) == prepared.train.instances
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -127,6 +163,9 @@ def test_the_command_alone_lists_the_commands(arguments, code, capsys):
         (["--model.activation", "relu"], "relu"),
         (["--mesh.data", "3"], "mesh.data=3 x mesh.fsdp=1 doesn't make 1 devices"),
         (["--data.source", "text:absent/*"], "no file matches 'absent/*'"),
+        (["--data.source", "python-docs", "text:absent/*"], "no file matches 'absent/*'"),
+        (["--data.source", "python-docs", "text:a", "--data.weights", "1"], "1 numbers for 2 sources"),
+        (["--data.weights", "half"], "--data.weights"),
     ],
 )
 def test_a_wrong_flag_is_one_line_and_leaves_nothing(config, tmp_path, capsys, flags, words):

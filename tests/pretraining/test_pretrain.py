@@ -18,13 +18,16 @@ from bert_jax.pretraining import dataset
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining import vocabulary as vocabulary_step
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain, training_batch
+from bert_jax.pretraining.trainer import Trainer
 from bert_jax.system.batch import WORD_START
 from bert_jax.system.errors import Interrupted, RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.text.vocabulary import Vocabulary
 from bert_jax.training import loop
 from bert_jax.training.checkpoint import Manifest, complete
 from bert_jax.training.metrics import read_metrics
-from bert_jax.training.run_directory import RunDirectory
+from bert_jax.training.run_directory import RunDirectory, read_config
+from bert_jax.training.sharding import make_mesh
 
 TRAIN_FIELDS = {
     "step", "split", "loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy",
@@ -265,3 +268,63 @@ def test_a_stop_whose_checkpoint_fails_is_a_failure(tiny_run, tiny_config, tmp_p
     monkeypatch.setattr(Manifest, "of", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(RunError, match="checkpoint 1 could not be written"):
         pretrain(tiny_config, run)
+
+
+def test_other_text_is_measured_whole_and_the_run_stays_as_it_is(tiny_run, corpus, tmp_path):
+    before = {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
+    (tmp_path / "new.txt").write_text(stories(30, first=700))
+    measured = evaluate_run(tiny_run, f"text:{tmp_path / 'new.txt'}")
+    records = [json.dumps({"body": text}) for text in stories(30, first=700).split("\n\n")]
+    (tmp_path / "new.jsonl").write_text("\n".join(records))
+    assert measured == evaluate_run(tiny_run, f"jsonl:{tmp_path / 'new.jsonl'}#body")
+    expected = json.loads(tiny_run.results_file.read_text())
+    assert set(measured) == set(expected) and measured["steps"] == 12
+    assert measured["held_out_sequences"] > 1.5 * expected["held_out_sequences"]  # 30 documents to some 12 of 120
+    assert measured["mlm_loss"] == pytest.approx(expected["mlm_loss"], rel=0.1)
+    assert before == {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
+    # The model has seen this text, but with other masks and pairs.
+    assert evaluate_run(tiny_run, f"text:{corpus}")["held_out_sequences"] > 3 * measured["held_out_sequences"]
+
+
+def test_all_of_other_text_is_measured_whatever_is_used_of_held_out_documents(tiny_run, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(tiny_run.path, run.path)
+    config = json.loads(run.config_file.read_text())
+    config["config"]["evaluation"]["max_sequences"] = 8
+    run.config_file.write_text(json.dumps(config))
+    (tmp_path / "new.txt").write_text(stories(30, first=700))
+    assert evaluate_run(run)["held_out_sequences"] == 8
+    assert evaluate_run(run, f"text:{tmp_path / 'new.txt'}")["held_out_sequences"] > 30
+
+
+def test_a_run_on_sources_with_weights_draws_its_shares(tiny_config, tmp_path, capsys):
+    (tmp_path / "a.txt").write_text(stories(100))
+    records = [json.dumps({"text": text}) for text in stories(40, first=300).split("\n\n")]
+    (tmp_path / "b.jsonl").write_text("\n".join(records))
+    sources = (f"text:{tmp_path / 'a.txt'}", f"jsonl:{tmp_path / 'b.jsonl'}#text")
+    data = tiny_config.data.replace(source=sources, weights=(1, 3), language=("en", "de"))
+    config, run = tiny_config.replace(data=data), RunDirectory(tmp_path / "run")
+    assert pretrain(config, run)["steps"] == 12
+    assert read_config(run.path) == config
+    prepared = PreparedData.open(run.data(32))
+    assert len(prepared.sources) == 2 and min(prepared.sources) > 30
+    trainer = Trainer(config, make_mesh(MeshConfig()), 150, 4)
+    order = pretrain_module.training_source(trainer, 0, prepared)._order
+    drawn = np.array([order.record(ordinal) for ordinal in range(10_000)])
+    assert (drawn >= prepared.sources[0]).sum() == 7500 and drawn.max() < sum(prepared.sources)
+    with pytest.raises(UsageError, match="data.weights.1 is 3.0 there and 4.0 now"):
+        pretrain(config.replace(data=data.replace(weights=(1, 4))), run)
+
+
+def test_a_vocabulary_is_trained_on_the_sources_at_their_weights(tiny_config, tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text(stories(100))
+    (tmp_path / "b.txt").write_text("\n\n".join(f"zzzz {number}" for number in range(100)))
+    sources = tuple(f"text:{tmp_path / name}.txt" for name in "ab")
+    seen = []
+    monkeypatch.setattr(
+        vocabulary_step, "train_wordpiece", lambda texts, *_, **__: seen.append(texts) or Vocabulary([])
+    )
+    for weights in (None, (1, 1)):
+        vocabulary_step._train(tiny_config.replace(data=tiny_config.data.replace(source=sources, weights=weights)))
+    shares = [sum(len(text) for text in texts if "zzzz" in text) / sum(map(len, texts)) for texts in seen]
+    assert shares[0] < 0.05 and shares[1] == pytest.approx(0.5, abs=0.01)
