@@ -22,7 +22,7 @@ from bert_jax.pretraining.trainer import Trainer
 from bert_jax.system.batch import WORD_START
 from bert_jax.system.errors import Interrupted, RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
-from bert_jax.text.vocabulary import Vocabulary
+from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.training import loop
 from bert_jax.training.checkpoint import Manifest, complete
 from bert_jax.training.metrics import read_metrics
@@ -321,9 +321,8 @@ def test_a_vocabulary_is_trained_on_the_sources_at_their_weights(tiny_config, tm
     (tmp_path / "b.txt").write_text("\n\n".join(f"zzzz {number}" for number in range(100)))
     sources = tuple(f"text:{tmp_path / name}.txt" for name in "ab")
     seen = []
-    monkeypatch.setattr(
-        vocabulary_step, "train_wordpiece", lambda texts, *_, **__: seen.append(texts) or Vocabulary([])
-    )
+    noted = lambda texts, *_, **__: seen.append(texts) or Vocabulary(SPECIAL_PIECES)
+    monkeypatch.setattr(vocabulary_step, "train_wordpiece", noted)
     for weights in (None, (1, 1)):
         vocabulary_step._train(tiny_config.replace(data=tiny_config.data.replace(source=sources, weights=weights)))
     shares = [sum(len(text) for text in texts if "zzzz" in text) / sum(map(len, texts)) for texts in seen]
