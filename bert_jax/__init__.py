@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bert_jax.inference.bert import Bert
-    from bert_jax.text.wordpiece import WordPieceTokenizer
+    from bert_jax.text.tokenizer import Tokenizer
 
 __version__ = "0.1.0"
 
@@ -23,8 +23,8 @@ def load(path: str | os.PathLike) -> "Bert":
     return load(path)
 
 
-def load_tokenizer(path: str | os.PathLike, lowercase: bool = True) -> "WordPieceTokenizer":
-    """The tokenizer of a run (which brings its own casing) or over a vocab.txt; see bert_jax.text.tokenizer."""
+def load_tokenizer(path: str | os.PathLike, lowercase: bool = True) -> "Tokenizer":
+    """The tokenizer of a run, a vocab.txt or a sentencepiece .model; see bert_jax.text.tokenizer."""
     from bert_jax.text.tokenizer import load_tokenizer
 
     return load_tokenizer(path, lowercase)

@@ -1,6 +1,5 @@
 """bert-jax inspect RUN: sequences as the model sees them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ from bert_jax.cli.arguments import parse
 from bert_jax.pretraining.pretrain import training_batch
 from bert_jax.system.batch import WORD_START
 from bert_jax.system.progress import output
-from bert_jax.text.vocabulary import CONTINUATION
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.run_directory import RunDirectory
 
 
@@ -40,18 +39,17 @@ def run(arguments: list[str]) -> None:
         pair = "drawn at random" if batch.pair_label[row] else "follows the first"
         heading = f"sequence {row + 1}: {length} of {batch.ids.shape[1]} tokens, {len(truth)} to predict, "
         output.print(f"[dim]{heading}second segment {pair}[/dim]")
-        output.print(_sequence(masked.ids[:length], batch.units[row], truth, tokenizer.vocabulary.pieces), "")
+        output.print(_sequence(masked.ids[:length], batch.units[row], truth, tokenizer), "")
 
 
-def _sequence(ids: np.ndarray, units: np.ndarray, truth: dict[int, int], pieces: Sequence[str]) -> Text:
+def _sequence(ids: np.ndarray, units: np.ndarray, truth: dict[int, int], tokenizer: Tokenizer) -> Text:
     """Pieces put together to words, those to be predicted with what stood there."""
     line = Text()
-    for at, number in enumerate(ids):
+    for at, number in enumerate(ids.tolist()):
         special = not units[at]
         if at and (special or units[at] & WORD_START):
             line.append(" ")
-        piece = pieces[number] if special or units[at] & WORD_START else pieces[number].removeprefix(CONTINUATION)
-        line.append(piece, "bold red" if at in truth else "")
+        line.append(tokenizer.piece_text(number), "bold red" if at in truth else "")
         if at in truth:
-            line.append(f"/{pieces[truth[at]]}", "bold green")
+            line.append(f"/{tokenizer.piece_text(truth[at])}", "bold green")
     return line

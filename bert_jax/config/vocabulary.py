@@ -1,6 +1,6 @@
 """Where the pieces come from."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -8,10 +8,13 @@ from bert_jax.config.settings import Settings
 
 
 class VocabularyConfig(Settings):
-    """A WordPiece vocabulary: trained on the corpus, or a published `vocab.txt` read as it is."""
+    """The vocabulary: trained on the corpus, or a published one read as it is."""
 
     file: str | None = None
-    """A vocab.txt (one piece a line) to use as it is; None trains one on the corpus."""
+    """A vocab.txt (one piece a line), or a sentencepiece .model, which cleans text in its own way whatever is set
+    here; used as it is. None trains one on the corpus."""
+    kind: Literal["wordpiece", "unigram", "bpe"] = "wordpiece"
+    """What is trained: BERT's WordPiece, or one of sentencepiece's models. Not used with `file`."""
     size: Annotated[int, Field(gt=5)] = 30_522
     """Pieces of a trained vocabulary, the five special ones included. Not used with `file`."""
     lowercase: bool = True

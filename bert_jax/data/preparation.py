@@ -130,7 +130,8 @@ def discard(directory: Path) -> None:
 
 def fingerprint(recipe: Recipe) -> str:
     """A hash of all that shapes the records, but for the text itself; weights only shape their order."""
-    tokenizer = [path.read_text(encoding="utf-8") for path in sorted(recipe.tokenizer_directory.iterdir())]
+    files = sorted(recipe.tokenizer_directory.iterdir())
+    tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]  # a model is no text
     shape = [_FORMAT, recipe.data.model_dump(exclude={"weights"}), recipe.length, recipe.seed, tokenizer]
     return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
 

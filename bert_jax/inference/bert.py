@@ -15,9 +15,8 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters, parameter_shapes
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
-from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.text.vocabulary import MASK
-from bert_jax.text.wordpiece import WordPieceTokenizer
 from bert_jax.training.checkpoint import checkpoint_of, load_parameters
 from bert_jax.training.devices import keep_compiled_programs
 from bert_jax.training.run_directory import read_config
@@ -43,7 +42,7 @@ class Vectors(NamedTuple):
 class Bert:
     """A model with its tokenizer. `config`, `params` and `tokenizer` are there to be used."""
 
-    def __init__(self, config: ModelConfig, params: Parameters, tokenizer: WordPieceTokenizer):
+    def __init__(self, config: ModelConfig, params: Parameters, tokenizer: Tokenizer):
         """Raises UsageError where the tokenizer's vocabulary isn't the model's."""
         if len(tokenizer.vocabulary) != config.vocabulary_size:
             raise UsageError(
@@ -63,15 +62,13 @@ class Bert:
     def fill_mask(self, text: str, top: int = 5) -> list[list[Fill]]:
         """For each [MASK] in `text`, in order, the `top` likeliest pieces with their probabilities.
 
+        Pieces are written as in the vocabulary: a ## of WordPiece joins, a \u2581 of sentencepiece begins a word.
         Raises UsageError where there is no [MASK] or the text is too long.
         """
-        parts = text.split(MASK)
-        if len(parts) == 1:
+        if MASK not in text:
             raise UsageError(f"there is no {MASK} in {text!r}; put one where a piece is to be filled in")
         mask_id = self.tokenizer.vocabulary.mask_id
-        ids = self.tokenizer.encode(parts[0])
-        for part in parts[1:]:
-            ids += [mask_id, *self.tokenizer.encode(part)]
+        ids = self.tokenizer.encode_masked(text)
         if len(ids) + 2 > self.config.max_positions:
             raise UsageError(
                 f"the text has {len(ids) + 2} tokens and the model {self.config.max_positions} positions; shorten it"

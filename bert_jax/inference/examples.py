@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from bert_jax.text.vocabulary import MASK
-from bert_jax.text.wordpiece import PieceSpan, WordPieceTokenizer
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.vocabulary import MASK, PieceSpan
 
 _SHORTEST_WORD = 4
 
 
-def masked_examples(sentences: Iterable[str], tokenizer: WordPieceTokenizer, most: int) -> list[tuple[str, str]]:
+def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -> list[tuple[str, str]]:
     """Each sentence of at most `most` pieces that has a fitting word: with that word replaced by [MASK], and the word.
 
     A word fits if it is one piece and either long enough to carry meaning or an ideograph.
@@ -27,7 +27,7 @@ def masked_examples(sentences: Iterable[str], tokenizer: WordPieceTokenizer, mos
     return examples
 
 
-def _fits(sentence: str, piece: PieceSpan, after: PieceSpan | None, tokenizer: WordPieceTokenizer) -> bool:
+def _fits(sentence: str, piece: PieceSpan, after: PieceSpan | None, tokenizer: Tokenizer) -> bool:
     starts = tokenizer.starts_word
     word = sentence[piece.begin : piece.end]
     whole = starts[piece.id] and (after is None or starts[after.id]) and piece.id != tokenizer.vocabulary.unknown_id

@@ -10,7 +10,7 @@ from bert_jax.data.preparation import PreparedData, discard, fingerprint, prepar
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
-from bert_jax.text.vocabulary import Vocabulary
+from bert_jax.text.tokenizer import read_vocabulary_file
 from bert_jax.training.run_directory import RunDirectory
 
 
@@ -19,8 +19,9 @@ def check_sources(config: RunConfig, run: RunDirectory) -> None:
     if all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
         return  # here or on another machine
     open_corpus(config.data)
-    if config.vocabulary.file and not run.under_way:
-        Vocabulary.read(Path(config.vocabulary.file))
+    vocabulary = config.vocabulary
+    if vocabulary.file and not run.under_way:
+        read_vocabulary_file(Path(vocabulary.file), vocabulary.lowercase, vocabulary.strip_accents)
 
 
 def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedData]:

@@ -25,8 +25,7 @@ from bert_jax.system.batch import Batch
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
-from bert_jax.text.tokenizer import load_tokenizer
-from bert_jax.text.wordpiece import WordPieceTokenizer
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.training.checkpoint import Checkpoints, checkpoint_of, complete, damaged_file, load_parameters
 from bert_jax.training.devices import keep_compiled_programs, peak_flops
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
@@ -158,7 +157,7 @@ def measured_sequences(trainer: Trainer, data: PreparedData, split: str, max_seq
     )
 
 
-def training_batch(run: RunDirectory, step: int) -> tuple[WordPieceTokenizer, Batch, PretrainingTargets]:
+def training_batch(run: RunDirectory, step: int) -> tuple[Tokenizer, Batch, PretrainingTargets]:
     """The batch of training step `step` (from 1) and what the model is asked about it, as numpy arrays.
 
     Raises UsageError where `run` has no data or no such step.

@@ -6,19 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.config.run import RunConfig
+from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.data.chunk_worker import is_held_out
 from bert_jax.data.corpus import corpus_stamp, open_corpus
 from bert_jax.data.sample import sample_documents, sample_mixture
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say, stage
-from bert_jax.text.tokenizer import load_tokenizer
-from bert_jax.text.vocabulary import Vocabulary
+from bert_jax.text.sentencepiece_training import train_sentencepiece
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, read_vocabulary_file
 from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
 from bert_jax.training.run_directory import RunDirectory
 
 
-def make_tokenizer(config: RunConfig, run: RunDirectory) -> WordPieceTokenizer:
+def make_tokenizer(config: RunConfig, run: RunDirectory) -> Tokenizer:
     """The run's tokenizer: what the same settings and text have made already, a given one, or a trained one."""
     if run.under_way:
         return load_tokenizer(run.tokenizer)
@@ -31,14 +32,14 @@ def make_tokenizer(config: RunConfig, run: RunDirectory) -> WordPieceTokenizer:
     if _made_of(origin, marker):
         return load_tokenizer(run.tokenizer)
     marker.unlink(missing_ok=True)
-    if config.vocabulary.file:
-        vocabulary = Vocabulary.read(Path(config.vocabulary.file))
+    settings = config.vocabulary
+    if settings.file:
+        tokenizer = read_vocabulary_file(Path(settings.file), settings.lowercase, settings.strip_accents)
     else:
-        vocabulary = _train(config)
-    tokenizer = WordPieceTokenizer(vocabulary, config.vocabulary.lowercase, config.vocabulary.strip_accents)
+        tokenizer = _train(config)
     tokenizer.save(run.tokenizer)
     write_json(marker, origin)
-    say(f"vocabulary of {len(vocabulary):,} pieces: {run.tokenizer}")
+    say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")
     return tokenizer
 
 
@@ -59,7 +60,7 @@ def _stamp(config: RunConfig) -> str | None:
     return blake2b(Path(file).read_bytes(), digest_size=8).hexdigest() if Path(file).is_file() else None
 
 
-def _train(config: RunConfig) -> Vocabulary:
+def _train(config: RunConfig) -> Tokenizer:
     settings, shares = config.vocabulary, config.data.shares
     corpus, limit = open_corpus(config.data), settings.sample_megabytes * 1_000_000
 
@@ -75,12 +76,14 @@ def _train(config: RunConfig) -> Vocabulary:
     if not sample:
         raise UsageError(f"{config.data.described} holds no text; give a corpus")
     with stage(f"Training a vocabulary of {settings.size:,}", None, "pieces") as shown:
-        vocabulary = train_wordpiece(
-            [line for _, document in sample for line in document],
-            settings.size,
-            lowercase=settings.lowercase,
-            strip_accents=settings.strip_accents,
-            character_coverage=settings.character_coverage,
-        )
-        shown.advance(len(vocabulary))
-    return vocabulary
+        tokenizer = _learned([line for _, document in sample for line in document], settings)
+        shown.advance(len(tokenizer.vocabulary))
+    return tokenizer
+
+
+def _learned(texts: list[str], settings: VocabularyConfig) -> Tokenizer:
+    cleaning = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
+    wanted = cleaning | {"character_coverage": settings.character_coverage}
+    if settings.kind == "wordpiece":
+        return WordPieceTokenizer(train_wordpiece(texts, settings.size, **wanted), **cleaning)
+    return train_sentencepiece(texts, settings.size, kind=settings.kind, **wanted)

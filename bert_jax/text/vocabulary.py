@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_text
@@ -13,14 +14,25 @@ CONTINUATION = "##"
 """What a WordPiece that continues a word begins with."""
 
 
+class PieceSpan(NamedTuple):
+    """A piece of a text: its id, and the characters begin to end - 1 that it stands for."""
+
+    id: int
+    begin: int
+    end: int
+
+
 class Vocabulary:
     """Pieces and their ids. `pieces[i]` has id i."""
 
-    def __init__(self, pieces: Sequence[str], name: str = "vocabulary"):
-        """Raises UsageError where a special piece is missing or a piece stands twice; `name` is named in it."""
+    def __init__(self, pieces: Sequence[str], name: str = "vocabulary", special: Sequence[str] = SPECIAL_PIECES):
+        """`special` are what this vocabulary calls the five special pieces, in the order of SPECIAL_PIECES.
+
+        Raises UsageError where one of them is missing or a piece stands twice; `name` is named in it.
+        """
         self.pieces = tuple(pieces)
         self.ids = {piece: number for number, piece in enumerate(self.pieces)}
-        missing = [piece for piece in SPECIAL_PIECES if piece not in self.ids]
+        missing = [piece for piece in special if piece not in self.ids]
         if missing:
             raise UsageError(
                 f"{name} lacks {', '.join(missing)}; a BERT vocabulary has one piece a line and among them "
@@ -32,7 +44,8 @@ class Vocabulary:
                 f"{name} holds {self.pieces[second]!r} twice (lines {second + 1} and "
                 f"{self.ids[self.pieces[second]] + 1}); every piece has one id, so remove or rename one"
             )
-        self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = map(self.ids.get, SPECIAL_PIECES)
+        self.special_ids = tuple(self.ids[piece] for piece in special)
+        self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
 
     def __len__(self) -> int:
         return len(self.pieces)

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
@@ -14,7 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
-from bert_jax.text.vocabulary import CONTINUATION, SPECIAL_PIECES, UNKNOWN, Vocabulary
+from bert_jax.text.vocabulary import CONTINUATION, MASK, SPECIAL_PIECES, UNKNOWN, PieceSpan, Vocabulary
 
 MAX_WORD_CHARACTERS = 200
 """A longer word is [UNK] whole."""
@@ -22,16 +21,10 @@ _LONG_WORD = re.compile(rf"\S{{{MAX_WORD_CHARACTERS + 1},}}")
 _HISTOGRAM_CHARACTERS = 1 << 20
 
 
-class PieceSpan(NamedTuple):
-    """A piece of a text: its id, and the characters begin to end - 1 that it stands for."""
-
-    id: int
-    begin: int
-    end: int
-
-
 class WordPieceTokenizer:
     """Text to piece ids: clean, split at white space, punctuation and ideographs, then greedy longest match."""
+
+    kind = "wordpiece"
 
     def __init__(self, vocabulary: Vocabulary, lowercase: bool = True, strip_accents: bool | None = None):
         """`strip_accents` follows `lowercase` where None, as in the original."""
@@ -52,6 +45,13 @@ class WordPieceTokenizer:
         """`encode` of each text; uses several threads unless TOKENIZERS_PARALLELISM=false."""
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
+    def encode_masked(self, text: str) -> list[int]:
+        """`encode`, but each [MASK] in `text` is the mask and stands for a piece there."""
+        first, *others = text.split(MASK)
+        return self.encode(first) + [
+            number for part in others for number in (self.vocabulary.mask_id, *self.encode(part))
+        ]
+
     def encode_spans(self, text: str) -> list[PieceSpan]:
         """The pieces of `text`, each with where in it they stand."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
@@ -66,14 +66,37 @@ class WordPieceTokenizer:
         """For each piece whether a word begins with it: all but the ##pieces."""
         return np.array([not piece.startswith(CONTINUATION) for piece in self.vocabulary.pieces])
 
+    def piece_text(self, number: int) -> str:
+        """The characters of piece `number`, without the ## of a continuation."""
+        return self.vocabulary.pieces[number].removeprefix(CONTINUATION)
+
+    def encode_piece(self, piece: str) -> list[int]:
+        """Ids of the pieces that make up `piece`; a ##piece is taken for a word by itself."""
+        return self.encode(piece.removeprefix(CONTINUATION))
+
+    def piece_of_word(self, word: str) -> str | None:
+        """`word` as it is cleaned; None where that is no single word: empty, split, or longer than words may be."""
+        words = self._tokenizer.pre_tokenizer.pre_tokenize_str(self._tokenizer.normalizer.normalize_str(word))
+        return words[0][0] if len(words) == 1 and len(words[0][0]) <= MAX_WORD_CHARACTERS else None
+
+    def with_pieces(self, pieces: Sequence[str]) -> "WordPieceTokenizer":
+        """A tokenizer with `pieces` after its own: the longest match finds them."""
+        return WordPieceTokenizer(
+            Vocabulary([*self.vocabulary.pieces, *pieces]), self.lowercase, self.strip_accents
+        )
+
     def save(self, directory: Path) -> None:
         """Writes vocab.txt and, last, tokenizer_config.json."""
         directory.mkdir(parents=True, exist_ok=True)
-        self.vocabulary.write(directory / "vocab.txt")
+        self.write_vocabulary(directory / "vocab.txt")
         write_json(
             directory / "tokenizer_config.json",
-            {"kind": "wordpiece", "lowercase": self.lowercase, "strip_accents": self.strip_accents},
+            {"kind": self.kind, "lowercase": self.lowercase, "strip_accents": self.strip_accents},
         )
+
+    def write_vocabulary(self, path: Path) -> None:
+        """Writes a vocab.txt."""
+        self.vocabulary.write(path)
 
     @classmethod
     def load(cls, directory: Path) -> "WordPieceTokenizer":

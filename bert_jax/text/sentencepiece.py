@@ -1,0 +1,234 @@
+"""Unigram and BPE models by sentencepiece: reading, encoding, lengthening. Their training: sentencepiece_training.py."""
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from jaxtyping import Bool
+from sentencepiece import SentencePieceProcessor
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+from bert_jax.system.errors import UsageError
+from bert_jax.system.files import replacing, write_json
+from bert_jax.text.scripts import is_punctuation, sets_no_spaces
+from bert_jax.text.vocabulary import MASK, PieceSpan, Vocabulary
+
+BOUNDARY = "\u2581"
+"""What a piece begins with that begins a word."""
+_KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+_SPECIAL_NAMES = (("[PAD]", "<pad>"), ("[UNK]", "<unk>"), ("[CLS]", "<s>"), ("[SEP]", "</s>"), ("[MASK]", "<mask>"))
+_PLACEHOLDER = "\U0010fffd"
+"""Stands for [MASK] while text is encoded: of no script, in no vocabulary, so it is an unknown piece by itself."""
+_SCORE_STEP = 0.1
+"""By how much a new piece of a unigram model is likelier than the pieces that it replaces."""
+_Piece = ModelProto.SentencePiece
+
+
+class SentencePieceTokenizer:
+    """A sentencepiece model, which holds its own cleaning of text."""
+
+    def __init__(self, model: ModelProto, name: str = "model"):
+        """Finds the special pieces by name: those of BERT, or <pad> <unk> <s> </s> <mask>.
+
+        Raises UsageError where one is missing; `name` is named in it.
+        """
+        self._model = model
+        pieces = [piece.piece for piece in model.pieces]
+        self.vocabulary = Vocabulary(pieces, name, [_present(names, set(pieces)) for names in _SPECIAL_NAMES])
+        self.kind = _KINDS[model.trainer_spec.model_type]
+        self._processor = SentencePieceProcessor(model_proto=_with_control_pieces(model, self.vocabulary))
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the pieces of `text`, without special pieces; such as occur in the text are ordinary characters."""
+        return self._processor.encode(without_nul(text))
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of each text; uses several threads unless TOKENIZERS_PARALLELISM=false."""
+        threads = 1 if os.environ.get("TOKENIZERS_PARALLELISM") == "false" else -1
+        return self._processor.encode([without_nul(text) for text in texts], num_threads=threads)
+
+    def encode_masked(self, text: str) -> list[int]:
+        """`encode`, but each [MASK] in `text` is the mask and stands for a piece there.
+
+        What is around it is encoded in its place, so that no word begins after a [MASK] that stands in one.
+        """
+        marked, mask = text.replace(MASK, _PLACEHOLDER), self.vocabulary.mask_id
+        ids: list[int] = []
+        for number, begin, end in self.encode_spans(marked):
+            # Neighbouring unknown characters are one unknown piece, several [MASK] too.
+            parts = re.findall(f"{_PLACEHOLDER}|[^{_PLACEHOLDER}]+", marked[begin:end])
+            if _PLACEHOLDER not in parts:
+                ids.append(number)
+                continue
+            if ids and self.vocabulary.pieces[ids[-1]] == BOUNDARY and parts[0] == _PLACEHOLDER:
+                ids.pop()  # the mask stands for a piece with its boundary
+            ids += [mask if part == _PLACEHOLDER else number for part in parts]
+        return ids
+
+    def encode_spans(self, text: str) -> list[PieceSpan]:
+        """The pieces of `text`, each with where in it they stand; a boundary by itself stands for nothing."""
+        encoded = self._processor.encode(without_nul(text), return_type="offset_mapping")
+        return [
+            PieceSpan(number, *_stripped(text, begin, begin if piece == BOUNDARY else end))
+            for number, piece, (begin, end) in zip(encoded["ids"], encoded["pieces"], encoded["offsets"])
+        ]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Pieces put together to words, separated by spaces."""
+        special, pieces = set(self.vocabulary.special_ids), self.vocabulary.pieces
+        return "".join(
+            f" {pieces[number]}" if number in special else pieces[number].replace(BOUNDARY, " ") for number in ids
+        ).strip()
+
+    @cached_property
+    def starts_word(self) -> Bool[np.ndarray, " V"]:
+        """For each piece whether a word begins with it: special pieces and those that begin with the boundary.
+
+        Punctuation does so too, as in WordPiece, and what is of a script that sets no spaces: each piece there is
+        taken for a word. (A letter after punctuation without a space goes on with it: the piece doesn't tell.)
+        """
+        starts = np.array([_starts_word(piece) for piece in self.vocabulary.pieces])
+        starts[list(self.vocabulary.special_ids)] = True
+        return starts
+
+    def piece_text(self, number: int) -> str:
+        """The characters of piece `number`, without the boundary; a boundary by itself is left as it is."""
+        return self.vocabulary.pieces[number].removeprefix(BOUNDARY) or BOUNDARY
+
+    def encode_piece(self, piece: str) -> list[int]:
+        """Ids of the pieces that make up `piece`, which is written as a vocabulary writes it."""
+        return _encode_piece(self._piece_processor, piece)
+
+    @cached_property
+    def _piece_processor(self) -> SentencePieceProcessor:
+        return _piece_processor(self._model)
+
+    def piece_of_word(self, word: str) -> str | None:
+        """`word` as the model cleans it, with the boundary where its script sets spaces; None where that is empty,
+        several words, or holds punctuation."""
+        piece = self._processor.normalize(word)
+        text = piece.removeprefix(BOUNDARY)
+        if not text or any(part == BOUNDARY or is_punctuation(part) for part in text):
+            return None
+        return text if sets_no_spaces(text[0]) else piece
+
+    def with_pieces(self, pieces: Sequence[str]) -> "SentencePieceTokenizer":
+        """A tokenizer with `pieces` after its own, each of which encodes its word whole.
+
+        In a unigram model a new piece is a little likelier than the pieces that it replaces, so that other words are
+        encoded as before. In a BPE model it is the last of all merges where two pieces make it up; one of more than
+        two is taken from then on wherever a word begins with it.
+        """
+        lengthen = _lengthened_bpe if self.kind == "bpe" else _lengthened_unigram
+        return SentencePieceTokenizer(lengthen(self._model, pieces))
+
+    def save(self, directory: Path) -> None:
+        """Writes tokenizer.model and, last, tokenizer_config.json."""
+        directory.mkdir(parents=True, exist_ok=True)
+        self.write_vocabulary(directory / "tokenizer.model")
+        write_json(directory / "tokenizer_config.json", {"kind": self.kind})
+
+    def write_vocabulary(self, path: Path) -> None:
+        """Writes the sentencepiece model."""
+        with replacing(path) as temporary:
+            temporary.write_bytes(self._model.SerializeToString(deterministic=True))
+
+    @classmethod
+    def load(cls, directory: Path) -> "SentencePieceTokenizer":
+        """Reads what `save` wrote."""
+        return cls.read(directory / "tokenizer.model")
+
+    @classmethod
+    def read(cls, path: Path) -> "SentencePieceTokenizer":
+        """Reads a sentencepiece model. Raises UsageError where there is none."""
+        try:
+            model = ModelProto.FromString(path.read_bytes())
+        except OSError as error:
+            raise UsageError(f"{path} can't be read ({error.strerror}); give the path of a sentencepiece .model") from None
+        except DecodeError:
+            raise UsageError(f"{path} is no sentencepiece model; give one, or a vocab.txt") from None
+        return cls(model, str(path))
+
+
+def without_nul(text: str) -> str:
+    """`text` with another control character in place of U+0000, for which sentencepiece has no rules."""
+    return text.replace("\0", "\1")
+
+
+def _present(names: Sequence[str], pieces: set[str]) -> str:
+    """The one of `names` that is a piece; the first where none is."""
+    return next((name for name in names if name in pieces), names[0])
+
+
+def _with_control_pieces(model: ModelProto, vocabulary: Vocabulary) -> bytes:
+    """The model, its special pieces such that text never gives them."""
+    copy = ModelProto.FromString(model.SerializeToString())
+    for number in vocabulary.special_ids:
+        if number != vocabulary.unknown_id:
+            copy.pieces[number].type = _Piece.CONTROL
+    return copy.SerializeToString()
+
+
+def _stripped(text: str, begin: int, end: int) -> tuple[int, int]:
+    """The span without what is not seen at its ends: spaces, which boundaries stand for, and format characters."""
+    while end > begin and _unseen(text[end - 1]):
+        end -= 1
+    while begin < end and _unseen(text[begin]):
+        begin += 1
+    return begin, end
+
+
+def _unseen(character: str) -> bool:
+    return character.isspace() or unicodedata.category(character) in ("Cc", "Cf")
+
+
+def _starts_word(piece: str) -> bool:
+    first = piece[:1]
+    return first == BOUNDARY or (first != "" and (is_punctuation(first) or sets_no_spaces(first)))
+
+
+def _lowest_score(model: ModelProto) -> float:
+    return min(piece.score for piece in model.pieces if piece.type == _Piece.NORMAL)
+
+
+def _piece_processor(model: ModelProto) -> SentencePieceProcessor:
+    """Encodes pieces instead of text: it sets no boundary before them, and takes away none."""
+    copy = ModelProto.FromString(model.SerializeToString())
+    copy.normalizer_spec.add_dummy_prefix = copy.normalizer_spec.remove_extra_whitespaces = False
+    return SentencePieceProcessor(model_proto=copy.SerializeToString())
+
+
+def _encode_piece(processor: SentencePieceProcessor, piece: str) -> list[int]:
+    return processor.encode(piece.replace(BOUNDARY, " "))
+
+
+def _lengthened_bpe(model: ModelProto, pieces: Sequence[str]) -> ModelProto:
+    lowest, processor = _lowest_score(model), _piece_processor(model)
+    longer = ModelProto.FromString(model.SerializeToString())
+    for place, piece in enumerate(pieces, 1):
+        parts = _encode_piece(processor, piece)
+        merged = len(parts) == 2 and not any(map(processor.is_unknown, parts))
+        kind = _Piece.NORMAL if merged else _Piece.USER_DEFINED
+        longer.pieces.add(piece=piece, score=lowest - place, type=kind)
+    return longer
+
+
+def _lengthened_unigram(model: ModelProto, pieces: Sequence[str]) -> ModelProto:
+    lowest, processor = _lowest_score(model), _piece_processor(model)
+    longer = ModelProto.FromString(model.SerializeToString())
+    for piece in pieces:
+        longer.pieces.add(piece=piece, score=lowest, type=_Piece.NORMAL)
+    split = list(longer.pieces)[len(model.pieces) :]
+    # A new word may begin with another new one: those that are still split are made likelier once more.
+    while split:
+        for piece in split:
+            score = sum(map(processor.get_score, _encode_piece(processor, piece.piece)))
+            piece.score = max(score + _SCORE_STEP, piece.score)
+        processor = _piece_processor(longer)
+        split = [piece for piece in split if len(_encode_piece(processor, piece.piece)) > 1]
+    return longer

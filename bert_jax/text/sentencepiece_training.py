@@ -1,0 +1,160 @@
+"""Unigram and BPE models learned from text, by sentencepiece."""
+
+import io
+import re
+import tempfile
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from sentencepiece import SentencePieceTrainer
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+from bert_jax.system.errors import UsageError
+from bert_jax.text.sentencepiece import BOUNDARY, SentencePieceTokenizer, without_nul
+from bert_jax.text.vocabulary import CLS, MASK, PAD, SEP, UNKNOWN
+
+MOST_CHARACTERS = 1 << 26
+"""Of more text than this, words count for less in proportion: sentencepiece takes some 15 bytes a character."""
+_LONGEST_WORD = 1000
+"""Characters, at most 4 bytes each; sentencepiece skips what is longer than 4,192 bytes."""
+_THREADS = 8
+"""Whatever the machine has: the order of sums, and so the model, depends on it."""
+_CHARACTERS = (
+    range(1, 0x3400),
+    range(0xA000, 0xD800),
+    range(0xF900, 0x17000),
+    range(0x1AFF0, 0x20000),
+    range(0x2F800, 0x2FA20),
+    range(0xE0000, 0xE0200),
+)
+"""Code points that cleaning may change: all but ideographs, surrogates and private ones."""
+_ERRORS_ALONE = 2
+"""Level of sentencepiece's messages."""
+
+
+def train_sentencepiece(
+    texts: Iterable[str],
+    size: int,
+    *,
+    kind: str,
+    lowercase: bool,
+    strip_accents: bool | None,
+    character_coverage: float,
+) -> SentencePieceTokenizer:
+    """A model of `size` pieces, the special ones first, learned from `texts`; the same for the same texts.
+
+    `kind` is unigram or bpe. Text is cleaned as for WordPiece (`cleaning_rules`) by rules that are part of the model,
+    so whatever reads the model cleans alike. Memory: the distinct words, and at most a GB for sentencepiece. Raises
+    UsageError where the alphabet alone is larger than `size` or the text can't give so many pieces.
+    """
+    made = io.BytesIO()
+    with tempfile.TemporaryDirectory() as directory:
+        rules = Path(directory) / "rules.tsv"
+        rules.write_text(cleaning_rules(lowercase, lowercase if strip_accents is None else strip_accents), "ascii")
+        try:
+            SentencePieceTrainer.train(
+                sentence_iterator=_word_lines(count_words(texts)),
+                input_format="tsv",
+                model_writer=made,
+                model_type=kind,
+                vocab_size=size,
+                character_coverage=character_coverage,
+                normalization_rule_tsv=str(rules),
+                num_threads=_THREADS,
+                minloglevel=_ERRORS_ALONE,
+                **_SPECIAL,
+            )
+        except RuntimeError as error:
+            raise UsageError(_refusal(str(error), size)) from None
+    model = ModelProto.FromString(made.getvalue())
+    model.normalizer_spec.name = "bert"
+    model.normalizer_spec.normalization_rule_tsv = ""  # the name of a temporary file
+    return SentencePieceTokenizer(model)
+
+
+_SPECIAL = {
+    "pad_id": 0,
+    "unk_id": 1,
+    "bos_id": 2,
+    "eos_id": 3,
+    "pad_piece": PAD,
+    "unk_piece": UNKNOWN,
+    "bos_piece": CLS,
+    "eos_piece": SEP,
+    "control_symbols": [MASK],
+}
+
+
+def count_words(texts: Iterable[str]) -> Counter[str]:
+    """How often each word, as it stands between white space, occurs; an over-long one is cut."""
+    counts = Counter()
+    for text in texts:
+        counts.update(text.split())
+    for word in [word for word in counts if len(word) > _LONGEST_WORD]:
+        count = counts.pop(word)
+        for begin in range(0, len(word), _LONGEST_WORD):
+            counts[word[begin : begin + _LONGEST_WORD]] += count
+    return counts
+
+
+def _word_lines(counts: Counter[str]) -> Iterator[str]:
+    """What sentencepiece reads: a word and its count a line."""
+    share = min(1.0, MOST_CHARACTERS / max(1, sum(len(word) * count for word, count in counts.items())))
+    for word, count in counts.items():
+        yield f"{without_nul(word)}\t{max(1, round(count * share))}"
+
+
+@cache
+def cleaning_rules(lowercase: bool, strip_accents: bool) -> str:
+    """BERT's cleaning of text as sentencepiece's rules: code points, a tab, what takes their place.
+
+    White space becomes a space; control and format characters go; case and accents as set. Unlike there, what is left
+    is composed (NFC): a letter is one letter however it was written, and Korean keeps its syllables.
+    """
+    rules = {}
+    for point in (point for characters in _CHARACTERS for point in characters):
+        character = chr(point)
+        clean = _clean(character, lowercase, strip_accents)
+        for written in {character, unicodedata.normalize("NFD", character), _one_step_decomposed(character)}:
+            if written != clean:
+                rules[written] = clean
+    return "".join(f"{_hexadecimal(written)}\t{_hexadecimal(clean)}\n" for written, clean in sorted(rules.items()))
+
+
+def _clean(character: str, lowercase: bool, strip_accents: bool) -> str:
+    if character.isspace() or character == BOUNDARY:
+        return " "
+    if unicodedata.category(character) in ("Cc", "Cf") or character == "\ufffd":
+        return ""
+    text = character.lower() if lowercase else character
+    if strip_accents:
+        text = "".join(part for part in unicodedata.normalize("NFD", text) if unicodedata.category(part) != "Mn")
+    return unicodedata.normalize("NFC", text)
+
+
+def _one_step_decomposed(character: str) -> str:
+    """The letter with its last accent apart, as Vietnamese is often written."""
+    parts = unicodedata.decomposition(character)
+    return "".join(chr(int(part, 16)) for part in parts.split()) if parts and parts[0] != "<" else character
+
+
+def _hexadecimal(text: str) -> str:
+    return " ".join(f"{ord(character):x}" for character in text)
+
+
+def _refusal(error: str, size: int) -> str:
+    """What sentencepiece complains of, as a line with the remedy."""
+    if few := re.search(r"value <= (\d+)", error):
+        return (
+            f"vocabulary.size={size:,} is more than the text can give; set --vocabulary.size {few[1]} or less, or give "
+            "more text"
+        )
+    if needed := re.search(r"required_chars\. \d+ vs (\d+)", error):
+        return (
+            f"vocabulary.size={size:,} is less than the {int(needed[1]):,} pieces that the text's characters need; "
+            "raise it or lower vocabulary.character_coverage"
+        )
+    return f"sentencepiece can't train on this text ({' '.join(error.split())}); give more or other text"

@@ -1,0 +1,90 @@
+import pytest
+
+from bert_jax.system.errors import UsageError
+from bert_jax.text.extension import extend, replaced_pieces
+from bert_jax.text.sentencepiece_training import train_sentencepiece
+from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
+from bert_jax.text.wordpiece import WordPieceTokenizer
+
+TEXT = ["un able unable hello world worlds electron photo photon virus corona immune 中 国 " * 3] * 5
+WORDS = ["Photovirus", "photoviruses", "world", "hello", "x-ray", "two words", "", "photovirus", "coronavirus", "中国"]
+
+
+def wordpiece():
+    pieces = [*SPECIAL_PIECES, *"photo ##virus ##es corona hello world ##s [ ] 中 国".split()]
+    return WordPieceTokenizer(Vocabulary(pieces))
+
+
+def sentencepiece(kind, size=60):
+    settings = {"lowercase": True, "strip_accents": None, "character_coverage": 1.0}
+    return train_sentencepiece(TEXT, size, kind=kind, **settings)
+
+
+@pytest.fixture(scope="module", params=["wordpiece", "unigram", "bpe"])
+def old(request):
+    return wordpiece() if request.param == "wordpiece" else sentencepiece(request.param)
+
+
+def written(tokenizer, ids):
+    return [tokenizer.vocabulary.pieces[number] for number in ids]
+
+
+def test_old_pieces_keep_their_ids_and_new_words_are_whole(old):
+    longer, added, known, split = extend(old, WORDS)
+    new = longer.vocabulary.pieces[len(old.vocabulary) :]
+    assert longer.vocabulary.pieces[: len(old.vocabulary)] == old.vocabulary.pieces
+    assert [piece.strip("\u2581") for piece in new][:3] == ["photovirus", "photoviruses", "coronavirus"]
+    assert (added, known + split) == (len(new), len(WORDS) - len(new)) and split in (3, 4)
+    for piece, word in zip(new, ["photovirus", "PHOTOVIRUSES", "Coronavirus"]):
+        assert written(longer, longer.encode(word)) == [piece]
+    assert longer.starts_word[-len(new) :].all()
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_other_words_are_encoded_as_before(kind):
+    old = sentencepiece(kind)
+    longer = extend(old, ["photovirus", "wo", "worldvirus"]).tokenizer
+    for text in ["hello world", "worlds unable corona", "electron immune virus"]:
+        if kind == "unigram" or "wo" not in text:
+            assert longer.encode(text) == old.encode(text)
+
+
+def test_a_word_of_a_script_without_spaces_is_found_inside_text():
+    longer = extend(sentencepiece("unigram"), ["中国"]).tokenizer
+    assert "中国" in written(longer, longer.encode("国中国中"))
+
+
+def test_replaced_pieces_are_what_the_old_tokenizer_made_of_the_new():
+    old = wordpiece()
+    longer = extend(old, ["photoviruses", "xyz"]).tokenizer
+    replaced = replaced_pieces(old, longer)
+    assert replaced[: len(old.vocabulary)] == [[number] for number in range(len(old.vocabulary))]
+    assert [written(old, ids) for ids in replaced[len(old.vocabulary) :]] == [["photo", "##virus", "##es"], ["[UNK]"]]
+
+
+def test_every_new_piece_replaces_at_least_one(old):
+    replaced = replaced_pieces(old, extend(old, WORDS).tokenizer)
+    assert all(replaced) and max(max(ids) for ids in replaced) < len(old.vocabulary)
+    nothing = WordPieceTokenizer(Vocabulary([*wordpiece().vocabulary.pieces, "\u200b"]))
+    assert replaced_pieces(wordpiece(), nothing)[-1] == [wordpiece().vocabulary.unknown_id]
+
+
+@pytest.mark.parametrize(
+    "pieces, words",
+    [
+        ([*SPECIAL_PIECES, "corona"], "piece 5 is 'photo' in the old and 'corona' in the new"),
+        ([*SPECIAL_PIECES], "piece 5 is 'photo' in the old and none in the new"),
+    ],
+)
+def test_another_vocabulary_is_refused(pieces, words):
+    with pytest.raises(UsageError) as refusal:
+        replaced_pieces(wordpiece(), WordPieceTokenizer(Vocabulary(pieces)))
+    assert words in str(refusal.value)
+
+
+def test_a_longer_model_is_saved_and_read(tmp_path):
+    longer = extend(sentencepiece("unigram"), WORDS).tokenizer
+    longer.save(tmp_path)
+    read = type(longer).load(tmp_path)
+    assert read.vocabulary.pieces == longer.vocabulary.pieces
+    assert read.encode("photoviruses") == longer.encode("photoviruses")
