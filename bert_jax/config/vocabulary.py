@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bert_jax.config.settings import Settings
 
@@ -26,3 +26,12 @@ class VocabularyConfig(Settings):
     sample_megabytes: Annotated[int, Field(gt=0)] = 256
     """A trained vocabulary sees at most this much text: a uniform sample of the documents, held in memory;
     where `data.weights` are given, of each source its share."""
+
+    @model_validator(mode="after")
+    def _sentencepiece_covers_enough(self) -> "VocabularyConfig":
+        if self.kind != "wordpiece" and self.character_coverage < 0.98:
+            raise ValueError(
+                f"character_coverage={self.character_coverage} is less than the 0.98 that sentencepiece wants for "
+                f"kind={self.kind}; raise it, or choose kind=wordpiece"
+            )
+        return self

@@ -32,6 +32,8 @@ _Piece = ModelProto.SentencePiece
 class SentencePieceTokenizer:
     """A sentencepiece model, which holds its own cleaning of text."""
 
+    file_name = "tokenizer.model"
+
     def __init__(self, model: ModelProto, name: str = "model"):
         """Finds the special pieces by name: those of BERT, or <pad> <unk> <s> </s> <mask>.
 
@@ -130,7 +132,7 @@ class SentencePieceTokenizer:
     def save(self, directory: Path) -> None:
         """Writes tokenizer.model and, last, tokenizer_config.json."""
         directory.mkdir(parents=True, exist_ok=True)
-        self.write_vocabulary(directory / "tokenizer.model")
+        self.write_vocabulary(directory / self.file_name)
         write_json(directory / "tokenizer_config.json", {"kind": self.kind})
 
     def write_vocabulary(self, path: Path) -> None:
@@ -141,7 +143,7 @@ class SentencePieceTokenizer:
     @classmethod
     def load(cls, directory: Path) -> "SentencePieceTokenizer":
         """Reads what `save` wrote."""
-        return cls.read(directory / "tokenizer.model")
+        return cls.read(directory / cls.file_name)
 
     @classmethod
     def read(cls, path: Path) -> "SentencePieceTokenizer":

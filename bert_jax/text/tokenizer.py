@@ -23,6 +23,8 @@ class Tokenizer(Protocol):
 
     kind: str
     """wordpiece, unigram, bpe: what tokenizer_config.json calls it."""
+    file_name: str
+    """Of the vocabulary's file in a tokenizer directory."""
     vocabulary: Vocabulary
 
     def encode(self, text: str) -> list[int]:

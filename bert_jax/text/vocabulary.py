@@ -53,20 +53,25 @@ class Vocabulary:
     @classmethod
     def read(cls, path: Path) -> "Vocabulary":
         """Reads a vocab.txt: UTF-8, split at line feeds only (published ones hold pieces like U+2028)."""
-        try:
-            with open(path, encoding="utf-8", newline="\n") as file:
-                text = file.read()
-        except FileNotFoundError:
-            raise UsageError(f"no vocabulary at {path}; give the path of a vocab.txt") from None
-        except OSError as error:
-            raise UsageError(f"{path} can't be read ({error.strerror}); give the path of a vocab.txt") from None
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{path} is not UTF-8 (byte {error.start}); a vocab.txt is UTF-8 text") from None
-        pieces = text.split("\n")
-        if pieces[-1] == "":
-            pieces.pop()
-        return cls([piece.rstrip("\r") for piece in pieces], str(path))
+        return cls(read_lines(path, "vocabulary", "a vocab.txt"), str(path))
 
     def write(self, path: Path) -> None:
         """Writes a vocab.txt."""
         write_text(path, "".join(piece + "\n" for piece in self.pieces))
+
+
+def read_lines(path: Path, name: str, expected: str) -> list[str]:
+    """Lines of a UTF-8 file, split at line feeds only. Raises UsageError, which says `name` and what was `expected`."""
+    try:
+        with open(path, encoding="utf-8", newline="\n") as file:
+            text = file.read()
+    except FileNotFoundError:
+        raise UsageError(f"no {name} at {path}; give the path of {expected}") from None
+    except OSError as error:
+        raise UsageError(f"{path} can't be read ({error.strerror}); give the path of {expected}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 (byte {error.start}); {expected} is UTF-8 text") from None
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.rstrip("\r") for line in lines]

@@ -25,6 +25,7 @@ class WordPieceTokenizer:
     """Text to piece ids: clean, split at white space, punctuation and ideographs, then greedy longest match."""
 
     kind = "wordpiece"
+    file_name = "vocab.txt"
 
     def __init__(self, vocabulary: Vocabulary, lowercase: bool = True, strip_accents: bool | None = None):
         """`strip_accents` follows `lowercase` where None, as in the original."""
@@ -88,7 +89,7 @@ class WordPieceTokenizer:
     def save(self, directory: Path) -> None:
         """Writes vocab.txt and, last, tokenizer_config.json."""
         directory.mkdir(parents=True, exist_ok=True)
-        self.write_vocabulary(directory / "vocab.txt")
+        self.write_vocabulary(directory / self.file_name)
         write_json(
             directory / "tokenizer_config.json",
             {"kind": self.kind, "lowercase": self.lowercase, "strip_accents": self.strip_accents},
@@ -102,7 +103,7 @@ class WordPieceTokenizer:
     def load(cls, directory: Path) -> "WordPieceTokenizer":
         """Reads what `save` wrote."""
         settings = json.loads((directory / "tokenizer_config.json").read_text(encoding="utf-8"))
-        return cls(Vocabulary.read(directory / "vocab.txt"), settings["lowercase"], settings["strip_accents"])
+        return cls(Vocabulary.read(directory / cls.file_name), settings["lowercase"], settings["strip_accents"])
 
 
 def train_wordpiece(

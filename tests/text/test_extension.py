@@ -7,7 +7,7 @@ from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 TEXT = ["un able unable hello world worlds electron photo photon virus corona immune 中 国 " * 3] * 5
-WORDS = ["Photovirus", "photoviruses", "world", "hello", "x-ray", "two words", "", "photovirus", "coronavirus", "中国"]
+WORDS = ["Photovirus", "photoviruses", "Coronavirus", "photovirus", "x-ray", "two words", "", "中国"]
 
 
 def wordpiece():
@@ -15,7 +15,7 @@ def wordpiece():
     return WordPieceTokenizer(Vocabulary(pieces))
 
 
-def sentencepiece(kind, size=60):
+def sentencepiece(kind, size=34):
     settings = {"lowercase": True, "strip_accents": None, "character_coverage": 1.0}
     return train_sentencepiece(TEXT, size, kind=kind, **settings)
 
@@ -33,9 +33,10 @@ def test_old_pieces_keep_their_ids_and_new_words_are_whole(old):
     longer, added, known, split = extend(old, WORDS)
     new = longer.vocabulary.pieces[len(old.vocabulary) :]
     assert longer.vocabulary.pieces[: len(old.vocabulary)] == old.vocabulary.pieces
-    assert [piece.strip("\u2581") for piece in new][:3] == ["photovirus", "photoviruses", "coronavirus"]
-    assert (added, known + split) == (len(new), len(WORDS) - len(new)) and split in (3, 4)
-    for piece, word in zip(new, ["photovirus", "PHOTOVIRUSES", "Coronavirus"]):
+    # WordPiece sets every ideograph apart.
+    assert (added, known, split) == ((3, 1, 4) if old.kind == "wordpiece" else (4, 1, 3))
+    for piece, word in zip(new, ["photovirus", "PHOTOVIRUSES", "coronavirus"]):
+        assert piece.strip("\u2581") == word.lower()
         assert written(longer, longer.encode(word)) == [piece]
     assert longer.starts_word[-len(new) :].all()
 
@@ -43,10 +44,9 @@ def test_old_pieces_keep_their_ids_and_new_words_are_whole(old):
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_other_words_are_encoded_as_before(kind):
     old = sentencepiece(kind)
-    longer = extend(old, ["photovirus", "wo", "worldvirus"]).tokenizer
+    longer = extend(old, ["photovirus", "worldvirus"]).tokenizer
     for text in ["hello world", "worlds unable corona", "electron immune virus"]:
-        if kind == "unigram" or "wo" not in text:
-            assert longer.encode(text) == old.encode(text)
+        assert longer.encode(text) == old.encode(text)
 
 
 def test_a_word_of_a_script_without_spaces_is_found_inside_text():

@@ -17,7 +17,10 @@ TEXTS = [
 ]
 
 
-def train(kind="unigram", size=150, texts=TEXTS, **settings):
+FEW_TEXTS = [" ".join(WORDS)] * 9
+
+
+def train(kind="unigram", size=80, texts=TEXTS, **settings):
     cleaning = {"lowercase": True, "strip_accents": None, "character_coverage": 1.0}
     return train_sentencepiece(texts, size, kind=kind, **cleaning | settings)
 
@@ -29,18 +32,18 @@ def tokenizer(request):
 
 def test_a_trained_model_has_the_asked_size_and_the_special_pieces_first(tokenizer):
     assert isinstance(tokenizer, Tokenizer)
-    assert len(tokenizer.vocabulary) == 150 and tokenizer.vocabulary.pieces[:5] == SPECIAL_PIECES
+    assert len(tokenizer.vocabulary) == 80 and tokenizer.vocabulary.pieces[:5] == SPECIAL_PIECES
     assert tokenizer.vocabulary.special_ids == (0, 1, 2, 3, 4)
 
 
 def test_training_is_the_same_in_every_process(tmp_path):
     code = (
-        "import hashlib; from bert_jax.text.sentencepiece_training import train_sentencepiece; "
-        f"made = train_sentencepiece({TEXTS[:300]!r}, 120, kind='unigram', lowercase=True, strip_accents=None, "
-        f"character_coverage=1.0); from pathlib import Path; made.write_vocabulary(Path({str(tmp_path / 'other')!r}))"
+        "from pathlib import Path; from bert_jax.text.sentencepiece_training import train_sentencepiece; "
+        f"made = train_sentencepiece({FEW_TEXTS!r}, 44, kind='unigram', lowercase=True, strip_accents=None, "
+        f"character_coverage=1.0); made.write_vocabulary(Path({str(tmp_path / 'other')!r}))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-    train(size=120, texts=TEXTS[:300]).write_vocabulary(tmp_path / "this")
+    train(size=44, texts=FEW_TEXTS).write_vocabulary(tmp_path / "this")
     assert (tmp_path / "this").read_bytes() == (tmp_path / "other").read_bytes()
 
 
@@ -53,17 +56,15 @@ def test_text_never_gives_special_pieces(tokenizer):
 @pytest.mark.parametrize(
     "settings, expected",
     [
-        ({}, "grossere zwolf ubungen"),
+        ({}, "großere zwolf ubungen"),
         ({"lowercase": True, "strip_accents": False}, "größere zwölf übungen"),
         ({"lowercase": False}, "größere Zwölf Übungen"),
-        ({"lowercase": False, "strip_accents": True}, "große Zwolf Ubungen"),
+        ({"lowercase": False, "strip_accents": True}, "großere Zwolf Ubungen"),
     ],
 )
 def test_cleaning_is_part_of_the_model(settings, expected):
     trained = train(**settings)
     text = "größere\u00a0Zwo\u0308lf\u200b \x00Übungen"
-    if trained.vocabulary.ids.get("ß") is not None or "ß" in expected:
-        expected = expected.replace("grossere", "großere").replace("große ", "großere ")
     assert trained.decode(trained.encode(text)) == expected
     assert trained.vocabulary.unknown_id not in trained.encode(text)
 
@@ -96,7 +97,7 @@ def test_masks_stand_for_pieces_where_they_are(tokenizer):
     def pieces(text):
         return [tokenizer.vocabulary.pieces[number] for number in tokenizer.encode_masked(text)]
 
-    the = [f"{BOUNDARY}the"]
+    the = pieces("the")
     assert pieces("the [MASK].") == [*the, "[MASK]", "."]
     assert pieces("[MASK][MASK] the") == ["[MASK]", "[MASK]", *the]
     assert pieces("the [MASK]\u9f98[MASK]") == [*the, "[MASK]", "[UNK]", "[MASK]"]
@@ -158,8 +159,8 @@ def test_a_size_that_cannot_be_is_refused(size, words):
 
 
 def test_rare_characters_become_unknown():
-    common = train(size=80, character_coverage=0.95)
-    assert "报" not in common.vocabulary.ids and "e" in common.vocabulary.ids
+    common = train(size=15, texts=["many words " * 100 + "报"], character_coverage=0.99)
+    assert "报" not in common.vocabulary.ids and "w" in common.vocabulary.ids
 
 
 def test_long_words_are_cut_and_all_are_counted():
