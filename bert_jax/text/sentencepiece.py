@@ -151,7 +151,9 @@ class SentencePieceTokenizer:
         try:
             model = ModelProto.FromString(path.read_bytes())
         except OSError as error:
-            raise UsageError(f"{path} can't be read ({error.strerror}); give the path of a sentencepiece .model") from None
+            raise UsageError(
+                f"{path} can't be read ({error.strerror}); give the path of a sentencepiece .model"
+            ) from None
         except DecodeError:
             raise UsageError(f"{path} is no sentencepiece model; give one, or a vocab.txt") from None
         return cls(model, str(path))

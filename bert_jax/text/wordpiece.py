@@ -82,9 +82,7 @@ class WordPieceTokenizer:
 
     def with_pieces(self, pieces: Sequence[str]) -> "WordPieceTokenizer":
         """A tokenizer with `pieces` after its own: the longest match finds them."""
-        return WordPieceTokenizer(
-            Vocabulary([*self.vocabulary.pieces, *pieces]), self.lowercase, self.strip_accents
-        )
+        return WordPieceTokenizer(Vocabulary([*self.vocabulary.pieces, *pieces]), self.lowercase, self.strip_accents)
 
     def save(self, directory: Path) -> None:
         """Writes vocab.txt and, last, tokenizer_config.json."""

@@ -10,9 +10,16 @@ from bert_jax.text.sentencepiece_training import count_words, train_sentencepiec
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES
 
-WORDS = "the quick brown fox foxes jumped jumping over lazy dogs dog again Zwölf größere Übungen für neue Größen".split()
+WORDS = (
+    "the quick brown fox foxes jumped jumping over lazy dogs dog again Zwölf größere Übungen für neue Größen".split()
+)
 TEXTS = [
-    *(f"{first} {second}, ({third}) x{first}. 中文新闻，中文报纸。" for first in WORDS for second in WORDS for third in WORDS[::5]),
+    *(
+        f"{first} {second}, ({third}) x{first}. 中文新闻，中文报纸。"
+        for first in WORDS
+        for second in WORDS
+        for third in WORDS[::5]
+    ),
     "[MASK] x[MASK]y [CLS][SEP] [MASK]\0" * 50,
 ]
 
