@@ -1,5 +1,6 @@
 """One stretch of training at one length."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -16,3 +17,18 @@ class Phase(Settings):
     """Tokens a sequence, special ones included (T)."""
     batch_size: Annotated[int, Field(gt=0)]
     """Sequences a step, over all devices (B)."""
+
+
+def same_until(step: int, first: Sequence[Phase], second: Sequence[Phase]) -> bool:
+    """Whether both plans have the same first `step` steps."""
+    for one, other in zip(first, second):
+        if step <= 0:
+            break
+        if (one.length, one.batch_size) != (other.length, other.batch_size):
+            return False
+        if one.steps != other.steps and min(one.steps, other.steps) < step:
+            return False
+        step -= one.steps
+    else:
+        return step <= 0
+    return True

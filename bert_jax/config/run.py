@@ -37,6 +37,10 @@ class RunConfig(Settings):
         Phase(steps=100_000, length=512, batch_size=256),
     )
     """Stretches of training, one after the other. The defaults are the published run's."""
+    init: str | None = None
+    """A run, or one of its checkpoints, whose parameters this run starts from; None starts at random. Its vocabulary
+    comes with it, unless `vocabulary.file` names one that begins with the same pieces: each row that this adds is the
+    mean of the rows of the pieces that it replaces."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Seed of everything random: initial parameters, instances, order, masks, dropout."""
 
@@ -46,6 +50,8 @@ class RunConfig(Settings):
     checkpoints: CheckpointConfig = CheckpointConfig()
     logging: LoggingConfig = LoggingConfig()
     preparation: PreparationConfig = PreparationConfig()
+    profile_steps: Annotated[str, Field(pattern=r"^[1-9]\d*:[1-9]\d*$")] | None = None
+    """A:B writes a trace of steps A to B, both included, to the run's profile/, for TensorBoard or Perfetto."""
 
     @model_validator(mode="after")
     def _phases_fit(self) -> "RunConfig":
@@ -67,11 +73,25 @@ class RunConfig(Settings):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _profiled_steps_are_the_runs(self) -> "RunConfig":
+        if self.profile_steps and not (self.profiled and self.profiled[-1] <= self.steps):
+            raise ValueError(
+                f"profile_steps={self.profile_steps} are none of the run's {self.steps:,} steps; give FIRST:LAST"
+            )
+        return self
+
+    @property
+    def profiled(self) -> range:
+        """The steps of `profile_steps`, the run's first being 1; empty where None."""
+        first, _, last = (self.profile_steps or "1:0").partition(":")
+        return range(int(first), int(last) + 1)
+
     @property
     def steps(self) -> int:
         """Steps of all phases together."""
         return sum(phase.steps for phase in self.phases)
 
 
-IDENTITY = ("model", "vocabulary", "data", "objective", "optimizer", "phases", "seed")
+IDENTITY = ("model", "vocabulary", "data", "objective", "optimizer", "phases", "init", "seed")
 """The fields that make a run what it is; all others are settings of operation."""

@@ -7,21 +7,24 @@ from bert_jax.config.run import RunConfig
 from bert_jax.data.chunk_worker import Recipe
 from bert_jax.data.corpus import corpus_stamp, open_corpus
 from bert_jax.data.preparation import PreparedData, discard, fingerprint, prepare
+from bert_jax.pretraining.initial import InitialModel
+from bert_jax.pretraining.vocabulary import given_tokenizer
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
-from bert_jax.text.tokenizer import read_vocabulary_file
+from bert_jax.text.extension import replaced_pieces
 from bert_jax.training.run_directory import RunDirectory
 
 
 def check_sources(config: RunConfig, run: RunDirectory) -> None:
-    """Raises UsageError where a corpus or vocabulary that the run needs isn't there. Writes nothing."""
+    """Raises UsageError where a corpus, vocabulary or model that the run needs isn't there. Writes nothing."""
+    if not run.under_way:
+        initial, tokenizer = InitialModel.open(config), given_tokenizer(config)
+        if initial:
+            replaced_pieces(initial.tokenizer, tokenizer)
     if all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
         return  # here or on another machine
     open_corpus(config.data)
-    vocabulary = config.vocabulary
-    if vocabulary.file and not run.under_way:
-        read_vocabulary_file(Path(vocabulary.file), vocabulary.lowercase, vocabulary.strip_accents)
 
 
 def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedData]:
@@ -76,9 +79,9 @@ def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
     made = prepare(open_corpus(config.data), recipe, run.data(length), config.preparation.processes)
     record = run.path / f"data-{length}.json"
     sums = json.loads(json.dumps(made.shards))
-    if not run.under_way:
+    if not (run.under_way and record.exists()):  # a phase added to a run may be the first of its length
         write_json(record, sums)
-    elif not record.exists() or json.loads(record.read_text(encoding="utf-8")) != sums:
+    elif json.loads(record.read_text(encoding="utf-8")) != sums:
         raise UsageError(
             f"{config.data.described} gives other text than {run.path} began with; put the text back, "
             "or start a new run with another --workdir"

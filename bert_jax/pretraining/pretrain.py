@@ -16,8 +16,14 @@ from bert_jax.data.chunk_worker import HELD_OUT, TRAIN
 from bert_jax.data.preparation import PreparedData
 from bert_jax.data.store import InstanceSource
 from bert_jax.model.bert import Parameters
-from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepare_other, prepared_for
+from bert_jax.pretraining.dataset import (
+    check_sources,
+    prepare_lengths,
+    prepare_other,
+    prepared_for,
+)
 from bert_jax.pretraining.evaluation import HeldOut
+from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.objective import PretrainingTargets
 from bert_jax.pretraining.trainer import Trainer, planned_vocabulary_size
 from bert_jax.pretraining.vocabulary import make_tokenizer
@@ -26,11 +32,18 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
-from bert_jax.training.checkpoint import Checkpoints, checkpoint_of, complete, damaged_file, load_parameters
+from bert_jax.training.checkpoint import (
+    Checkpoints,
+    checkpoint_of,
+    complete,
+    damaged_file,
+    load_parameters,
+)
 from bert_jax.training.devices import keep_compiled_programs, peak_flops
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
 from bert_jax.training.loop import PhaseWork, train
 from bert_jax.training.metrics import MetricsLog
+from bert_jax.training.profile import StepTrace
 from bert_jax.training.run_directory import RunDirectory, read_config
 from bert_jax.training.sharding import batch_sharding, check_batch_size, make_mesh
 from bert_jax.training.step import example_keys
@@ -57,8 +70,11 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     trainer = Trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     held_out = {length: held_out_sequences(trainer, data) for length, data in prepared.items()}
     checkpoints = Checkpoints(run.checkpoints, (run.config_file, run.tokenizer), config.checkpoints.keep)
-    state = checkpoints.restore(trainer.state_shapes) or trainer.initial_state()
-    if state.step:
+    state = checkpoints.restore(trainer.state_shapes)
+    if state is None:
+        initial = InitialModel.open(config)
+        state = trainer.initial_state(initial and initial.parameters(tokenizer, mesh))
+    elif state.step:
         say(f"going on from step {int(state.step):,}")
     log = MetricsLog(run.path, int(state.step), config.logging.tensorboard)
     phases = [
@@ -67,7 +83,8 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     ]
     all_peaks = (peak_flops(jax.devices()[0]) or 0) * mesh.size or None
     try:
-        state = train(state, phases, checkpoints, log, config, batch_sharding(mesh), all_peaks)
+        with StepTrace(config.profiled, run.profile) as trace:
+            state = train(state, phases, checkpoints, log, trace, config, batch_sharding(mesh), all_peaks)
     finally:
         log.close()
         checkpoints.close()

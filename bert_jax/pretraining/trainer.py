@@ -44,9 +44,9 @@ class Trainer:
         self.objective = PretrainingObjective(config.objective, self.model, mask_id, config.execution)
         self._optimizer = make_optimizer(config.optimizer)
 
-    def initial_state(self) -> TrainState:
-        """The state before the first step, born with its shardings; the same values on every mesh."""
-        return jax.jit(self._make_state, out_shardings=self._shardings)()
+    def initial_state(self, params: Parameters | None = None) -> TrainState:
+        """The state before the first step, born with its shardings: with `params`, or random, the same on every mesh."""
+        return jax.jit(self._make_state, out_shardings=self._shardings)(params)
 
     @cached_property
     def state_shapes(self) -> TrainState:
@@ -93,8 +93,9 @@ class Trainer:
     def _shardings(self) -> TrainState:
         return tree_shardings(jax.eval_shape(self._make_state), self.mesh)
 
-    def _make_state(self) -> TrainState:
-        params = init(self.model, purpose_key(self.config.seed, "parameters"))
+    def _make_state(self, params: Parameters | None = None) -> TrainState:
+        if params is None:
+            params = init(self.model, purpose_key(self.config.seed, "parameters"))
         return initial_state(params, self._optimizer, (*self.objective.measurements, *STEP_MEASUREMENTS))
 
 

@@ -14,7 +14,12 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say, stage
 from bert_jax.text.sentencepiece_training import train_sentencepiece
-from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, read_vocabulary_file
+from bert_jax.text.tokenizer import (
+    Tokenizer,
+    load_tokenizer,
+    read_vocabulary_file,
+    tokenizer_directory,
+)
 from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
 from bert_jax.training.run_directory import RunDirectory
 
@@ -27,20 +32,29 @@ def make_tokenizer(config: RunConfig, run: RunDirectory) -> Tokenizer:
     origin = {
         "vocabulary": config.vocabulary.model_dump(mode="json"),
         "data": config.data.model_dump(mode="json"),
+        "init": config.init,
         "read": _stamp(config),
     }
     if _made_of(origin, marker):
         return load_tokenizer(run.tokenizer)
     marker.unlink(missing_ok=True)
-    settings = config.vocabulary
-    if settings.file:
-        tokenizer = read_vocabulary_file(Path(settings.file), settings.lowercase, settings.strip_accents)
-    else:
-        tokenizer = _train(config)
+    tokenizer = given_tokenizer(config) or _train(config)
     tokenizer.save(run.tokenizer)
     write_json(marker, origin)
     say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")
     return tokenizer
+
+
+def given_tokenizer(config: RunConfig) -> Tokenizer | None:
+    """The tokenizer that the settings name, read as it is; None where one is to be trained. Raises UsageError.
+
+    That is `vocabulary.file`, or what comes with `init`; where both are given, the file with the casing of the model.
+    """
+    initial = load_tokenizer(config.init) if config.init else None
+    if not config.vocabulary.file:
+        return initial
+    casing = initial if isinstance(initial, WordPieceTokenizer) else config.vocabulary
+    return read_vocabulary_file(Path(config.vocabulary.file), casing.lowercase, casing.strip_accents)
 
 
 def _made_of(origin: dict[str, Any], marker: Path) -> bool:
@@ -54,10 +68,16 @@ def _made_of(origin: dict[str, Any], marker: Path) -> bool:
 
 def _stamp(config: RunConfig) -> str | None:
     """Of what the vocabulary is read from or trained on; None where that isn't here."""
-    file = config.vocabulary.file
-    if not file:
+    given = [Path(path) for path in (config.vocabulary.file, config.init) if path]
+    if not given:
         return corpus_stamp(config.data)
-    return blake2b(Path(file).read_bytes(), digest_size=8).hexdigest() if Path(file).is_file() else None
+    files = []
+    for path in given:
+        directory = tokenizer_directory(path)
+        files += sorted(directory.iterdir()) if directory else [path]
+    if not all(file.is_file() for file in files):
+        return None
+    return blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()
 
 
 def _train(config: RunConfig) -> Tokenizer:

@@ -16,6 +16,7 @@ from bert_jax.system.progress import say, stage
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.measurement import Means
 from bert_jax.training.metrics import MetricsLog
+from bert_jax.training.profile import StepTrace
 from bert_jax.training.step import TrainState
 
 _NOTE_EVERY_S = 0.5
@@ -44,6 +45,7 @@ def train(
     phases: list[PhaseWork],
     checkpoints: Checkpoints,
     log: MetricsLog,
+    trace: StepTrace,
     config: RunConfig,
     batch_sharding: NamedSharding,
     peak_flops: float | None,
@@ -65,7 +67,9 @@ def train(
                 for step in range(phase.first + begun + 1, phase.first + phase.steps + 1):
                     batch = jax.device_put(next(batches), batch_sharding)
                     before = measured
+                    trace.before(step, state)
                     state, measured = phase.train_step(state, batch)
+                    trace.after(step, state)
                     jax.block_until_ready(before)  # one step computes while the next is dispatched, no more
                     if before is None:  # dispatched, and so compiled
                         speed = _Speed(phase, peak_flops)

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bert_jax.config.phase import same_until
 from bert_jax.config.run import IDENTITY, RunConfig
 from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FULL_DISK, full_disk_explained, write_json
+from bert_jax.system.progress import say
 from bert_jax.training.checkpoint import complete
 
 SCHEMA_VERSION = 1
@@ -26,6 +28,7 @@ class RunDirectory:
         self.tokenizer = self.path / "tokenizer"
         self.checkpoints = self.path / "checkpoints"
         self.results_file = self.path / "results.json"
+        self.profile = self.path / "profile"
 
     def data(self, length: int) -> Path:
         """The prepared sequences of one length."""
@@ -61,16 +64,20 @@ class RunDirectory:
         write_json(self.config_file, {"schema_version": SCHEMA_VERSION, "config": config.model_dump(mode="json")})
 
     def _refuse_another_run(self, config: RunConfig) -> None:
+        """Refuses settings that make another run of it. Phases may change where no step has been taken yet."""
         before = read_config(self.path)
-        changes = [
-            f"{name} is {json.dumps(old)} there and {json.dumps(new)} now"
-            for name, old, new in differences(before, config)
-            if name.partition(".")[0] in IDENTITY
-        ]
-        if changes:
+        changed = [change for change in differences(before, config) if change[0].partition(".")[0] in IDENTITY]
+        may_change = "phases" if same_until(self.newest_step, before.phases, config.phases) else None
+        replanned = [change for change in changed if change[0].partition(".")[0] == may_change]
+        if refused := [change for change in changed if change not in replanned]:
             raise UsageError(
-                f"{self.path} is another run: {'; '.join(changes)}. Give the same settings to go on with it, or "
+                f"{self.path} is another run: {_described(refused)}. Give the same settings to go on with it, or "
                 "another --workdir"
+            )
+        if replanned:
+            say(
+                f"{_described(replanned)}: from step {self.newest_step:,} on, the learning rate is that of a run "
+                f"planned with {config.steps:,} steps from its start"
             )
 
     def _lock(self) -> None:
@@ -107,6 +114,10 @@ def differences(first: Settings, second: Settings) -> list[tuple[str, Any, Any]]
     old, new = dict(_flat(first.model_dump(mode="json"))), dict(_flat(second.model_dump(mode="json")))
     names = dict.fromkeys([*old, *new])
     return [(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
+
+
+def _described(changes: list[tuple[str, Any, Any]]) -> str:
+    return "; ".join(f"{name} is {json.dumps(old)} there and {json.dumps(new)} now" for name, old, new in changes)
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

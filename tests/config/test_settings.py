@@ -8,7 +8,7 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase
+from bert_jax.config.phase import Phase, same_until
 from bert_jax.config.run import IDENTITY, RunConfig
 from bert_jax.config.settings import Settings, SettingsError
 
@@ -43,6 +43,9 @@ ROOT = Path(bert_jax.__file__).parent
             lambda: RunConfig(phases=(Phase(steps=2**30, length=64, batch_size=8),)),
             ["phases.0", "2^32"],
         ),
+        (lambda: RunConfig(profile_steps="3-5"), ["profile_steps='3-5'", "pattern"]),
+        (lambda: RunConfig(profile_steps="5:3"), ["profile_steps=5:3", "FIRST:LAST"]),
+        (lambda: RunConfig(profile_steps="5:2000000"), ["profile_steps=5:2000000", "1,000,000 steps"]),
         (lambda: ObjectiveConfig(mask_probability=0.9, random_probability=0.2), ["0.9", "0.2", "more than 1"]),
         (lambda: DataConfig(source=()), ["source=()", "at least 1"]),
         (lambda: DataConfig(source=("a", "b", "a")), ["data.source=a b a names a source twice"]),
@@ -97,7 +100,7 @@ def test_slots_and_counts_are_the_originals():
 
 
 def test_every_top_level_field_is_of_one_kind():
-    operation = {"mesh", "execution", "evaluation", "checkpoints", "logging", "preparation"}
+    operation = {"mesh", "execution", "evaluation", "checkpoints", "logging", "preparation", "profile_steps"}
     assert set(IDENTITY) | operation == set(RunConfig.model_fields)
     assert not set(IDENTITY) & operation
 
@@ -117,3 +120,21 @@ def test_every_setting_is_read_somewhere():
         for name in kind.model_fields:
             assert name in read, f"nothing reads {kind.__name__}.{name}"
             assert kind.model_fields[name].description or issubclass(kind.model_fields[name].annotation, Settings), name
+
+
+def test_plans_are_compared_as_far_as_steps_were_taken():
+    plan = lambda *phases: [Phase(steps=steps, length=length, batch_size=4) for steps, length in phases]
+    begun = plan((10, 16), (10, 32))
+    for step, other, same in [
+        (10, plan((10, 16)), True),
+        (11, plan((10, 16)), False),
+        (5, plan((6, 16)), True),
+        (7, plan((6, 16)), False),
+        (7, plan((9, 16), (1, 8)), True),
+        (11, plan((11, 16), (10, 32)), False),
+        (15, plan((10, 16), (90, 32)), True),
+        (15, plan((10, 16), (90, 64)), False),
+        (20, plan((10, 16), (10, 32), (5, 64)), True),
+        (0, plan((1, 64)), True),
+    ]:
+        assert same_until(step, begun, other) == same_until(step, other, begun) == same, (step, other)

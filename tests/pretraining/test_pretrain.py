@@ -327,3 +327,45 @@ def test_a_vocabulary_is_trained_on_the_sources_at_their_weights(tiny_config, tm
         vocabulary_step._train(tiny_config.replace(data=tiny_config.data.replace(source=sources, weights=weights)))
     shares = [sum(len(text) for text in texts if "zzzz" in text) / sum(map(len, texts)) for texts in seen]
     assert shares[0] < 0.05 and shares[1] == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_finished_run_takes_more_steps_and_another_phase(tiny_run, tiny_config, tmp_path, capsys):
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(tiny_run.path, run.path)
+    more = tiny_config.replace(
+        phases=(Phase(steps=14, length=32, batch_size=8), Phase(steps=1, length=16, batch_size=8))
+    )
+    assert pretrain(more, run)["steps"] == 15
+    said = capsys.readouterr().err
+    assert "phases.0.steps is 12 there and 14 now" in said and "from step 12 on" in said and "of a run planned" in said
+    rates = {
+        line["step"]: line["learning_rate"]
+        for line in read_metrics(run.path / "metrics.jsonl")
+        if "learning_rate" in line
+    }
+    before = {
+        line["step"]: line["learning_rate"]
+        for line in read_metrics(tiny_run.path / "metrics.jsonl")
+        if "learning_rate" in line
+    }
+    assert {step: rates[step] for step in before} == before
+    assert rates[15] == pytest.approx(
+        tiny_config.optimizer.peak_learning_rate * (1 - 13 / 15), rel=1e-5
+    )  # of steps 13 to 15
+    assert (run.data(16) / "prepared.json").exists()
+
+
+@pytest.mark.parametrize("steps, length", [(11, 32), (20, 16)])
+def test_steps_that_were_taken_cannot_be_planned_otherwise(tiny_run, tiny_config, tmp_path, steps, length):
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(tiny_run.path, run.path)
+    with pytest.raises(UsageError, match="is another run: phases.0"):
+        pretrain(tiny_config.replace(phases=(Phase(steps=steps, length=length, batch_size=8),)), run)
+
+
+def test_a_trace_of_some_steps_is_written(tiny_run, tiny_config, tmp_path, capsys):
+    run = prepared_copy(tiny_run, tmp_path)
+    short = tiny_config.replace(phases=(Phase(steps=4, length=32, batch_size=8),), profile_steps="2:3")
+    pretrain(short, run)
+    assert list(run.profile.rglob("*.xplane.pb"))
+    assert "trace of steps 2 to 3" in capsys.readouterr().err

@@ -1,0 +1,94 @@
+"""Where parameters start when they don't start at random: a run's model, or one of its checkpoints."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Array, Float
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.run import RunConfig
+from bert_jax.model.bert import Parameters, parameter_shapes
+from bert_jax.model.embeddings import padded_vocabulary_size
+from bert_jax.system.errors import UsageError
+from bert_jax.text.extension import replaced_pieces
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.training.checkpoint import checkpoint_of, load_parameters
+from bert_jax.training.run_directory import read_config
+from bert_jax.training.sharding import abstract, tree_shardings
+
+_MAY_DIFFER = {"dropout", "attention_dropout", "initializer_range", "compute_dtype", "vocabulary_size"}
+"""Settings of a model that its parameters don't depend on; the vocabulary is compared piece by piece."""
+
+
+class InitialModel(NamedTuple):
+    """A trained model to start from."""
+
+    checkpoint: Path
+    config: ModelConfig
+    tokenizer: Tokenizer
+
+    @classmethod
+    def open(cls, config: RunConfig) -> "InitialModel | None":
+        """The model that `config.init` names, or None.
+
+        Raises UsageError where there is none, or where it isn't of the shape that `config.model` says.
+        """
+        if config.init is None:
+            return None
+        checkpoint = checkpoint_of(Path(config.init))
+        tokenizer = load_tokenizer(checkpoint)
+        model = read_config(checkpoint).model.replace(vocabulary_size=len(tokenizer.vocabulary))
+        theirs, ours = _shaping(model), _shaping(config.model)
+        if theirs != ours:
+            differing = [name for name in ours if theirs[name] != ours[name]]
+            said = "; ".join(f"model.{name} is {theirs[name]} there and {ours[name]} here" for name in differing)
+            raise UsageError(
+                f"the model of init={config.init} is another one: {said}. Give its settings, or the run itself in "
+                "place of a config file"
+            )
+        return cls(checkpoint, model, tokenizer)
+
+    def parameters(self, tokenizer: Tokenizer, mesh: Mesh) -> Parameters:
+        """Its parameters for `tokenizer`, whose pieces begin with its own; as they were saved but for added rows.
+
+        Raises UsageError where the vocabulary begins otherwise.
+        """
+        rows = replaced_pieces(self.tokenizer, tokenizer)
+        shapes = parameter_shapes(self.config)
+        params = load_parameters(self.checkpoint, abstract(shapes, tree_shardings(shapes, mesh)))
+        if len(rows) == len(self.tokenizer.vocabulary):
+            return params
+        longer = self.config.replace(vocabulary_size=len(rows))
+        shardings = tree_shardings(parameter_shapes(longer), mesh)
+        return jax.jit(lambda params: _lengthened(params, self.config, longer, rows), out_shardings=shardings)(params)
+
+
+def _shaping(model: ModelConfig) -> dict[str, Any]:
+    return model.model_dump(exclude=_MAY_DIFFER) | {"feedforward_size": model.inner_size}
+
+
+def _lengthened(params: Parameters, old: ModelConfig, new: ModelConfig, rows: list[list[int]]) -> Parameters:
+    """The word table and the output bias with a row for each added piece: the mean of those of the pieces that the
+    old vocabulary has in its place.
+    """
+    added = rows[old.vocabulary_size :]
+    most = max(map(len, added))
+    numbers = np.array([row + [0] * (most - len(row)) for row in added])
+    shares = np.array([[1 / len(row)] * len(row) + [0.0] * (most - len(row)) for row in added], np.float32)
+
+    def lengthened(table: Float[Array, "V *D"]) -> Float[Array, "W *D"]:
+        means = jnp.einsum("nk,nk...->n...", shares, table[numbers])
+        padding = padded_vocabulary_size(new) - new.vocabulary_size
+        longer = jnp.concatenate([table[: old.vocabulary_size], means])
+        return jnp.pad(longer, [(0, padding)] + [(0, 0)] * (table.ndim - 1))
+
+    word, bias = lengthened(params["bert"]["embeddings"]["word"]), lengthened(params["masked_lm"]["bias"])
+    embeddings = params["bert"]["embeddings"] | {"word": word}
+    return params | {
+        "bert": params["bert"] | {"embeddings": embeddings},
+        "masked_lm": params["masked_lm"] | {"bias": bias},
+    }

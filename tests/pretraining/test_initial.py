@@ -1,0 +1,101 @@
+"""Runs that start from another run's model."""
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.config.phase import Phase
+from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.inference.bert import load
+from bert_jax.pretraining.initial import InitialModel
+from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.system.errors import UsageError
+from bert_jax.text.extension import extend
+from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.training.run_directory import RunDirectory
+from bert_jax.training.sharding import make_mesh
+
+WORDS = ["gardenhouse", "stonebridge"]
+
+
+@pytest.fixture
+def continued(tiny_run, tiny_config):
+    """One step from the model of `tiny_run`; its own vocabulary's size plays no part."""
+    phases = (Phase(steps=1, length=32, batch_size=8),)
+    return tiny_config.replace(init=str(tiny_run.path), phases=phases, vocabulary=VocabularyConfig(size=77))
+
+
+@pytest.fixture
+def longer(tiny_run, tmp_path):
+    path = tmp_path / "vocab.txt"
+    extend(load_tokenizer(tiny_run.tokenizer), WORDS).tokenizer.write_vocabulary(path)
+    return path
+
+
+def leaves(params):
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(params)}
+
+
+def test_a_run_starts_from_the_newest_checkpoint_of_another(continued, tiny_run, tmp_path):
+    still = continued.replace(optimizer=continued.optimizer.replace(peak_learning_rate=1e-12))
+    run = RunDirectory(tmp_path / "run")
+    assert pretrain(still, run)["steps"] == 1
+    old, new = leaves(load(tiny_run.path).params), leaves(load(run.path).params)
+    assert all(np.allclose(old[name], new[name], atol=1e-8) for name in old)
+    assert load_tokenizer(run.path).vocabulary.pieces == load_tokenizer(tiny_run.path).vocabulary.pieces
+
+
+def test_rows_of_added_pieces_are_means_of_what_they_replace(continued, tiny_run, longer):
+    config = continued.replace(vocabulary=VocabularyConfig(file=str(longer)))
+    old, new = load_tokenizer(tiny_run.tokenizer), load_tokenizer(longer)
+    params = InitialModel.open(config).parameters(new, make_mesh(config.mesh))
+    before, after = load(tiny_run.path).params, params
+    word, old_word = after["bert"]["embeddings"]["word"], before["bert"]["embeddings"]["word"]
+    assert word.shape[0] == 256 and np.array_equal(word[:150], old_word[:150])
+    for number, text in enumerate(WORDS, 150):
+        ids = old.encode(text)
+        assert len(ids) > 1 and new.encode(text) == [number]
+        np.testing.assert_allclose(word[number], old_word[np.array(ids)].mean(axis=0), atol=1e-6)
+        bias = before["masked_lm"]["bias"][np.array(ids)].mean()
+        assert float(after["masked_lm"]["bias"][number]) == pytest.approx(float(bias), abs=1e-6)
+    assert not word[152:].any() and not after["masked_lm"]["bias"][152:].any()
+    rest = [name for name in leaves(before) if "word" not in name and name != "['masked_lm']['bias']"]
+    assert all(np.array_equal(leaves(before)[name], leaves(after)[name]) for name in rest)
+
+
+def test_a_run_with_a_longer_vocabulary_trains(continued, longer, tmp_path):
+    config = continued.replace(vocabulary=VocabularyConfig(file=str(longer)))
+    assert pretrain(config, RunDirectory(tmp_path / "run"))["steps"] == 1
+    assert len(load_tokenizer(tmp_path / "run").vocabulary) == 152
+
+
+def test_the_file_of_a_longer_vocabulary_gets_the_models_casing(continued, longer, tmp_path):
+    settings = VocabularyConfig(file=str(longer), lowercase=False)
+    pretrain(continued.replace(vocabulary=settings), RunDirectory(tmp_path / "run"))
+    assert load_tokenizer(tmp_path / "run").lowercase
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"init": "absent"}, "absent holds no finished checkpoint"),
+        (
+            {"model": {"num_layers": 3, "hidden_size": 64}},
+            "model.num_layers is 2 there and 3 here; model.hidden_size is 32",
+        ),
+    ],
+)
+def test_a_model_that_is_not_there_or_another_one_is_refused_first(continued, tmp_path, changes, words):
+    if "model" in changes:
+        changes["model"] = continued.model.replace(**changes["model"])
+    with pytest.raises(UsageError, match=words):
+        pretrain(continued.replace(**changes), RunDirectory(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_vocabulary_that_begins_otherwise_is_refused_first(continued, longer, tmp_path):
+    lines = longer.read_text(encoding="utf-8").splitlines()
+    longer.write_text("\n".join([*lines[:9], *reversed(lines[9:])]), encoding="utf-8")
+    with pytest.raises(UsageError, match="doesn't begin with the old one's pieces: piece 9 is"):
+        pretrain(continued.replace(vocabulary=VocabularyConfig(file=str(longer))), RunDirectory(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
