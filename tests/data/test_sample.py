@@ -22,6 +22,13 @@ def test_a_sample_fills_its_bound_is_uniform_and_the_same_every_time_and_in_any_
     assert sample == sample_documents(reversed(DOCUMENTS), 30_000)[::-1]
 
 
+def test_what_was_left_out_once_is_not_replaced_by_something_smaller():
+    uneven = [(0, [f"document {number}", "x" * (number * 37 % 400)]) for number in range(1000)]
+    sample = sample_documents(uneven, 30_000)
+    assert 29_000 < size(sample) <= 30_000
+    assert sample == sample_documents(reversed(uneven), 30_000)[::-1]
+
+
 def test_one_document_larger_than_the_limit_is_kept():
     assert len(sample_documents([(0, ["x" * 100])], 10)) == 1
 
