@@ -38,7 +38,7 @@ class ParquetFiles(FileSource):
         size, row = path.stat().st_size, 0
         file = self._open(path, raw)
         try:
-            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=[self.field]):
+            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=[self.field], use_threads=False):
                 for text in self._texts(batch.column(0)):
                     row += 1
                     for line in self._record_lines(text, f"{path}, row {row}, {self.field!r}"):
@@ -49,7 +49,8 @@ class ParquetFiles(FileSource):
     def _open(self, path: Path, raw: io.BufferedReader) -> Any:
         """The file, whose column is there and holds text."""
         try:
-            file = self._arrow.parquet.ParquetFile(raw, buffer_size=_READ_BYTES)
+            # Read ahead (pyarrow's default), all of a row group's column would be in memory at once.
+            file = self._arrow.parquet.ParquetFile(raw, buffer_size=_READ_BYTES, pre_buffer=False)
         except (self._arrow.ArrowException, OSError) as error:
             raise UsageError(f"{path} is no Parquet file or is damaged ({error}); copy it again") from None
         self._check_column(path, file.schema_arrow)

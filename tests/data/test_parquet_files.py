@@ -1,3 +1,5 @@
+import io
+import random
 import sys
 
 import pyarrow as pa
@@ -5,7 +7,7 @@ import pyarrow.parquet
 import pytest
 
 from bert_jax.config.data import DataConfig
-from bert_jax.data import parquet_files
+from bert_jax.data import file_source, parquet_files
 from bert_jax.data.corpus import open_corpus
 from bert_jax.system.errors import UsageError
 
@@ -47,13 +49,29 @@ def test_a_field_of_a_struct_is_named_with_dots(tmp_path):
     assert documents == [["Deep."]] and corpus.repairs == {"records without text": 2}
 
 
-def test_only_one_column_is_read_and_in_small_batches(tmp_path, monkeypatch):
-    asked = []
-    real = pyarrow.parquet.ParquetFile.iter_batches
-    noted = lambda file, rows, columns: asked.append((rows, columns)) or real(file, rows, columns=columns)
-    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "iter_batches", noted)
-    read(write(tmp_path / "a.parquet", TEXTS))
-    assert asked == [(128, ["text"])]
+class Counting(io.BufferedReader):
+    """A file that counts what is read of it."""
+
+    count = 0
+
+    def read(self, size=-1):
+        found = super().read(size)
+        Counting.count += len(found)
+        return found
+
+
+def test_only_one_column_is_read_and_of_it_little_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(Counting, "count", 0)
+    monkeypatch.setattr(parquet_files, "_READ_BYTES", 1 << 14)
+    monkeypatch.setattr(file_source, "opened", lambda path: Counting(io.FileIO(path)))
+    texts = [f"{number} " + random.Random(number).randbytes(500).hex() for number in range(5000)]
+    path = write(tmp_path / "a.parquet", texts, other=texts)
+    assert pyarrow.parquet.ParquetFile(path).num_row_groups == 1
+    documents = open_corpus(DataConfig(source=f"parquet:{path}#text")).documents()
+    next(documents)
+    assert Counting.count < 0.3 * path.stat().st_size
+    assert sum(1 for _ in documents) == 4999
+    assert Counting.count < 0.7 * path.stat().st_size
 
 
 @pytest.mark.parametrize(
