@@ -1,6 +1,7 @@
 """The first step of a run: its tokenizer."""
 
 import json
+import shutil
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,8 @@ def make_tokenizer(config: RunConfig, run: RunDirectory) -> Tokenizer:
     }
     if _made_of(origin, marker):
         return load_tokenizer(run.tokenizer)
-    marker.unlink(missing_ok=True)
     tokenizer = given_tokenizer(config) or _train(config)
+    shutil.rmtree(run.tokenizer, ignore_errors=True)  # another kind's has files of other names
     tokenizer.save(run.tokenizer)
     write_json(marker, origin)
     say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")

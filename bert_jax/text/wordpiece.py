@@ -162,10 +162,14 @@ def _pipeline(model: models.Model, lowercase: bool, strip_accents: bool) -> Toke
 
 def _alphabet(texts: Sequence[str], tokenizer: Tokenizer, coverage: float) -> list[str]:
     """The commonest characters of the normalised text that make up a `coverage` share of it, in code order."""
-    counts = np.zeros(sys.maxunicode + 1, np.int64)
+    written = np.zeros(sys.maxunicode + 1, np.int64)
     for block in _blocks(texts, _HISTOGRAM_CHARACTERS):
-        normalised = tokenizer.normalizer.normalize_str(block)
-        counts += np.bincount(np.frombuffer(normalised.encode("utf-32-le"), np.uint32), minlength=len(counts))
+        points = np.frombuffer(block.encode("utf-32-le"), np.uint32)
+        written[: points.max(initial=0) + 1] += np.bincount(points)
+    counts = np.zeros_like(written)
+    for point in np.flatnonzero(written):  # each character is normalised by itself, whatever stands round it
+        for character in tokenizer.normalizer.normalize_str(chr(point)):
+            counts[ord(character)] += written[point]
     seen = [point for point in np.flatnonzero(counts) if not chr(point).isspace()]
     seen.sort(key=lambda point: -counts[point])
     covered = np.cumsum(counts[seen])

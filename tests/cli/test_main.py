@@ -10,6 +10,7 @@ from conftest import stories
 
 from bert_jax.cli.main import COMMANDS, run
 from bert_jax.data.preparation import PreparedData
+from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.metrics import read_metrics
 
 CONFIG = """
@@ -219,6 +220,41 @@ def test_a_vocabulary_file_without_mask_is_one_line(config, tmp_path, capsys):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")
     flags = ["--workdir", tmp_path / "run", "--vocabulary.file", tmp_path / "vocab.txt"]
     assert "vocab.txt lacks [MASK]" in refused(capsys, "pretrain", config, *flags)
+
+
+def test_a_vocabulary_is_made_longer(tiny_run, tmp_path, capsys):
+    shutil.copytree(tiny_run.tokenizer, tmp_path / "run" / "tokenizer")
+    words, longer = tmp_path / "words.txt", tmp_path / "run" / "vocab.extended.txt"
+    words.write_text("Coronavirus\nthe\n\nx-ray\n")
+    for given in ("run", "run/tokenizer", "run/tokenizer/vocab.txt"):
+        assert run(["vocab", "--extend", str(tmp_path / given), "--words", str(words)]) == 0
+        assert "151 pieces (1 words added, 1 known already, 1 left out" in capsys.readouterr().out
+        assert longer.read_text().splitlines() == [*load_tokenizer(tiny_run.path).vocabulary.pieces, "coronavirus"]
+        longer.unlink()
+    assert run(["vocab", "--extend", str(tmp_path / "run"), f"--words={words}", "--output", str(longer)]) == 0
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        ({"--words": "absent"}, "no file of words at"),
+        ({"--words": "known.txt"}, "adds nothing to"),
+        ({"--extend": "cased.txt"}, "has pieces with capitals and words would be lower-cased; add --no-lowercase"),
+        ({"--output": "vocab.txt"}, "is the vocabulary itself; choose another name"),
+        ({"--output": "x.model"}, "a wordpiece vocabulary is written as vocab.txt"),
+        ({"--output": "absent/x.txt"}, "there is no directory"),
+    ],
+)
+def test_a_vocabulary_that_cannot_be_made_longer_is_one_line(tmp_path, capsys, flags, words):
+    pieces = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
+    contents = {"vocab.txt": f"{pieces}a\n", "cased.txt": f"{pieces}A\n", "words.txt": "b\n", "known.txt": "a\n"}
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+    given = {"--extend": "vocab.txt", "--words": "words.txt"} | flags
+    arguments = [part for flag, name in given.items() for part in (flag, tmp_path / name)]
+    assert words in refused(capsys, "vocab", *arguments)
+    assert {path.name for path in tmp_path.iterdir()} == set(contents)
+    assert (tmp_path / "vocab.txt").read_text() == contents["vocab.txt"]
 
 
 def test_a_run_is_not_made_into_another(config, tiny_run, tmp_path, capsys):

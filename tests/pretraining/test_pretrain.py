@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from conftest import stories
 
+import bert_jax
 from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
@@ -154,6 +155,51 @@ def test_a_batch_can_be_looked_at_as_the_model_sees_it(tiny_run):
         assert words.sum() >= 2
     again = training_batch(tiny_run, 3)[2]
     assert np.array_equal(targets.masked.positions, again.masked.positions)
+
+
+@pytest.fixture(scope="module")
+def unigram_run(tiny_config, tmp_path_factory):
+    """A run over a unigram vocabulary, with whole-word masking."""
+    run = RunDirectory(tmp_path_factory.mktemp("unigram"))
+    vocabulary = VocabularyConfig(kind="unigram", size=85)
+    objective = tiny_config.objective.replace(masking_unit="word")
+    phases = (Phase(steps=2, length=32, batch_size=8),)
+    pretrain(tiny_config.replace(vocabulary=vocabulary, objective=objective, phases=phases), run)
+    return run
+
+
+def test_a_unigram_vocabulary_serves_the_whole_job(unigram_run):
+    bert = bert_jax.load(unigram_run.path)
+    assert bert.tokenizer.kind == "unigram" and len(bert.tokenizer.vocabulary) == 85
+    assert bert.fill_mask("The old [MASK] sees the [MASK].")[1][0][0] in bert.tokenizer.vocabulary.ids
+    assert {path.name for path in unigram_run.tokenizer.iterdir()} == {
+        "tokenizer.model",
+        "tokenizer_config.json",
+        "origin.json",
+    }
+    assert evaluate_run(unigram_run)["held_out_sequences"]
+
+
+def test_words_of_a_unigram_vocabulary_are_masked_whole(unigram_run):
+    tokenizer, batch, targets = training_batch(unigram_run, 1)
+    several = 0
+    for row, length in enumerate(batch.length):
+        starts = tokenizer.starts_word[batch.ids[row, :length]] | (batch.units[row, :length] & WORD_START > 0)
+        word = np.cumsum(starts)
+        chosen = targets.masked.positions[row][targets.masked.weights[row] > 0].tolist()
+        for number in set(word[chosen]):
+            whole = np.flatnonzero(word == number).tolist()
+            several += len(whole) > 1
+            assert set(whole) <= set(chosen)
+    assert several
+
+
+def test_another_kind_leaves_nothing_of_the_one_before(tiny_config, tmp_path):
+    run = RunDirectory(tmp_path)
+    for kind, name in (("wordpiece", "vocab.txt"), ("bpe", "tokenizer.model")):
+        config = tiny_config.replace(vocabulary=VocabularyConfig(kind=kind, size=100))
+        assert vocabulary_step.make_tokenizer(config, run).kind == kind
+        assert {path.name for path in run.tokenizer.iterdir()} == {name, "tokenizer_config.json", "origin.json"}
 
 
 def test_a_given_vocabulary_is_used_as_it_is(tiny_run, tiny_config, tmp_path, monkeypatch):
