@@ -1,4 +1,4 @@
-"""Unigram and BPE models by sentencepiece: reading, encoding, lengthening. Their training: sentencepiece_training.py."""
+"""Unigram and BPE models by sentencepiece: reading, encoding, lengthening (sentencepiece_training.py makes them)."""
 
 import os
 import re

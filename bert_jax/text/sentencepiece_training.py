@@ -37,6 +37,18 @@ _CHARACTERS = (
 _ERRORS_ALONE = 2
 """Level of sentencepiece's messages."""
 
+_SPECIAL = {
+    "pad_id": 0,
+    "unk_id": 1,
+    "bos_id": 2,
+    "eos_id": 3,
+    "pad_piece": PAD,
+    "unk_piece": UNKNOWN,
+    "bos_piece": CLS,
+    "eos_piece": SEP,
+    "control_symbols": [MASK],
+}
+
 
 def train_sentencepiece(
     texts: Iterable[str],
@@ -77,19 +89,6 @@ def train_sentencepiece(
     model.normalizer_spec.name = "bert"
     model.normalizer_spec.normalization_rule_tsv = ""  # the name of a temporary file
     return SentencePieceTokenizer(model)
-
-
-_SPECIAL = {
-    "pad_id": 0,
-    "unk_id": 1,
-    "bos_id": 2,
-    "eos_id": 3,
-    "pad_piece": PAD,
-    "unk_piece": UNKNOWN,
-    "bos_piece": CLS,
-    "eos_piece": SEP,
-    "control_symbols": [MASK],
-}
 
 
 def count_words(texts: Iterable[str]) -> Counter[str]:
