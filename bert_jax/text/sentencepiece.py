@@ -1,5 +1,6 @@
 """Unigram and BPE models by sentencepiece: reading, encoding, lengthening (sentencepiece_training.py makes them)."""
 
+import math
 import os
 import re
 import unicodedata
@@ -26,6 +27,7 @@ _PLACEHOLDER = "\U0010fffd"
 """Stands for [MASK] while text is encoded: of no script, in no vocabulary, so it is an unknown piece by itself."""
 _SCORE_STEP = 0.1
 """By how much a new piece of a unigram model is likelier than the pieces that it replaces."""
+_ROUNDS = 20
 _Piece = ModelProto.SentencePiece
 
 
@@ -226,13 +228,16 @@ def _lengthened_unigram(model: ModelProto, pieces: Sequence[str]) -> ModelProto:
     lowest, processor = _lowest_score(model), _piece_processor(model)
     longer = ModelProto.FromString(model.SerializeToString())
     for piece in pieces:
-        longer.pieces.add(piece=piece, score=lowest, type=_Piece.NORMAL)
+        longer.pieces.add(piece=piece, score=-math.inf, type=_Piece.NORMAL)
     split = list(longer.pieces)[len(model.pieces) :]
     # A new word may begin with another new one: those that are still split are made likelier once more.
-    while split:
+    for _ in range(_ROUNDS):
         for piece in split:
-            score = sum(map(processor.get_score, _encode_piece(processor, piece.piece)))
+            parts = _encode_piece(processor, piece.piece)
+            score = sum(lowest if processor.is_unknown(part) else processor.get_score(part) for part in parts)
             piece.score = max(score + _SCORE_STEP, piece.score)
         processor = _piece_processor(longer)
         split = [piece for piece in split if len(_encode_piece(processor, piece.piece)) > 1]
-    return longer
+        if not split:
+            return longer
+    raise UsageError(f"the model splits {split[0].piece.strip(BOUNDARY)!r} whatever its pieces; leave the word out")

@@ -1,6 +1,7 @@
 import pytest
 
 from bert_jax.system.errors import UsageError
+from bert_jax.text import sentencepiece as sentencepiece_module
 from bert_jax.text.extension import extend, replaced_pieces
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -80,6 +81,12 @@ def test_another_vocabulary_is_refused(pieces, words):
     with pytest.raises(UsageError) as refusal:
         replaced_pieces(wordpiece(), WordPieceTokenizer(Vocabulary(pieces)))
     assert words in str(refusal.value)
+
+
+def test_a_word_that_a_model_always_splits_is_refused(monkeypatch):
+    monkeypatch.setattr(sentencepiece_module, "_SCORE_STEP", -5.0)
+    with pytest.raises(UsageError, match="splits 'photovirus' whatever its pieces; leave the word out"):
+        extend(sentencepiece("unigram"), ["photovirus"])
 
 
 def test_a_longer_model_is_saved_and_read(tmp_path):
