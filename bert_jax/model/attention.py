@@ -32,10 +32,10 @@ class SelfAttention(nn.Module):
         kernel = self.param("kernel", initial_weights(config), (config.hidden_size, *shape))
         bias = self.param("bias", nn.initializers.zeros_init(), shape)
         if queries is x:  # one product instead of two
-            query, key, value = jnp.moveaxis(project(x, kernel, bias, config), 2, 0)
+            query, key, value = _parted(project(x, kernel, bias, config))
         else:
             query = project(queries, kernel[:, 0], bias[0], config)
-            key, value = jnp.moveaxis(project(x, kernel[:, 1:], bias[1:], config), 2, 0)
+            key, value = _parted(project(x, kernel[:, 1:], bias[1:], config))
         rate = config.attention_dropout if dropout_keys is not None else 0.0
         if rate or return_probabilities:
             probabilities = attention_probabilities(query, key, mask)
@@ -46,6 +46,11 @@ class SelfAttention(nn.Module):
             context = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None, None, :])
         output = Linear(config, (config.hidden_size,), contracted=2, name="output")(context)
         return output, probabilities if return_probabilities else None
+
+
+def _parted(x: Float[Array, "B T N H K"]) -> list[Float[Array, "B T H K"]]:
+    """The N parts of `x`. By split, whose gradient puts the parts together once; that of indexing adds up N wholes."""
+    return [jnp.squeeze(part, 2) for part in jnp.split(x, x.shape[2], axis=2)]
 
 
 def attention_probabilities(

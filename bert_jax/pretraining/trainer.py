@@ -45,7 +45,7 @@ class Trainer:
         self._optimizer = make_optimizer(config.optimizer)
 
     def initial_state(self, params: Parameters | None = None) -> TrainState:
-        """The state before the first step, born with its shardings: with `params`, or random, the same on every mesh."""
+        """The state before the first step, born with its shardings: `params`, or random, the same on every mesh."""
         return jax.jit(self._make_state, out_shardings=self._shardings)(params)
 
     @cached_property
