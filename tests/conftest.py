@@ -17,7 +17,9 @@ import jaxtyping
 jaxtyping.install_import_hook("bert_jax", "typechecker.checked")
 
 import jax
+import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
@@ -29,6 +31,7 @@ from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.data.sentences import Sentences
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.training.run_directory import RunDirectory
 
@@ -95,6 +98,18 @@ def config_file(tiny_config, tmp_path_factory) -> Path:
     values = tiny_config.model_dump(mode="json")
     path.write_text(f"from bert_jax.config.run import RunConfig\n\nconfig = RunConfig(**{values!r})\n")
     return path
+
+
+DOCUMENTS = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=2, max_size=8)
+"""Documents as the lengths of their sentences."""
+
+
+def numbered(lengths: list[list[int]]) -> Sentences:
+    """Documents of such sentences, every token its own position, so that where it came from can be read off."""
+    sentences = [size for document in lengths for size in document]
+    return Sentences(
+        np.arange(sum(sentences), dtype=np.int32), np.cumsum([0, *sentences]), np.cumsum([0, *map(len, lengths)])
+    )
 
 
 def command(*arguments, **environment: str) -> subprocess.Popen:

@@ -36,9 +36,10 @@ def run(arguments: list[str]) -> None:
         length, masked = int(batch.length[row]), jax.tree.map(lambda array, row=row: array[row], targets.masked)
         used = masked.weights > 0
         truth = dict(zip(masked.positions[used].tolist(), masked.labels[used].tolist(), strict=True))
-        pair = "drawn at random" if batch.pair_label[row] else "follows the first"
-        heading = f"sequence {row + 1}: {length} of {batch.ids.shape[1]} tokens, {len(truth)} to predict, "
-        output.print(f"[dim]{heading}second segment {pair}[/dim]")
+        heading = f"sequence {row + 1}: {length} of {batch.ids.shape[1]} tokens, {len(truth)} to predict"
+        if batch.first_length[row] < length:
+            heading += f", second segment {'drawn at random' if batch.pair_label[row] else 'follows the first'}"
+        output.print(f"[dim]{heading}[/dim]")
         output.print(_sequence(masked.ids[:length], batch.units[row], truth, tokenizer), "")
 
 

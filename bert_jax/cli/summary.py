@@ -27,21 +27,13 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
     )
     for column in ("", "model", "by frequency alone", ""):
         table.add_column(column, justify="left" if not column else "right")
-    table.add_row(
-        "MLM loss (nats)",
-        f"{results['mlm_loss']:.3f}",
-        f"{baseline['mlm_loss']:.3f}",
-        "each piece at its share of the text",
-    )
-    table.add_row(
-        "MLM accuracy",
-        f"{results['mlm_accuracy']:.3f}",
-        f"{baseline['mlm_accuracy']:.3f}",
-        "always the commonest piece",
-    )
-    table.add_row(
-        "NSP accuracy", f"{results['nsp_accuracy']:.3f}", f"{baseline['nsp_accuracy']:.3f}", "always the commoner class"
-    )
+    for name, label, guess in (
+        ("mlm_loss", "MLM loss (nats)", "each piece at its share of the text"),
+        ("mlm_accuracy", "MLM accuracy", "always the commonest piece"),
+        ("nsp_accuracy", "NSP accuracy", "always the commoner class"),
+    ):
+        if name in baseline:
+            table.add_row(label, f"{results[name]:.3f}", f"{baseline[name]:.3f}", guess)
     output.print(table)
     if results["skipped_steps"]:
         output.print(f"{results['skipped_steps']:,} steps were skipped because a gradient was not finite")

@@ -29,7 +29,11 @@ class DataConfig(Settings):
     held_out: Annotated[float, Field(ge=0.0, le=0.5)] = 0.01
     """Share of the documents (chosen by a hash of their text) that is kept for evaluation."""
     short_sequence_probability: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
-    """Share of documents cut for a random shorter length, so that short input is seen in training."""
+    """Share of documents (of sequences where objective.pair is none) cut for a random shorter length, so that short
+    input is seen in training."""
+    dupe_factor: Annotated[int, Field(gt=0)] = 1
+    """Times that each training document is cut into sequences, each time with other pairs and other random segments.
+    Masks don't need it: they are drawn anew every epoch."""
     chunk_megabytes: Annotated[float, Field(gt=0.0, le=256.0)] = 8.0
     """Text that one unit of preparation takes. Random second segments come from the same chunk."""
 

@@ -11,8 +11,11 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class ObjectiveConfig(Settings):
-    """Masked language modelling with next sentence prediction (Devlin et al. 2019, section 3.1)."""
+    """Masked language modelling with next sentence prediction (Devlin et al. 2019, section 3.1), or alone."""
 
+    pair: Literal["next_sentence", "none"] = "next_sentence"
+    """What is asked about two segments: whether the second follows the first, or nothing. Then sequences are whole
+    sentences up to the length, and the pooler and the next sentence head stay in the model without being trained."""
     masking_unit: Literal["piece", "word"] = "piece"
     """What is masked together: single pieces, or all pieces of a word (whole-word masking)."""
     masked_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15

@@ -11,11 +11,14 @@ import numpy as np
 from jaxtyping import Int, UInt64
 
 from bert_jax.config.data import DataConfig
+from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.data.chunks import Chunk
-from bert_jax.data.instances import build_instance, pair_segments
+from bert_jax.data.full_sentences import pack_sentences
+from bert_jax.data.instances import build_instances
+from bert_jax.data.pairing import pair_segments
 from bert_jax.data.sentences import encode_documents
+from bert_jax.data.shards import ids_dtype, shard_path, write_shard
 from bert_jax.data.statistics import Statistics
-from bert_jax.data.store import ids_dtype, shard_path, write_shard
 from bert_jax.system.files import FileSum, replacing, write_json, write_text
 from bert_jax.text.sentences import split_sentences
 from bert_jax.text.tokenizer import load_tokenizer
@@ -32,6 +35,8 @@ class Recipe(NamedTuple):
     length: int
     seed: int
     tokenizer_directory: Path
+    pair: str = ObjectiveConfig().pair
+    """The objective's."""
 
 
 class ChunkRecord(NamedTuple):
@@ -100,7 +105,7 @@ def write_instances(
     tokenizer = _tokenizer(recipe.tokenizer_directory)
     vocabulary = tokenizer.vocabulary
     sentences = (as_sentences(document, recipe.data, source) for document in documents)
-    text = encode_documents(sentences, tokenizer.encode_batch)
+    text = encode_documents(sentences, tokenizer)
     piece_counts = np.bincount(text.tokens, minlength=len(vocabulary))
     statistics = Statistics(
         documents=len(text.documents) - 1,
@@ -108,17 +113,23 @@ def write_instances(
         tokens=len(text.tokens),
         unknown_tokens=int(piece_counts[vocabulary.unknown_id]),
     )
-    # Seeded by what the chunk is, so that it is the same in whatever process and order.
-    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([recipe.seed, split == HELD_OUT, index])))
+    paired = recipe.pair == "next_sentence"
+    cut_up = pair_segments if paired else pack_sentences
 
     def instances():
-        for pair, cut in pair_segments(text, recipe.length, recipe.data.short_sequence_probability, rng):
-            instance = build_instance(pair, text.tokens, tokenizer.starts_word, vocabulary.cls_id, vocabulary.sep_id)
-            statistics.instances += 1
-            statistics.instance_tokens += len(instance.ids)
-            statistics.random_pairs += instance.pair_label
-            statistics.tokens_cut += cut
-            yield instance
+        for one_pass in range(recipe.data.dupe_factor if split == TRAIN else 1):
+            # Seeded by what the chunk is, so that it is the same in whatever process and order.
+            seed = np.random.SeedSequence([recipe.seed, split == HELD_OUT, index, one_pass])
+            rng = np.random.Generator(np.random.Philox(seed))
+            segments = cut_up(text, recipe.length, recipe.data.short_sequence_probability, rng)
+            made = build_instances(
+                segments, text.tokens, tokenizer.starts_word, vocabulary.cls_id, vocabulary.sep_id, paired=paired
+            )
+            statistics.instances += made.count
+            statistics.instance_tokens += len(made.ids)
+            statistics.random_pairs += int(made.pair_label.sum())
+            statistics.tokens_cut += segments.tokens_cut
+            yield made
 
     shard = write_shard(shard_path(directory, split, index), instances(), ids_dtype(len(vocabulary)))
     return statistics, shard, piece_counts

@@ -27,15 +27,16 @@ from bert_jax.data.chunk_worker import (
 from bert_jax.data.chunks import Chunk, cut_chunks
 from bert_jax.data.corpus import Document, Mixture
 from bert_jax.data.sample import sample_documents
+from bert_jax.data.shards import ids_dtype, shard_path
 from bert_jax.data.statistics import Statistics
-from bert_jax.data.store import ids_dtype, shard_path, write_metadata
+from bert_jax.data.store import write_metadata
 from bert_jax.data.workers import available_cores, map_in_processes
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FileSum, full_disk_explained, replacing, write_json
 from bert_jax.system.progress import stage
 from bert_jax.text.tokenizer import load_tokenizer
 
-_FORMAT = 1
+_FORMAT = 2
 """Counts up when the same settings would give other records."""
 _RECORD = "prepared.json"
 _EXAMPLES = 16
@@ -132,7 +133,7 @@ def fingerprint(recipe: Recipe) -> str:
     """A hash of all that shapes the records, but for the text itself; weights only shape their order."""
     files = sorted(recipe.tokenizer_directory.iterdir())
     tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]  # a model is no text
-    shape = [_FORMAT, recipe.data.model_dump(exclude={"weights"}), recipe.length, recipe.seed, tokenizer]
+    shape = [_FORMAT, recipe.data.model_dump(exclude={"weights"}), recipe.length, recipe.seed, tokenizer, recipe.pair]
     return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
 
 
@@ -147,14 +148,10 @@ def prepare(corpus: Mixture, recipe: Recipe, directory: Path, processes: int | N
     chunks = list(_chunk_records(corpus, recipe, directory, shape, processes or available_cores()))
     sources = [_total(chunk for chunk in chunks if chunk.source == source) for source in range(len(corpus.parts))]
     for source, seen in zip(recipe.data.source, sources):
-        if seen.documents < 2:
-            raise UsageError(
-                f"data.source={source!r} holds {seen.documents} documents for training and next sentence prediction "
-                "needs two; give more text, with a blank line between documents"
-            )
+        _check_enough(source, seen.documents, recipe)
     train = sum(sources, Statistics())
     train.repairs.update(corpus.repairs)
-    kept, dropped = _separate_held_out(directory, chunks, len(sources))
+    kept, dropped = _separate_held_out(directory, chunks, len(sources), least=_documents_needed(recipe))
     held_out, held_out_shards = _write_held_out(kept, recipe, directory)
     train_shards = {shard_path(directory, TRAIN, index).name: record.shard for index, record in enumerate(chunks)}
     shards = train_shards | held_out_shards
@@ -201,6 +198,21 @@ def _write_held_out(
     return statistics, shards
 
 
+def _documents_needed(recipe: Recipe) -> int:
+    """A random pair takes two documents."""
+    return 2 if recipe.pair == "next_sentence" else 1
+
+
+def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
+    if documents < _documents_needed(recipe):
+        wanting = "next sentence prediction needs two" if documents else "one is needed at least"
+        raise UsageError(
+            f"data.source={source!r} holds {documents} documents for training and {wanting}; give more "
+            "text, with a blank line between documents"
+            + (", or set --objective.pair none, which needs no pairs" if documents else "")
+        )
+
+
 def _chunk_records(
     corpus: Mixture, recipe: Recipe, directory: Path, shape: str, processes: int
 ) -> Iterator[ChunkRecord]:
@@ -242,9 +254,12 @@ def _prepare_unless_finished(chunk: Chunk, recipe: Recipe, directory: Path, fing
 
 
 def _separate_held_out(
-    directory: Path, chunks: Sequence[ChunkRecord], sources: int
+    directory: Path, chunks: Sequence[ChunkRecord], sources: int, least: int
 ) -> tuple[list[list[Document]], int]:
-    """Held-out documents of each source that share no long paragraph with training, and how many do."""
+    """Held-out documents of each source that share no long paragraph with training, and how many do.
+
+    A source of which fewer than `least` are left has none.
+    """
     documents = sample_documents(_held_out_documents(directory, chunks), HELD_OUT_BYTES)
     hashes = [paragraph_hashes([document]) for _, document in documents]
     shared = _seen_in_training(np.unique(np.concatenate([*hashes, np.zeros(0, np.uint64)])), directory, len(chunks))
@@ -253,7 +268,7 @@ def _separate_held_out(
         if not np.isin(own, shared).any():
             kept[source].append(document)
     dropped = len(documents) - sum(map(len, kept))
-    return [group if len(group) > 1 else [] for group in kept], dropped  # a pair takes two documents
+    return [group if len(group) >= least else [] for group in kept], dropped
 
 
 def _held_out_documents(directory: Path, chunks: Sequence[ChunkRecord]) -> Iterator[tuple[int, Document]]:

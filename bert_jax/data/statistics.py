@@ -44,7 +44,7 @@ class Statistics:
             ("tokens", f"{self.tokens:,}"),
             ("unknown pieces", share(self.unknown_tokens, self.tokens)),
             ("instances", f"{self.instances:,}"),
-            ("random second segments", share(self.random_pairs, self.instances)),
+            *([("random second segments", share(self.random_pairs, self.instances))] if self.random_pairs else []),
             ("padding", share(self.instances * length - self.instance_tokens, self.instances * length)),
             ("tokens cut to fit", f"{self.tokens_cut:,}"),
             *((name, f"{times:,}") for name, times in sorted(self.repairs.items())),

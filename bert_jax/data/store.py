@@ -1,46 +1,22 @@
-"""Instances on disk: ArrayRecord shards in TFDS format, read back without TensorFlow."""
+"""A prepared data set in TFDS format: its metadata, and its instances by number. No TensorFlow is imported."""
 
-import os
-from collections.abc import Iterable, Sequence
+import bisect
+import itertools
+import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
-from array_record.python.array_record_module import ArrayRecordWriter
-from tensorflow_datasets.core.decode import DeserializeMethod
-from tensorflow_datasets.proto import tf_example_pb2
 
-from bert_jax.data.instances import Instance
+from bert_jax.data.instances import Instances
+from bert_jax.data.records import decode_instances
+from bert_jax.data.shards import ShardReader, shard_path
 from bert_jax.system.errors import RunError
-from bert_jax.system.files import FULL_DISK, FileSum, replacing
 
 _TEMPLATE = "{SPLIT}-{SHARD_INDEX}.{FILEFORMAT}"
 """Shard names without a total, since a shard is final before anybody knows how many there will be."""
 _DATASET = "bert_instances"
-
-
-def shard_path(directory: Path, split: str, index: int) -> Path:
-    """Where shard `index` of `split` lies."""
-    return directory / f"{split}-{index:05d}.array_record"
-
-
-def ids_dtype(vocabulary_size: int) -> type[np.integer]:
-    """The smallest type that holds every piece id."""
-    return np.uint16 if vocabulary_size <= 1 << 16 else np.int32
-
-
-def write_shard(path: Path, instances: Iterable[Instance], dtype: type[np.integer]) -> FileSum:
-    """Writes one shard atomically and returns its checksum. Raises RunError where the disk is full."""
-    with replacing(path) as temporary:
-        # One record a group, so that a random record costs reading that one alone.
-        writer = ArrayRecordWriter(os.fspath(temporary), "group_size:1")
-        try:
-            for instance in instances:
-                writer.write(_serialise(instance, dtype))
-        finally:
-            _close(writer)
-        return FileSum.of(temporary)
 
 
 def write_metadata(directory: Path, shard_lengths: dict[str, Sequence[int]], dtype: type[np.integer]) -> None:
@@ -74,67 +50,47 @@ def write_metadata(directory: Path, shard_lengths: dict[str, Sequence[int]], dty
 
 
 class InstanceSource:
-    """One split of a prepared data set, by record number."""
+    """One split of a prepared data set, by record number. Threads may share it."""
 
     def __init__(self, directory: Path, split: str):
+        """Raises RunError where the metadata are damaged."""
         self.directory, self.split = directory, split
-        self._records = []
         try:
-            builder = tfds.builder_from_directory(directory)
-            self._dtype = builder.info.features["ids"].np_dtype
-            if builder.info.splits[split].num_examples:  # TFDS fails on a split without any
-                # Its own decoder gave 7,500 records a second, reading the four fields as below 30,000.
-                self._records = builder.as_data_source(split, deserialize_method=DeserializeMethod.RAW_BYTES)
+            info = tfds.builder_from_directory(directory).info
+            self._dtype = info.features["ids"].np_dtype.type
+            lengths = info.splits[split].shard_lengths
         except Exception as error:  # JSON's, protobuf's, TFDS' own
             raise RunError(
                 f"{directory}: its metadata are damaged ({_first_line(error)}); delete {directory} and give the same "
                 "command again to prepare it anew"
             ) from error
+        self._starts = [0, *itertools.accumulate(lengths)]
+        self._readers: dict[int, ShardReader] = {}
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._records)
+        return self._starts[-1]
 
-    def __getitems__(self, numbers: Sequence[int]) -> list[Instance]:
-        """The instances of these numbers. Raises RunError for a damaged file."""
+    def read(self, numbers: Sequence[int]) -> Instances:
+        """The instances of these numbers, in their order. Raises RunError for a damaged file."""
         try:
-            return [_parse(record, self._dtype) for record in self._records.__getitems__(numbers)]
-        except Exception as error:  # the readers underneath raise ValueError, RuntimeError, IndexError, DecodeError
+            with self._lock:
+                records = [self._record(number) for number in numbers]
+            return decode_instances(records, self._dtype)
+        except Exception as error:  # the readers underneath raise ValueError, RuntimeError, IndexError
             raise RunError(
                 f"{self.directory}: can't read {self.split} records {min(numbers)} to {max(numbers)}, a file is "
                 f"damaged ({_first_line(error)}); delete {self.directory} and give the same command again to prepare "
                 "it anew"
             ) from error
 
-
-def _serialise(instance: Instance, dtype: type[np.integer]) -> bytes:
-    example = tf_example_pb2.Example()
-    feature = example.features.feature
-    feature["ids"].bytes_list.value.append(instance.ids.astype(dtype).tobytes())
-    feature["units"].bytes_list.value.append(instance.units.tobytes())
-    feature["first_length"].int64_list.value.append(instance.first_length)
-    feature["pair_label"].int64_list.value.append(instance.pair_label)
-    return example.SerializeToString(deterministic=True)
-
-
-def _parse(record: bytes, dtype: Any) -> Instance:
-    feature = tf_example_pb2.Example.FromString(record).features.feature
-    return Instance(
-        np.frombuffer(feature["ids"].bytes_list.value[0], dtype),
-        np.frombuffer(feature["units"].bytes_list.value[0], np.uint8),
-        feature["first_length"].int64_list.value[0],
-        feature["pair_label"].int64_list.value[0],
-    )
-
-
-def _close(writer: ArrayRecordWriter) -> None:
-    """Closes `writer`; a failed write comes to light only here, as a RuntimeError with the system's words."""
-    try:
-        writer.close()
-    except RuntimeError as error:
-        for number in FULL_DISK:
-            if os.strerror(number) in str(error):
-                raise OSError(number, os.strerror(number)) from error
-        raise
+    def _record(self, number: int) -> bytes:
+        # TFDS' own data source starts a pool of threads at each call: 80 microseconds a record of a batch, here 5.
+        shard = bisect.bisect_right(self._starts, number) - 1
+        if shard not in self._readers:
+            records = self._starts[shard + 1] - self._starts[shard]
+            self._readers[shard] = ShardReader(shard_path(self.directory, self.split, shard), records)
+        return self._readers[shard].read(number - self._starts[shard])
 
 
 def _first_line(error: Exception) -> str:

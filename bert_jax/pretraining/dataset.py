@@ -90,4 +90,4 @@ def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
 
 
 def _recipe(config: RunConfig, run: RunDirectory, length: int) -> Recipe:
-    return Recipe(config.data, length, config.seed, run.tokenizer)
+    return Recipe(config.data, length, config.seed, run.tokenizer, config.objective.pair)

@@ -1,4 +1,4 @@
-"""Masked language modelling and next sentence prediction (Devlin et al. 2019, section 3.1)."""
+"""Masked language modelling, and next sentence prediction where asked (Devlin et al. 2019, section 3.1)."""
 
 from typing import NamedTuple
 
@@ -28,18 +28,17 @@ class PretrainingTargets(NamedTuple):
 
 
 class PretrainingObjective:
-    """The sum of the two tasks' mean losses over the global batch.
+    """The sum of the tasks' mean losses over the global batch.
 
     Grabovoy's lecture sums the first over all pieces; BERT's code, and this, takes the mean over the masked ones.
     """
 
-    losses = ("mlm_loss", "nsp_loss")
-    measurements = (*losses, "mlm_accuracy", "nsp_accuracy")
-    """Names of what `measure` gives."""
-
     def __init__(self, config: ObjectiveConfig, model: ModelConfig, mask_id: int, execution: ExecutionConfig):
         self._config, self._model, self._mask_id = config, model, mask_id
         self._network = BertForPretraining(model, execution.remat, execution.unroll)
+        self._tasks = ("mlm", "nsp") if config.pair == "next_sentence" else ("mlm",)
+        self.losses = tuple(f"{task}_loss" for task in self._tasks)
+        self.measurements = (*self.losses, *(f"{task}_accuracy" for task in self._tasks))
 
     def targets(self, batch: Batch, keys: Key[Array, " B"]) -> PretrainingTargets:
         """Masks each sequence by its key."""
@@ -60,19 +59,23 @@ class PretrainingObjective:
 
     def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
         """Masked tokens, and sequences."""
-        return {"mlm_loss": jnp.sum(targets.masked.weights), "nsp_loss": jnp.sum(targets.weight)}
+        return {f"{task}_loss": jnp.sum(weights) for task, (_, weights) in self._questions(targets).items()}
 
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, " B"] | None) -> Means:
-        """Cross-entropy in nats and accuracy of both tasks."""
+        """Cross-entropy in nats and accuracy of each task."""
         masked = targets.masked
         pieces, pairs = self._network.apply(
             {"params": params}, masked.ids, targets.segments, targets.mask, masked.positions, dropout_keys
         )
-        mlm_loss, mlm_hit = cross_entropy(pieces, masked.labels)
-        nsp_loss, nsp_hit = cross_entropy(pairs, targets.pair_label)
-        return {
-            "mlm_loss": Mean.of(mlm_loss, masked.weights),
-            "nsp_loss": Mean.of(nsp_loss, targets.weight),
-            "mlm_accuracy": Mean.of(mlm_hit, masked.weights),
-            "nsp_accuracy": Mean.of(nsp_hit, targets.weight),
-        }
+        logits = {"mlm": pieces, "nsp": pairs}
+        means = {}
+        for task, (labels, weights) in self._questions(targets).items():
+            loss, hit = cross_entropy(logits[task], labels)
+            means |= {f"{task}_loss": Mean.of(loss, weights), f"{task}_accuracy": Mean.of(hit, weights)}
+        return means
+
+    def _questions(self, targets: PretrainingTargets) -> dict[str, tuple[Array, Array]]:
+        """Labels and weights of each task."""
+        masked = targets.masked
+        questions = {"mlm": (masked.labels, masked.weights), "nsp": (targets.pair_label, targets.weight)}
+        return {task: questions[task] for task in self._tasks}

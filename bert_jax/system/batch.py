@@ -11,7 +11,8 @@ MASKABLE = 8
 
 
 class Batch(NamedTuple):
-    """B sequences of T tokens: [CLS] first [SEP] second [SEP], then padding. Numpy arrays or JAX arrays."""
+    """B sequences of T tokens: [CLS] first [SEP] second [SEP] (or, where nothing is asked about pairs, one segment with
+    a [SEP] after each document's part), then padding. Numpy arrays or JAX arrays."""
 
     ids: Int[Any, "B T"]
     """Piece ids; 0 in the padding."""

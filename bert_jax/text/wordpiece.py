@@ -18,6 +18,10 @@ from bert_jax.text.vocabulary import CONTINUATION, MASK, SPECIAL_PIECES, UNKNOWN
 MAX_WORD_CHARACTERS = 200
 """A longer word is [UNK] whole."""
 _LONG_WORD = re.compile(rf"\S{{{MAX_WORD_CHARACTERS + 1},}}")
+_ALONE = r"!-/:-@\[-`{-~\u4e00-\u9fff"
+_CUT = re.compile(rf"[{_ALONE}]|[^{_ALONE}]+")
+"""Cuts at some of what always stands alone, ASCII punctuation and the ideographs; not at white space other than
+spaces: what is a control character to the tokenizer joins its neighbours."""
 _HISTOGRAM_CHARACTERS = 1 << 20
 
 
@@ -26,6 +30,8 @@ class WordPieceTokenizer:
 
     kind = "wordpiece"
     file_name = "vocab.txt"
+    cuts = (lambda text: text.split(" "), _CUT.findall)
+    """Ways to cut text, from coarse to fine, that change no piece: its ids are those of its parts in their order."""
 
     def __init__(self, vocabulary: Vocabulary, lowercase: bool = True, strip_accents: bool | None = None):
         """`strip_accents` follows `lowercase` where None, as in the original."""

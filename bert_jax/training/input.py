@@ -9,7 +9,7 @@ import grain
 import numpy as np
 from grain.experimental import index_shuffle
 
-from bert_jax.data.instances import Instance
+from bert_jax.data.instances import Instances
 from bert_jax.data.store import InstanceSource
 from bert_jax.system.batch import Batch
 from bert_jax.system.errors import RunError
@@ -135,7 +135,7 @@ class BatchSource:
         first = number * self._batch_size
         ordinals = range(first, first + self._batch_size)
         records = [self._order.record(ordinal) for ordinal in ordinals]
-        found = self._instances.__getitems__([record for record in records if record is not None])
+        found = self._instances.read([record for record in records if record is not None])
         batch = assemble(found, ordinals, self._length)
         largest = int(batch.ids.max(initial=0))
         if largest >= self._vocabulary_size:
@@ -152,16 +152,15 @@ class BatchSource:
         return iter(dataset.to_iter_dataset(options))
 
 
-def assemble(instances: Sequence[Instance], ordinals: Sequence[int], length: int) -> Batch:
+def assemble(instances: Instances, ordinals: Sequence[int], length: int) -> Batch:
     """Pads `instances` to `length` and, with rows of weight 0, to as many rows as there are `ordinals`."""
     rows = len(ordinals)
-    ids = np.zeros((rows, length), np.int32)
-    units = np.zeros((rows, length), np.uint8)
+    real = instances.count
+    ids, units = np.zeros((rows, length), np.int32), np.zeros((rows, length), np.uint8)
     lengths, first_lengths, labels = np.zeros((3, rows), np.int32)
-    for row, instance in enumerate(instances):
-        size = len(instance.ids)
-        ids[row, :size] = instance.ids
-        units[row, :size] = instance.units
-        lengths[row], first_lengths[row], labels[row] = size, instance.first_length, instance.pair_label
-    weights = (np.arange(rows) < len(instances)).astype(np.float32)
+    lengths[:real] = np.diff(instances.ends)
+    first_lengths[:real], labels[:real] = instances.first_length, instances.pair_label
+    inside = np.arange(length) < lengths[:, None]
+    ids[inside], units[inside] = instances.ids, instances.units
+    weights = (np.arange(rows) < real).astype(np.float32)
     return Batch(ids, units, lengths, first_lengths, labels, weights, np.asarray(ordinals, np.uint32))

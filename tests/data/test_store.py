@@ -1,26 +1,36 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from bert_jax.data.instances import Instance
-from bert_jax.data.store import InstanceSource, ids_dtype, shard_path, write_metadata, write_shard
+from bert_jax.data.instances import Instances
+from bert_jax.data.shards import ids_dtype, shard_path, write_shard
+from bert_jax.data.store import InstanceSource, write_metadata
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum
 
 
-def instances(count, largest=60_000):
-    rng = np.random.default_rng(0)
-    for _ in range(count):
-        size = int(rng.integers(5, 40))
-        units = rng.integers(0, 16, size).astype(np.uint8)
-        yield Instance(rng.integers(0, largest, size), units, int(rng.integers(2, size)), int(rng.integers(2)))
+def instances(count, first=0, largest=60_000):
+    """Sequences `first` to `first` + `count` - 1 of a fixed row."""
+    rows = [np.random.default_rng(number) for number in range(first, first + count)]
+    sizes = [int(rng.integers(5, 40)) for rng in rows]
+    return Instances(
+        np.concatenate([np.zeros(0, int), *(rng.integers(0, largest, size) for rng, size in zip(rows, sizes))]),
+        np.concatenate(
+            [np.zeros(0, np.uint8), *(rng.integers(0, 16, size, np.uint8) for rng, size in zip(rows, sizes))]
+        ),
+        np.cumsum([0, *sizes]),
+        np.array([rng.integers(2, size) for rng, size in zip(rows, sizes)], int),
+        np.array([rng.integers(2) for rng in rows], int),
+    )
 
 
 @pytest.fixture
 def store(tmp_path):
-    write_shard(shard_path(tmp_path, "train", 0), list(instances(300))[:200], np.uint16)
+    write_shard(shard_path(tmp_path, "train", 0), [instances(150), instances(50, first=150)], np.uint16)
     write_shard(shard_path(tmp_path, "train", 1), [], np.uint16)
-    write_shard(shard_path(tmp_path, "train", 2), list(instances(300))[200:], np.uint16)
+    write_shard(shard_path(tmp_path, "train", 2), [instances(100, first=200)], np.uint16)
     write_shard(shard_path(tmp_path, "held_out", 0), [], np.uint16)
     write_metadata(tmp_path, {"train": [200, 0, 100], "held_out": [0]}, np.uint16)
     return tmp_path
@@ -33,38 +43,53 @@ def equal(first, second):
 def test_instances_come_back_by_number(store):
     source = InstanceSource(store, "train")
     assert len(source) == 300 and len(InstanceSource(store, "held_out")) == 0
-    expected = list(instances(300))
-    for number, found in zip([299, 0, 200, 7], source.__getitems__([299, 0, 200, 7])):
-        assert equal(found, expected[number])
+    for numbers in ([299], [0], [200, 7]):
+        found = source.read(numbers)
+        assert found.count == len(numbers)
+        for at, number in enumerate(numbers):
+            begin, end = found.ends[at : at + 2]
+            one = Instances(
+                found.ids[begin:end],
+                found.units[begin:end],
+                found.ends[:1],
+                *(values[at : at + 1] for values in found[3:]),
+            )
+            expected = instances(1, first=number)
+            assert equal(one, expected._replace(ends=expected.ends[:1]))
+
+
+def test_threads_may_share_a_source(store):
+    source = InstanceSource(store, "train")
+    whole = source.read(range(300))
+    with ThreadPoolExecutor(8) as threads:
+        assert all(equal(found, whole) for found in threads.map(source.read, [range(300)] * 40))
 
 
 def test_tfds_reads_it_without_knowing_us(store):
     source = tfds.builder_from_directory(store).as_data_source("train")
-    first = next(instances(1))
+    first = instances(1)
     assert np.array_equal(source[0]["ids"], first.ids)
     assert np.array_equal(source[0]["units"], first.units)
-    assert (source[0]["first_length"], source[0]["pair_label"]) == first[2:]
+    assert (source[0]["first_length"], source[0]["pair_label"]) == (first.first_length[0], first.pair_label[0])
 
 
 def test_large_vocabularies_take_wider_ids(tmp_path):
     assert (ids_dtype(65_536), ids_dtype(65_537)) == (np.uint16, np.int32)
-    write_shard(shard_path(tmp_path, "train", 0), instances(3, 100_000), np.int32)
+    write_shard(shard_path(tmp_path, "train", 0), [instances(3, largest=100_000)], np.int32)
     write_metadata(tmp_path, {"train": [3]}, np.int32)
-    assert all(
-        equal(*pair) for pair in zip(InstanceSource(tmp_path, "train").__getitems__([0, 1, 2]), instances(3, 100_000))
-    )
+    assert equal(InstanceSource(tmp_path, "train").read([0, 1, 2]), instances(3, largest=100_000))
 
 
 def test_the_sum_is_the_files(store):
     path = shard_path(store, "train", 5)
-    assert write_shard(path, instances(10), np.uint16) == FileSum.of(path)
+    assert write_shard(path, [instances(10)], np.uint16) == FileSum.of(path)
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut"])
 def test_a_damaged_shard_is_an_error_never_other_data(store, damage):
     path = shard_path(store, "train", 0)
     data = path.read_bytes()
-    expected = list(instances(200))
+    expected = instances(200)
     rng = np.random.default_rng(1)
     refused = 0
     for _ in range(60):
@@ -75,10 +100,10 @@ def test_a_damaged_shard_is_an_error_never_other_data(store, damage):
             changed = data[: rng.integers(len(data))]
         path.write_bytes(changed)
         try:
-            found = InstanceSource(store, "train").__getitems__(list(range(200)))
+            found = InstanceSource(store, "train").read(range(200))
         except RunError as error:
             assert "damaged" in str(error) and str(store) in str(error) and "same command again" in str(error)
             refused += 1
         else:  # only what doesn't matter was hit: padding between records
-            assert all(equal(*pair) for pair in zip(found, expected))
+            assert equal(found, expected)
     assert refused > 5

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_jax.data.instances import Instance
+from bert_jax.data.instances import Instances
 from bert_jax.data.store import InstanceSource
 from bert_jax.system.errors import RunError
 from bert_jax.training.input import BatchSource, InOrder, MixedOrder, ShuffledOrder, apportion, assemble
@@ -20,8 +20,11 @@ class Numbered(InstanceSource):
     def __len__(self):
         return self.size
 
-    def __getitems__(self, numbers):
-        return [Instance(np.array([number, 7, 7]), np.array([1, 9, 0], np.uint8), 2, number % 2) for number in numbers]
+    def read(self, numbers):
+        numbers = np.array(numbers, int)
+        ids = np.stack([numbers, 0 * numbers + 7, 0 * numbers + 7], axis=1).ravel()
+        units = np.tile(np.array([1, 9, 0], np.uint8), len(numbers))
+        return Instances(ids, units, np.arange(len(numbers) + 1) * 3, 0 * numbers + 2, numbers % 2)
 
 
 def source(size=50, order=None, batches=20, vocabulary_size=1000):
@@ -139,7 +142,7 @@ def test_the_last_batch_of_an_evaluation_is_filled_up_with_weight_0():
 
 
 def test_instances_are_padded():
-    batch = assemble(Numbered(9).__getitems__([5]), [40], 6)
+    batch = assemble(Numbered(9).read([5]), [40], 6)
     assert batch.ids.tolist() == [[5, 7, 7, 0, 0, 0]]
     assert batch.units.tolist() == [[1, 9, 0, 0, 0, 0]]
     assert (batch.length[0], batch.first_length[0], batch.pair_label[0], batch.ordinal[0]) == (3, 2, 1, 40)
