@@ -53,8 +53,7 @@ class HeldOut:
         """What frequencies alone give on the same questions.
 
         `mlm_loss` by always predicting the training text's distribution of pieces, `mlm_accuracy` by always guessing
-        the commonest one, `nsp_accuracy` (where pairs are asked about) by always guessing the pair label that is commoner
-        here.
+        the commonest one, `nsp_accuracy` (if pairs are asked about) by always guessing the label that is commoner here.
         """
         log_share = jnp.log((piece_counts + 1) / np.sum(piece_counts + 1))
 

@@ -35,6 +35,7 @@ class SentencePieceTokenizer:
     """A sentencepiece model, which holds its own cleaning of text."""
 
     file_name = "tokenizer.model"
+    cuts = ()  # a given model may have pieces that hold spaces
 
     def __init__(self, model: ModelProto, name: str = "model"):
         """Finds the special pieces by name: those of BERT, or <pad> <unk> <s> </s> <mask>.

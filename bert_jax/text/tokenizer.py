@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -26,6 +26,8 @@ class Tokenizer(Protocol):
     file_name: str
     """Of the vocabulary's file in a tokenizer directory."""
     vocabulary: Vocabulary
+    cuts: Sequence[Callable[[str], list[str]]]
+    """Ways to cut text, from coarse to fine, that change no piece: its ids are those of its parts in their order."""
 
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, without special pieces; such as occur in the text are ordinary characters."""

@@ -258,8 +258,8 @@ def test_several_sources_lie_one_after_the_other_and_none_is_paired_with_another
     # The first source's chunks have the numbers that they have alone, so its records are the very same.
     assert prepared.sources[0] == alone[0].train.instances
     ours, theirs = (InstanceSource(path, "train") for path in (tmp_path / "out", tmp_path / "only-0"))
-    for number in range(len(theirs)):
-        assert np.array_equal(ours.__getitems__([number])[0].ids, theirs.__getitems__([number])[0].ids)
+    first = range(len(theirs))
+    assert np.array_equal(ours.read(first).ids, theirs.read(first).ids)
 
 
 def test_pairs_of_a_source_hold_only_its_pieces_in_training_and_held_out(tokenizer_directory, tmp_path):
@@ -275,8 +275,9 @@ def test_pairs_of_a_source_hold_only_its_pieces_in_training_and_held_out(tokeniz
     for split in ("train", "held_out"):
         records = InstanceSource(tmp_path / "out", split)
         kinds = []
-        for instance in records.__getitems__(list(range(len(records)))):
-            seen = set(instance.ids.tolist())
+        every = records.read(range(len(records)))
+        for begin, end in zip(every.ends, every.ends[1:]):
+            seen = set(every.ids[begin:end].tolist())
             assert len({number for number, own in enumerate(theirs) if seen & own}) == 1
             kinds.append(bool(seen & theirs[1]))
         assert kinds == sorted(kinds)
@@ -316,3 +317,30 @@ def test_text_that_moved_to_another_source_is_prepared_again(mixed, tmp_path, mo
     for source in (1, 0):
         moved = chunks[0]._replace(source=source)
         assert preparation._prepare_unless_finished(moved, mixed, tmp_path / "out", "shape").source == source
+
+
+def test_dupe_factor_cuts_training_documents_again_and_otherwise(recipe, tmp_path):
+    once = build(recipe, tmp_path / "once")
+    twice = build(recipe._replace(data=recipe.data.replace(dupe_factor=2)), tmp_path / "twice")
+    assert (twice.train.documents, twice.train.tokens) == (once.train.documents, once.train.tokens)
+    assert 1.9 < twice.train.instances / once.train.instances < 2.1
+    assert twice.held_out == once.held_out
+    source = InstanceSource(tmp_path / "twice", "train")
+    all_of_them = source.read(range(len(source)))
+    rows = [all_of_them.ids[begin:end].tobytes() for begin, end in zip(all_of_them.ends, all_of_them.ends[1:])]
+    assert len(set(rows)) > 0.95 * len(rows)
+
+
+def test_one_document_is_enough_without_pairs(tokenizer_directory, tmp_path):
+    (tmp_path / "a.txt").write_text(stories(1))
+    data = DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0, short_sequence_probability=0.0)
+    with pytest.raises(UsageError, match="holds 1 documents .* needs two.*objective.pair none"):
+        build(Recipe(data, 32, 0, tokenizer_directory), tmp_path / "pairs")
+    recipe = Recipe(data, 32, 0, tokenizer_directory, pair="none")
+    prepared = build(recipe, tmp_path / "out")
+    source = InstanceSource(tmp_path / "out", "train")
+    found = source.read(range(len(source)))
+    assert prepared.train.tokens == prepared.train.instance_tokens - 2 * prepared.train.instances
+    assert found.first_length.tolist() == np.diff(found.ends).tolist() and not found.pair_label.any()
+    assert "random second segments" not in dict(prepared.train.rows(32))
+    assert fingerprint(recipe) != fingerprint(recipe._replace(pair="next_sentence"))

@@ -83,3 +83,11 @@ def test_an_untrained_model_is_about_as_good_as_chance(objective, params):
     value = lambda name: measured[name][0] / measured[name][1]
     assert value("mlm_loss") == pytest.approx(np.log(60), rel=0.05)
     assert value("nsp_loss") == pytest.approx(np.log(2), rel=0.05)
+
+
+def test_without_pairs_there_is_one_task(params):
+    alone = PretrainingObjective(ObjectiveConfig(pair="none"), MODEL, 4, ExecutionConfig())
+    both = PretrainingObjective(ObjectiveConfig(), MODEL, 4, ExecutionConfig())
+    measured = measure(alone, params, batch())
+    assert alone.losses == ("mlm_loss",) and set(measured) == set(alone.measurements) == {"mlm_loss", "mlm_accuracy"}
+    assert measured["mlm_loss"] == pytest.approx(measure(both, params, batch())["mlm_loss"])

@@ -9,6 +9,8 @@ import pytest
 from conftest import stories
 
 import bert_jax
+from bert_jax.cli.main import run as command
+from bert_jax.cli.summary import print_results
 from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
@@ -415,3 +417,21 @@ def test_a_trace_of_some_steps_is_written(tiny_run, tiny_config, tmp_path, capsy
     pretrain(short, run)
     assert list(run.profile.rglob("*.xplane.pb"))
     assert "trace of steps 2 to 3" in capsys.readouterr().err
+
+
+def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, capsys):
+    config = tiny_config.replace(
+        objective=tiny_config.objective.replace(pair="none"), phases=(Phase(steps=4, length=32, batch_size=8),)
+    )
+    run = RunDirectory(tmp_path)
+    results = pretrain(config, run)
+    lines = read_metrics(tmp_path / "metrics.jsonl")
+    assert not [name for values in (results, results["baseline"], *lines) for name in values if "nsp" in name]
+    assert results["loss"] == results["mlm_loss"]
+    assert evaluate_run(run)["mlm_loss"] == results["mlm_loss"]
+    _, batch, targets = training_batch(run, 1)
+    assert (batch.first_length == batch.length).all() and not targets.segments.any()
+    print_results(results)
+    assert command(["inspect", str(tmp_path), "--rows", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "MLM accuracy" in shown and "NSP" not in shown and "second segment" not in shown

@@ -2,6 +2,8 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
@@ -66,6 +68,15 @@ def test_spans_point_into_the_text(tokenizer):
 def test_a_batch_is_its_texts(tokenizer):
     texts = ["hello world", "", "unaffable"]
     assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
+
+
+@given(st.text(st.one_of(st.characters(), st.sampled_from("a un hello !,.[]-中é\u0301\u0338\x00\x1c\t\u3000"))))
+@settings(deadline=None)
+def test_cuts_change_no_piece(tokenizer, text):
+    parts = [text]
+    for cut in tokenizer.cuts:
+        parts = [part for whole in parts for part in cut(whole)]
+        assert [number for part in parts for number in tokenizer.encode(part)] == tokenizer.encode(text)
 
 
 def test_it_loads_what_it_saves(tmp_path):
