@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bert_jax.system.errors import UsageError
@@ -72,6 +72,7 @@ def test_a_batch_is_its_texts(tokenizer):
 
 @given(st.text(st.one_of(st.characters(), st.sampled_from("a un hello !,.[]-中é\u0301\u0338\x00\x1c\t\u3000"))))
 @settings(deadline=None)
+@example("a\x1ca\u3000a \u0301a!\u0338")
 def test_cuts_change_no_piece(tokenizer, text):
     parts = [text]
     for cut in tokenizer.cuts:
