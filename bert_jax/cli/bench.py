@@ -16,6 +16,9 @@ from bert_jax.system.progress import output, say
 from bert_jax.training.devices import keep_compiled_programs
 from bert_jax.training.sharding import check_batch_size, make_mesh
 
+_ENDLESS = 2**32
+"""Sequences: as many as a phase may have."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BenchArguments(ConfigArguments):
@@ -61,6 +64,8 @@ def _of_a_run(config: RunConfig, path: Path) -> tuple[Trainer, Iterator[Batch]]:
 
     run = RunDirectory(path)
     prepared = prepared_for(config, run, config.phases[0].length)
+    endless = config.phases[0].replace(steps=_ENDLESS // config.phases[0].batch_size)
+    config = config.replace(phases=(endless,))
     vocabulary = load_tokenizer(run.tokenizer).vocabulary
     trainer = Trainer(config, make_mesh(config.mesh), len(vocabulary), vocabulary.mask_id)
     return trainer, training_source(trainer, 0, prepared).batches()

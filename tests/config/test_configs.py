@@ -19,7 +19,7 @@ SIZES = {
 
 
 def test_the_published_sizes_are_there():
-    assert {path.stem for path in CONFIGS} == {*SIZES, "demo"}
+    assert {path.stem for path in CONFIGS} == {*SIZES, "cpu", "demo"}
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

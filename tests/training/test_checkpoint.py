@@ -9,8 +9,9 @@ import pytest
 
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.training.checkpoint import Checkpoints, Manifest, abstract, checkpoint_of, complete, load_parameters
+from bert_jax.training.checkpoint import Checkpoints, Manifest, checkpoint_of, complete, load_parameters
 from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.sharding import abstract
 from bert_jax.training.step import initial_state
 
 DEVICE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
