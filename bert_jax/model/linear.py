@@ -1,6 +1,5 @@
 """Matrix products and normalisation, with BERT's initial values."""
 
-import math
 from collections.abc import Callable
 
 import jax
@@ -40,25 +39,47 @@ def project(
     x: Float[Array, "..."], kernel: Float[Array, "..."], bias: Float[Array, "..."], config: ModelConfig
 ) -> Float[Array, "..."]:
     """x W + b in the compute dtype; the axes of `kernel` before those of `bias` are the last ones of `x`."""
-    dtype = compute_dtype(config)
-    contracted = kernel.ndim - bias.ndim
-    outer = x.shape[: x.ndim - contracted]
-    inner, features = math.prod(kernel.shape[:contracted]), bias.size
+    outer = x.shape[: x.ndim - (kernel.ndim - bias.ndim)]
+    return _affine(x.astype(compute_dtype(config)), kernel, bias).reshape(*outer, *bias.shape)
 
-    @recomputed
-    def product(x, kernel, bias):
-        # One product of two matrices: the shape that every backend has its fastest code for.
-        product = x.reshape(*outer, inner).astype(dtype) @ kernel.reshape(inner, features).astype(dtype)
-        return product + bias.reshape(-1).astype(dtype)
 
-    return product(x, kernel, bias).reshape(*outer, *bias.shape)
+@jax.custom_vjp
+def _affine(x: Float[Array, "..."], kernel: Float[Array, "..."], bias: Float[Array, "..."]) -> Float[Array, "N F"]:
+    """x W + b as one product of two matrices: the shape that every backend has its fastest code for.
+
+    The gradient is written out so that it keeps the arguments as they are (a reshaped or converted weight would be
+    kept beside the weight, in every layer), and so that XLA puts the output's gradient together once, not in another
+    layout for each of the three that are made of it.
+    """
+    rows, weights = _as_matrices(x, kernel, bias)
+    return rows @ weights + bias.reshape(-1).astype(x.dtype)
+
+
+def _as_matrices(x: Array, kernel: Array, bias: Array) -> tuple[Float[Array, "N D"], Float[Array, "D F"]]:
+    inner = kernel.size // bias.size
+    return x.reshape(-1, inner), kernel.reshape(inner, bias.size).astype(x.dtype)
+
+
+def _affine_forward(x, kernel, bias):
+    return _affine(x, kernel, bias), (x, kernel, bias)
+
+
+def _affine_backward(kept, gradient):
+    x, kernel, bias = kept
+    rows, weights = _as_matrices(x, kernel, bias)
+    gradient = jax.lax.optimization_barrier(gradient)
+    of_kernel = (rows.T @ gradient).astype(kernel.dtype).reshape(kernel.shape)
+    of_bias = jnp.sum(gradient, axis=0, dtype=bias.dtype).reshape(bias.shape)
+    return (gradient @ weights.T).reshape(x.shape), of_kernel, of_bias
+
+
+_affine.defvjp(_affine_forward, _affine_backward)
 
 
 def recomputed(function: Callable[..., Array]) -> Callable[..., Array]:
     """`function` keeping nothing but its arguments for the backward pass.
 
-    For what costs less to compute again than to write to memory and read back: reshaped or converted weights (a copy
-    of the model otherwise), activations, normalisation.
+    For what costs less to compute again than to write to memory and read back: activations, normalisation.
     """
     return jax.checkpoint(function, prevent_cse=False)
 
