@@ -68,7 +68,7 @@ def _affine_backward(kept, gradient):
     x, kernel, bias = kept
     rows, weights = _as_matrices(x, kernel, bias)
     gradient = jax.lax.optimization_barrier(gradient)
-    of_kernel = (rows.T @ gradient).astype(kernel.dtype).reshape(kernel.shape)
+    of_kernel = jnp.matmul(rows.T, gradient, preferred_element_type=kernel.dtype).reshape(kernel.shape)
     of_bias = jnp.sum(gradient, axis=0, dtype=bias.dtype).reshape(bias.shape)
     return (gradient @ weights.T).reshape(x.shape), of_kernel, of_bias
 
