@@ -78,37 +78,19 @@ def bench(trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = No
     `batches`: a run's input; None for made-up sequences of full length.
     """
     phase = trainer.config.phases[0]
-    rows = batch_sharding(trainer.mesh)
     input_rate = _input_rate(batches, phase.batch_size, seconds) if batches else None
     batch = next(batches) if batches else synthetic_batch(phase.batch_size, phase.length, trainer.model.vocabulary_size)
-    state = trainer.initial_state()
-    on_device = jax.device_put(batch, rows)
-    forward, gradients = (jax.jit(part).lower(state.params, on_device).compile() for part in trainer.parts(0))
-    began = time.perf_counter()
-    step = trainer.train_step(0).lower(state, on_device).compile()
-    compile_seconds = time.perf_counter() - began
-
     product = SquareProduct()
-
-    def run_step():
-        nonlocal state
-        state, measured = step(state, on_device)
-        return state.step, measured
-
-    # In turn, since a machine is not equally fast at all times.
-    times = _timed_in_turn(
-        {
-            "matrices": product,
-            "input": lambda: jax.device_put(batch, rows),
-            "forward": lambda: forward(state.params, on_device),
-            "gradients": lambda: gradients(state.params, on_device),
-            "step": run_step,
-        },
-        seconds,
-    )
-    timing = Timing.of(times["step"])
-    median = {name: statistics.median(values) for name, values in times.items()}
-    flops = trainer.flops(0)
+    compile_seconds, times = _times(trainer, batch, product, seconds)
+    step = Timing.of(times["step"])
+    forward, gradients = (statistics.median(times[name]) for name in ("forward", "gradients"))
+    parts = {
+        "input": statistics.median(times["input"]),
+        "forward": forward,
+        "backward": gradients - forward,
+        "optimizer": step.median - gradients,
+    }
+    rate = trainer.flops(0) / step.median
     matrix = product.flops / min(times["matrices"]) * trainer.mesh.size
     peak = peak_flops(jax.devices()[0])
     return Bench(
@@ -118,23 +100,45 @@ def bench(trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = No
         length=phase.length,
         compute_dtype=trainer.model.compute_dtype,
         compile_seconds=compile_seconds,
-        step=timing,
-        parts={
-            "input": median["input"],
-            "forward": median["forward"],
-            "backward": median["gradients"] - median["forward"],
-            "optimizer": timing.median - median["gradients"],
-        },
-        sequences_per_second=phase.batch_size / timing.median,
-        tokens_per_second=float(batch.length.sum()) / timing.median,
-        model_flops_per_step=flops,
-        model_flops_per_second=flops / timing.median,
+        step=step,
+        parts=parts,
+        sequences_per_second=phase.batch_size / step.median,
+        tokens_per_second=float(batch.length.sum()) / step.median,
+        model_flops_per_step=trainer.flops(0),
+        model_flops_per_second=rate,
         matrix_flops_per_second=matrix,
-        share_of_matrix_rate=flops / timing.median / matrix,
-        mfu=flops / timing.median / (peak * trainer.mesh.size) if peak else None,
+        share_of_matrix_rate=rate / matrix,
+        mfu=rate / (peak * trainer.mesh.size) if peak else None,
         peak_memory_bytes=peak_memory(),
         input_sequences_per_second=input_rate,
     )
+
+
+def _times(
+    trainer: Trainer, batch: Batch, product: "SquareProduct", seconds: float
+) -> tuple[float, dict[str, list[float]]]:
+    """Seconds that compiling the step takes, and those of each of its parts, time after time."""
+    rows = batch_sharding(trainer.mesh)
+    state, on_device = trainer.initial_state(), jax.device_put(batch, rows)
+    forward, gradients = (jax.jit(part).lower(state.params, on_device).compile() for part in trainer.parts(0))
+    began = time.perf_counter()
+    step = trainer.train_step(0).lower(state, on_device).compile()
+    compile_seconds = time.perf_counter() - began
+
+    def run_step():
+        nonlocal state
+        state, measured = step(state, on_device)
+        return state.step, measured
+
+    # In turn, since a machine is not equally fast at all times.
+    work = {
+        "matrices": product,
+        "input": lambda: jax.device_put(batch, rows),
+        "forward": lambda: forward(state.params, on_device),
+        "gradients": lambda: gradients(state.params, on_device),
+        "step": run_step,
+    }
+    return compile_seconds, _timed_in_turn(work, seconds)
 
 
 def synthetic_batch(batch_size: int, length: int, vocabulary_size: int) -> Batch:
