@@ -50,7 +50,7 @@ def prepared_for(config: RunConfig, run: RunDirectory, length: int) -> PreparedD
     """The data set of `length` that is there. Raises UsageError where there is none or it is not this run's."""
     found = PreparedData.open(run.data(length))
     if not found:
-        raise UsageError(f"{run.path} has no prepared data; make it with bert-jax prepare")
+        raise UsageError(f"{run.path} has no prepared data of length {length}; make it with bert-jax prepare")
     if found.fingerprint != fingerprint(_recipe(config, run, length)):
         raise UsageError(
             f"{run.data(length)} was prepared from other settings or another tokenizer than this run has; put back "
@@ -63,7 +63,8 @@ def prepare_other(
     config: RunConfig, run: RunDirectory, length: int, source: str, language: str | None, directory: Path
 ) -> PreparedData:
     """All documents of `source`, in `directory`, as those of the run were prepared. Raises UsageError as `prepare`."""
-    own = {"source": source, "weights": None, "language": language or config.data.languages[0], "held_out": 0.0}
+    language = language or config.data.languages[0]
+    own = {"source": source, "weights": None, "language": language, "held_out": 0.0, "dupe_factor": 1}
     recipe = _recipe(config.replace(data=config.data.replace(**own)), run, length)
     return prepare(open_corpus(recipe.data), recipe, directory, config.preparation.processes)
 
@@ -76,16 +77,20 @@ def _outdated(found: PreparedData, config: RunConfig, run: RunDirectory) -> bool
 def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
     """Prepares a data set; the checksums of its files, kept outside it, tell whether a later one is the same."""
     recipe = _recipe(config, run, length)
+    other_text = UsageError(
+        f"{config.data.described} gives other text than {run.path} began with; put the text back, "
+        "or start a new run with another --workdir"
+    )
+    others = [found.corpus for found in map(PreparedData.open, run.path.glob("data/*")) if found]
+    if run.under_way and others and corpus_stamp(config.data) not in others:
+        raise other_text
     made = prepare(open_corpus(config.data), recipe, run.data(length), config.preparation.processes)
     record = run.path / f"data-{length}.json"
     sums = json.loads(json.dumps(made.shards))
     if not (run.under_way and record.exists()):  # a phase added to a run may be the first of its length
         write_json(record, sums)
     elif json.loads(record.read_text(encoding="utf-8")) != sums:
-        raise UsageError(
-            f"{config.data.described} gives other text than {run.path} began with; put the text back, "
-            "or start a new run with another --workdir"
-        )
+        raise other_text
     return made
 
 

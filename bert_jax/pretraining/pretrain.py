@@ -58,9 +58,10 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     mesh = make_mesh(config.mesh)
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
-    # Whatever can be refused is refused before anything is written: every size but the vocabulary's is known.
-    Trainer(config, mesh, planned_vocabulary_size(config), mask_id=0).state_shapes
+    # Whatever can be refused is refused before anything is written: every size but a new vocabulary's is known.
     check_sources(config, run)
+    size = len(load_tokenizer(run.tokenizer).vocabulary) if run.under_way else planned_vocabulary_size(config)
+    Trainer(config, mesh, size, mask_id=0).state_shapes
     run.open(config)
     if results := _finished(config, run):
         say(f"{run.path} is finished: {config.steps:,} steps")
@@ -98,9 +99,10 @@ def _finished(config: RunConfig, run: RunDirectory) -> dict[str, Any] | None:
     if run.newest_step != config.steps or damaged_file(complete(run.checkpoints)[-1]):
         return None
     try:
-        return json.loads(run.results_file.read_text(encoding="utf-8"))
+        results = json.loads(run.results_file.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
+    return results if results.get("steps") == config.steps else None  # of fewer, if steps were added
 
 
 def evaluate_run(run: RunDirectory, source: str | None = None, language: str | None = None) -> dict[str, Any]:

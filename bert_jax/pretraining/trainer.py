@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,7 +13,6 @@ from bert_jax.model.size import train_flops
 from bert_jax.pretraining.objective import PretrainingObjective
 from bert_jax.system.batch import Batch
 from bert_jax.system.errors import UsageError
-from bert_jax.text.vocabulary import Vocabulary
 from bert_jax.training.measurement import Means
 from bert_jax.training.optimizer import learning_rate, make_optimizer
 from bert_jax.training.sharding import abstract, batch_sharding, tree_shardings
@@ -100,10 +98,12 @@ class Trainer:
 
 
 def planned_vocabulary_size(config: RunConfig) -> int:
-    """Pieces of the vocabulary before there is one: what the settings name, or the length of the given vocab.txt.
+    """Pieces of the vocabulary before there is one: of that which is given, or what the settings name.
 
-    Raises UsageError where that can't be read.
+    Raises UsageError where a given one can't be read.
     """
-    if config.model.vocabulary_size is None and config.vocabulary.file:
-        return len(Vocabulary.read(Path(config.vocabulary.file)))
+    if config.vocabulary.file or config.init:
+        from bert_jax.pretraining.vocabulary import given_tokenizer  # needs the tokenizers' libraries; else none does
+
+        return len(given_tokenizer(config).vocabulary)
     return config.model.vocabulary_size or config.vocabulary.size

@@ -15,6 +15,7 @@ from bert_jax.text.vocabulary import PieceSpan, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 _SETTINGS = "tokenizer_config.json"
+_KINDS = {"wordpiece": WordPieceTokenizer, "unigram": SentencePieceTokenizer, "bpe": SentencePieceTokenizer}
 
 
 @runtime_checkable
@@ -76,11 +77,23 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accent
     path = Path(path)
     directory = tokenizer_directory(path)
     if directory:
-        kind = json.loads((directory / _SETTINGS).read_text(encoding="utf-8"))["kind"]
-        return (WordPieceTokenizer if kind == WordPieceTokenizer.kind else SentencePieceTokenizer).load(directory)
+        return _KINDS[_kind(directory)].load(directory)
     if path.is_dir():
         raise UsageError(f"{path} holds no tokenizer; give a run, its tokenizer directory, a vocab.txt or a .model")
     return read_vocabulary_file(path, lowercase, strip_accents)
+
+
+def _kind(directory: Path) -> str:
+    try:
+        kind = json.loads((directory / _SETTINGS).read_text(encoding="utf-8")).get("kind")
+    except (ValueError, AttributeError):
+        kind = None
+    if kind not in _KINDS:
+        raise UsageError(
+            f"{directory / _SETTINGS} is damaged or another program's: its kind is {kind!r} and should be one of "
+            f"{', '.join(_KINDS)}; give the vocabulary's own file, a vocab.txt or a .model"
+        )
+    return kind
 
 
 def read_vocabulary_file(path: Path, lowercase: bool, strip_accents: bool | None) -> Tokenizer:

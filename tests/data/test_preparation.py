@@ -305,8 +305,13 @@ def test_a_source_with_too_little_text_is_named(mixed, tmp_path):
         build(mixed._replace(data=mixed.data.replace(held_out=0.0)), tmp_path / "out")
 
 
-def test_weights_do_not_shape_the_records(mixed):
-    assert fingerprint(mixed) == fingerprint(mixed._replace(data=mixed.data.replace(weights=(1, 2, 3))))
+def test_weights_and_where_the_tokenizer_came_from_do_not_shape_the_records(mixed):
+    before = fingerprint(mixed)
+    assert before == fingerprint(mixed._replace(data=mixed.data.replace(weights=(1, 2, 3))))
+    origin = mixed.tokenizer_directory / "origin.json"
+    origin.write_text('{"weights": [1, 2]}')
+    assert before == fingerprint(mixed)
+    origin.unlink()
 
 
 def test_text_that_moved_to_another_source_is_prepared_again(mixed, tmp_path, monkeypatch):

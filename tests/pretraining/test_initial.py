@@ -3,14 +3,17 @@
 import jax
 import numpy as np
 import pytest
+from conftest import story
 
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.inference.bert import load
 from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.pretraining.trainer import planned_vocabulary_size
 from bert_jax.system.errors import UsageError
 from bert_jax.text.extension import extend
+from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.run_directory import RunDirectory
 from bert_jax.training.sharding import make_mesh
@@ -98,4 +101,21 @@ def test_a_vocabulary_that_begins_otherwise_is_refused_first(continued, longer, 
     longer.write_text("\n".join([*lines[:9], *reversed(lines[9:])]), encoding="utf-8")
     with pytest.raises(UsageError, match="doesn't begin with the old one's pieces: piece 9 is"):
         pretrain(continued.replace(vocabulary=VocabularyConfig(file=str(longer))), RunDirectory(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_size_of_a_vocabulary_that_is_given_is_known_beforehand(continued, longer, tmp_path):
+    assert planned_vocabulary_size(continued) == 150
+    assert planned_vocabulary_size(continued.replace(vocabulary=VocabularyConfig(file=str(longer)))) == 152
+    texts = [line for seed in range(40) for line in story(seed)]
+    wanted = {"kind": "unigram", "lowercase": True, "strip_accents": None, "character_coverage": 1.0}
+    train_sentencepiece(texts, 60, **wanted).write_vocabulary(tmp_path / "a.model")
+    config = continued.replace(init=None, vocabulary=VocabularyConfig(file=str(tmp_path / "a.model")))
+    assert planned_vocabulary_size(config) == 60
+    assert pretrain(config, RunDirectory(tmp_path / "run"))["steps"] == 1
+
+
+def test_a_size_that_the_given_vocabulary_has_not_is_refused_first(continued, tmp_path):
+    with pytest.raises(UsageError, match="model.vocabulary_size=99 and the vocabulary has 150"):
+        pretrain(continued.replace(model=continued.model.replace(vocabulary_size=99)), RunDirectory(tmp_path / "run"))
     assert not (tmp_path / "run").exists()

@@ -15,6 +15,7 @@ from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.data.corpus import Mixture
+from bert_jax.data.corpus import open_corpus
 from bert_jax.data.preparation import PreparedData
 from bert_jax.data.text_files import TextFiles
 from bert_jax.pretraining import dataset
@@ -435,3 +436,35 @@ def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, 
     assert command(["inspect", str(tmp_path), "--rows", "2"]) == 0
     shown = capsys.readouterr().out
     assert "MLM accuracy" in shown and "NSP" not in shown and "second segment" not in shown
+
+
+def test_results_of_fewer_steps_are_not_those_of_the_run(tiny_run, tiny_config, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(tiny_run.path, run.path)
+    stale = json.loads(run.results_file.read_text()) | {"steps": 11}  # as a kill leaves it after steps were added
+    run.results_file.write_text(json.dumps(stale))
+    assert pretrain(tiny_config, run)["steps"] == json.loads(run.results_file.read_text())["steps"] == 12
+
+
+def test_a_phase_of_another_length_is_refused_other_text(tiny_run, tiny_config, tmp_path, monkeypatch):
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(tiny_run.path, run.path)
+    (tmp_path / "other.txt").write_text(stories(120, first=500))
+    other = open_corpus(tiny_config.data.replace(source=f"text:{tmp_path / 'other.txt'}"))
+    monkeypatch.setattr(dataset, "open_corpus", lambda _: other)
+    monkeypatch.setattr(dataset, "corpus_stamp", lambda _: other.stamp)
+    more = tiny_config.replace(phases=(*tiny_config.phases, Phase(steps=1, length=16, batch_size=8)))
+    with pytest.raises(UsageError, match="gives other text than"):
+        pretrain(more, run)
+    assert not run.data(16).exists()
+
+
+def test_other_text_is_measured_once_whatever_the_dupe_factor(tiny_run, tiny_config, tmp_path):
+    (tmp_path / "new.txt").write_text(stories(30, first=700))
+    count = lambda config, place: (
+        dataset.prepare_other(
+            config, tiny_run, 32, f"text:{tmp_path / 'new.txt'}", None, tmp_path / place
+        ).train.instances
+    )
+    often = tiny_config.replace(data=tiny_config.data.replace(dupe_factor=3))
+    assert count(often, "often") == count(tiny_config, "once")

@@ -1,6 +1,7 @@
 import pytest
 
 from bert_jax.system.errors import UsageError
+from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 
 PIECES = [*SPECIAL_PIECES, "a", "##b"]
@@ -41,3 +42,10 @@ def test_a_bad_file_is_refused_in_a_line(tmp_path, content, words):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UsageError, match="no vocabulary at .*absent.txt"):
         Vocabulary.read(tmp_path / "absent.txt")
+
+
+@pytest.mark.parametrize("content", ['{"do_lower_case": true}', "[]", "{"])
+def test_another_programs_tokenizer_directory_is_refused_in_a_line(tmp_path, content):
+    (tmp_path / "tokenizer_config.json").write_text(content)
+    with pytest.raises(UsageError, match="its kind is None and should be one of wordpiece, unigram, bpe"):
+        load_tokenizer(tmp_path)
