@@ -52,8 +52,8 @@ class HeldOut:
     def baseline(self, piece_counts: Int[np.ndarray, " V"]) -> dict[str, float]:
         """What frequencies alone give on the same questions.
 
-        `mlm_loss` by always predicting the distribution of pieces that `piece_counts` has, `mlm_accuracy` by always guessing
-        the commonest one, `nsp_accuracy` (if pairs are asked about) by always guessing the label that is commoner here.
+        `mlm_loss` by always predicting the pieces as `piece_counts` has them, `mlm_accuracy` by always guessing the
+        commonest one, `nsp_accuracy` (if pairs are asked about) by always guessing the label that is commoner here.
         """
         log_share = jnp.log((piece_counts + 1) / np.sum(piece_counts + 1))
 
