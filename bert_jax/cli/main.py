@@ -20,6 +20,8 @@ COMMANDS = {
     "params": "what a model is made of: parameters, memory, FLOPs",
     "evaluate": "measure a run on its held-out documents, or on any text",
     "fill-mask": "the likeliest pieces for each [MASK] of a text",
+    "import": "a model of Hugging Face's or Google's files made a run",
+    "export": "a model written for Hugging Face's transformers",
     "bench": "how fast the real train step is on this machine, and where the time goes",
 }
 """Each is a module of this package with a function `run(arguments)`."""
@@ -51,7 +53,7 @@ def run(arguments: list[str]) -> int:
         if name not in COMMANDS:
             say(f"bert-jax: there is no command {name!r}; choose from {', '.join(COMMANDS)}")
             return 2
-        module = importlib.import_module(f"bert_jax.cli.{name.replace('-', '_')}")
+        module = importlib.import_module(f"bert_jax.cli.{_module(name)}")
         module.run(rest)
     except BertJaxError as error:
         say(f"bert-jax: {error}")
@@ -65,6 +67,10 @@ def run(arguments: list[str]) -> int:
     except SystemExit as end:  # --help
         return end.code or 0
     return 0
+
+
+def _module(command: str) -> str:
+    return "import_" if command == "import" else command.replace("-", "_")  # a module can't be named by a keyword
 
 
 def _keep_memory() -> None:

@@ -11,7 +11,14 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size
-from bert_jax.model.size import HEADS, Part, forward_flops, num_parameters, parts, train_flops
+from bert_jax.model.size import (
+    HEADS,
+    Part,
+    forward_flops,
+    num_parameters,
+    parts,
+    train_flops,
+)
 from bert_jax.pretraining.trainer import planned_vocabulary_size
 from bert_jax.system.progress import output
 from bert_jax.training.optimizer import make_optimizer
