@@ -118,9 +118,9 @@ def _wordpiece_of(values: dict[str, Any], settings: dict[str, Any], directory: P
     _check_ideographs(normalizer.get("handle_chinese_chars", True), path)
     lowercase, told = bool(normalizer.get("lowercase")), settings.get("do_lower_case")
     if told is not None and told != lowercase:
+        form = "lower-cases" if lowercase else "keeps case"
         raise UsageError(
-            f"{directory}: {TOKENIZER} {'lower-cases' if lowercase else 'keeps case'} and do_lower_case in {SETTINGS} is "
-            f"{told}; they don't belong together"
+            f"{directory}: {TOKENIZER} {form} and do_lower_case in {SETTINGS} is {told}; choose one of them"
         )
     added = {entry["content"]: entry["id"] for entry in values.get("added_tokens") or [] if isinstance(entry, dict)}
     ids = {**model.get("vocab", {}), **added}
