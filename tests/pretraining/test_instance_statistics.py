@@ -19,14 +19,14 @@ from bert_jax.text.vocabulary import Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 FILES = {"sample_text.txt": "data/bert/sample_text.txt", "wiki_sentences.txt": "reference/wiki_sentences.txt.gz"}
-MASKED_SEEDS = {
-    "sample-128-piece": 300,
-    "sample-128-word": 300,
-    "sample-512-piece": 300,
-    "wiki-128-piece": 3,
-    "wiki-512-piece": 3,
+SEEDS = {
+    "sample-128-piece": (300, 1),
+    "sample-128-word": (300, 1),
+    "sample-512-piece": (300, 1),
+    "wiki-128-piece": (12, 4),
+    "wiki-512-piece": (12, 4),
 }
-"""Rows of the original's statistics, and of how many seeds the sequences are masked, which takes most of the time."""
+"""The original's rows; seeds of ours. And one sequence in so many is masked: that takes most of the time."""
 ROWS = 2048
 """Sequences masked at once."""
 
@@ -40,12 +40,12 @@ def tokenizer(reference: Path) -> WordPieceTokenizer:
 def sentences(reference: Path, name: str) -> Sentences:
     content = (reference / FILES[name]).read_bytes()
     text = (gzip.decompress(content) if FILES[name].endswith(".gz") else content).decode()
-    return encode_documents([document.splitlines() for document in text.split("\n\n")], tokenizer(reference))
+    return encode_documents([document.split("\n") for document in text.split("\n\n")], tokenizer(reference))
 
 
 def sequences(reference: Path, setting: dict, seed: int) -> Instances:
     pieces, text = tokenizer(reference), sentences(reference, setting["file"])
-    rng = np.random.default_rng(seed)
+    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 0, 0, 0])))  # as in preparation
     segments = pair_segments(text, setting["max_seq_length"], setting["short_seq_prob"], rng)
     special = pieces.vocabulary.cls_id, pieces.vocabulary.sep_id
     return build_instances(segments, text.tokens, pieces.starts_word, *special, paired=True)
@@ -61,16 +61,20 @@ def count_masked(ids, units, lengths, first, **settings):
     return jnp.stack([kind.sum(axis=1) for kind in kinds])
 
 
-def masked_counts(made: list[Instances], length: int, **settings) -> list[np.ndarray]:
-    """[3, n] counts of the n sequences of each seed; all are masked in batches of one shape."""
+def masked_counts(made: list[Instances], length: int, every: int, **settings) -> list[np.ndarray]:
+    """[3, n] counts of one in `every` of each seed's sequences; all are masked in batches of one shape."""
+    chosen = np.concatenate([np.arange(one.count) % every == 0 for one in made])
     lengths = np.concatenate([np.diff(one.ends) for one in made]).astype(np.int32)
-    padded = -len(lengths) % ROWS
-    inside = np.arange(length) < np.pad(lengths, (0, padded))[:, None]
+    inside = np.arange(length) < lengths[:, None]
     ids, units = np.zeros(inside.shape, np.int32), np.zeros(inside.shape, np.uint8)
     ids[inside], units[inside] = (np.concatenate([getattr(one, name) for one in made]) for name in ("ids", "units"))
-    batches = zip(*(np.split(array, len(ids) // ROWS) for array in (ids, units, np.pad(lengths, (0, padded)))))
-    counts = [count_masked(*batch, number * ROWS, **settings) for number, batch in enumerate(batches)]
-    ends = np.cumsum([one.count for one in made])
+    rows = np.flatnonzero(chosen)
+    rows = np.append(rows, np.repeat(rows[-1:], -len(rows) % ROWS)).reshape(-1, ROWS)
+    counts = [
+        count_masked(ids[batch], units[batch], lengths[batch], number * ROWS, **settings)
+        for number, batch in enumerate(rows)
+    ]
+    ends = np.cumsum([-(-one.count // every) for one in made])
     return np.split(np.concatenate(counts, axis=1), ends, axis=1)[:-1]
 
 
@@ -98,29 +102,30 @@ def of_masks(counts: np.ndarray) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("row, masked_seeds", enumerate(MASKED_SEEDS.values()), ids=MASKED_SEEDS)
-def test_means_over_seeds_are_the_originals(row, masked_seeds, reference):
-    """Within three standard errors, without exception; and the distributions of lengths are theirs."""
+@pytest.mark.parametrize("row, seeds, every", [(row, *how) for row, how in enumerate(SEEDS.values())], ids=SEEDS)
+def test_means_over_seeds_are_the_originals(row, seeds, every, reference):
+    """Within three standard errors, without exception; and the distributions of lengths are theirs.
+
+    The original's flaw in whole-word masking (a ##piece after [SEP] joins the word before it), which ours hasn't,
+    moves none of them.
+    """
     original = json.loads((reference / "reference/instance-statistics.json").read_text())[row]
-    length, seeds, theirs = original["max_seq_length"], original["seeds"], original["of_per_seed_means"]
+    length, theirs = original["max_seq_length"], original["of_per_seed_means"]
     made = [sequences(reference, original, seed) for seed in range(seeds)]
     vocabulary = tokenizer(reference).vocabulary
     objective = ObjectiveConfig(masking_unit="word" if original["whole_word"] else "piece")
     assert objective.slots(length) == original["max_predictions"]
     special = {"mask_id": vocabulary.mask_id, "vocabulary_size": len(vocabulary)}
-    counts = masked_counts(made[:masked_seeds], length, objective=objective, **special)
-    ours = [of_sequences(one, length) for one in made], list(map(of_masks, counts))
-    assert {*ours[0][0], *ours[1][0]} == set(theirs)
-    for name, values in ((name, np.array([one[name] for one in part])) for part in ours for name in part[0]):
-        their = theirs[name]
-        error = np.sqrt(their["std"] ** 2 / seeds + values.var(ddof=1) / len(values))
+    counts = masked_counts(made, length, every, objective=objective, **special)
+    ours = [of_sequences(one, length) | of_masks(seen) for one, seen in zip(made, counts, strict=True)]
+    assert ours[0].keys() == theirs.keys()
+    for name, their in theirs.items():
+        values = np.array([one[name] for one in ours])
+        error = np.sqrt(their["std"] ** 2 / original["seeds"] + values.var(ddof=1) / seeds)
         assert abs(values.mean() - their["mean"]) < 3 * error, (name, values.mean(), their["mean"], error)
 
-    every = {
-        "length": np.concatenate([np.diff(one.ends) for one in made]),
-        "first_segment": np.concatenate([one.first_length for one in made]),
-    }
-    for name, quantiles in original["quantiles"].items():
-        for share, value in quantiles.items():
-            below, up_to = (every[name] < value).mean(), (every[name] <= value).mean()
+    lengths = np.concatenate([np.diff(one.ends) for one in made])
+    for name, seen in (("length", lengths), ("first_segment", np.concatenate([one.first_length for one in made]))):
+        for share, value in original["quantiles"][name].items():
+            below, up_to = (seen < value).mean(), (seen <= value).mean()
             assert below - 0.03 <= float(share) <= up_to + 0.03, (name, share, value, below, up_to)
