@@ -26,6 +26,10 @@ COMMANDS = {
 }
 """Each is a module of this package with a function `run(arguments)`."""
 
+CLOSED_PIPE = 141
+"""Exit code where the reader of the output is gone, as in `bert-jax params CONFIG.py | head -1`: what a shell gives for
+a program that SIGPIPE (13) ends. (The signal itself stays ignored: it would end a training for any broken socket.)"""
+
 _ALLOCATOR = (
     "glibc.malloc.hugetlb=1",
     "glibc.malloc.arena_max=1",
@@ -35,9 +39,16 @@ _ALLOCATOR = (
 
 
 def main() -> None:
-    """Entry point of the shell command."""
+    """Entry point of the shell command; its exit codes are those of `run`, and CLOSED_PIPE."""
     _keep_memory()
-    sys.exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more as it ends, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = CLOSED_PIPE
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -15,12 +15,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say, stage
 from bert_jax.text.sentencepiece_training import train_sentencepiece
-from bert_jax.text.tokenizer import (
-    Tokenizer,
-    load_tokenizer,
-    read_vocabulary_file,
-    tokenizer_directory,
-)
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, read_vocabulary_file, tokenizer_directory
 from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
 from bert_jax.training.run_directory import RunDirectory
 from bert_jax.training.trained_model import tokenizer_of

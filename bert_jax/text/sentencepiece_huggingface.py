@@ -1,15 +1,7 @@
 """A sentencepiece model as a Tokenizer of Hugging Face's library, which knows both of its algorithms."""
 
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
-from tokenizers import (
-    AddedToken,
-    Regex,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-)
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bert_jax.system.errors import UsageError
 

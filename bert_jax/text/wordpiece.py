@@ -13,14 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
-from bert_jax.text.vocabulary import (
-    CONTINUATION,
-    MASK,
-    SPECIAL_PIECES,
-    UNKNOWN,
-    PieceSpan,
-    Vocabulary,
-)
+from bert_jax.text.vocabulary import CONTINUATION, MASK, SPECIAL_PIECES, UNKNOWN, PieceSpan, Vocabulary
 
 MAX_WORD_CHARACTERS = 200
 """A longer word is [UNK] whole."""

@@ -7,10 +7,7 @@ from typing import Any, NamedTuple
 import jax
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.interchange.model_directory import (
-    holds_published_model,
-    open_model_directory,
-)
+from bert_jax.interchange.model_directory import holds_published_model, open_model_directory
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
