@@ -46,8 +46,6 @@ class InitialModel(NamedTuple):
                 f"the model of init={config.init} is another one: {said}. Give its settings, or the run itself in "
                 "place of a config file"
             )
-        if absent := absent_parts(trained.shapes):
-            say(f"{config.init} has no {', '.join(sorted(absent))}: random values are put there")
         return cls(trained)
 
     def parameters(self, tokenizer: Tokenizer, mesh: Mesh) -> Parameters:
@@ -57,6 +55,8 @@ class InitialModel(NamedTuple):
         """
         trained = self.trained
         rows = replaced_pieces(trained.tokenizer, tokenizer)
+        if absent := absent_parts(trained.shapes):
+            say(f"the model to start from has no {' and no '.join(sorted(absent))}: random values are put there")
         params = trained.read(tree_shardings(trained.shapes, mesh))
         if len(rows) == len(trained.tokenizer.vocabulary):
             return params

@@ -9,19 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.data.chunk_worker import HELD_OUT, TRAIN
 from bert_jax.data.preparation import PreparedData
 from bert_jax.data.store import InstanceSource
-from bert_jax.model.bert import Parameters
-from bert_jax.pretraining.dataset import (
-    check_sources,
-    prepare_lengths,
-    prepare_other,
-    prepared_for,
-)
+from bert_jax.model.bert import Parameters, absent_parts, completed
+from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepare_other, prepared_for
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.objective import PretrainingTargets
@@ -32,21 +28,16 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
-from bert_jax.training.checkpoint import (
-    Checkpoints,
-    checkpoint_of,
-    complete,
-    damaged_file,
-    load_parameters,
-)
+from bert_jax.training.checkpoint import Checkpoints, complete, damaged_file
 from bert_jax.training.devices import keep_compiled_programs, peak_flops
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
 from bert_jax.training.loop import PhaseWork, train
 from bert_jax.training.metrics import MetricsLog
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.run_directory import RunDirectory, read_config
-from bert_jax.training.sharding import batch_sharding, check_batch_size, make_mesh
+from bert_jax.training.sharding import batch_sharding, check_batch_size, make_mesh, tree_shardings
 from bert_jax.training.step import example_keys
+from bert_jax.training.trained_model import TrainedModel
 
 
 def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
@@ -117,7 +108,9 @@ def evaluate_run(run: RunDirectory, source: str | None = None, language: str | N
     tokenizer = load_tokenizer(run.tokenizer)
     # Whatever devices there are here: the run may come from another machine.
     trainer = Trainer(config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
-    checkpoint = checkpoint_of(run.path)
+    trained = TrainedModel.open(run.path)
+    if "masked_lm" not in trained.shapes:
+        raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
     length = config.phases[-1].length
     with contextlib.ExitStack() as stack:
         if source:
@@ -127,8 +120,10 @@ def evaluate_run(run: RunDirectory, source: str | None = None, language: str | N
         else:
             prepared = prepared_for(config, run, length)
             sequences = held_out_sequences(trainer, prepared)
-        params = load_parameters(checkpoint, trainer.state_shapes.params)
-        return _results(trainer, int(checkpoint.name), 0, params, {length: prepared}, {length: sequences})
+        params = trained.read(tree_shardings(trained.shapes, trainer.mesh))
+        if absent_parts(params):  # no question is asked of these; the network wants their parameters all the same
+            params = completed(params, jax.tree.map(jnp.zeros_like, trainer.state_shapes.params))
+        return _results(trainer, trained.step, 0, params, {length: prepared}, {length: sequences})
 
 
 def _results(

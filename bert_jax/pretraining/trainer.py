@@ -96,7 +96,7 @@ class Trainer:
 
     def _make_state(self, params: Parameters | None = None) -> TrainState:
         random = init(self.model, purpose_key(self.config.seed, "parameters"))
-        params = random if params is None else completed(params, random)
+        params = completed(params, random) if params else random
         return initial_state(params, self._optimizer, (*self.objective.measurements, *STEP_MEASUREMENTS))
 
 

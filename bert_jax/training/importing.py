@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
@@ -34,6 +35,8 @@ def _run_config(model: PublishedModel) -> RunConfig:
     tokenizer, vocabulary = model.tokenizer, VocabularyConfig()
     if isinstance(tokenizer, WordPieceTokenizer):
         vocabulary = vocabulary.replace(lowercase=tokenizer.lowercase, strip_accents=tokenizer.strip_accents)
+    # No head for pairs, no question about them.
+    objective = ObjectiveConfig(pair="none" if "next_sentence" in model.absent else "next_sentence")
     # It is never trained: the phase tells `evaluate` how long sequences may be.
     phase = Phase(steps=1, length=model.config.max_positions, batch_size=8)
-    return RunConfig(model=model.config, vocabulary=vocabulary, phases=(phase,))
+    return RunConfig(model=model.config, vocabulary=vocabulary, objective=objective, phases=(phase,))

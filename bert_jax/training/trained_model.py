@@ -26,6 +26,8 @@ class TrainedModel(NamedTuple):
     """The parameters as shapes and types; parts that the model lacks are not there."""
     read: Callable[[Any], Parameters]
     """The parameters with the shardings given, a tree like `shapes`."""
+    step: int = 0
+    """Steps that it was trained here."""
 
     @classmethod
     def open(cls, path: Path) -> "TrainedModel":
@@ -58,6 +60,8 @@ def _trained_here(path: Path) -> TrainedModel:
     shapes = parameter_shapes(config, absent_parts(saved))
     if jax.tree.map(lambda leaf: tuple(leaf.shape), saved) != jax.tree.map(lambda leaf: leaf.shape, shapes):
         raise UsageError(f"{checkpoint}: its parameters aren't those of its config.json; they don't belong together")
-    return TrainedModel(
-        config, tokenizer, shapes, lambda shardings: load_parameters(checkpoint, abstract(shapes, shardings))
-    )
+
+    def read(shardings: Any) -> Parameters:
+        return load_parameters(checkpoint, abstract(shapes, shardings))
+
+    return TrainedModel(config, tokenizer, shapes, read, int(checkpoint.name))

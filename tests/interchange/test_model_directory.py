@@ -9,8 +9,12 @@ from safetensors.numpy import load_file, save_file
 
 import bert_jax
 from bert_jax.cli.main import run
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.phase import Phase
 from bert_jax.interchange.model_directory import open_model_directory
+from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.system.errors import UsageError
+from bert_jax.training.run_directory import RunDirectory
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gelu_erf"
 HEADER_BYTES = 8
@@ -268,6 +272,43 @@ def test_casing_that_contradicts_the_vocabulary_is_refused(folder):
         with pytest.raises(UsageError, match="set lowercase to"):
             open_model_directory(folder)
         (folder / "tokenizer_config.json").unlink()
+
+
+@pytest.fixture
+def shaped(tiny_config):
+    """A run of two steps whose model has the shape of the golden one."""
+    model = ModelConfig(num_layers=3, hidden_size=32, num_heads=4, feedforward_size=48, max_positions=24)
+    return tiny_config.replace(
+        model=model.replace(activation="gelu_erf"), phases=(Phase(steps=2, length=24, batch_size=8),)
+    )
+
+
+def test_training_starts_from_a_directory_and_parts_that_it_lacks_are_random(folder, shaped, tmp_path, capsys):
+    with_tensors(folder, lambda tensors: {key: value for key, value in tensors.items() if not key.startswith("cls.")})
+    still = shaped.optimizer.replace(peak_learning_rate=1e-12)
+    run = RunDirectory(tmp_path / "run")
+    pretrain(shaped.replace(init=str(folder), optimizer=still), run)
+    assert capsys.readouterr().err.count("the model to start from has no masked_lm and no next_sentence: random") == 1
+    started, given = bert_jax.load(run.path), bert_jax.load(folder)
+    assert started.tokenizer.vocabulary.pieces == given.tokenizer.vocabulary.pieces
+    kernel = started.params["bert"]["encoder"]["layers"]["attention"]["kernel"]
+    np.testing.assert_allclose(kernel, given.params["bert"]["encoder"]["layers"]["attention"]["kernel"], atol=1e-8)
+    assert np.std(started.params["masked_lm"]["dense"]["kernel"]) > 0.01
+
+
+def test_an_imported_model_is_measured_on_text_as_far_as_it_has_heads(folder, corpus, tmp_path, capsys):
+    parts = {"whole": (), "one": ("cls.seq_relationship", "bert.pooler"), "none": ("cls.",)}
+    for name, dropped in parts.items():
+        with_tensors(
+            folder, lambda tensors: {key: value for key, value in tensors.items() if not key.startswith(dropped)}
+        )
+        assert run(["import", str(folder), str(tmp_path / name)]) == 0
+        capsys.readouterr()
+        code = run(["evaluate", str(tmp_path / name), "--data", str(corpus)])
+        told = capsys.readouterr()
+        assert code == (2 if name == "none" else 0)
+        assert ("NSP accuracy" in told.out) == (name == "whole"), told.out
+        assert ("without masked-language head" in told.err) == (name == "none")
 
 
 def test_an_imported_run_is_started_from_and_not_trained(folder, tmp_path, capsys, corpus):
