@@ -39,8 +39,17 @@ def test_a_single_text_is_cut_at_its_end(size, cut):
     assert row([list(range(5, 5 + size))], VOCABULARY, 8) == Row(ids, len(ids), cut)
 
 
-@given(st.lists(st.integers(2, 50), max_size=300))
+@given(st.lists(st.integers(2, 50), max_size=100))
 def test_every_row_is_in_one_batch_and_nothing_else_is(lengths):
+    check_batches(lengths)
+
+
+def test_rows_of_several_windows_keep_their_places():
+    check_batches([50, 3] * 1500)
+
+
+def check_batches(lengths):
+    """Every row is in one batch, under its place, with nothing but padding after it."""
     seen = {}
     for batch in batches(rows_of(lengths), PAD, 50, 256):
         for number, place in enumerate(batch.places):
@@ -51,7 +60,7 @@ def test_every_row_is_in_one_batch_and_nothing_else_is(lengths):
     assert seen == dict(enumerate(lengths))
 
 
-@given(st.lists(st.integers(2, 50), min_size=1, max_size=300))
+@given(st.lists(st.integers(2, 50), min_size=1, max_size=100))
 def test_shapes_are_few_and_no_batch_is_too_large(lengths):
     allowed = {(count, length) for length in (16, 32, 50) for count in (1, 4, 16, 256 // length)}
     for batch in batches(rows_of(lengths), PAD, 50, 256):
