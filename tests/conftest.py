@@ -40,6 +40,15 @@ VERBS = "sees finds likes leaves paints crosses remembers follows answers builds
 ADJECTIVES = "old green quiet small bright broken distant careful".split()
 
 
+@pytest.fixture(scope="session")
+def reference() -> Path:
+    """The folder that BERT_JAX_REFERENCE names. `reference/` there holds what the original makes of given text."""
+    folder = os.environ.get("BERT_JAX_REFERENCE")
+    if not folder:
+        pytest.skip("BERT_JAX_REFERENCE names no folder that holds reference/ and data/")
+    return Path(folder)
+
+
 def story(seed: int, paragraphs: int = 4) -> list[str]:
     """Paragraphs about few things, so that neighbouring sentences have words in common."""
     rng = random.Random(seed)

@@ -14,6 +14,7 @@ FLOORS = {
     "text": 1,
     "model": 1,
     "data": 2,
+    "interchange": 2,
     "training": 3,
     "pretraining": 4,
     "inference": 5,

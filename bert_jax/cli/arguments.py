@@ -24,7 +24,9 @@ def load_config(path: Path) -> RunConfig:
     Raises UsageError in one line, whatever is wrong with it.
     """
     if path.is_dir():
-        from bert_jax.training.run_directory import read_config  # which needs Orbax; a config file doesn't
+        from bert_jax.training.run_directory import (
+            read_config,  # which needs Orbax; a config file doesn't
+        )
 
         return read_config(path)
     if not path.is_file():

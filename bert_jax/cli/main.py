@@ -20,9 +20,15 @@ COMMANDS = {
     "params": "what a model is made of: parameters, memory, FLOPs",
     "evaluate": "measure a run on its held-out documents, or on any text",
     "fill-mask": "the likeliest pieces for each [MASK] of a text",
+    "import": "a model of Hugging Face's or Google's files made a run",
+    "export": "a model written for Hugging Face's transformers",
     "bench": "how fast the real train step is on this machine, and where the time goes",
 }
 """Each is a module of this package with a function `run(arguments)`."""
+
+CLOSED_PIPE = 141
+"""Exit code where the reader of the output is gone, as in `bert-jax params CONFIG.py | head -1`: what a shell gives for
+a program that SIGPIPE (13) ends. (The signal itself stays ignored: it would end a training for any broken socket.)"""
 
 _ALLOCATOR = (
     "glibc.malloc.hugetlb=1",
@@ -33,9 +39,16 @@ _ALLOCATOR = (
 
 
 def main() -> None:
-    """Entry point of the shell command."""
+    """Entry point of the shell command; its exit codes are those of `run`, and CLOSED_PIPE."""
     _keep_memory()
-    sys.exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more as it ends, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = CLOSED_PIPE
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -51,7 +64,7 @@ def run(arguments: list[str]) -> int:
         if name not in COMMANDS:
             say(f"bert-jax: there is no command {name!r}; choose from {', '.join(COMMANDS)}")
             return 2
-        module = importlib.import_module(f"bert_jax.cli.{name.replace('-', '_')}")
+        module = importlib.import_module(f"bert_jax.cli.{_module(name)}")
         module.run(rest)
     except BertJaxError as error:
         say(f"bert-jax: {error}")
@@ -65,6 +78,10 @@ def run(arguments: list[str]) -> int:
     except SystemExit as end:  # --help
         return end.code or 0
     return 0
+
+
+def _module(command: str) -> str:
+    return "import_" if command == "import" else command.replace("-", "_")  # a module can't be named by a keyword
 
 
 def _keep_memory() -> None:

@@ -11,6 +11,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size
+from bert_jax.model.published import PublishedFigure, published_figures
 from bert_jax.model.size import HEADS, Part, forward_flops, num_parameters, parts, train_flops
 from bert_jax.pretraining.trainer import planned_vocabulary_size
 from bert_jax.system.progress import output
@@ -18,10 +19,12 @@ from bert_jax.training.optimizer import make_optimizer
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, counts, prints parameters, memory and FLOPs."""
+    """Parses, counts, prints parameters, what others printed of such a model, memory and FLOPs."""
     config = parse_config(ConfigArguments, "params", "The model's parameters, FLOPs and memory.", arguments).config
     model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))
     output.print(parameter_table(model))
+    if figures := published_figures(model):
+        output.print(published_table(figures))
     output.print(_memory(model, config))
     output.print(flops_table(model, config))
 
@@ -62,6 +65,17 @@ def _add_total(table: Table, name: str, group: list[Part]) -> None:
 def _counts(group: list[Part], of_a_block: bool) -> tuple[str, str]:
     one = f"{sum(part.parameters for part in group):,}" if of_a_block else ""
     return one, f"{sum(part.copies * part.parameters for part in group):,}"
+
+
+def published_table(figures: Iterable[PublishedFigure]) -> Table:
+    """A row a term, and below them the figure that they make."""
+    table = Table("against published figures")
+    table.add_column("parameters", justify="right")
+    for figure in figures:
+        for term in figure.terms:
+            table.add_row(term.name, f"{term.parameters:,}")
+        table.add_row(figure.source, f"{figure.parameters:,}", style="bold", end_section=True)
+    return table
 
 
 def _memory(model: ModelConfig, config: RunConfig) -> str:

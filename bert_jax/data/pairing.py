@@ -25,6 +25,8 @@ def pair_segments(
     them; the second is the rest, or (half of the time, and always if there is no rest) sentences of another document,
     in which case the rest is gathered again. As the original does: the target is drawn once a document, and a random
     document may be the same one if ten draws give no other. Unlike there, it comes from the same chunk of text.
+    He and Xu (2020), section 4, pair two sentences, cut so that they fill the length; BERT's code, and this, two runs
+    of sentences, which may be shorter.
     """
     most = length - SPECIAL_TOKENS
     ends, documents = text.ends.tolist(), text.documents.tolist()

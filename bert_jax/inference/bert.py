@@ -14,15 +14,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.inference.batches import Batch, Row, ahead, batches, row, row_count
-from bert_jax.model.bert import BertForPretraining, Encoded, Parameters, parameter_shapes
+from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
-from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK
-from bert_jax.training.checkpoint import checkpoint_of, load_parameters
 from bert_jax.training.devices import keep_compiled_programs
-from bert_jax.training.run_directory import read_config
-from bert_jax.training.sharding import abstract
+from bert_jax.training.trained_model import TrainedModel
 
 Fill = tuple[str, float]
 """A piece and its probability."""
@@ -182,19 +180,16 @@ class Bert:
 
 
 def load(path: str | os.PathLike) -> Bert:
-    """The model of a run (its newest undamaged checkpoint) or of one checkpoint, on the default device.
+    """The model of a run (its newest undamaged checkpoint), of one checkpoint or of a Hugging Face directory.
 
-    Raises UsageError where there is none, RunError where its files are damaged.
+    It is put on the default device. Raises UsageError where there is none, or where its files don't belong together;
+    RunError where they are damaged.
     """
     keep_compiled_programs()
-    checkpoint = checkpoint_of(Path(path))
-    tokenizer = load_tokenizer(checkpoint)
-    config = read_config(checkpoint).model.replace(vocabulary_size=len(tokenizer.vocabulary))
-    shapes = parameter_shapes(config)
+    trained = TrainedModel.open(Path(path))
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    return Bert(
-        config, load_parameters(checkpoint, abstract(shapes, jax.tree.map(lambda _: device, shapes))), tokenizer
-    )
+    params = trained.read(jax.tree.map(lambda _: device, trained.shapes))
+    return Bert(trained.config, params, trained.tokenizer)
 
 
 def _encode(

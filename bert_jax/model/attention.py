@@ -13,7 +13,10 @@ from bert_jax.model.linear import Linear, initial_weights, project
 
 
 class SelfAttention(nn.Module):
-    """softmax(Q K^T / sqrt(K)) V, heads side by side, then a projection (He and Xu 2020, section 5.2)."""
+    """softmax(Q K^T / sqrt(K)) V, heads side by side, then a projection (He and Xu 2020, section 5.2).
+
+    Grabovoy's lecture (slide on B_L) has neither the scale 1 / sqrt(K) nor any bias; BERT's code, and this, has both.
+    """
 
     config: ModelConfig
 

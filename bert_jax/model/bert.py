@@ -7,6 +7,7 @@ Letters in shapes and einsum strings, here and everywhere:
     V vocabulary     P predicted slots
 """
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,9 @@ from bert_jax.model.heads import MaskedLanguageHead, NextSentenceHead, Pooler
 
 Parameters = dict[str, Any]
 """A nested dict of float32 arrays. A block's parameters carry a leading layer axis."""
+
+OPTIONAL_PARTS = ("bert/pooler", "masked_lm", "next_sentence")
+"""Parts that a model made elsewhere may lack, each whole; what is left is the encoder."""
 
 
 class Encoded(NamedTuple):
@@ -112,6 +116,23 @@ def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:
     return variables["params"]
 
 
-def parameter_shapes(config: ModelConfig) -> Parameters:
-    """The tree of `init` as shapes and types; nothing is allocated."""
-    return jax.eval_shape(lambda: init(config, jax.random.key(0)))
+def parameter_shapes(config: ModelConfig, absent: Collection[str] = ()) -> Parameters:
+    """The tree of `init`, without the parts `absent`, as shapes and types; nothing is allocated."""
+    return without(jax.eval_shape(lambda: init(config, jax.random.key(0))), absent)
+
+
+def without(params: Parameters, absent: Collection[str]) -> Parameters:
+    """`params` without some of OPTIONAL_PARTS."""
+    encoder = {name: part for name, part in params["bert"].items() if f"bert/{name}" not in absent}
+    return {name: part for name, part in params.items() if name not in absent} | {"bert": encoder}
+
+
+def completed(params: Parameters, others: Parameters) -> Parameters:
+    """`params` with the parts of `others` that it lacks."""
+    return {**others, **params, "bert": {**others["bert"], **params["bert"]}}
+
+
+def absent_parts(params: Parameters) -> frozenset[str]:
+    """Those of OPTIONAL_PARTS that `params` lacks."""
+    present = {*params, *(f"bert/{name}" for name in params["bert"])}
+    return frozenset(OPTIONAL_PARTS) - present

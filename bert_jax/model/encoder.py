@@ -20,7 +20,8 @@ Remat = Literal["none", "full", "dots"]
 class Block(nn.Module):
     """Attention and feed-forward, each followed by dropout, residual sum and LayerNorm (He and Xu 2020, section 5).
 
-    The lecture of Grabovoy (slides on B_L) leaves out the residual round the attention; BERT's code, and this, has it.
+    The lecture of Grabovoy (slides on B_L) leaves out the residual round the attention, and all biases and dropout;
+    BERT's code, and this, has them.
     """
 
     config: ModelConfig

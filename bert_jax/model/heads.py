@@ -13,7 +13,10 @@ MASKED_OUT = -1e30
 
 
 class Pooler(nn.Module):
-    """tanh(x W + b) of the first token's vector x: one vector for the sequence."""
+    """tanh(x W + b) of the first token's vector x: one vector for the sequence.
+
+    Grabovoy's lecture (slide on BP) writes a sigma for tanh, and no b; BERT's code, and this, has both.
+    """
 
     config: ModelConfig
 
@@ -25,7 +28,8 @@ class Pooler(nn.Module):
 class MaskedLanguageHead(nn.Module):
     """Dense, activation, LayerNorm, then the word table and a bias over the vocabulary.
 
-    He and Xu (2020), section 6.2, leave the LayerNorm out; BERT's code, and this, has it.
+    He and Xu (2020), section 6.2, leave the LayerNorm out; Grabovoy's lecture has one matrix of its own and nothing
+    else. BERT's code, and this, has all of it.
     """
 
     config: ModelConfig

@@ -31,7 +31,7 @@ PART_TABLE: tuple[tuple[str, str, str], ...] = (
 HEADS = ("MLM head", "NSP head")
 """The groups that are left behind when pretraining is over."""
 
-_PADDED = ("bert/embeddings/word", "masked_lm/bias")
+PADDED = ("bert/embeddings/word", "masked_lm/bias")
 """Parameters whose first axis is the padded vocabulary."""
 
 
@@ -63,7 +63,7 @@ def parts(config: ModelConfig) -> list[Part]:
         rows = [row for row, (_, _, pattern) in enumerate(PART_TABLE) if re.fullmatch(pattern, name)]
         if len(rows) != 1:
             raise ValueError(f"{len(rows)} rows of the part table match the parameter {name}; exactly one must")
-        shape = (config.vocabulary_size, *leaf.shape[1:]) if name in _PADDED else leaf.shape
+        shape = (config.vocabulary_size, *leaf.shape[1:]) if name in PADDED else leaf.shape
         found[rows[0]].append(shape[1:] if PART_TABLE[rows[0]][0] == "block" else shape)
     return [
         Part(group, name, tuple(sorted(shapes, key=len, reverse=True)), config.num_layers if group == "block" else 1)

@@ -21,7 +21,7 @@ def check_sources(config: RunConfig, run: RunDirectory) -> None:
     if not run.under_way:
         initial, tokenizer = InitialModel.open(config), given_tokenizer(config)
         if initial:
-            replaced_pieces(initial.tokenizer, tokenizer)
+            replaced_pieces(initial.trained.tokenizer, tokenizer)
     if all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
         return  # here or on another machine
     open_corpus(config.data)

@@ -11,14 +11,14 @@ from jaxtyping import Array, Float
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.model.bert import Parameters, parameter_shapes
+from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.system.errors import UsageError
+from bert_jax.system.progress import say
 from bert_jax.text.extension import replaced_pieces
-from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
-from bert_jax.training.checkpoint import checkpoint_of, load_parameters
-from bert_jax.training.run_directory import read_config
-from bert_jax.training.sharding import abstract, tree_shardings
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.training.sharding import tree_shardings
+from bert_jax.training.trained_model import TrainedModel
 
 _MAY_DIFFER = {"dropout", "attention_dropout", "initializer_range", "compute_dtype", "vocabulary_size"}
 """Settings of a model that its parameters don't depend on; the vocabulary is compared piece by piece."""
@@ -27,9 +27,7 @@ _MAY_DIFFER = {"dropout", "attention_dropout", "initializer_range", "compute_dty
 class InitialModel(NamedTuple):
     """A trained model to start from."""
 
-    checkpoint: Path
-    config: ModelConfig
-    tokenizer: Tokenizer
+    trained: TrainedModel
 
     @classmethod
     def open(cls, config: RunConfig) -> "InitialModel | None":
@@ -39,10 +37,8 @@ class InitialModel(NamedTuple):
         """
         if config.init is None:
             return None
-        checkpoint = checkpoint_of(Path(config.init))
-        tokenizer = load_tokenizer(checkpoint)
-        model = read_config(checkpoint).model.replace(vocabulary_size=len(tokenizer.vocabulary))
-        theirs, ours = _shaping(model), _shaping(config.model)
+        trained = TrainedModel.open(Path(config.init))
+        theirs, ours = _shaping(trained.config), _shaping(config.model)
         if theirs != ours:
             differing = [name for name in ours if theirs[name] != ours[name]]
             said = "; ".join(f"model.{name} is {theirs[name]} there and {ours[name]} here" for name in differing)
@@ -50,21 +46,25 @@ class InitialModel(NamedTuple):
                 f"the model of init={config.init} is another one: {said}. Give its settings, or the run itself in "
                 "place of a config file"
             )
-        return cls(checkpoint, model, tokenizer)
+        if absent := absent_parts(trained.shapes):
+            say(f"{config.init} has no {', '.join(sorted(absent))}: random values are put there")
+        return cls(trained)
 
     def parameters(self, tokenizer: Tokenizer, mesh: Mesh) -> Parameters:
         """Its parameters for `tokenizer`, whose pieces begin with its own; as they were saved but for added rows.
 
         Raises UsageError where the vocabulary begins otherwise.
         """
-        rows = replaced_pieces(self.tokenizer, tokenizer)
-        shapes = parameter_shapes(self.config)
-        params = load_parameters(self.checkpoint, abstract(shapes, tree_shardings(shapes, mesh)))
-        if len(rows) == len(self.tokenizer.vocabulary):
+        trained = self.trained
+        rows = replaced_pieces(trained.tokenizer, tokenizer)
+        params = trained.read(tree_shardings(trained.shapes, mesh))
+        if len(rows) == len(trained.tokenizer.vocabulary):
             return params
-        longer = self.config.replace(vocabulary_size=len(rows))
-        shardings = tree_shardings(parameter_shapes(longer), mesh)
-        return jax.jit(lambda params: _lengthened(params, self.config, longer, rows), out_shardings=shardings)(params)
+        longer = trained.config.replace(vocabulary_size=len(rows))
+        shardings = tree_shardings(parameter_shapes(longer, absent_parts(trained.shapes)), mesh)
+        return jax.jit(lambda params: _lengthened(params, trained.config, longer, rows), out_shardings=shardings)(
+            params
+        )
 
 
 def _shaping(model: ModelConfig) -> dict[str, Any]:
@@ -86,9 +86,8 @@ def _lengthened(params: Parameters, old: ModelConfig, new: ModelConfig, rows: li
         longer = jnp.concatenate([table[: old.vocabulary_size], means])
         return jnp.pad(longer, [(0, padding)] + [(0, 0)] * (table.ndim - 1))
 
-    word, bias = lengthened(params["bert"]["embeddings"]["word"]), lengthened(params["masked_lm"]["bias"])
-    embeddings = params["bert"]["embeddings"] | {"word": word}
-    return params | {
-        "bert": params["bert"] | {"embeddings": embeddings},
-        "masked_lm": params["masked_lm"] | {"bias": bias},
-    }
+    embeddings = params["bert"]["embeddings"]
+    longer = params | {"bert": params["bert"] | {"embeddings": embeddings | {"word": lengthened(embeddings["word"])}}}
+    if "masked_lm" in params:
+        longer["masked_lm"] = params["masked_lm"] | {"bias": lengthened(params["masked_lm"]["bias"])}
+    return longer

@@ -8,7 +8,7 @@ import jax
 from jax.sharding import Mesh
 
 from bert_jax.config.run import RunConfig
-from bert_jax.model.bert import Parameters, init
+from bert_jax.model.bert import Parameters, completed, init
 from bert_jax.model.size import train_flops
 from bert_jax.pretraining.objective import PretrainingObjective
 from bert_jax.system.batch import Batch
@@ -43,7 +43,10 @@ class Trainer:
         self._optimizer = make_optimizer(config.optimizer)
 
     def initial_state(self, params: Parameters | None = None) -> TrainState:
-        """The state before the first step, born with its shardings: `params`, or random, the same on every mesh."""
+        """The state before the first step, born with its shardings: `params`, and random what they lack.
+
+        The same on every mesh.
+        """
         return jax.jit(self._make_state, out_shardings=self._shardings)(params)
 
     @cached_property
@@ -92,8 +95,8 @@ class Trainer:
         return tree_shardings(jax.eval_shape(self._make_state), self.mesh)
 
     def _make_state(self, params: Parameters | None = None) -> TrainState:
-        if params is None:
-            params = init(self.model, purpose_key(self.config.seed, "parameters"))
+        random = init(self.model, purpose_key(self.config.seed, "parameters"))
+        params = random if params is None else completed(params, random)
         return initial_state(params, self._optimizer, (*self.objective.measurements, *STEP_MEASUREMENTS))
 
 
@@ -103,7 +106,9 @@ def planned_vocabulary_size(config: RunConfig) -> int:
     Raises UsageError where a given one can't be read.
     """
     if config.vocabulary.file or config.init:
-        from bert_jax.pretraining.vocabulary import given_tokenizer  # needs the tokenizers' libraries; else none does
+        from bert_jax.pretraining.vocabulary import (
+            given_tokenizer,  # needs the tokenizers' libraries; else none does
+        )
 
         return len(given_tokenizer(config).vocabulary)
     return config.model.vocabulary_size or config.vocabulary.size

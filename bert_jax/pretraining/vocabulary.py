@@ -15,14 +15,10 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say, stage
 from bert_jax.text.sentencepiece_training import train_sentencepiece
-from bert_jax.text.tokenizer import (
-    Tokenizer,
-    load_tokenizer,
-    read_vocabulary_file,
-    tokenizer_directory,
-)
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, read_vocabulary_file, tokenizer_directory
 from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
 from bert_jax.training.run_directory import RunDirectory
+from bert_jax.training.trained_model import tokenizer_of
 
 
 def make_tokenizer(config: RunConfig, run: RunDirectory) -> Tokenizer:
@@ -51,7 +47,7 @@ def given_tokenizer(config: RunConfig) -> Tokenizer | None:
 
     That is `vocabulary.file`, or what comes with `init`; where both are given, the file with the casing of the model.
     """
-    initial = load_tokenizer(config.init) if config.init else None
+    initial = tokenizer_of(Path(config.init)) if config.init else None
     if not config.vocabulary.file:
         return initial
     casing = initial if isinstance(initial, WordPieceTokenizer) else config.vocabulary
@@ -75,7 +71,8 @@ def _stamp(config: RunConfig) -> str | None:
     files = []
     for path in given:
         directory = tokenizer_directory(path)
-        files += sorted(directory.iterdir()) if directory else [path]
+        inside = sorted(directory.iterdir()) if directory else [path]
+        files += [file for file in inside if file == path or file.name.startswith(("tokenizer", "vocab"))]
     if not all(file.is_file() for file in files):
         return None
     return blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()

@@ -4,12 +4,13 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bert_jax.system.errors import RunError
+from bert_jax.system.errors import RunError, UsageError
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk, a quota and a file-size limit."""
@@ -48,6 +49,31 @@ def replacing(path: Path) -> Iterator[Path]:
             os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """Yields an empty directory beside `path`, which becomes `path` if the block ends well, and otherwise is deleted.
+
+    Raises UsageError where there is something at `path` already, or where it can't be made; RunError where the disk
+    is full.
+    """
+    if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        raise UsageError(f"{path} exists already; choose another place, or delete it first")
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with full_disk_explained(path):
+            try:
+                shutil.rmtree(temporary, ignore_errors=True)
+                temporary.mkdir(parents=True)
+            except OSError as error:
+                if error.errno in FULL_DISK:
+                    raise
+                raise UsageError(f"{path} can't be written ({error.strerror}); choose another place") from None
+            yield temporary
+            os.replace(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -17,9 +17,17 @@ from rich.progress import (
 )
 from rich.text import Text
 
-console = Console(stderr=True, highlight=False)
+
+class _Console(Console):
+    """Where nobody reads any more, rich would end the process with exit code 1: the command is to say how."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # the BrokenPipeError that is being handled
+
+
+console = _Console(stderr=True, highlight=False)
 """Where progress and messages go ..."""
-output = Console(highlight=False)
+output = _Console(highlight=False)
 """... and where results go: standard output."""
 
 PLAIN_FIRST_S = 2.0

@@ -13,10 +13,12 @@ from google.protobuf.message import DecodeError
 from jaxtyping import Bool
 from sentencepiece import SentencePieceProcessor
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from tokenizers import Tokenizer
 
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import replacing, write_json
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
+from bert_jax.text.sentencepiece_huggingface import as_huggingface
 from bert_jax.text.vocabulary import MASK, PieceSpan, Vocabulary
 
 BOUNDARY = "\u2581"
@@ -137,6 +139,10 @@ class SentencePieceTokenizer:
         directory.mkdir(parents=True, exist_ok=True)
         self.write_vocabulary(directory / self.file_name)
         write_json(directory / "tokenizer_config.json", {"kind": self.kind})
+
+    def as_huggingface(self) -> Tokenizer:
+        """A Tokenizer of Hugging Face's library that gives the same ids, without special pieces."""
+        return as_huggingface(self._model, BOUNDARY, self.vocabulary.unknown_id)
 
     def write_vocabulary(self, path: Path) -> None:
         """Writes the sentencepiece model."""

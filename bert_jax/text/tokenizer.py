@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import tokenizers
 from jaxtyping import Bool
 
 from bert_jax.system.errors import UsageError
@@ -63,6 +64,9 @@ class Tokenizer(Protocol):
 
     def save(self, directory: Path) -> None:
         """Writes the vocabulary's file and, last, tokenizer_config.json."""
+
+    def as_huggingface(self) -> tokenizers.Tokenizer:
+        """A Tokenizer of Hugging Face's library that gives the same ids, without special pieces."""
 
     def write_vocabulary(self, path: Path) -> None:
         """Writes the vocabulary's file alone: a vocab.txt or a sentencepiece model."""

@@ -1,6 +1,7 @@
 """The list of pieces: reading, checking and writing vocab.txt."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +47,20 @@ class Vocabulary:
             )
         self.special_ids = tuple(self.ids[piece] for piece in special)
         self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
+
+    @cached_property
+    def share_of_capitals(self) -> float:
+        """Of all pieces but the special ones, how many have a capital letter."""
+        return self._share(lambda piece: piece != piece.lower())
+
+    @cached_property
+    def share_of_cased(self) -> float:
+        """Of all pieces but the special ones, how many have a letter that has a capital form or is one."""
+        return self._share(lambda piece: piece.lower() != piece.upper())
+
+    def _share(self, has: Callable[[str], bool]) -> float:
+        ordinary = [piece for number, piece in enumerate(self.pieces) if number not in self.special_ids]
+        return sum(map(has, ordinary)) / max(len(ordinary), 1)
 
     def __len__(self) -> int:
         return len(self.pieces)

@@ -114,12 +114,7 @@ class Checkpoints:
         path = self._path(step)
         try:
             self._checkpointer.wait_until_finished()
-            for source in self._carried:
-                if source.is_dir():
-                    shutil.copytree(source, path / source.name, dirs_exist_ok=True)
-                else:
-                    shutil.copy(source, path)
-            write_json(path / _MANIFEST, Manifest.of(path, step, evaluation)._asdict())
+            _complete(path, self._carried, step, evaluation)
             self.failure = None
         except Exception as error:
             self._failed(step, error)
@@ -147,6 +142,24 @@ class Checkpoints:
                 # Without its manifest it is no checkpoint, so half a deletion is none either.
                 (path / _MANIFEST).unlink()
                 shutil.rmtree(path)
+
+
+def write_model(directory: Path, params: Parameters, carried: tuple[Path, ...]) -> None:
+    """Writes the one checkpoint of a model that was not trained here: parameters without training state, at step 0."""
+    path = directory / f"{0:0{_DIGITS}d}"
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+        checkpointer.save(path.absolute(), args=ocp.args.StandardSave({"params": params}))
+    _complete(path, carried, 0, None)
+
+
+def _complete(path: Path, carried: tuple[Path, ...], step: int, evaluation: dict[str, float] | None) -> None:
+    """Copies what is `carried` into a checkpoint and, last, writes its manifest."""
+    for source in carried:
+        if source.is_dir():
+            shutil.copytree(source, path / source.name, dirs_exist_ok=True)
+        else:
+            shutil.copy(source, path)
+    write_json(path / _MANIFEST, Manifest.of(path, step, evaluation)._asdict())
 
 
 def complete(directory: Path) -> list[Path]:
@@ -202,6 +215,12 @@ def best_of(paths: list[Path]) -> Path | None:
         with contextlib.suppress(ValueError):  # damaged: found out, and said, by whoever reads it
             losses[path] = (Manifest.read(path).evaluation or {}).get("loss")
     return min((path for path, loss in losses.items() if loss is not None), key=losses.get, default=None)
+
+
+def saved_shapes(path: Path) -> dict[str, Any]:
+    """The parameter tree of the checkpoint at `path`, whose leaves have `shape` and `dtype`; nothing else is read."""
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+        return checkpointer.metadata(path.absolute()).item_metadata.tree["params"]
 
 
 def load_parameters(path: Path, shapes: Parameters) -> Parameters:

@@ -17,6 +17,8 @@ from bert_jax.training.checkpoint import complete
 
 SCHEMA_VERSION = 1
 """Of config.json. Later releases read all earlier ones."""
+_IMPORTED = "imported_from"
+"""In config.json: where a model that was not trained here comes from."""
 
 
 class RunDirectory:
@@ -51,6 +53,11 @@ class RunDirectory:
         Raises UsageError where the run is under way with settings that make it another one, or where another process
         has it.
         """
+        if origin := _read(self.path).get(_IMPORTED) if self.under_way else None:
+            raise UsageError(
+                f"{self.path} was imported from {origin} and can't be trained on itself; start a run from it: --init "
+                f"{self.path} --workdir ANOTHER"
+            )
         if self.under_way:
             self._refuse_another_run(config)
         with full_disk_explained(self.path):
@@ -61,7 +68,7 @@ class RunDirectory:
                 if error.errno in FULL_DISK:
                     raise
                 raise UsageError(f"--workdir {self.path} can't be written ({error.strerror}); choose another") from None
-        write_json(self.config_file, {"schema_version": SCHEMA_VERSION, "config": config.model_dump(mode="json")})
+        write_config(self.config_file, config)
 
     def _refuse_another_run(self, config: RunConfig) -> None:
         """Refuses settings that make another run of it. Phases may change where no step has been taken yet."""
@@ -90,8 +97,22 @@ class RunDirectory:
             ) from None
 
 
+def write_config(path: Path, config: RunConfig, imported_from: str | None = None) -> None:
+    """Writes a config.json; `imported_from` says where a model that was not trained here comes from."""
+    origin = {_IMPORTED: imported_from} if imported_from else {}
+    write_json(path, {"schema_version": SCHEMA_VERSION, **origin, "config": config.model_dump(mode="json")})
+
+
 def read_config(path: Path) -> RunConfig:
     """The settings of the run (or checkpoint) at `path`. Raises UsageError where there is none or a later release's."""
+    value = _read(path)
+    try:
+        return RunConfig(**value["config"])
+    except SettingsError as error:
+        raise UsageError(f"{path / 'config.json'}: {error}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
         value = json.loads((path / "config.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -103,10 +124,7 @@ def read_config(path: Path) -> RunConfig:
             f"{path / 'config.json'} has schema_version {value.get('schema_version')!r} and this release reads "
             f"{SCHEMA_VERSION}; install the release of bert_jax that wrote it"
         )
-    try:
-        return RunConfig(**value["config"])
-    except SettingsError as error:
-        raise UsageError(f"{path / 'config.json'}: {error}") from None
+    return value
 
 
 def differences(first: Settings, second: Settings) -> list[tuple[str, Any, Any]]:

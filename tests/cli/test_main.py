@@ -1,5 +1,6 @@
 """The commands, as typed."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -271,3 +272,14 @@ def test_the_shell_command_starts_anew_with_its_allocator_and_gives_exit_codes(t
     shell = [sys.executable, "-m", "bert_jax.cli.main"]
     done = subprocess.run([*shell, "evaluate", tmp_path], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("bert-jax: ") and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["params", "configs/tiny.py"]])
+def test_a_reader_that_has_seen_enough_ends_a_command_quietly(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    shell = [sys.executable, "-m", "bert_jax.cli.main"]
+    root = Path(__file__).parents[2]
+    done = subprocess.run([*shell, *arguments], cwd=root, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")

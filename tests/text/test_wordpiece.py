@@ -1,3 +1,5 @@
+import gzip
+import json
 import subprocess
 import sys
 
@@ -5,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bert_jax.data.sentences import encode_documents
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -43,6 +46,69 @@ def pieces(tokenizer, text):
 )
 def test_text_is_split_as_the_original_does(tokenizer, text, expected):
     assert pieces(tokenizer, text) == expected.split()
+
+
+@pytest.mark.parametrize("name", ["uncased", "cased"])
+def test_ids_are_the_originals(reference, name):
+    golden = json.loads((reference / f"reference/tokenization-{name}.json").read_text(encoding="utf-8"))
+    vocabulary = Vocabulary.read(reference / f"reference/vocab-{name}.txt")
+    tokenizer = WordPieceTokenizer(vocabulary, lowercase=golden["lowercase"])
+    assert len(golden["cases"]) == 33
+    for case in golden["cases"]:
+        assert tokenizer.encode(case["text"]) == case["ids"], case["text"]
+    # And as text is prepared: cut into parts that are encoded once each.
+    prepared = encode_documents([[case["text"] for case in golden["cases"]]], tokenizer)
+    assert prepared.tokens.tolist() == [number for case in golden["cases"] for number in case["ids"]]
+
+
+@pytest.mark.parametrize("count", [100, 101, 199, 200, 201])
+def test_a_word_of_up_to_200_characters_has_pieces(reference, count):
+    """Of x, xx, ##x and ##xx the published vocabulary lacks ##xxx: the longest matches are pairs."""
+    tokenizer = WordPieceTokenizer(Vocabulary.read(reference / "reference/vocab-uncased.txt"))
+    expected = ["xx"] + ["##xx"] * (count // 2 - 1) + ["##x"] * (count % 2) if count <= 200 else ["[UNK]"]
+    assert pieces(tokenizer, "x" * count) == expected
+    assert pieces(tokenizer, f"the {'x' * count}.") == ["the", *expected, "."]
+
+
+MASKED = "原来都，千装山林宿为生智神以这雪。济料"
+NUMBERS = [
+    1334,
+    3342,
+    6964,
+    8025,
+    1284,
+    6164,
+    2256,
+    3361,
+    2163,
+    712,
+    4496,
+    3256,
+    4869,
+    810,
+    6822,
+    7435,
+    512,
+    3846,
+    3161,
+]
+PLACES = [2, 3, 8, 26, 30, 34, 38, 39, 48, 58, 60, 77, 83, 88, 105, 111, 114, 116, 119]  # printed with 57 for 58
+FIRST = "原来济南的雪都下在了这里，跑马岭位于济南南部山区，海拔近千米。"
+SECOND = (
+    "装素裹的山林云雾飘渺，山中民宿木屋格外精致，不用为了生计去砍树赚钱，更不用与熊大熊二斗智斗勇费心劳神，"
+    "在这可以像光头强一样惬意的蜗居一天，享受这段美好的冰雪奇缘。#济南爆料##忍不住想拍的"
+)
+
+
+def test_he_and_xus_example_has_their_numbers(reference, tmp_path):
+    """He and Xu (2020), sections 3 and 4: a sequence of 128 pieces, 19 of them masked; they count from one."""
+    packed = (reference / "data/bert/vocab-chinese.txt.gz").read_bytes()
+    (tmp_path / "vocab.txt").write_bytes(gzip.decompress(packed))
+    tokenizer = load_tokenizer(tmp_path / "vocab.txt", lowercase=True)
+    assert tokenizer.encode(MASKED) == [number - 1 for number in NUMBERS]
+    sequence = ["[CLS]", *pieces(tokenizer, FIRST), "[SEP]", *pieces(tokenizer, SECOND), "[SEP]"]
+    assert len(sequence) == 128
+    assert [sequence[place - 1] for place in PLACES] == list(MASKED)
 
 
 def test_accents_go_with_the_case_unless_told(tokenizer):

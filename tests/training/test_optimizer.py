@@ -6,6 +6,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from bert_jax.config.model import ModelConfig
@@ -19,19 +20,48 @@ PARAMS = {
     "from_zero": {"kernel": jnp.zeros((2, 2))},
     "unmoved": {"kernel": jnp.zeros((2, 2))},
 }
-GRADIENTS = jax.tree.map(lambda leaf: jnp.cos(leaf * 3) / 2, PARAMS) | {"unmoved": {"kernel": jnp.zeros((2, 2))}}
 
 
-def by_hand(params, gradients, config, steps, rate):
-    """The formulas in float64: clip by global norm, moments, decay of what is no bias and no scale, its trust ratio."""
-    flat = {name: np.float64(leaf) for name, leaf in params.items()}
-    mean = {name: np.zeros_like(leaf) for name, leaf in flat.items()}
-    square = {name: np.zeros_like(leaf) for name, leaf in flat.items()}
-    for step in range(steps):
-        g = {name: np.float64(leaf) * (1 + step) for name, leaf in gradients.items()}
+def random_gradients(steps):
+    """Trees like PARAMS, with global norms from far below to far above 1. `unmoved` has none."""
+    rng = np.random.default_rng(0)
+
+    def tree(size):
+        drawn = jax.tree.map(lambda leaf: jnp.asarray(size * rng.normal(size=leaf.shape), jnp.float32), PARAMS)
+        return drawn | {"unmoved": PARAMS["unmoved"]}
+
+    return list(map(tree, rng.permutation(np.geomspace(0.01, 3, steps))))
+
+
+def rate_by_hand(config, step, steps):
+    """The published schedules in Python's floats; `step` counts from 0."""
+    peak, warmup = config.peak_learning_rate, round(config.warmup * steps)
+    if step < warmup:
+        return peak * step / warmup
+    match config.schedule:
+        case "linear":  # the original's optimization.py: from the peak at step 0
+            return peak * (1 - step / steps)
+        case "polynomial":
+            return peak * (1 - step / steps) ** config.power
+        case "cosine":
+            return peak * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))
+        case "warmup_stable_decay":
+            return peak * min(1.0, (steps - step) / round(config.decay_share * steps))
+
+
+def by_hand(config, params, gradients):
+    """Kingma and Ba (2015), algorithm 1, with BERT's changes, and You et al. (2020), algorithm 2, in float64.
+
+    Clip by global norm; moments, corrected or not; decay of what is no bias and no scale; LAMB's ratio of norms, of
+    the same; then the schedule's rate. One tree of `gradients` a step.
+    """
+    at = {name: np.float64(leaf) for name, leaf in named(params).items()}
+    mean, square = ({name: np.zeros_like(leaf) for name, leaf in at.items()} for _ in range(2))
+    for step, tree in enumerate(gradients):
+        g = {name: np.float64(leaf) for name, leaf in named(tree).items()}
         norm = np.sqrt(sum((leaf**2).sum() for leaf in g.values()))
-        for name in flat:
-            clipped = g[name] * min(1, config.clip_norm / norm)
+        for name in at:
+            clipped = g[name] * (config.clip_norm / norm if norm > config.clip_norm else 1.0)
             mean[name] = config.beta1 * mean[name] + (1 - config.beta1) * clipped
             square[name] = config.beta2 * square[name] + (1 - config.beta2) * clipped**2
             m, v = mean[name], square[name]
@@ -39,26 +69,26 @@ def by_hand(params, gradients, config, steps, rate):
                 m, v = m / (1 - config.beta1 ** (step + 1)), v / (1 - config.beta2 ** (step + 1))
             update = m / (np.sqrt(v) + config.epsilon)
             if "kernel" in name:
-                update = update + config.weight_decay * flat[name]
-                norms = np.sqrt((flat[name] ** 2).sum()), np.sqrt((update**2).sum())
+                update = update + config.weight_decay * at[name]
+                norms = np.sqrt((at[name] ** 2).sum()), np.sqrt((update**2).sum())
                 if config.name == "lamb" and min(norms) > 0:
                     update = update * norms[0] / norms[1]
-            flat[name] = flat[name] - rate * update
-    return flat
+            at[name] = at[name] - rate_by_hand(config, step, len(gradients)) * update
+    return at
 
 
-def train(config, params, gradients, steps=10, rate=0.01):
-    optimizer = make_optimizer(config)
+def train(config, params, gradients):
+    """Our optimizer over the trees of `gradients`, one a step, at our schedule's rates."""
+    optimizer, rate = make_optimizer(config), learning_rate(config, len(gradients))
 
     @jax.jit
-    def one(params, state, step):
-        scaled = jax.tree.map(lambda leaf: leaf * (1 + step), gradients)
-        updates, state = optimizer.update(scaled, state, params, good=jnp.array(True))
-        return jax.tree.map(lambda leaf, update: leaf - rate * update, params, updates), state
+    def one(params, state, gradients, step):
+        updates, state = optimizer.update(gradients, state, params, good=jnp.array(True))
+        return jax.tree.map(lambda leaf, update: leaf - rate(step) * update, params, updates), state
 
     state = jax.jit(optimizer.init)(params)
-    for step in range(steps):
-        params, state = one(params, state, step)
+    for step, tree in enumerate(gradients):
+        params, state = one(params, state, tree, step)
     return params
 
 
@@ -66,13 +96,20 @@ def named(tree):
     return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
-@pytest.mark.parametrize("name", ["adamw", "lamb"])
+@pytest.mark.parametrize("schedule", ["linear", "polynomial", "cosine", "warmup_stable_decay"])
 @pytest.mark.parametrize("corrected", [False, True])
-def test_an_optimizer_follows_its_formulas(name, corrected):
-    config = OptimizerConfig(name=name, bias_correction=corrected, weight_decay=0.1)
-    expected = by_hand(named(PARAMS), named(GRADIENTS), config, 10, 0.01)
-    for path, leaf in named(train(config, PARAMS, GRADIENTS)).items():
-        np.testing.assert_allclose(leaf, expected[path], rtol=3e-6, atol=2e-6, err_msg=path)
+@pytest.mark.parametrize("name", ["adamw", "lamb"])
+def test_an_optimizer_follows_its_published_formulas(name, corrected, schedule):
+    large = {"weight_decay": 0.1, "peak_learning_rate": 0.03, "epsilon": 1e-4}  # so that each can be seen
+    config = OptimizerConfig(name=name, bias_correction=corrected, schedule=schedule, warmup=0.2, **large)
+    gradients = random_gradients(20)
+    norms = [float(optax.tree.norm(tree)) for tree in gradients]
+    assert min(norms) < config.clip_norm / 5 and max(norms) > config.clip_norm * 5
+    expected = by_hand(config, PARAMS, gradients)
+    moved = named(train(config, PARAMS, gradients))
+    for path, leaf in moved.items():
+        np.testing.assert_allclose(leaf, expected[path], rtol=1e-5, atol=2e-6, err_msg=path)
+    assert (moved["['unmoved']['kernel']"] == 0).all()
 
 
 def test_tables_and_matrices_decay_biases_and_norms_do_not():
@@ -118,15 +155,15 @@ def taken_apart(tree):
 def test_lamb_takes_norms_by_layer_and_projection():
     model = ModelConfig(num_layers=3, hidden_size=8, num_heads=2, vocabulary_size=30, max_positions=6)
     shapes = parameter_shapes(model)
-    params, gradients = random_like(shapes, 0), random_like(shapes, 1)
-    config = OptimizerConfig(name="lamb", weight_decay=0.1)
+    params, gradients = random_like(shapes, 0), [random_like(shapes, seed) for seed in (1, 2, 3)]
+    config = OptimizerConfig(name="lamb", weight_decay=0.1, peak_learning_rate=0.02)
     apart = taken_apart(params)
     assert len(apart) == len(jax.tree.leaves(shapes)) + 2 * 12 + 2 * 3  # 12 arrays a block, of each three; kernels
     by_name = lambda tree: {
         name: {"bias" if "bias" in name or "scale" in name else "kernel": leaf} for name, leaf in tree.items()
     }
-    expected = train(config, by_name(apart), by_name(taken_apart(gradients)), steps=3)
-    for name, leaf in taken_apart(train(config, params, gradients, steps=3)).items():
+    expected = train(config, by_name(apart), [by_name(taken_apart(tree)) for tree in gradients])
+    for name, leaf in taken_apart(train(config, params, gradients)).items():
         np.testing.assert_allclose(leaf, *expected[name].values(), rtol=1e-5, atol=1e-6, err_msg=name)
 
 
@@ -167,10 +204,13 @@ def test_stacked_axes_are_those_of_the_model():
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_rows_of_zeros_change_nothing_and_stay_zero(name):
     """As the word table's padding: 0, and without a gradient."""
-    config = OptimizerConfig(name=name, weight_decay=0.1)
+    config = OptimizerConfig(name=name, weight_decay=0.1, peak_learning_rate=0.02)
+    gradients = random_gradients(10)
     pad = lambda tree: {"dense": tree["dense"] | {"kernel": jnp.pad(tree["dense"]["kernel"], ((0, 5), (0, 0)))}}
-    padded = train(config, pad(PARAMS), pad(GRADIENTS))["dense"]["kernel"]
-    true = train(config, {"dense": PARAMS["dense"]}, {"dense": GRADIENTS["dense"]})["dense"]["kernel"]
+    padded = train(config, pad(PARAMS), list(map(pad, gradients)))["dense"]["kernel"]
+    true = train(config, {"dense": PARAMS["dense"]}, [{"dense": tree["dense"]} for tree in gradients])["dense"][
+        "kernel"
+    ]
     np.testing.assert_allclose(padded[:2], true, rtol=1e-6)
     assert (padded[2:] == 0).all()
 

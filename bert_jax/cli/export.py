@@ -1,0 +1,30 @@
+"""bert-jax export RUN DEST: a model for Hugging Face's transformers."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import tyro
+
+from bert_jax.cli.arguments import parse
+from bert_jax.inference.bert import load
+from bert_jax.interchange.export import write_model_directory
+from bert_jax.system.progress import say
+
+
+@dataclass(frozen=True)
+class Export:
+    """Arguments."""
+
+    run: tyro.conf.Positional[Path]
+    """A run, or one of its checkpoints."""
+    destination: tyro.conf.Positional[Path]
+    """Directory to make: config.json, model.safetensors and the tokenizer's files."""
+
+
+def run(arguments: list[str]) -> None:
+    """Parses, exports, says how to load it."""
+    asked = parse(Export, "export", "A model written for Hugging Face's transformers.", arguments)
+    model = load(asked.run)
+    architecture = write_model_directory(asked.destination, model.config, jax.device_get(model.params), model.tokenizer)
+    say(f"exported a {architecture} to {asked.destination}")

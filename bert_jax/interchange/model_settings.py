@@ -1,0 +1,91 @@
+"""A model's shape as Hugging Face's config.json and Google's bert_config.json write it."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.settings import SettingsError
+from bert_jax.system.errors import UsageError
+
+Activation = Literal["gelu_tanh", "gelu_erf"]
+
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": "gelu_erf",
+    "gelu_python": "gelu_erf",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+}
+"""Hugging Face's names. In Google's files `gelu` is what the code of the time made of it: erf until February 2019."""
+
+_NAMES = {
+    "num_hidden_layers": "num_layers",
+    "hidden_size": "hidden_size",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "feedforward_size",
+    "max_position_embeddings": "max_positions",
+    "type_vocab_size": "num_segments",
+    "vocab_size": "vocabulary_size",
+}
+_RATES = {
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "initializer_range": "initializer_range",
+    "layer_norm_eps": "layer_norm_epsilon",
+}
+_FIXED = {
+    "model_type": "bert",
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+    "pruned_heads": {},
+}
+"""What decides the numbers and has one value here; a file that leaves one out means this value."""
+_MOST = 10_000_000
+"""No size of a BERT comes near it."""
+
+
+def model_config(values: dict[str, Any], path: Path, activation: Activation | None = None) -> ModelConfig:
+    """The shape that `values`, read from `path`, tell of. `activation` is for those that leave GELU's form open.
+
+    Raises UsageError for a model that isn't BERT's, and for sizes that are missing or absurd.
+    """
+    for name, value in _FIXED.items():
+        if values.get(name, value) not in (value, None):
+            raise UsageError(f"{path}: {name} is {values[name]!r}; bert_jax's BERT has {value!r}")
+    sizes = {ours: _size(values, theirs, path) for theirs, ours in _NAMES.items()}
+    rates = {ours: values[theirs] for theirs, ours in _RATES.items() if values.get(theirs) is not None}
+    try:
+        return ModelConfig(**sizes, **rates, activation=activation or _activation(values, path))
+    except SettingsError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def config_values(model: ModelConfig, pad_id: int) -> dict[str, Any]:
+    """Hugging Face's config.json of `model`, but for `architectures`."""
+    written = {form: name for name, form in ACTIVATIONS.items() if name in ("gelu", "gelu_new")}
+    sizes = {theirs: getattr(model, ours) for theirs, ours in (_NAMES | _RATES).items()}
+    return {
+        **sizes,
+        "model_type": "bert",
+        "intermediate_size": model.inner_size,
+        "hidden_act": written[model.activation],
+        "position_embedding_type": "absolute",
+        "pad_token_id": pad_id,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+
+
+def _size(values: dict[str, Any], name: str, path: Path) -> int:
+    size = values.get(name)
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= _MOST:
+        raise UsageError(f"{path}: {name} is {size!r}; a size from 1 to {_MOST:,} was expected")
+    return size
+
+
+def _activation(values: dict[str, Any], path: Path) -> Activation:
+    name = values.get("hidden_act", "gelu")
+    if name not in ACTIVATIONS:
+        raise UsageError(f"{path}: hidden_act is {name!r}; bert_jax has {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]

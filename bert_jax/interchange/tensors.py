@@ -1,0 +1,149 @@
+"""Tensors in other programs' files, under Hugging Face's names; and which of them a model takes."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.interchange.names import TIED, expected_tensors, part_of
+from bert_jax.interchange.settings_file import read_settings
+from bert_jax.system.errors import UsageError
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+_MOST_HEADER_BYTES = 10_000_000
+"""A header tells of every tensor; that of BERT-large has 50 kB."""
+_REASONS = (
+    (r"embeddings.position_ids", "the positions' numbers, not learned"),
+    (r"classifier.", "a fine-tuned model's head"),
+    (r"qa_outputs.", "a fine-tuned model's head"),
+)
+_OF_NO_BERT = "not a tensor of BERT"
+
+
+class Tensor(NamedTuple):
+    """One tensor in a file, read when it is wanted."""
+
+    source: str
+    """What the file calls it."""
+    shape: tuple[int, ...]
+    read: Callable[[], np.ndarray]
+
+
+def read_safetensors(directory: Path) -> dict[str, Tensor]:
+    """The tensors of model.safetensors, or of the files that its index names, by their names of today.
+
+    Nothing but headers is read. Raises UsageError where a header is damaged or doesn't fit its file, where the index
+    names a file outside `directory`, or where a file lacks a tensor that the index says it has.
+    """
+    found = {}
+    if not (directory / INDEX).is_file():
+        for name, tensor in _tensors_of(directory / WEIGHTS).items():
+            found[name] = tensor
+        return _by_todays_names(found)
+    places = read_settings(directory / INDEX).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(file, str) for file in places.values()):
+        raise UsageError(f"{directory / INDEX} has no weight_map from tensors to files; fetch it again")
+    for file in sorted(set(places.values())):
+        if Path(file).name != file:
+            raise UsageError(
+                f"{directory / INDEX} names {file!r}, which is outside its folder; it should be a file there"
+            )
+        inside = _tensors_of(directory / file)
+        for name in (name for name, place in places.items() if place == file):
+            if name not in inside:
+                raise UsageError(f"{directory / file} lacks {name}, which {INDEX} says is there; fetch both again")
+            found[name] = inside[name]
+    return _by_todays_names(found)
+
+
+def _tensors_of(path: Path) -> dict[str, Tensor]:
+    try:
+        with open(path, "rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+        if size > _MOST_HEADER_BYTES:
+            raise UsageError(
+                f"{path} says that its header has {size:,} bytes; a BERT's has less than a tenth of a million"
+            )
+        opened = safe_open(path, "numpy")
+        shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}
+    except OSError as error:
+        raise UsageError(f"{path} can't be read ({error.strerror or error}); give a folder that has it") from None
+    except SafetensorError as error:
+        raise UsageError(f"{path} is no good safetensors file ({error}); fetch it again") from None
+    return {name: Tensor(name, shape, partial(opened.get_tensor, name)) for name, shape in shapes.items()}
+
+
+def _by_todays_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Old names (gamma, beta) and those of an encoder by itself, which lack `bert.`, as NAME_TABLE has them."""
+    alone = "embeddings.word_embeddings.weight" in tensors
+    renamed = {}
+    for name, tensor in tensors.items():
+        for old, today in ((".gamma", ".weight"), (".beta", ".bias")):
+            if name.endswith(old):
+                name = name.removesuffix(old) + today
+        if alone and name.startswith(("embeddings.", "encoder.", "pooler.")):
+            name = f"bert.{name}"
+        renamed[name] = tensor
+    for name, tied in TIED.items():
+        if tied not in renamed and name in renamed:
+            renamed[tied] = renamed.pop(name)
+    return renamed
+
+
+class Selection(NamedTuple):
+    """What a model takes of the tensors of a file."""
+
+    absent: frozenset[str]
+    """Parts (of OPTIONAL_PARTS) of which there is no tensor."""
+    unused: dict[str, str]
+    """Why each of the rest isn't taken, by the file's own name."""
+
+
+def select(tensors: dict[str, Tensor], config: ModelConfig, origin: Path) -> Selection:
+    """Checks that `tensors` hold a model of this shape; names what is left over. `origin` is named in errors.
+
+    Raises UsageError for a tensor that is missing or of another shape, and for an output table that is not the word
+    table.
+    """
+    missing: dict[str, str] = {}
+    partial_parts: set[str] = set()
+    taken = set()
+    for name, shape, path in expected_tensors(config):
+        part = part_of(path)
+        if name in tensors:
+            taken.add(name)
+            partial_parts |= {part} - {None}
+            _check_shape(tensors[name], shape, origin)
+        elif part is None:
+            raise UsageError(f"{origin} lacks the tensor {name}, of shape {shape}, that its config asks for")
+        else:
+            missing.setdefault(part, name)
+    for part in partial_parts & missing.keys():
+        raise UsageError(f"{origin} has a part of {part} only: the tensor {missing[part]} is missing")
+    rest = {name: tensor for name, tensor in tensors.items() if name not in taken}
+    for name in rest.keys() & TIED.keys():
+        _check_tied(rest[name], tensors[TIED[name]], origin)
+    return Selection(
+        frozenset(missing), {tensor.source: _reason(name) for name, tensor in rest.items() if name not in TIED}
+    )
+
+
+def _check_shape(tensor: Tensor, shape: tuple[int, ...], origin: Path) -> None:
+    if tensor.shape != shape:
+        raise UsageError(f"{origin}: {tensor.source} has shape {tensor.shape} and its config asks for {shape}")
+
+
+def _check_tied(tensor: Tensor, other: Tensor, origin: Path) -> None:
+    if tensor.shape != other.shape or not np.array_equal(tensor.read(), other.read()):
+        raise UsageError(
+            f"{origin}: {tensor.source} differs from {other.source}; BERT's output table is its word table, and so "
+            "is that of bert_jax"
+        )
+
+
+def _reason(name: str) -> str:
+    return next((reason for beginning, reason in _REASONS if beginning in name), _OF_NO_BERT)

@@ -1,0 +1,39 @@
+"""A published model made a run, to be used and to start from."""
+
+from pathlib import Path
+
+from bert_jax.config.phase import Phase
+from bert_jax.config.run import RunConfig
+from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.interchange.model_directory import PublishedModel, open_model_directory
+from bert_jax.interchange.model_settings import Activation
+from bert_jax.system.files import new_directory
+from bert_jax.text.wordpiece import WordPieceTokenizer
+from bert_jax.training.checkpoint import write_model
+from bert_jax.training.run_directory import RunDirectory, write_config
+
+
+def import_model(
+    source: Path, directory: Path, activation: Activation | None = None, lowercase: bool | None = None
+) -> PublishedModel:
+    """Writes a run at `directory` whose one checkpoint, at step 0, is the model of `source`.
+
+    See `open_model_directory` for `source`, `activation` and `lowercase`, and for what is refused. The run has no
+    training state: others start from it.
+    """
+    model = open_model_directory(source, activation, lowercase)
+    with new_directory(directory) as temporary:
+        run = RunDirectory(temporary)
+        write_config(run.config_file, _run_config(model), imported_from=str(source))
+        model.tokenizer.save(run.tokenizer)
+        write_model(run.checkpoints, model.parameters(), (run.config_file, run.tokenizer))
+    return model
+
+
+def _run_config(model: PublishedModel) -> RunConfig:
+    tokenizer, vocabulary = model.tokenizer, VocabularyConfig()
+    if isinstance(tokenizer, WordPieceTokenizer):
+        vocabulary = vocabulary.replace(lowercase=tokenizer.lowercase, strip_accents=tokenizer.strip_accents)
+    # It is never trained: the phase tells `evaluate` how long sequences may be.
+    phase = Phase(steps=1, length=model.config.max_positions, batch_size=8)
+    return RunConfig(model=model.config, vocabulary=vocabulary, phases=(phase,))

@@ -1,0 +1,63 @@
+"""A trained model on disk, whoever wrote it: to be used, or to start from."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.interchange.model_directory import holds_published_model, open_model_directory
+from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
+from bert_jax.system.errors import UsageError
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.training.checkpoint import checkpoint_of, load_parameters, saved_shapes
+from bert_jax.training.run_directory import read_config
+from bert_jax.training.sharding import abstract
+
+
+class TrainedModel(NamedTuple):
+    """A model opened and checked; its parameters are read when they are wanted."""
+
+    config: ModelConfig
+    """With `vocabulary_size` set."""
+    tokenizer: Tokenizer
+    shapes: Parameters
+    """The parameters as shapes and types; parts that the model lacks are not there."""
+    read: Callable[[Any], Parameters]
+    """The parameters with the shardings given, a tree like `shapes`."""
+
+    @classmethod
+    def open(cls, path: Path) -> "TrainedModel":
+        """The model of a run (its newest undamaged checkpoint), of one checkpoint, or of a Hugging Face directory.
+
+        Raises UsageError where there is none, or where its files don't belong together; RunError where they are
+        damaged.
+        """
+        return _published(path) if holds_published_model(path) else _trained_here(path)
+
+
+def tokenizer_of(path: Path) -> Tokenizer:
+    """The tokenizer of what `TrainedModel.open` opens, or of a run that has no checkpoint yet. Raises UsageError."""
+    return open_model_directory(path).tokenizer if holds_published_model(path) else load_tokenizer(path)
+
+
+def _published(path: Path) -> TrainedModel:
+    model = open_model_directory(path)
+    shapes = parameter_shapes(model.config, model.absent)
+    return TrainedModel(
+        model.config, model.tokenizer, shapes, lambda shardings: jax.device_put(model.parameters(), shardings)
+    )
+
+
+def _trained_here(path: Path) -> TrainedModel:
+    checkpoint = checkpoint_of(path)
+    tokenizer = load_tokenizer(checkpoint)
+    config = read_config(checkpoint).model.replace(vocabulary_size=len(tokenizer.vocabulary))
+    saved = saved_shapes(checkpoint)
+    shapes = parameter_shapes(config, absent_parts(saved))
+    if jax.tree.map(lambda leaf: tuple(leaf.shape), saved) != jax.tree.map(lambda leaf: leaf.shape, shapes):
+        raise UsageError(f"{checkpoint}: its parameters aren't those of its config.json; they don't belong together")
+    return TrainedModel(
+        config, tokenizer, shapes, lambda shardings: load_parameters(checkpoint, abstract(shapes, shardings))
+    )

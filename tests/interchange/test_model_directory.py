@@ -1,0 +1,278 @@
+import json
+import shutil
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import bert_jax
+from bert_jax.cli.main import run
+from bert_jax.interchange.model_directory import open_model_directory
+from bert_jax.system.errors import UsageError
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "gelu_erf"
+HEADER_BYTES = 8
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of a model that transformers wrote, to be spoiled."""
+    shutil.copytree(GOLDEN, tmp_path / "model")
+    (tmp_path / "model" / "expected.safetensors").unlink()
+    return tmp_path / "model"
+
+
+def changed(path: Path, **changes) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def with_tensors(folder: Path, change) -> None:
+    """Rewrites the weights with what `change` makes of them."""
+    path = folder / "model.safetensors"
+    save_file(change(load_file(path)), path, metadata={"format": "pt"})
+
+
+def with_header(folder: Path, change) -> None:
+    """Rewrites the header of the weights; the numbers stay."""
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    size = struct.unpack("<Q", content[:HEADER_BYTES])[0]
+    header = json.loads(content[HEADER_BYTES : HEADER_BYTES + size])
+    change(header)
+    written = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(written)) + written + content[HEADER_BYTES + size :])
+
+
+def sharded(folder: Path, files: int = 3) -> dict[str, str]:
+    """Splits the weights over several files with an index; returns the index' map."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    path.unlink()
+    places = {name: f"model-{number % files + 1:05}-of-{files:05}.safetensors" for number, name in enumerate(tensors)}
+    for file in set(places.values()):
+        save_file({name: tensor for name, tensor in tensors.items() if places[name] == file}, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    return places
+
+
+def same(first, second) -> bool:
+    return all(np.array_equal(first[name], second[name]) for name in first) and first.keys() == second.keys()
+
+
+def test_import_then_export_gives_the_same_bytes(folder, tmp_path, capsys):
+    assert run(["import", str(folder), str(tmp_path / "run")]) == 0
+    told = capsys.readouterr().out
+    assert "3 layers, width 32" in told and "gelu_erf" in told and "62 tensors taken" in told
+    assert run(["export", str(tmp_path / "run"), str(tmp_path / "again")]) == 0
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+    before, after = (json.loads((place / "config.json").read_text()) for place in (folder, tmp_path / "again"))
+    assert {name: after[name] for name in before.keys() & after.keys()} == {
+        name: before[name] for name in before.keys() & after.keys()
+    }
+    assert after["architectures"] == ["BertForPreTraining"]
+
+
+def test_a_run_and_a_directory_load_alike(folder, tmp_path):
+    run(["import", str(folder), str(tmp_path / "run")])
+    first, second = bert_jax.load(folder), bert_jax.load(tmp_path / "run")
+    assert first.config == second.config
+    text = "piece1 piece2 [MASK] piece3"
+    assert first.fill_mask(text) == second.fill_mask(text)
+
+
+def test_an_index_leads_to_several_files(folder):
+    whole = open_model_directory(folder)
+    sharded(folder)
+    parts = open_model_directory(folder)
+    np.testing.assert_array_equal(
+        whole.parameters()["bert"]["encoder"]["layers"]["attention"]["kernel"],
+        parts.parameters()["bert"]["encoder"]["layers"]["attention"]["kernel"],
+    )
+
+
+def test_old_names_an_encoder_by_itself_and_what_is_left_over(folder):
+    def old(tensors):
+        renamed = {}
+        for name, tensor in tensors.items():
+            if name.startswith("bert."):
+                name = name.removeprefix("bert.")
+                name = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+                renamed[name] = tensor
+        return renamed | {
+            "embeddings.position_ids": np.arange(24),
+            "classifier.weight": np.zeros((2, 32), np.float32),
+            "something.else": np.zeros(3, np.float32),
+        }
+
+    whole = open_model_directory(folder).parameters()
+    with_tensors(folder, old)
+    model = open_model_directory(folder)
+    assert model.absent == {"masked_lm", "next_sentence"}
+    assert model.unused == {
+        "embeddings.position_ids": "the positions' numbers, not learned",
+        "classifier.weight": "a fine-tuned model's head",
+        "something.else": "not a tensor of BERT",
+    }
+    norm = model.parameters()["bert"]["embeddings"]["norm"]
+    assert same(norm, whole["bert"]["embeddings"]["norm"])
+
+
+def test_tied_tensors_are_taken_for_what_they_repeat(folder):
+    def untied(tensors, by=0.0):
+        table = tensors["bert.embeddings.word_embeddings.weight"]
+        bias = tensors.pop("cls.predictions.bias")
+        return tensors | {
+            "cls.predictions.decoder.weight": table + np.float32(by),
+            "cls.predictions.decoder.bias": bias,
+        }
+
+    whole = open_model_directory(folder).parameters()
+    with_tensors(folder, untied)
+    model = open_model_directory(folder)
+    assert not model.unused and same(model.parameters()["masked_lm"]["norm"], whole["masked_lm"]["norm"])
+    np.testing.assert_array_equal(model.parameters()["masked_lm"]["bias"], whole["masked_lm"]["bias"])
+    with_tensors(
+        folder,
+        lambda tensors: tensors | {"cls.predictions.decoder.weight": tensors["cls.predictions.decoder.weight"] + 1},
+    )
+    with pytest.raises(UsageError, match="decoder.weight differs from bert.embeddings.word_embeddings.weight"):
+        open_model_directory(folder)
+
+
+def test_half_precision_becomes_float32(folder):
+    with_tensors(folder, lambda tensors: {name: tensor.astype(np.float16) for name, tensor in tensors.items()})
+    word = open_model_directory(folder).parameters()["bert"]["embeddings"]["word"]
+    assert word.dtype == np.float32 and word.any()
+
+
+def _settings(file: str, **changes):
+    def spoil(folder: Path):
+        path = folder / file
+        if not path.exists():
+            path.write_text("{}")
+        changed(path, **changes)
+
+    return spoil
+
+
+def _dropped(name: str):
+    return lambda folder: with_tensors(
+        folder, lambda tensors: {key: value for key, value in tensors.items() if key != name}
+    )
+
+
+def _header(**entry):
+    return lambda folder: with_header(folder, lambda header: header["cls.predictions.bias"].update(entry))
+
+
+def _index(place: str):
+    def spoil(folder: Path):
+        places = sharded(folder)
+        places["cls.predictions.bias"] = place
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+
+    return spoil
+
+
+def _pickle(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def _large_header(folder: Path) -> None:
+    content = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", 10**12) + content[HEADER_BYTES:])
+
+
+def _lines(*pieces: str, folder: Path) -> None:
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+
+
+SPOILED = {
+    "a missing tensor": (_dropped("bert.encoder.layer.2.output.dense.bias"), "lacks the tensor bert.encoder.layer.2.o"),
+    "half a head": (_dropped("cls.predictions.bias"), "a part of masked_lm only: the tensor cls.predictions.bias is"),
+    "another shape": (
+        _settings("config.json", intermediate_size=50),
+        "has shape (48, 32) and its config asks for (50, 32",
+    ),
+    "more layers": (_settings("config.json", num_hidden_layers=9_000_000), "lacks the tensor bert.encoder.layer.3."),
+    "an absurd size": (_settings("config.json", vocab_size=10**15), "vocab_size is 1000000000000000; a size from 1 to"),
+    "no size": (_settings("config.json", hidden_size=None), "hidden_size is None; a size"),
+    "heads that don't divide": (_settings("config.json", num_attention_heads=5), "is not a multiple of num_heads=5"),
+    "another family": (_settings("config.json", model_type="roberta"), "model_type is 'roberta'; bert_jax's BERT has"),
+    "relative positions": (
+        _settings("config.json", position_embedding_type="relative_key"),
+        "position_embedding_type is",
+    ),
+    "another activation": (_settings("config.json", hidden_act="relu"), "hidden_act is 'relu'; bert_jax has gelu"),
+    "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json is no JSON"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "has neither model.safetensors nor"),
+    "a pickle": (
+        _pickle,
+        "is a pickle, which can run any code when it is read; convert it where that is safe: python -c",
+    ),
+    "an oversized header": (_large_header, "says that its header has 1,000,000,000,000 bytes"),
+    "overlapping tensors": (_header(data_offsets=[0, 388]), "is no good safetensors file"),
+    "a tensor outside the file": (_header(data_offsets=[10**9, 10**9 + 388]), "is no good safetensors file"),
+    "an overflowing shape": (_header(shape=[2**40, 2**40]), "is no good safetensors file"),
+    "an index leading outside": (
+        _index("../secret.safetensors"),
+        "names '../secret.safetensors', which is outside its",
+    ),
+    "an index to no file": (_index("none.safetensors"), "none.safetensors can't be read"),
+    "an index to another file": (_index("model-00003-of-00003.safetensors"), "lacks cls.predictions.bias, which model"),
+    "no vocabulary": (lambda folder: (folder / "vocab.txt").unlink(), "has no vocabulary; put its vocab.txt"),
+    "fewer pieces": (
+        lambda folder: _lines("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", folder=folder),
+        "the vocabulary has 6 pieces and the model's table 97 rows",
+    ),
+    "another [MASK]": (
+        _settings("tokenizer_config.json", added_tokens_decoder={"103": {"content": "[MASK]"}}),
+        "calls '[MASK]' piece 103, where the vocabulary has None",
+    ),
+    "another [PAD]": (_settings("config.json", pad_token_id=3), "pad_token_id is 3, and [PAD] is piece 0 of the"),
+    "another length": (_settings("tokenizer_config.json", model_max_length=512), "512 pieces and the model has 24 pos"),
+    "ideographs kept together": (_settings("tokenizer_config.json", tokenize_chinese_chars=False), "not split apart"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_what_is_damaged_or_does_not_belong_together_is_refused_in_one_line(folder, tmp_path, capsys, name):
+    spoil, words = SPOILED[name]
+    spoil(folder)
+    assert run(["import", str(folder), str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert words in told and told.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+    with pytest.raises(UsageError):
+        bert_jax.load(folder)
+
+
+def test_casing_that_contradicts_the_vocabulary_is_refused(folder):
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    small = [
+        f"{first}{second}"
+        for first in "abcdefghijklmnopqrstuvwxyz"
+        for second in "abcdefghijklmnopqrstuvwxyz1234567890-=+_"
+    ]
+    for pieces, lowercase in ((small, False), ([*small[:600], *map(str.title, small[:500])], True)):
+        _lines(*special, *pieces, folder=folder)
+        changed(folder / "config.json", vocab_size=len(special) + len(pieces))
+        with_tensors(folder, lambda tensors: tensors | {
+            "bert.embeddings.word_embeddings.weight": np.zeros((len(special) + len(pieces), 32), np.float32),
+            "cls.predictions.bias": np.zeros(len(special) + len(pieces), np.float32),
+        })  # fmt: skip
+        assert open_model_directory(folder).tokenizer.lowercase is not lowercase
+        (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}))
+        with pytest.raises(UsageError, match="set lowercase to"):
+            open_model_directory(folder)
+        (folder / "tokenizer_config.json").unlink()
+
+
+def test_an_imported_run_is_started_from_and_not_trained(folder, tmp_path, capsys, corpus):
+    run(["import", str(folder), str(tmp_path / "run")])
+    again = ["pretrain", str(tmp_path / "run"), "--workdir", str(tmp_path / "run")]
+    assert run(again) == 2 and "start a run from it: --init" in capsys.readouterr().err
+    assert run(["import", str(folder), str(tmp_path / "run")]) == 2
+    assert "exists already" in capsys.readouterr().err

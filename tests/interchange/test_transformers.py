@@ -1,0 +1,148 @@
+"""Exports, loaded by transformers itself. Skipped where it isn't installed: pip install torch transformers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.config.model import ModelConfig
+from bert_jax.inference.bert import Bert
+from bert_jax.interchange.export import write_model_directory
+from bert_jax.interchange.model_directory import open_model_directory
+from bert_jax.model.bert import BertForPretraining, init, without
+from bert_jax.text.sentencepiece_training import train_sentencepiece
+from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
+from bert_jax.text.wordpiece import WordPieceTokenizer
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzÄé,.!"
+TEXTS = [
+    "A quick brown fox, jumping over lazy dogs!",
+    "Ärger  über\tnaïve cafés …",
+    "x" * 150,
+    "x" * 201,
+    "中文 paper",
+    "",
+]
+CLEANING = {"lowercase": False, "strip_accents": None, "character_coverage": 1.0}
+
+
+def wordpiece(lowercase: bool) -> WordPieceTokenizer:
+    pieces = [*SPECIAL_PIECES, *LETTERS, *(f"##{letter}" for letter in LETTERS), "fox", "jump", "##ing", "xx", "##xx"]
+    return WordPieceTokenizer(Vocabulary(pieces), lowercase)
+
+
+def sentencepiece(kind: str):
+    words = [f"{first} {second}!" for first in TEXTS[0].split() for second in "lamp naïve 中文 paper x".split()]
+    return train_sentencepiece(words * 3, 64, kind=kind, **CLEANING)
+
+
+CASES = {
+    "wordpiece, gelu by tanh": (lambda: wordpiece(True), {}),
+    "wordpiece with case, gelu by erf": (lambda: wordpiece(False), {"activation": "gelu_erf"}),
+    "unigram, sinusoidal positions": (lambda: sentencepiece("unigram"), {"positions": "sinusoidal"}),
+    "bpe, another inner width": (lambda: sentencepiece("bpe"), {"feedforward_size": 24, "num_segments": 3}),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request, tmp_path_factory):
+    """A model of random parameters, zeros too, and where it is exported to."""
+    make_tokenizer, settings = CASES[request.param]
+    tokenizer, keys = make_tokenizer(), iter(jax.random.split(jax.random.key(3), 99))
+    config = ModelConfig(
+        **{"num_layers": 3, "hidden_size": 16, "num_heads": 2, "max_positions": 256, "initializer_range": 0.1},
+        vocabulary_size=len(tokenizer.vocabulary),
+        **settings,
+    )
+    start = init(config, jax.random.key(1))
+    params = jax.tree.map(lambda leaf: leaf + 0.1 * jax.random.normal(next(keys), leaf.shape), start)
+    folder = tmp_path_factory.mktemp("exported") / "model"
+    write_model_directory(folder, config, jax.device_get(params), tokenizer)
+    return Bert(config, params, tokenizer), folder
+
+
+def loaded(kind: str, folder):
+    model, told = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)
+    assert not told["missing_keys"] and not told["mismatched_keys"]
+    return model.eval(), told["unexpected_keys"]
+
+
+def test_its_tokenizer_gives_our_ids(case):
+    bert, folder = case
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    vocabulary = bert.tokenizer.vocabulary
+    for text in TEXTS:
+        ids = bert.tokenizer.encode(text)
+        assert theirs(text, add_special_tokens=False)["input_ids"] == ids, text
+        pair = theirs(text, "fox")
+        second = bert.tokenizer.encode("fox")
+        assert pair["input_ids"] == [vocabulary.cls_id, *ids, vocabulary.sep_id, *second, vocabulary.sep_id]
+        assert pair["token_type_ids"] == [0] * (len(ids) + 2) + [1] * (len(second) + 1)
+    assert (theirs.mask_token_id, theirs.pad_token_id) == (vocabulary.mask_id, vocabulary.pad_id)
+    assert theirs.model_max_length == bert.config.max_positions
+
+
+def test_pretraining_model_loads_whole_and_gives_our_outputs(case):
+    bert, folder = case
+    model, unexpected = loaded("AutoModelForPreTraining", folder)
+    assert not unexpected
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, bert.config.vocabulary_size, (3, 20))
+    mask = np.arange(20) < np.array([[20], [13], [5]])
+    segments = (np.arange(20) > 8).astype(np.int64) * mask
+    with torch.no_grad():
+        out = model(
+            input_ids=torch.tensor(ids), token_type_ids=torch.tensor(segments), attention_mask=torch.tensor(mask)
+        )
+    everywhere = jnp.tile(jnp.arange(20), (3, 1))
+    pieces, pairs = BertForPretraining(bert.config).apply(
+        {"params": bert.params}, jnp.asarray(ids), jnp.asarray(segments), jnp.asarray(mask), everywhere
+    )
+    size = bert.config.vocabulary_size
+    np.testing.assert_allclose(np.asarray(pieces)[..., :size][mask], out.prediction_logits.numpy()[mask], atol=1e-5)
+    np.testing.assert_allclose(pairs, out.seq_relationship_logits.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["AutoModelForMaskedLM", "AutoModel"])
+def test_other_classes_leave_only_the_heads_that_they_lack(case, kind):
+    bert, folder = case
+    model, unexpected = loaded(kind, folder)
+    lacking = ("cls.seq_relationship.", "bert.pooler.") if kind == "AutoModelForMaskedLM" else ("cls.",)
+    assert unexpected and all(name.startswith(lacking) for name in unexpected)
+    if kind == "AutoModel":
+        texts = ["a quick fox", "lamp"]
+        theirs = transformers.AutoTokenizer.from_pretrained(folder)
+        with torch.no_grad():
+            out = model(**theirs(texts, padding=True, return_tensors="pt"))
+        vectors = bert.encode(texts)
+        np.testing.assert_allclose(vectors.tokens[vectors.mask], out.last_hidden_state.numpy()[vectors.mask], atol=1e-5)
+        np.testing.assert_allclose(vectors.pooled, out.pooler_output.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "absent, kind",
+    [(["masked_lm", "next_sentence"], "AutoModel"), (["next_sentence", "bert/pooler"], "AutoModelForMaskedLM")],
+)
+def test_a_model_without_some_heads_is_exported_without_them(case, absent, kind, tmp_path):
+    bert, _ = case
+    params = without(jax.device_get(bert.params), absent)
+    write_model_directory(tmp_path / "model", bert.config, params, bert.tokenizer)
+    assert not loaded(kind, tmp_path / "model")[1]
+
+
+def test_fine_tuned_classes_give_their_encoder(case, tmp_path):
+    bert, folder = case
+    for kind in ("SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice"):
+        model = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(folder)
+        model.save_pretrained(tmp_path / kind)
+        for name in ("tokenizer.json", "tokenizer_config.json", bert.tokenizer.file_name):
+            (tmp_path / kind / name).write_bytes((folder / name).read_bytes())
+        opened = open_model_directory(tmp_path / kind)
+        assert {"masked_lm", "next_sentence"} <= opened.absent and len(opened.unused) == 2
+        assert ("bert/pooler" in opened.absent) == (kind in ("TokenClassification", "QuestionAnswering"))
+        again = bert_jax.load(tmp_path / kind)
+        np.testing.assert_allclose(again.encode(["fox"]).tokens, bert.encode(["fox"]).tokens, atol=1e-6)
