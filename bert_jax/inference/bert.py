@@ -1,17 +1,19 @@
 """A trained model to use: fill masks, encode text, look at attention."""
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.inference.batches import Batch, Row, ahead, batches, row, row_count
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
@@ -22,15 +24,21 @@ from bert_jax.training.trained_model import TrainedModel
 
 Fill = tuple[str, float]
 """A piece and its probability."""
-_SHORTEST = 16
-"""Sequences are padded to this length or one of its doubles, so that few shapes are compiled."""
+Text = str | tuple[str, str]
+"""A text, or a pair of them: the model's first and second segment."""
+_TEXTS_AT_ONCE = 512
+"""Go to the tokenizer, which uses several threads."""
+_TOKENS, _TOKENS_ON_CPU = 1 << 13, 1 << 11
+"""Make a batch, padding counted: enough to keep an accelerator busy, and few enough for a CPU's caches."""
+_MASKS_AT_ONCE = 256
+"""Get their logits over the vocabulary."""
 
 
 class Vectors(NamedTuple):
     """What the encoder says of N texts, padded to T tokens."""
 
     tokens: Float[np.ndarray, "N T D"]
-    """The last layer's vector of each token, [CLS] and [SEP] included."""
+    """The last layer's vector of each token, [CLS] and [SEP] included; 0 at padding."""
     pooled: Float[np.ndarray, "N D"]
     """One vector a text."""
     mask: Bool[np.ndarray, "N T"]
@@ -48,84 +56,127 @@ class Bert:
                 "they don't belong together"
             )
         self.config, self.params, self.tokenizer = config, params, tokenizer
-        self._network = BertForPretraining(config)
-        self._logits = jax.jit(self._network.apply)
-        self._encode = jax.jit(
-            lambda params, ids, mask, return_layers: self._network.apply(
-                {"params": params}, ids, jnp.zeros_like(ids), mask, return_layers, method="encode"
-            ),
-            static_argnums=3,
-        )
+        network = BertForPretraining(config)
+        self._encode = jax.jit(partial(_encode, network), static_argnums=4)
+        self._likeliest = jax.jit(partial(_likeliest, network), static_argnums=2)
 
-    def fill_mask(self, text: str, top: int = 5) -> list[list[Fill]]:
+    @overload
+    def fill_mask(self, text: str, top: int = 5) -> list[list[Fill]]: ...
+    @overload
+    def fill_mask(self, text: Sequence[str], top: int = 5) -> list[list[list[Fill]]]: ...
+    def fill_mask(self, text, top=5):
         """For each [MASK] in `text`, in order, the `top` likeliest pieces with their probabilities.
 
-        Pieces are written as in the vocabulary: a ## of WordPiece joins, a \u2581 of sentencepiece begins a word.
-        Raises UsageError where there is no [MASK] or the text is too long.
+        Several texts are computed together, and there is one such answer for each. Pieces are written as in the
+        vocabulary: a ## of WordPiece joins, a \u2581 of sentencepiece begins a word. Raises UsageError where there is
+        no [MASK] or a text is too long.
         """
-        if MASK not in text:
-            raise UsageError(f"there is no {MASK} in {text!r}; put one where a piece is to be filled in")
-        mask_id = self.tokenizer.vocabulary.mask_id
-        ids = self.tokenizer.encode_masked(text)
-        if len(ids) + 2 > self.config.max_positions:
+        if isinstance(text, str):
+            return self.fill_mask([text], top)[0]
+        rows = [self._masked_row(one) for one in text]
+        fills: dict[int, list[list[Fill]]] = {place: [] for place in range(len(rows))}
+        for batch, encoded in self._encoded(rows):
+            numbers, positions = np.nonzero(batch.ids == self.tokenizer.vocabulary.mask_id)
+            for number, found in zip(numbers, self._fills(np.asarray(encoded.tokens)[numbers, positions], top)):
+                fills[batch.places[number]].append(found)
+        return list(fills.values())
+
+    def encode(self, texts: Sequence[Text]) -> Vectors:
+        """Vectors of `texts`, each a text or a pair (first, second), in their order.
+
+        They are computed in batches of similar length, at most 27 compiled shapes with 512 positions, and a text has
+        the same vectors whatever it is computed with. What is longer than the model has positions is cut, and how
+        many were is said in one line. A pair's longer text loses its end first. Raises UsageError for what is neither.
+        """
+        if isinstance(texts, str):
+            raise UsageError(f"encode takes a list of texts and got the text {_shown(texts)}; put it in brackets")
+        rows = list(self._rows(texts))
+        return _stacked(self._each(rows), [len(row.ids) for row in rows], self.config.hidden_size)
+
+    def encode_stream(self, texts: Iterable[Text], batch_size: int = 64) -> Iterator[Vectors]:
+        """`encode` of `batch_size` texts at a time, in their order, however many there are: memory doesn't grow.
+
+        Reads ahead of what it yields: two windows of 65,536 tokens, some thousands of sentences each, within which
+        texts are sorted by length. How many were cut is said once, at the end.
+        """
+        if isinstance(texts, str) or batch_size < 1:
             raise UsageError(
-                f"the text has {len(ids) + 2} tokens and the model {self.config.max_positions} positions; shorten it"
+                f"encode_stream takes texts and a batch_size from 1, and got {_shown(texts)} and {batch_size}"
             )
-        batch, mask = self._padded([ids])
-        positions = np.flatnonzero(batch[0] == mask_id)
-        slots = np.zeros((1, _padded_size(len(positions), 1)), np.int32)
-        slots[0, : len(positions)] = positions
-        logits, _ = self._logits({"params": self.params}, batch, np.zeros_like(batch), mask, slots)
-        probabilities = np.asarray(jax.nn.softmax(logits[0, : len(positions), : self.config.vocabulary_size]))
-        pieces = self.tokenizer.vocabulary.pieces
-        best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]
-        return [[(pieces[piece], float(row[piece])) for piece in chosen] for row, chosen in zip(probabilities, best)]
+        each = self._each(self._rows(texts))
+        while some := list(islice(each, batch_size)):
+            yield _stacked(some, [len(tokens) for tokens, _ in some], self.config.hidden_size)
 
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of `texts`, all at once. Longer ones than the model has positions are cut, with a warning."""
-        batch, mask = self._padded(self._token_ids(texts))
-        rows = _padded_size(len(texts), 1)
-        batch, mask = (np.pad(array, ((0, rows - len(texts)), (0, 0))) for array in (batch, mask))
-        encoded = self._encode(self.params, batch, mask, False)
-        length = int(mask.sum(axis=1).max())
-        return Vectors(
-            np.asarray(encoded.tokens)[: len(texts), :length],
-            np.asarray(encoded.pooled)[: len(texts)],
-            mask[: len(texts), :length],
-        )
-
-    def encode_stream(self, texts: Iterable[str], batch_size: int = 64) -> Iterator[Vectors]:
-        """`encode` of `batch_size` texts at a time: memory of one batch, however many there are."""
-        texts = iter(texts)
-        while some := list(islice(texts, batch_size)):
-            yield self.encode(some)
-
-    def attention(self, text: str) -> Float[np.ndarray, "L H T T"]:
+    def attention(self, text: Text) -> Float[np.ndarray, "L H T T"]:
         """How much each token (row) attends to each other (column), in every layer and head."""
-        batch, mask = self._padded(self._token_ids([text]))
-        encoded: Encoded = self._encode(self.params, batch, mask, True)
-        length = int(mask.sum())
+        [(batch, encoded)] = self._encoded(self._rows([text]), return_layers=True)
+        length = int(batch.mask[0].sum())
         return np.asarray(encoded.attention)[:, 0, :, :length, :length]
 
-    def _token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        most = self.config.max_positions - 2
-        encoded = self.tokenizer.encode_batch(texts)
-        too_long = sum(len(ids) > most for ids in encoded)
-        if too_long:
-            say(f"{too_long} of {len(texts)} texts are longer than {most} pieces and were cut")
-        return [ids[:most] for ids in encoded]
+    def _rows(self, texts: Iterable) -> Iterator[Row]:
+        """`texts` as token ids, cut to the model's positions; says at the end how many were."""
+        texts, read, cut = iter(texts), 0, 0
+        try:
+            while some := [self._segments(text) for text in islice(texts, _TEXTS_AT_ONCE)]:
+                pieces = iter(self.tokenizer.encode_batch([segment for text in some for segment in text]))
+                for segments in some:
+                    one = row(list(islice(pieces, len(segments))), self.tokenizer.vocabulary, self.config.max_positions)
+                    read, cut = read + 1, cut + one.cut
+                    yield one
+        finally:
+            if cut:
+                say(f"{cut:,} of {read:,} texts are longer than {self.config.max_positions} tokens and were cut")
 
-    def _padded(self, encoded: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-        """[CLS] ids [SEP] of each text as an array, and its mask."""
-        vocabulary = self.tokenizer.vocabulary
-        rows = [[vocabulary.cls_id, *ids, vocabulary.sep_id] for ids in encoded]
-        length = min(_padded_size(max(map(len, rows), default=2), _SHORTEST), self.config.max_positions)
-        batch = np.full((len(rows), length), vocabulary.pad_id, np.int32)
-        mask = np.zeros((len(rows), length), bool)
-        for row, ids in enumerate(rows):
-            batch[row, : len(ids)] = ids
-            mask[row, : len(ids)] = True
-        return batch, mask
+    def _segments(self, text: object) -> tuple[str, ...]:
+        """The one or two texts that `text` is."""
+        segments = (text,) if isinstance(text, str) else text
+        if not (isinstance(segments, (tuple, list)) and len(segments) in (1, 2)) or not all(
+            isinstance(segment, str) for segment in segments
+        ):
+            raise UsageError(f"{_shown(text)} is neither a text nor a pair of texts, (first, second)")
+        if len(segments) > self.config.num_segments:
+            raise UsageError(f"the model has num_segments={self.config.num_segments}: give single texts, not pairs")
+        return tuple(segments)
+
+    def _masked_row(self, text: str) -> Row:
+        if MASK not in text:
+            raise UsageError(f"there is no {MASK} in {text!r}; put one where a piece is to be filled in")
+        one = row([self.tokenizer.encode_masked(text)], self.tokenizer.vocabulary, sys.maxsize)
+        if len(one.ids) > self.config.max_positions:
+            raise UsageError(
+                f"the text {_shown(text)} has {len(one.ids)} tokens and the model {self.config.max_positions} "
+                "positions; shorten it"
+            )
+        return one
+
+    def _encoded(self, rows: Iterable[Row], return_layers: bool = False) -> Iterator[tuple[Batch, Encoded]]:
+        """Batches and what the encoder says of them; the next ones are made and computed while one is used."""
+        tokens = _TOKENS_ON_CPU if jax.default_backend() == "cpu" else _TOKENS
+        return ahead(
+            (batch, self._encode(self.params, batch.ids, batch.segments, batch.mask, return_layers))
+            for batch in batches(rows, self.tokenizer.vocabulary.pad_id, self.config.max_positions, tokens)
+        )
+
+    def _each(self, rows: Iterable[Row]) -> Iterator[tuple[Float[np.ndarray, "_ D"], Float[np.ndarray, " D"]]]:
+        """For each row, in their order, the vectors of its tokens and the pooled one."""
+        found, next_place = {}, 0
+        for batch, encoded in self._encoded(rows):
+            lengths = batch.mask.sum(axis=1).tolist()
+            for place, length, tokens, pooled in zip(batch.places, lengths, *map(np.asarray, encoded[:2])):
+                found[place] = tokens[:length], pooled
+            while next_place in found:
+                yield found.pop(next_place)
+                next_place += 1
+
+    def _fills(self, vectors: Float[np.ndarray, "M D"], top: int) -> Iterator[list[Fill]]:
+        """For each vector of a masked position the `top` pieces."""
+        pieces = self.tokenizer.vocabulary.pieces
+        for begin in range(0, len(vectors), _MASKS_AT_ONCE):
+            some = vectors[begin : begin + _MASKS_AT_ONCE]
+            padded = np.pad(some, ((0, row_count(len(some), _MASKS_AT_ONCE) - len(some)), (0, 0)))
+            found = self._likeliest(self.params, padded, min(top, len(pieces)))
+            for probabilities, ids in zip(*(np.asarray(array)[: len(some)].tolist() for array in found)):
+                yield [(pieces[number], probability) for number, probability in zip(ids, probabilities)]
 
 
 def load(path: str | os.PathLike) -> Bert:
@@ -141,7 +192,44 @@ def load(path: str | os.PathLike) -> Bert:
     return Bert(trained.config, params, trained.tokenizer)
 
 
-def _padded_size(size: int, smallest: int) -> int:
-    while smallest < size:
-        smallest *= 2
-    return smallest
+def _encode(
+    network: BertForPretraining,
+    params: Parameters,
+    ids: Int[Array, "B T"],
+    segments: Int[Array, "B T"],
+    mask: Bool[Array, "B T"],
+    return_layers: bool,
+) -> Encoded:
+    return network.apply({"params": params}, ids, segments, mask, return_layers, method="encode")
+
+
+def _likeliest(
+    network: BertForPretraining, params: Parameters, vectors: Float[Array, "M D"], top: int
+) -> tuple[Float[Array, "M k"], Int[Array, "M k"]]:
+    """Probabilities and ids of the k = `top` likeliest pieces by the last layer's `vectors` of masked tokens."""
+
+    def head(network: BertForPretraining) -> Float[Array, "1 M V"]:
+        return network.masked_lm(vectors[None], network.bert.embeddings.word)
+
+    logits = network.apply({"params": params}, method=head)[0, :, : network.config.vocabulary_size]
+    return tuple(jax.lax.top_k(jax.nn.softmax(logits), top))
+
+
+def _stacked(
+    each: Iterable[tuple[Float[np.ndarray, "_ D"], Float[np.ndarray, " D"]]], lengths: Sequence[int], width: int
+) -> Vectors:
+    """Vectors of texts one by one, of so many tokens, as arrays of all."""
+    longest = max(lengths, default=0)
+    vectors = Vectors(
+        np.zeros((len(lengths), longest, width), np.float32),
+        np.zeros((len(lengths), width), np.float32),
+        np.arange(longest) < np.array(lengths, int)[:, None],
+    )
+    for place, (tokens, pooled) in enumerate(each):
+        vectors.tokens[place, : len(tokens)], vectors.pooled[place] = tokens, pooled
+    return vectors
+
+
+def _shown(text: object) -> str:
+    """A value as an error quotes it."""
+    return repr(text) if len(repr(text)) <= 60 else repr(text)[:60] + "..."

@@ -1,7 +1,11 @@
+import itertools
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.model.bert import BertForPretraining
 from bert_jax.system.errors import UsageError
 
 
@@ -31,30 +35,100 @@ def test_a_text_that_cannot_be_filled_is_refused(bert, text, words):
     assert words in str(refusal.value)
 
 
+def test_several_texts_are_filled_as_each_alone(bert):
+    texts = [f"The {word} [MASK] sees" + " the [MASK]" * count for count, word in enumerate(["old", "cat", "new"])]
+    together = bert.fill_mask([*texts, *texts[::-1]], top=3)
+    assert [len(fills) for fills in together] == [1, 2, 3, 3, 2, 1]
+    for fills, text in zip(together, [*texts, *texts[::-1]]):
+        alone = bert.fill_mask(text, top=3)
+        assert [[piece for piece, _ in one] for one in fills] == [[piece for piece, _ in one] for one in alone]
+        np.testing.assert_allclose([p for one in fills for _, p in one], [p for one in alone for _, p in one], 1e-4)
+    assert bert.fill_mask([]) == []
+
+
 def test_a_text_has_the_same_vectors_alone_and_among_others(bert):
-    texts = ["The old cat.", "The bright river crosses the broken bridge near the old house number 7.", ""]
+    texts = ["The old cat.", "The bright river crosses the broken bridge near the old house number 7.", ""] * 10
     together = bert.encode(texts)
-    assert together.tokens.shape[:2] == together.mask.shape and together.pooled.shape == (3, 32)
-    for row, text in enumerate(texts):
+    assert together.tokens.shape[:2] == together.mask.shape and together.pooled.shape == (30, 32)
+    for number, text in enumerate(texts[:5]):
         alone = bert.encode([text])
-        size = int(together.mask[row].sum())
+        size = int(together.mask[number].sum())
         assert size == len(bert.tokenizer.encode(text)) + 2 == alone.mask.shape[1]
-        np.testing.assert_allclose(together.tokens[row, :size], alone.tokens[0], atol=2e-6)
-        np.testing.assert_allclose(together.pooled[row], alone.pooled[0], atol=2e-6)
+        assert together.mask[number, :size].all() and not together.tokens[number, size:].any()
+        np.testing.assert_allclose(together.tokens[number, :size], alone.tokens[0], atol=2e-6)
+        np.testing.assert_allclose(together.pooled[number], alone.pooled[0], atol=2e-6)
 
 
-def test_a_stream_gives_what_encode_gives(bert):
-    texts = [f"The cat sees the dog number {number}." for number in range(7)]
-    batches = list(bert.encode_stream(iter(texts), batch_size=3))
-    assert [len(batch.pooled) for batch in batches] == [3, 3, 1]
-    np.testing.assert_allclose(
-        np.concatenate([batch.pooled for batch in batches]), bert.encode(texts).pooled, atol=2e-6
-    )
+def test_no_texts_have_no_vectors(bert):
+    assert [array.shape for array in bert.encode([])] == [(0, 0, 32), (0, 32), (0, 0)]
+    assert list(bert.encode_stream([])) == []
+
+
+def test_a_pair_is_two_segments(bert):
+    pair, joined = ("The old cat.", "It sees the dog."), "The old cat. It sees the dog."
+    found = bert.encode([pair, joined])
+    assert found.mask.sum(axis=1).tolist() == [len(bert.tokenizer.encode(joined)) + extra for extra in (3, 2)]
+    ids = bert.tokenizer.vocabulary
+    first, second = (bert.tokenizer.encode(text) for text in pair)
+    row = jnp.array([[ids.cls_id, *first, ids.sep_id, *second, ids.sep_id]])
+    segments = jnp.array([[0] * (len(first) + 2) + [1] * (len(second) + 1)])
+    network = BertForPretraining(bert.config)
+    expected = network.apply({"params": bert.params}, row, segments, jnp.ones(row.shape, bool), method="encode")
+    np.testing.assert_allclose(found.tokens[0], expected.tokens[0], atol=2e-6)
+    assert bert.attention(pair).shape == (2, 2, row.size, row.size)
+
+
+def test_few_shapes_are_compiled(tiny_run):
+    bert = bert_jax.load(tiny_run.path)
+    for size in (1, 3, 7, 20, 50, 90, 200):
+        bert.encode(["cat " * (place % 31) for place in range(size)])
+    bert.fill_mask(["cat [MASK] " * (count % 5 + 1) for count in range(40)])
+    assert bert._encode._cache_size() <= 2 * 5  # lengths 16 and 32; 1, 4, 16, 64 and 128 rows
+    assert bert._likeliest._cache_size() <= 5
+
+
+def test_a_stream_gives_what_encode_gives_in_its_order(bert):
+    texts = [" ".join(["The cat sees"] * (1 + number % 7)) + f" number {number}." for number in range(70)]
+    batches = list(bert.encode_stream(iter(texts), batch_size=32))
+    assert [len(batch.pooled) for batch in batches] == [32, 32, 6]
+    together = bert.encode(texts)
+    np.testing.assert_allclose(np.concatenate([batch.pooled for batch in batches]), together.pooled, atol=2e-6)
+    sizes = np.concatenate([batch.mask.sum(axis=1) for batch in batches])
+    assert sizes.tolist() == together.mask.sum(axis=1).tolist()
+    assert [batch.mask.shape[1] for batch in batches] == [batch.mask.sum(axis=1).max() for batch in batches]
+
+
+def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
+    read = itertools.count()
+    endless = (f"The old cat number {next(read)} sees the dog." for _ in itertools.repeat(None))
+    stream = bert.encode_stream(endless, batch_size=10)
+    first = list(itertools.islice(stream, 20))
+    assert all(batch.pooled.shape == (10, 32) for batch in first)
+    stream.close()
+    assert next(read) < 2 * 65_536 / 10  # a text has more than ten tokens
 
 
 def test_texts_too_long_are_cut_and_counted(bert, capsys):
-    assert bert.encode(["cat " * 50, "dog"]).tokens.shape[1] == 32
-    assert "1 of 2 texts are longer than 30 pieces and were cut" in capsys.readouterr().err
+    assert bert.encode(["cat " * 50, "dog", ("cat " * 20, "dog " * 20)]).tokens.shape[1] == 32
+    assert capsys.readouterr().err == "2 of 3 texts are longer than 32 tokens and were cut\n"
+    assert len(list(bert.encode_stream(["cat " * 50, "dog"] * 2000))) == 63
+    assert capsys.readouterr().err == "2,000 of 4,000 texts are longer than 32 tokens and were cut\n"
+    bert.encode(["dog"])
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "texts, words", [("one text", "'one text' and 64"), (iter([("a", "b", "c")]), "neither a text nor a pair")]
+)
+def test_what_is_no_list_of_texts_is_refused(bert, texts, words):
+    with pytest.raises(UsageError) as refusal:
+        list(bert.encode_stream(texts))
+    assert words in str(refusal.value)
+
+
+def test_one_text_is_not_taken_for_a_list_of_letters(bert):
+    with pytest.raises(UsageError, match="put it in brackets"):
+        bert.encode("one text")
 
 
 def test_attention_is_a_distribution_for_every_layer_and_head(bert):
