@@ -22,6 +22,8 @@ from bert_jax.text.vocabulary import MASK
 from bert_jax.training.devices import keep_compiled_programs
 from bert_jax.training.trained_model import TrainedModel
 
+VectorsOfText = tuple[Float[np.ndarray, "_ D"], Float[np.ndarray, " D"] | None]
+"""Of one text's tokens, and the pooled one if there is a pooler."""
 Fill = tuple[str, float]
 """A piece and its probability."""
 Text = str | tuple[str, str]
@@ -39,8 +41,8 @@ class Vectors(NamedTuple):
 
     tokens: Float[np.ndarray, "N T D"]
     """The last layer's vector of each token, [CLS] and [SEP] included; 0 at padding."""
-    pooled: Float[np.ndarray, "N D"]
-    """One vector a text."""
+    pooled: Float[np.ndarray, "N D"] | None
+    """One vector a text; None where the model has no pooler."""
     mask: Bool[np.ndarray, "N T"]
     """False at padding."""
 
@@ -69,8 +71,12 @@ class Bert:
 
         Several texts are computed together, and there is one such answer for each. Pieces are written as in the
         vocabulary: a ## of WordPiece joins, a \u2581 of sentencepiece begins a word. Raises UsageError where there is
-        no [MASK] or a text is too long.
+        no [MASK], a text is too long, or the model has no head for it.
         """
+        if "masked_lm" not in self.params:
+            raise UsageError(
+                "the model was imported without a masked-language head, which fills masks; use one with it"
+            )
         if isinstance(text, str):
             return self.fill_mask([text], top)[0]
         rows = [self._masked_row(one) for one in text]
@@ -91,7 +97,7 @@ class Bert:
         if isinstance(texts, str):
             raise UsageError(f"encode takes a list of texts and got the text {_shown(texts)}; put it in brackets")
         rows = list(self._rows(texts))
-        return _stacked(self._each(rows), [len(row.ids) for row in rows], self.config.hidden_size)
+        return self._stacked(self._each(rows), [len(row.ids) for row in rows])
 
     def encode_stream(self, texts: Iterable[Text], batch_size: int = 64) -> Iterator[Vectors]:
         """`encode` of `batch_size` texts at a time, in their order, however many there are: memory doesn't grow.
@@ -105,7 +111,7 @@ class Bert:
             )
         each = self._each(self._rows(texts))
         while some := list(islice(each, batch_size)):
-            yield _stacked(some, [len(tokens) for tokens, _ in some], self.config.hidden_size)
+            yield self._stacked(some, [len(tokens) for tokens, _ in some])
 
     def attention(self, text: Text) -> Float[np.ndarray, "L H T T"]:
         """How much each token (row) attends to each other (column), in every layer and head."""
@@ -157,16 +163,27 @@ class Bert:
             for batch in batches(rows, self.tokenizer.vocabulary.pad_id, self.config.max_positions, tokens)
         )
 
-    def _each(self, rows: Iterable[Row]) -> Iterator[tuple[Float[np.ndarray, "_ D"], Float[np.ndarray, " D"]]]:
-        """For each row, in their order, the vectors of its tokens and the pooled one."""
+    def _each(self, rows: Iterable[Row]) -> Iterator[VectorsOfText]:
+        """For each row, in their order."""
         found, next_place = {}, 0
         for batch, encoded in self._encoded(rows):
             lengths = batch.mask.sum(axis=1).tolist()
-            for place, length, tokens, pooled in zip(batch.places, lengths, *map(np.asarray, encoded[:2])):
-                found[place] = tokens[:length], pooled
+            tokens = np.asarray(encoded.tokens)
+            pooled = [None] * len(tokens) if encoded.pooled is None else np.asarray(encoded.pooled)
+            for number, (place, length) in enumerate(zip(batch.places, lengths)):
+                found[place] = tokens[number, :length], pooled[number]
             while next_place in found:
                 yield found.pop(next_place)
                 next_place += 1
+
+    def _stacked(self, each: Iterable[VectorsOfText], lengths: Sequence[int]) -> Vectors:
+        """Vectors of texts one by one, of so many tokens, as arrays of all."""
+        count, longest, width = len(lengths), max(lengths, default=0), self.config.hidden_size
+        tokens, pooled = np.zeros((count, longest, width), np.float32), np.zeros((count, width), np.float32)
+        for place, (of_tokens, of_text) in enumerate(each):
+            tokens[place, : len(of_tokens)], pooled[place] = of_tokens, of_text
+        mask = np.arange(longest) < np.array(lengths, int)[:, None]
+        return Vectors(tokens, pooled if "pooler" in self.params["bert"] else None, mask)
 
     def _fills(self, vectors: Float[np.ndarray, "M D"], top: int) -> Iterator[list[Fill]]:
         """For each vector of a masked position the `top` pieces."""
@@ -213,21 +230,6 @@ def _likeliest(
 
     logits = network.apply({"params": params}, method=head)[0, :, : network.config.vocabulary_size]
     return tuple(jax.lax.top_k(jax.nn.softmax(logits), top))
-
-
-def _stacked(
-    each: Iterable[tuple[Float[np.ndarray, "_ D"], Float[np.ndarray, " D"]]], lengths: Sequence[int], width: int
-) -> Vectors:
-    """Vectors of texts one by one, of so many tokens, as arrays of all."""
-    longest = max(lengths, default=0)
-    vectors = Vectors(
-        np.zeros((len(lengths), longest, width), np.float32),
-        np.zeros((len(lengths), width), np.float32),
-        np.arange(longest) < np.array(lengths, int)[:, None],
-    )
-    for place, (tokens, pooled) in enumerate(each):
-        vectors.tokens[place, : len(tokens)], vectors.pooled[place] = tokens, pooled
-    return vectors
 
 
 def _shown(text: object) -> str:

@@ -33,8 +33,8 @@ class Encoded(NamedTuple):
 
     tokens: Float[Array, "B R D"]
     """The last layer's vector at each position that is read: of every token, unless fewer were asked for."""
-    pooled: Float[Array, "B D"]
-    """One vector a sequence."""
+    pooled: Float[Array, "B D"] | None
+    """One vector a sequence; None where the parameters have no pooler."""
     layers: Float[Array, "L B T D"] | None
     """Every layer's vectors, if asked for."""
     attention: Float[Array, "L B H T T"] | None
@@ -70,7 +70,8 @@ class BertEncoder(nn.Module):
         """
         in_embeddings, in_encoder = (None, None) if dropout_keys is None else split(dropout_keys, 2)
         x, layers = self.encoder(self.embeddings(ids, segments, in_embeddings), mask, in_encoder, read, return_layers)
-        return Encoded(x, self.pooler(x[:, 0]), *(layers or (None, None)))
+        has_pooler = self.is_initializing() or self.has_variable("params", "pooler")
+        return Encoded(x, self.pooler(x[:, 0]) if has_pooler else None, *(layers or (None, None)))
 
 
 class BertForPretraining(nn.Module):

@@ -296,6 +296,22 @@ def test_training_starts_from_a_directory_and_parts_that_it_lacks_are_random(fol
     assert np.std(started.params["masked_lm"]["dense"]["kernel"]) > 0.01
 
 
+def test_an_encoder_by_itself_encodes_and_fills_no_masks(folder, tmp_path, capsys):
+    whole = bert_jax.load(folder).encode(["piece1 piece2"])
+    with_tensors(folder, lambda tensors: {key: value for key, value in tensors.items() if "pooler" not in key})
+    assert bert_jax.load(folder).encode(["piece1 piece2"]).pooled is None
+    with_tensors(folder, lambda tensors: {key: value for key, value in tensors.items() if not key.startswith("cls.")})
+    assert run(["import", str(folder), str(tmp_path / "run")]) == 0
+    vectors = bert_jax.load(tmp_path / "run").encode(["piece1 piece2"])
+    np.testing.assert_array_equal(vectors.tokens, whole.tokens)
+    assert vectors.pooled is None
+    assert run(["fill-mask", str(tmp_path / "run"), "piece1 [MASK]"]) == 2
+    assert "without a masked-language head" in capsys.readouterr().err
+    assert run(["export", str(tmp_path / "run"), str(tmp_path / "again")]) == 0
+    written = load_file(tmp_path / "again" / "model.safetensors")
+    assert {f"bert.{name}" for name in written} == load_file(folder / "model.safetensors").keys()
+
+
 def test_an_imported_model_is_measured_on_text_as_far_as_it_has_heads(folder, corpus, tmp_path, capsys):
     parts = {"whole": (), "one": ("cls.seq_relationship", "bert.pooler"), "none": ("cls.",)}
     for name, dropped in parts.items():

@@ -37,7 +37,7 @@ def wordpiece(lowercase: bool) -> WordPieceTokenizer:
 
 def sentencepiece(kind: str):
     words = [f"{first} {second}!" for first in TEXTS[0].split() for second in "lamp naïve 中文 paper x".split()]
-    return train_sentencepiece(words * 3, 64, kind=kind, **CLEANING)
+    return train_sentencepiece(words * 3, 40, kind=kind, **CLEANING)
 
 
 CASES = {
