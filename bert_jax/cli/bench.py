@@ -10,7 +10,7 @@ from rich.table import Table
 
 from bert_jax.cli.arguments import ConfigArguments, parse_config
 from bert_jax.config.run import RunConfig
-from bert_jax.planning.bench import Bench, bench
+from bert_jax.planning.bench import Bench, OperationCost, bench, operation_costs
 from bert_jax.pretraining.trainer import Trainer, planned_vocabulary_size
 from bert_jax.system.batch import Batch
 from bert_jax.system.errors import UsageError
@@ -29,6 +29,8 @@ class BenchArguments(ConfigArguments):
     """Tokens a sequence; those of the config's first phase where None."""
     seconds: float = 10.0
     """How long each part is measured, but five times at least."""
+    operations: bool = False
+    """Measure what a step is made of as well, each operation by itself against its limit."""
 
 
 def run(arguments: list[str]) -> None:
@@ -55,7 +57,12 @@ def run(arguments: list[str]) -> None:
     measured = bench(trainer, asked.seconds, batches)
     output.print(_step_table(measured))
     output.print(_parts_table(measured))
-    print(json.dumps(measured.as_json()))
+    result = measured.as_json()
+    if asked.operations:
+        costs, bandwidth = operation_costs(trainer, asked.seconds / 5)
+        output.print(_operations_table(costs, bandwidth, measured.step.median))
+        result |= {"memory_bytes_per_second": bandwidth, "operations": [cost._asdict() for cost in costs]}
+    print(json.dumps(result))
 
 
 def _of_a_run(config: RunConfig, path: Path) -> tuple[Trainer, Iterator[Batch]]:
@@ -103,6 +110,25 @@ def _parts_table(measured: Bench) -> Table:
         # The step takes a batch that is on the device already.
         share = "beside it" if name == "input" else f"{seconds / measured.step.median:.1%}"
         table.add_row(name, _ms(seconds), share)
+    return table
+
+
+def _operations_table(costs: list[OperationCost], bandwidth: float, step: float) -> Table:
+    title = f"Operations by themselves, forward and backward; memory {bandwidth / 1e9:,.1f} GB/s"
+    table = Table(title=title, title_justify="left")
+    table.add_column("operation")
+    for column in ("a step", "each", "its limit", "of its limit", "of the step"):
+        table.add_column(column, justify="right")
+    for cost in costs:
+        reached, share = cost.limit_seconds / cost.seconds, cost.count * cost.seconds / step
+        table.add_row(
+            cost.name,
+            f"{cost.count} x",
+            _ms(cost.seconds),
+            _ms(cost.limit_seconds),
+            f"{reached:.0%}",
+            f"{share:.1%}",
+        )
     return table
 
 

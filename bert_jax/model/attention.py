@@ -61,5 +61,9 @@ def attention_probabilities(
 ) -> Float[Array, "B H T S"]:
     """The softmax over the keys that `mask` admits, in float32."""
     scores = jnp.einsum("BTHK,BSHK->BHTS", query, key, preferred_element_type=jnp.float32)
-    scores = scores / math.sqrt(query.shape[-1])
+    return softmax_where(scores / math.sqrt(query.shape[-1]), mask)
+
+
+def softmax_where(scores: Float[Array, "B H T S"], mask: Bool[Array, "B S"]) -> Float[Array, "B H T S"]:
+    """Over the keys that `mask` admits."""
     return jax.nn.softmax(jnp.where(mask[:, None, None, :], scores, jnp.finfo(jnp.float32).min), axis=-1)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from bert_jax.planning.operations import copy_bandwidth, operations
 from bert_jax.pretraining.trainer import Trainer
 from bert_jax.system.batch import MASKABLE, WORD_START, Batch
 from bert_jax.training.devices import peak_flops
@@ -112,6 +113,41 @@ def bench(trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = No
         peak_memory_bytes=peak_memory(),
         input_sequences_per_second=input_rate,
     )
+
+
+class OperationCost(NamedTuple):
+    """An operation by itself, forward and backward."""
+
+    name: str
+    count: int
+    """How often a step has it."""
+    seconds: float
+    """Each time, the median of several."""
+    limit_seconds: float
+    """What the matrix rate or the memory's bandwidth allows."""
+
+
+def operation_costs(trainer: Trainer, seconds: float) -> tuple[list[OperationCost], float]:
+    """The operations of the trainer's first phase, each measured in turn, until the last has taken `seconds`.
+
+    And the bandwidth of memory in bytes a second, by a sum over a large array.
+    """
+    product, found = SquareProduct(), operations(trainer)
+    add, moved = copy_bandwidth()
+    times = _timed_in_turn(
+        {"matrices": product, "memory": add} | {operation.name: operation.run for operation in found}, seconds
+    )
+    flops_per_second, bytes_per_second = product.flops / min(times["matrices"]), moved / min(times["memory"])
+    costs = [
+        OperationCost(
+            operation.name,
+            operation.count,
+            statistics.median(times[operation.name]),
+            operation.limit(flops_per_second, bytes_per_second),
+        )
+        for operation in found
+    ]
+    return costs, bytes_per_second
 
 
 def _times(

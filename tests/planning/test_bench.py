@@ -11,6 +11,7 @@ import pytest
 from bert_jax.cli.main import run
 from bert_jax.planning import bench as bench_module
 from bert_jax.planning.bench import Timing, bench, synthetic_batch
+from bert_jax.planning.operations import Operation
 from bert_jax.pretraining.trainer import Trainer
 from bert_jax.training.devices import PEAK_FLOPS
 from bert_jax.training.sharding import make_mesh
@@ -115,3 +116,16 @@ def test_a_batch_that_does_not_fit_is_one_line(capsys):
 def test_no_time_to_measure_for_is_one_line(seconds, capsys):
     assert run(["bench", str(ROOT / "configs" / "tiny.py"), f"--seconds={seconds}"]) == 2
     assert "give a number above 0" in capsys.readouterr().err
+
+
+def test_operations_are_measured_against_their_limits(trainer, capsys):
+    costs, bandwidth = bench_module.operation_costs(trainer, 0.0)
+    assert bandwidth > 1e8
+    assert {cost.name for cost in costs} >= {"softmax", "LayerNorm", "attention's products", "masked-language head"}
+    assert all(cost.seconds > 0 and cost.limit_seconds > 0 and cost.count >= 1 for cost in costs)
+
+
+def test_the_limit_is_that_of_products_or_of_memory():
+    operation = Operation("any", 1, lambda: None, flops=6, bytes=10)
+    assert operation.limit(flops_per_second=2.0, bytes_per_second=10.0) == 3.0
+    assert operation.limit(flops_per_second=2.0, bytes_per_second=1.0) == 10.0

@@ -1,0 +1,135 @@
+"""What a step is made of, each operation by itself against the limit that the machine sets it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.model.attention import softmax_where
+from bert_jax.model.dropout import dropout
+from bert_jax.model.embeddings import padded_vocabulary_size
+from bert_jax.model.heads import MaskedLanguageHead
+from bert_jax.model.linear import LayerNorm, activation, compute_dtype, project
+from bert_jax.pretraining.trainer import Trainer
+
+_FORWARD_AND_BACKWARD = 3
+"""Matrix products of a backward pass take twice the forward one's FLOPs."""
+
+
+class Operation(NamedTuple):
+    """Forward and backward of one operation, at the size that it has in a step."""
+
+    name: str
+    count: int
+    """How often a step has it at all positions. The last block, computed where it is read, isn't counted."""
+    run: Callable[[], Any]
+    flops: int
+    """Of matrix products."""
+    bytes: int
+    """That must go to or from memory if each of its arrays is read or written once; for those without products."""
+
+    def limit(self, flops_per_second: float, bytes_per_second: float) -> float:
+        """Seconds that it can't be done in less."""
+        return max(self.flops / flops_per_second, self.bytes / bytes_per_second)
+
+
+def operations(trainer: Trainer) -> list[Operation]:
+    """Those that take most of a step of the trainer's first phase, on one device."""
+    model, phase = trainer.model, trainer.config.phases[0]
+    batch, length = phase.batch_size // trainer.mesh.size, phase.length
+    slots = trainer.config.objective.slots(length)
+    blocks = model.num_layers - 1
+    of_tokens = _random(model, batch, length, model.hidden_size)
+    inner = _random(model, batch, length, model.inner_size)
+    scores = _random(model, batch, model.num_heads, length, length).astype(jnp.float32)
+    mask = jnp.ones((batch, length), bool)
+    keys = jax.random.split(jax.random.key(0), batch)
+    return [
+        _matrices(model, of_tokens, inner, blocks),
+        _attention_products(model, batch, length, blocks),
+        _elementwise("softmax", blocks, lambda x: softmax_where(x, mask), scores, passes=5),
+        _elementwise(
+            "dropout of attention", blocks, lambda x: dropout(x, model.attention_dropout, keys), scores, passes=4
+        ),
+        _elementwise(
+            "dropout of outputs", 2 * blocks + 1, lambda x: dropout(x, model.dropout, keys), of_tokens, passes=4
+        ),
+        _elementwise("LayerNorm", 2 * blocks + 1, _layer_norm(model), of_tokens, passes=5),
+        _elementwise("GELU", blocks, activation(model), inner, passes=5),
+        _head(model, batch, slots),
+    ]
+
+
+def copy_bandwidth() -> tuple[Callable[[], Any], int]:
+    """A sum over memory that no cache holds, and the bytes that it reads and writes."""
+    large = jnp.zeros(1 << 26, jnp.float32)
+    add = jax.jit(lambda x: x + 1)
+    return lambda: add(large), 2 * large.nbytes
+
+
+def _random(model: ModelConfig, *shape: int) -> jax.Array:
+    return jax.random.normal(jax.random.key(len(shape)), shape, compute_dtype(model))
+
+
+def _timed(function: Callable, *arguments: jax.Array) -> Callable[[], Any]:
+    """`function` and all its gradients, compiled; its own output stands for the gradient of it."""
+
+    @jax.jit
+    def both(*arguments):
+        output, backward = jax.vjp(function, *arguments)
+        return output, backward(output)
+
+    return lambda: both(*arguments)
+
+
+def _elementwise(name: str, count: int, function: Callable, x: jax.Array, passes: int) -> Operation:
+    return Operation(name, count, _timed(function, x), 0, passes * x.nbytes)
+
+
+def _layer_norm(model: ModelConfig) -> Callable:
+    width = model.hidden_size
+    params = {"params": {"scale": jnp.ones(width), "bias": jnp.zeros(width)}}
+    return lambda x: LayerNorm(model).apply(params, x)
+
+
+def _matrices(model: ModelConfig, x: jax.Array, inner: jax.Array, blocks: int) -> Operation:
+    """A block's projections and feed-forward products, each from an input of its own."""
+    width, within = model.hidden_size, model.inner_size
+    shapes = ((width, 3 * width), (width, width), (width, within), (within, width))
+    kernels = [_random(model, *shape).astype(jnp.float32) for shape in shapes]
+
+    def products(x, inner, *kernels):
+        inputs = (x, x, x, inner)
+        return [
+            project(rows, kernel, jnp.zeros(kernel.shape[1]), model)
+            for rows, kernel in zip(inputs, kernels, strict=True)
+        ]
+
+    flops = 2 * x.shape[0] * x.shape[1] * sum(kernel.size for kernel in kernels)
+    run = _timed(products, x, inner, *kernels)
+    return Operation("projections and feed-forward", blocks, run, _FORWARD_AND_BACKWARD * flops, 0)
+
+
+def _attention_products(model: ModelConfig, batch: int, length: int, blocks: int) -> Operation:
+    shape = (batch, length, model.num_heads, model.head_size)
+    query, key, value = (_random(model, *shape) for _ in range(3))
+
+    def products(query, key, value):
+        scores = jnp.einsum("BTHK,BSHK->BHTS", query, key)
+        return scores, jnp.einsum("BHTS,BSHK->BTHK", scores, value)
+
+    flops = 2 * 2 * batch * length * length * model.hidden_size
+    return Operation(
+        "attention's products", blocks, _timed(products, query, key, value), _FORWARD_AND_BACKWARD * flops, 0
+    )
+
+
+def _head(model: ModelConfig, batch: int, slots: int) -> Operation:
+    head, x = MaskedLanguageHead(model), _random(model, batch, slots, model.hidden_size)
+    table = _random(model, padded_vocabulary_size(model), model.hidden_size).astype(jnp.float32)
+    params = head.init(jax.random.key(0), x, table)
+    flops = 2 * batch * slots * model.hidden_size * (model.hidden_size + model.vocabulary_size)
+    run = _timed(lambda x, table: head.apply(params, x, table), x, table)
+    return Operation("masked-language head", 1, run, _FORWARD_AND_BACKWARD * flops, 0)
