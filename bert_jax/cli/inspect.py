@@ -12,6 +12,7 @@ from rich.text import Text
 from bert_jax.cli.arguments import parse
 from bert_jax.pretraining.pretrain import training_batch
 from bert_jax.system.batch import WORD_START
+from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import output
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.run_directory import RunDirectory
@@ -30,6 +31,8 @@ class Inspect:
 def run(arguments: list[str]) -> None:
     """Parses, prints sequences in words: what is replaced, what is to be predicted, how the pair is labelled."""
     asked = parse(Inspect, "inspect", "Sequences of a run as the model sees them, with masks and labels.", arguments)
+    if asked.rows < 1:
+        raise UsageError(f"--rows {asked.rows} shows nothing; give how many sequences, from 1")
     tokenizer, batch, targets = training_batch(RunDirectory(asked.run), asked.step)
     output.print("[bold]bold[/bold]: to be predicted, as input/truth. A space stands before each word.\n")
     for row in range(min(asked.rows, len(batch.ids))):

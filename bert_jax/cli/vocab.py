@@ -14,6 +14,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.text.extension import extend
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, tokenizer_directory
 from bert_jax.text.vocabulary import read_lines
+from bert_jax.text.wordpiece import MANY_CAPITALS
 from bert_jax.training.run_directory import RunDirectory
 
 _HELP = "The run's vocabulary, as pretrain makes it. Or: vocab --extend VOCAB --words FILE makes a longer one (--help)."
@@ -48,7 +49,7 @@ def _extend(asked: Extend) -> None:
     tokenizer = load_tokenizer(asked.extend, asked.lowercase)
     _check_casing(asked, tokenizer)
     output = asked.output or _beside(asked.extend, tokenizer)
-    _check_output(output, asked.extend, tokenizer)
+    _check_output(output, tokenizer)
     lines = read_lines(asked.words, "file of words", "one with a word a line")
     made = extend(tokenizer, [line for line in lines if line.strip()])
     counts = f"{made.added:,} words added, {made.known:,} known already, {made.split:,} left out: they are always split"
@@ -61,8 +62,7 @@ def _extend(asked: Extend) -> None:
 def _check_casing(asked: Extend, tokenizer: Tokenizer) -> None:
     """A vocab.txt doesn't say whether it keeps case, its pieces do."""
     given = asked.lowercase and tokenizer.kind == "wordpiece" and not tokenizer_directory(asked.extend)
-    pieces = tokenizer.vocabulary.pieces
-    if given and sum(piece != piece.lower() for piece in pieces if not piece.startswith("[")) > len(pieces) / 100:
+    if given and tokenizer.vocabulary.share_of_capitals > MANY_CAPITALS:
         raise UsageError(f"{asked.extend} has pieces with capitals and words would be lower-cased; add --no-lowercase")
 
 
@@ -74,12 +74,12 @@ def _beside(vocabulary: Path, tokenizer: Tokenizer) -> Path:
     return (place if place.is_dir() else place.parent) / f"{file.stem}.extended{Path(tokenizer.file_name).suffix}"
 
 
-def _check_output(output: Path, vocabulary: Path, tokenizer: Tokenizer) -> None:
+def _check_output(output: Path, tokenizer: Tokenizer) -> None:
     if (output.suffix == ".model") != (tokenizer.kind != "wordpiece"):
         raise UsageError(
             f"--output {output}: a {tokenizer.kind} vocabulary is written as {tokenizer.file_name}; name it like that"
         )
     if not output.parent.is_dir():
         raise UsageError(f"--output {output}: there is no directory {output.parent}; make it first")
-    if output.exists() and vocabulary.exists() and output.samefile(vocabulary):
-        raise UsageError(f"--output {output} is the vocabulary itself; choose another name")
+    if output.exists():
+        raise UsageError(f"{output} exists already; choose another --output, or delete it first")

@@ -77,6 +77,8 @@ class Bert:
             raise UsageError(
                 "the model was imported without a masked-language head, which fills masks; use one with it"
             )
+        if top < 1:
+            raise UsageError(f"top={top} asks for no pieces; give how many, from 1")
         if isinstance(text, str):
             return self.fill_mask([text], top)[0]
         rows = [self._masked_row(one) for one in text]

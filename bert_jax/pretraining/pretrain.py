@@ -68,6 +68,8 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
         state = trainer.initial_state(initial and initial.parameters(tokenizer, mesh))
     elif state.step:
         say(f"going on from step {int(state.step):,}")
+        if config.profiled and config.profiled[-1] <= state.step:
+            say(f"profile_steps={config.profile_steps} are done already: no trace is written")
     log = MetricsLog(run.path, int(state.step), config.logging.tensorboard)
     phases = [
         _phase_work(trainer, number, prepared[phase.length], held_out[phase.length])

@@ -223,6 +223,17 @@ def test_a_vocabulary_file_without_mask_is_one_line(config, tmp_path, capsys):
     assert "vocab.txt lacks [MASK]" in refused(capsys, "pretrain", config, *flags)
 
 
+@pytest.mark.parametrize(
+    "command, words",
+    [
+        (["inspect", "RUN", "--rows", "0"], "--rows 0 shows nothing"),
+        (["fill-mask", "RUN", "a [MASK]", "--top", "-1"], "top=-1 asks for no pieces"),
+    ],
+)
+def test_counts_below_one_are_one_line(tiny_run, capsys, command, words):
+    assert words in refused(capsys, *(tiny_run.path if word == "RUN" else word for word in command))
+
+
 def test_a_vocabulary_is_made_longer(tiny_run, tmp_path, capsys):
     shutil.copytree(tiny_run.tokenizer, tmp_path / "run" / "tokenizer")
     words, longer = tmp_path / "words.txt", tmp_path / "run" / "vocab.extended.txt"
@@ -241,7 +252,7 @@ def test_a_vocabulary_is_made_longer(tiny_run, tmp_path, capsys):
         ({"--words": "absent"}, "no file of words at"),
         ({"--words": "known.txt"}, "adds nothing to"),
         ({"--extend": "cased.txt"}, "has pieces with capitals and words would be lower-cased; add --no-lowercase"),
-        ({"--output": "vocab.txt"}, "is the vocabulary itself; choose another name"),
+        ({"--output": "vocab.txt"}, "exists already; choose another --output"),
         ({"--output": "x.model"}, "a wordpiece vocabulary is written as vocab.txt"),
         ({"--output": "absent/x.txt"}, "there is no directory"),
     ],

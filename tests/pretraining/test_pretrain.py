@@ -417,6 +417,8 @@ def test_a_trace_of_some_steps_is_written(tiny_run, tiny_config, tmp_path, capsy
     pretrain(short, run)
     assert list(run.profile.rglob("*.xplane.pb"))
     assert "trace of steps 2 to 3" in capsys.readouterr().err
+    pretrain(short.replace(phases=(Phase(steps=5, length=32, batch_size=8),)), run)
+    assert "profile_steps=2:3 are done already: no trace is written" in capsys.readouterr().err
 
 
 def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, capsys):
