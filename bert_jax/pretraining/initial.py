@@ -1,4 +1,4 @@
-"""Where parameters start when they don't start at random: a run's model, or one of its checkpoints."""
+"""Where parameters start when they don't start at random: with a trained model."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
