@@ -19,6 +19,7 @@ COMMANDS = {
     "inspect": "sequences of a run as the model sees them, with masks and labels",
     "params": "what a model is made of: parameters, memory, FLOPs",
     "evaluate": "measure a run on its held-out documents, or on any text",
+    "verify": "whether a run's checkpoints and data are as they were written",
     "fill-mask": "the likeliest pieces for each [MASK] of a text",
     "import": "a model of Hugging Face's or Google's files made a run",
     "export": "a model written for Hugging Face's transformers",

@@ -39,8 +39,8 @@ class RunConfig(Settings):
     """Stretches of training, one after the other. The defaults are the published run's."""
     init: str | None = None
     """A run, one of its checkpoints or a Hugging Face directory, whose parameters this run starts from; None starts at
-    random. Its vocabulary comes with it, unless `vocabulary.file` names one that begins with the same pieces: each row that this adds is the
-    mean of the rows of the pieces that it replaces."""
+    random. Its vocabulary comes with it, unless `vocabulary.file` names one that begins with the same pieces: each row
+    that this adds is the mean of the rows of the pieces that it replaces."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Seed of everything random: initial parameters, instances, order, masks, dropout."""
 

@@ -114,6 +114,12 @@ class PreparedData(NamedTuple):
                 )
         return found
 
+    def damaged_shard(self) -> str | None:
+        """The first shard that isn't as it was written, or None. Reads all of them."""
+        return next(
+            (name for name, written in self.shards.items() if FileSum.of(self.directory / name) != written), None
+        )
+
 
 def damaged(path: Path, error: Exception) -> RunError:
     """What is said of a damaged file of a data set."""

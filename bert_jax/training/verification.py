@@ -1,0 +1,45 @@
+"""Whether everything of a run is as it was written."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from bert_jax.data.preparation import PreparedData
+from bert_jax.system.errors import RunError, UsageError
+from bert_jax.training.checkpoint import complete, damaged_file
+from bert_jax.training.run_directory import RunDirectory
+
+
+class Verdict(NamedTuple):
+    """On one checkpoint or data set."""
+
+    path: Path
+    damage: str | None
+    """What isn't as it was written; None where all is."""
+
+
+def verify(run: RunDirectory) -> list[Verdict]:
+    """Reads every file of every checkpoint and data set and compares its checksum with the one that was noted then.
+
+    Raises UsageError where there is neither.
+    """
+    checkpoints = [_of_checkpoint(path) for path in complete(run.checkpoints)]
+    data = [_of_data(path) for path in sorted((run.path / "data").glob("length-*"))]
+    if not checkpoints and not data:
+        raise UsageError(f"{run.path} has no checkpoint and no data to verify; give a run that has begun")
+    return checkpoints + data
+
+
+def _of_checkpoint(path: Path) -> Verdict:
+    file = damaged_file(path)
+    return Verdict(path, file and f"{file} is not as it was written")
+
+
+def _of_data(path: Path) -> Verdict:
+    try:
+        prepared = PreparedData.open(path)
+    except RunError as error:
+        return Verdict(path, str(error))
+    if prepared is None:
+        return Verdict(path, "it is not finished; the command that began it goes on")
+    file = prepared.damaged_shard()
+    return Verdict(path, file and f"{file} is not as it was written; delete {path}, and it is prepared anew")

@@ -1,0 +1,51 @@
+import shutil
+
+import pytest
+
+from bert_jax.cli.main import run as command
+from bert_jax.system.errors import UsageError
+from bert_jax.training.run_directory import RunDirectory
+from bert_jax.training.verification import verify
+
+
+@pytest.fixture
+def run(tiny_run, tmp_path):
+    shutil.copytree(tiny_run.path, tmp_path / "run")
+    return RunDirectory(tmp_path / "run")
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def test_what_is_whole_is_good(run, capsys):
+    verdicts = verify(run)
+    assert len(verdicts) >= 3 and not any(verdict.damage for verdict in verdicts)
+    assert command(["verify", str(run.path)]) == 0
+    assert capsys.readouterr().out.count("good") == len(verdicts)
+
+
+def test_one_bit_is_found_in_a_checkpoint_and_in_data(run, capsys):
+    checkpoint, data = sorted(run.checkpoints.iterdir())[-1], run.data(32)
+    shard = next(data.glob("train-*.array_record"))
+    for place in (next((checkpoint / "d").iterdir()), shard):
+        flip_a_bit(place)
+    damage = {verdict.path: verdict.damage for verdict in verify(run) if verdict.damage}
+    assert damage.keys() == {checkpoint, data} and shard.name in damage[data]
+    assert command(["verify", str(run.path)]) == 1
+    assert f"2 of {len(verify(run))} are damaged" in capsys.readouterr().err
+
+
+def test_a_shard_cut_short_and_an_unfinished_set_are_named(run):
+    shard = next(run.data(32).glob("train-*.array_record"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+    (run.path / "data" / "length-64").mkdir()
+    damage = {verdict.path.name: verdict.damage for verdict in verify(run) if verdict.damage}
+    assert shard.name in damage["length-32"] and "not finished" in damage["length-64"]
+
+
+def test_there_must_be_something(tmp_path):
+    with pytest.raises(UsageError, match="no checkpoint and no data"):
+        verify(RunDirectory(tmp_path))
