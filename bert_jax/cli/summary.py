@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bert_jax.config.run import RunConfig
-from bert_jax.data.preparation import PreparedData
+from bert_jax.data.prepared_data import PreparedData
 from bert_jax.inference.bert import load
 from bert_jax.inference.examples import masked_examples
 from bert_jax.pretraining.dataset import prepare_lengths

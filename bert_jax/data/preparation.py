@@ -8,10 +8,9 @@ import shutil
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int, UInt64
+from jaxtyping import UInt64
 
 from bert_jax.data.chunk_worker import (
     HELD_OUT,
@@ -26,121 +25,20 @@ from bert_jax.data.chunk_worker import (
 )
 from bert_jax.data.chunks import Chunk, cut_chunks
 from bert_jax.data.corpus import Document, Mixture
+from bert_jax.data.prepared_data import PreparedData, fingerprint
 from bert_jax.data.sample import sample_documents
 from bert_jax.data.shards import ids_dtype, shard_path
 from bert_jax.data.statistics import Statistics
 from bert_jax.data.store import write_metadata
 from bert_jax.data.workers import available_cores, map_in_processes
-from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import FileSum, full_disk_explained, replacing, write_json
+from bert_jax.system.errors import UsageError
+from bert_jax.system.files import FileSum, full_disk_explained, replacing
 from bert_jax.system.progress import stage
 from bert_jax.text.tokenizer import load_tokenizer
 
-_FORMAT = 2
-"""Counts up when the same settings would give other records."""
-_RECORD = "prepared.json"
 _EXAMPLES = 16
 HELD_OUT_BYTES = 16_000_000
 """Held-out text that is used at most: a sample of a large corpus' held-out documents measures as well as all."""
-
-
-class PreparedData(NamedTuple):
-    """A finished data set."""
-
-    directory: Path
-    length: int
-    """Tokens of a full sequence."""
-    fingerprint: str
-    """Of all that shaped it but the text ..."""
-    corpus: str
-    """... and the text's stamp."""
-    sources: list[int]
-    """Training sequences of each source; those of a source lie together, source after source."""
-    train: Statistics
-    held_out: Statistics
-    held_out_dropped: int
-    """Held-out documents left out because they share a long paragraph with a training document."""
-    shards: dict[str, FileSum]
-    """Every shard by file name."""
-    example_sentences: list[str]
-    """A few held-out sentences of middling length, to show what the model makes of them."""
-
-    @property
-    def piece_counts(self) -> Int[np.ndarray, " V"]:
-        """How often each piece occurs in the training documents. Raises RunError where the file is damaged."""
-        try:
-            return np.load(self.directory / "piece_counts.npy")
-        except (OSError, ValueError) as error:
-            raise damaged(self.directory / "piece_counts.npy", error) from None
-
-    def save(self) -> None:
-        """Writes prepared.json: the set is finished with it."""
-        value = {
-            "format": _FORMAT,
-            "length": self.length,
-            "fingerprint": self.fingerprint,
-            "corpus": self.corpus,
-            "sources": self.sources,
-            "train": self.train.as_json(),
-            "held_out": self.held_out.as_json(),
-            "held_out_dropped": self.held_out_dropped,
-            "shards": self.shards,
-            "example_sentences": self.example_sentences,
-        }
-        write_json(self.directory / _RECORD, value)
-
-    @classmethod
-    def open(cls, directory: Path) -> "PreparedData | None":
-        """The finished set in `directory`, or None. Raises RunError where a shard is missing or cut short."""
-        try:
-            value = json.loads((directory / _RECORD).read_text(encoding="utf-8"))
-            del value["format"]
-            shards = {name: FileSum(*total) for name, total in value["shards"].items()}
-            value["train"] = Statistics.from_json(value["train"])
-            value["held_out"] = Statistics.from_json(value["held_out"])
-            value.setdefault("sources", [value["train"].instances])  # of a release that knew only one
-            found = cls(**value | {"shards": shards, "directory": directory})
-        except FileNotFoundError:
-            return None
-        except (ValueError, TypeError, KeyError) as error:
-            raise damaged(directory / _RECORD, error) from None
-        for name, expected in shards.items():
-            path = directory / name
-            size = path.stat().st_size if path.exists() else 0
-            if size != expected.size:
-                raise RunError(
-                    f"{path} has {size:,} bytes and should have {expected.size:,}; delete {directory} and give "
-                    "the same command again to prepare it anew"
-                )
-        return found
-
-    def damaged_shard(self) -> str | None:
-        """The first shard that isn't as it was written, or None. Reads all of them."""
-        return next(
-            (name for name, written in self.shards.items() if FileSum.of(self.directory / name) != written), None
-        )
-
-
-def damaged(path: Path, error: Exception) -> RunError:
-    """What is said of a damaged file of a data set."""
-    return RunError(
-        f"{path} is damaged ({str(error).partition(chr(10))[0]}); delete {path.parent} and give the same command again "
-        "to prepare it anew"
-    )
-
-
-def discard(directory: Path) -> None:
-    """Deletes the data set in `directory`, its record first: half a deletion leaves none."""
-    (directory / _RECORD).unlink(missing_ok=True)
-    shutil.rmtree(directory)
-
-
-def fingerprint(recipe: Recipe) -> str:
-    """A hash of all that shapes the records, but for the text itself; weights only shape their order."""
-    files = sorted(path for path in recipe.tokenizer_directory.iterdir() if path.name != "origin.json")
-    tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]  # a model is no text
-    shape = [_FORMAT, recipe.data.model_dump(exclude={"weights"}), recipe.length, recipe.seed, tokenizer, recipe.pair]
-    return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
 
 
 def prepare(corpus: Mixture, recipe: Recipe, directory: Path, processes: int | None = None) -> PreparedData:

@@ -6,7 +6,8 @@ from pathlib import Path
 from bert_jax.config.run import RunConfig
 from bert_jax.data.chunk_worker import Recipe
 from bert_jax.data.corpus import corpus_stamp, open_corpus
-from bert_jax.data.preparation import PreparedData, discard, fingerprint, prepare
+from bert_jax.data.preparation import prepare
+from bert_jax.data.prepared_data import PreparedData, discard, fingerprint
 from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.vocabulary import given_tokenizer
 from bert_jax.system.errors import UsageError

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.data.chunk_worker import HELD_OUT, TRAIN
-from bert_jax.data.preparation import PreparedData
+from bert_jax.data.prepared_data import PreparedData
 from bert_jax.data.store import InstanceSource
 from bert_jax.model.bert import Parameters, absent_parts, completed
 from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepare_other, prepared_for

@@ -10,7 +10,7 @@ import pytest
 from conftest import stories
 
 from bert_jax.cli.main import COMMANDS, run
-from bert_jax.data.preparation import PreparedData
+from bert_jax.data.prepared_data import PreparedData
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.metrics import read_metrics
 

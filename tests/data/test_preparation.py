@@ -5,11 +5,12 @@ import pytest
 from conftest import stories, story
 
 from bert_jax.config.data import DataConfig
-from bert_jax.data import chunk_worker, preparation
+from bert_jax.data import chunk_worker, preparation, prepared_data
 from bert_jax.data.chunk_worker import Recipe, is_held_out
 from bert_jax.data.chunks import cut_chunks
 from bert_jax.data.corpus import open_corpus
-from bert_jax.data.preparation import PreparedData, fingerprint, prepare
+from bert_jax.data.preparation import prepare
+from bert_jax.data.prepared_data import PreparedData, fingerprint
 from bert_jax.data.store import InstanceSource
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
@@ -219,9 +220,9 @@ def test_what_other_settings_left_is_not_taken_for_finished(recipe, tmp_path, mo
 
 def test_half_a_deletion_leaves_no_data_set(recipe, tmp_path, monkeypatch):
     build(recipe, tmp_path)
-    monkeypatch.setattr(preparation.shutil, "rmtree", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(prepared_data.shutil, "rmtree", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        preparation.discard(tmp_path)
+        prepared_data.discard(tmp_path)
     assert PreparedData.open(tmp_path) is None
 
 

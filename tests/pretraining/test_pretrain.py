@@ -15,7 +15,7 @@ from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.data.corpus import Mixture, open_corpus
-from bert_jax.data.preparation import PreparedData
+from bert_jax.data.prepared_data import PreparedData
 from bert_jax.data.text_files import TextFiles
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining import pretrain as pretrain_module
