@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.markup import escape
 from rich.table import Table
 
 from bert_jax.cli.arguments import parse
@@ -31,5 +32,5 @@ def run(arguments: list[str]) -> None:
         table.add_column("piece")
         table.add_column("probability", justify="right")
         for piece, probability in fills:
-            table.add_row(piece, f"{probability:.3f}")
+            table.add_row(escape(piece), f"{probability:.3f}")
         output.print(table)

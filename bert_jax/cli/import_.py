@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.markup import escape
 from rich.table import Table
 
 from bert_jax.cli.arguments import parse
@@ -55,5 +56,5 @@ def _described(model: PublishedModel) -> str:
 def _unused_table(unused: dict[str, str]) -> Table:
     table = Table("tensor", "why it isn't used")
     for name, reason in sorted(unused.items()):
-        table.add_row(name, reason)
+        table.add_row(escape(name), reason)
     return table

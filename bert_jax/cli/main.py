@@ -4,6 +4,7 @@ import importlib
 import logging
 import os
 import platform
+import signal
 import sys
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -42,6 +43,7 @@ _ALLOCATOR = (
 def main() -> None:
     """Entry point of the shell command; its exit codes are those of `run`, and CLOSED_PIPE."""
     _keep_memory()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that nothing half-written stays
     try:
         code = run(sys.argv[1:])
         sys.stdout.flush()

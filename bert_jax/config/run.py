@@ -74,6 +74,15 @@ class RunConfig(Settings):
         return self
 
     @model_validator(mode="after")
+    def _pairs_have_segments(self) -> "RunConfig":
+        if self.objective.pair != "none" and self.model.num_segments < 2:
+            raise ValueError(
+                f"objective.pair={self.objective.pair} asks about two segments and model.num_segments="
+                f"{self.model.num_segments}; raise it, or set objective.pair=none"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _profiled_steps_are_the_runs(self) -> "RunConfig":
         if self.profile_steps and not (self.profiled and self.profiled[-1] <= self.steps):
             raise ValueError(

@@ -146,9 +146,9 @@ class Bert:
             raise UsageError(f"the model has num_segments={self.config.num_segments}: give single texts, not pairs")
         return tuple(segments)
 
-    def _masked_row(self, text: str) -> Row:
-        if MASK not in text:
-            raise UsageError(f"there is no {MASK} in {text!r}; put one where a piece is to be filled in")
+    def _masked_row(self, text: object) -> Row:
+        if not isinstance(text, str) or MASK not in text:
+            raise UsageError(f"there is no {MASK} in {_shown(text)}; put one where a piece is to be filled in")
         one = row([self.tokenizer.encode_masked(text)], self.tokenizer.vocabulary, sys.maxsize)
         if len(one.ids) > self.config.max_positions:
             raise UsageError(

@@ -9,12 +9,12 @@ from bert_jax.interchange.model_directory import HUGGING_FACE_CONFIG
 from bert_jax.interchange.model_settings import config_values
 from bert_jax.interchange.names import to_tensors
 from bert_jax.interchange.tensors import WEIGHTS
-from bert_jax.interchange.tokenizer_files import write_tokenizer
+from bert_jax.interchange.tokenizer_writing import write_tokenizer
 from bert_jax.model.bert import Parameters, absent_parts
 from bert_jax.system.files import new_directory, write_json
 from bert_jax.text.tokenizer import Tokenizer
 
-_ENCODER_PREFIX = "bert."
+_ENCODER, _ENCODER_PREFIX = "BertModel", "bert."
 
 
 def write_model_directory(directory: Path, config: ModelConfig, params: Parameters, tokenizer: Tokenizer) -> str:
@@ -25,7 +25,7 @@ def write_model_directory(directory: Path, config: ModelConfig, params: Paramete
     """
     tensors = to_tensors(params, config)
     architecture = _architecture(absent_parts(params))
-    if architecture == "BertModel":  # an encoder by itself is named so in its files
+    if architecture == _ENCODER:  # an encoder by itself is named so in its files
         tensors = {name.removeprefix(_ENCODER_PREFIX): tensor for name, tensor in tensors.items()}
     with new_directory(directory) as temporary:
         values = {"architectures": [architecture], **config_values(config, tokenizer.vocabulary.pad_id)}
@@ -36,6 +36,7 @@ def write_model_directory(directory: Path, config: ModelConfig, params: Paramete
 
 
 def _architecture(absent: frozenset[str]) -> str:
+    """The class of transformers that has the parts that are here."""
     if "masked_lm" in absent:
-        return "BertModel"
+        return _ENCODER if "next_sentence" in absent else "BertForNextSentencePrediction"
     return "BertForMaskedLM" if absent else "BertForPreTraining"

@@ -1,18 +1,19 @@
 """A model in a folder of Hugging Face's kind, or of Google's."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.interchange.json_file import read_object
 from bert_jax.interchange.model_settings import Activation, model_config
 from bert_jax.interchange.names import to_parameters
-from bert_jax.interchange.settings_file import read_settings
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
 from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors, select
-from bert_jax.interchange.tokenizer_files import read_tokenizer
+from bert_jax.interchange.tokenizer_reading import read_tokenizer
 from bert_jax.model.bert import Parameters
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer
@@ -20,6 +21,7 @@ from bert_jax.text.tokenizer import Tokenizer
 HUGGING_FACE_CONFIG, GOOGLE_CONFIG = "config.json", "bert_config.json"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl")
 _OTHERS = ("*.h5", "*.msgpack", "*.onnx")
+_FLOATS = ("float32", "float16", "bfloat16", "float64")
 
 
 class PublishedModel(NamedTuple):
@@ -42,9 +44,11 @@ class PublishedModel(NamedTuple):
 
 def holds_published_model(path: Path) -> bool:
     """Whether `path` is a folder that another program wrote a model to; a run's config.json has a schema_version."""
+    if (path / "checkpoints").is_dir() or (path / "manifest.json").is_file():
+        return False  # a run, or a checkpoint of one, however damaged its config.json
     if (path / GOOGLE_CONFIG).is_file():
         return True
-    return (path / HUGGING_FACE_CONFIG).is_file() and "schema_version" not in read_settings(path / HUGGING_FACE_CONFIG)
+    return (path / HUGGING_FACE_CONFIG).is_file() and "schema_version" not in read_object(path / HUGGING_FACE_CONFIG)
 
 
 def open_model_directory(
@@ -52,45 +56,76 @@ def open_model_directory(
 ) -> PublishedModel:
     """The model in `directory`, which has safetensors files or a TensorFlow checkpoint, a config and a vocabulary.
 
-    `activation` and `lowercase` are for files that leave them open: Google's, where None means the tanh form of GELU,
-    as its code has it since February 2019, and the casing of the vocabulary's own letters. Raises UsageError where
-    something is missing, damaged, or doesn't belong to the rest; nothing is ever unpickled.
+    `activation` and `lowercase` go before what the files say. Where these leave it open, as Google's do, GELU has the
+    tanh form, which their code has since February 2019, and the vocabulary's own letters tell its casing. Raises
+    UsageError where something is missing, damaged, or doesn't belong to the rest; nothing is ever unpickled.
     """
-    prefix = find_tensorflow_checkpoint(directory)
+    if not directory.is_dir():
+        raise UsageError(f"there is no folder {directory}; give one with a model's files")
+    slots: list[str] = []
     if any((directory / name).is_file() for name in (WEIGHTS, INDEX)):
-        tensors, slots = read_safetensors(directory), []
-    elif prefix:
-        tensors, slots = read_tensorflow_checkpoint(prefix)
-        activation = activation or "gelu_tanh"
+        tensors, not_listed = read_safetensors(directory)
+        of_google = False
+    elif prefix := find_tensorflow_checkpoint(directory):
+        (tensors, slots), not_listed = read_tensorflow_checkpoint(prefix), []
+        of_google = True
     else:
         raise UsageError(_nothing_to_read(directory))
-    name = HUGGING_FACE_CONFIG if (directory / HUGGING_FACE_CONFIG).is_file() else GOOGLE_CONFIG
-    values = read_settings(directory / name)
-    config = model_config(values, directory / name, activation)
+    path = _config_file(directory)
+    values = read_object(path)
+    config = model_config(values, path, activation, of_google)
     selection = select(tensors, config, directory)
     tokenizer = read_tokenizer(directory, config, lowercase)
     pad_id = values.get("pad_token_id")
     if pad_id not in (None, tokenizer.vocabulary.pad_id):
         raise UsageError(
-            f"{directory / name}: pad_token_id is {pad_id}, and [PAD] is piece {tokenizer.vocabulary.pad_id} of the "
+            f"{path}: pad_token_id is {pad_id}, and [PAD] is piece {tokenizer.vocabulary.pad_id} of the "
             "vocabulary; tokenizer and model don't belong together"
         )
-    return PublishedModel(config, tokenizer, selection.absent, selection.unused, slots, tensors)
+    unused = selection.unused | dict.fromkeys(not_listed, f"not listed in {INDEX}")
+    return PublishedModel(config, tokenizer, selection.absent, unused, slots, tensors)
+
+
+def _config_file(directory: Path) -> Path:
+    for name in (HUGGING_FACE_CONFIG, GOOGLE_CONFIG):
+        if (directory / name).is_file():
+            return directory / name
+    raise UsageError(f"{directory} has neither {HUGGING_FACE_CONFIG} nor {GOOGLE_CONFIG}; put the model's there")
 
 
 def _nothing_to_read(directory: Path) -> str:
-    for patterns, what in ((_PICKLES, "a pickle, which can run any code when it is read"), (_OTHERS, "not read here")):
-        if found := sorted(path.name for pattern in patterns for path in directory.glob(pattern)):
-            return (
-                f'{directory / found[0]} is {what}; convert it where that is safe: python -c "from transformers '
-                f"import AutoModelForPreTraining as Model; Model.from_pretrained('{directory}')"
-                ".save_pretrained('converted')\", and put its vocabulary there too"
-            )
+    """Why there is no model: what lies there instead, and what to do about it."""
+    if found := sorted(path.name for pattern in _PICKLES for path in directory.glob(pattern)):
+        # Of its own class: another one would be given random heads.
+        kind = _architecture(directory)
+        script = (
+            f"import sys, transformers; transformers.{kind}.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])"
+        )
+        command = f"python -c {shlex.quote(script)} {shlex.quote(str(directory))} converted"
+        return (
+            f"{directory / found[0]} is a pickle, which can run any code when it is read; convert it where that is "
+            f"safe: {command} ; and put its vocabulary there too"
+        )
+    if found := sorted(path.name for pattern in _OTHERS for path in directory.glob(pattern)):
+        return f"{directory / found[0]} is of a kind that isn't read here; give the model as safetensors"
     return f"{directory} has neither {WEIGHTS} nor a TensorFlow checkpoint; give a folder that has one"
 
 
+def _architecture(directory: Path) -> str:
+    """The class that config.json names, if it names one of BERT's."""
+    path = directory / HUGGING_FACE_CONFIG
+    named = read_object(path).get("architectures") if path.is_file() else None
+    first = named[0] if isinstance(named, list) and named else None
+    return first if isinstance(first, str) and re.fullmatch(r"Bert\w+", first) else "AutoModel"
+
+
 def _floats(tensor: Tensor) -> np.ndarray:
+    """The tensor in float32."""
     array = tensor.read()
-    if not re.match(r"b?float", array.dtype.name):
-        raise UsageError(f"{tensor.source} holds {array.dtype.name} numbers; floats of 16 to 64 bits were expected")
+    if array.dtype.name not in _FLOATS:
+        raise UsageError(f"{tensor.source} holds {array.dtype.name} numbers; one of {', '.join(_FLOATS)} was expected")
+    with np.errstate(over="ignore"):
+        array = array.astype(np.float32, copy=False)
+    if not np.isfinite(array).all():
+        raise UsageError(f"{tensor.source} holds numbers that aren't finite in float32; the model is damaged")
     return array

@@ -45,8 +45,11 @@ _MOST = 10_000_000
 """No size of a BERT comes near it."""
 
 
-def model_config(values: dict[str, Any], path: Path, activation: Activation | None = None) -> ModelConfig:
-    """The shape that `values`, read from `path`, tell of. `activation` is for those that leave GELU's form open.
+def model_config(
+    values: dict[str, Any], path: Path, activation: Activation | None = None, of_google: bool = False
+) -> ModelConfig:
+    """The shape that `values`, read from `path`, tell of. `activation` goes before the form of GELU there; in
+    Google's own files `gelu` is the tanh form.
 
     Raises UsageError for a model that isn't BERT's, and for sizes that are missing or absurd.
     """
@@ -56,7 +59,7 @@ def model_config(values: dict[str, Any], path: Path, activation: Activation | No
     sizes = {ours: _size(values, theirs, path) for theirs, ours in _NAMES.items()}
     rates = {ours: values[theirs] for theirs, ours in _RATES.items() if values.get(theirs) is not None}
     try:
-        return ModelConfig(**sizes, **rates, activation=activation or _activation(values, path))
+        return ModelConfig(**sizes, **rates, activation=_activation(values, path, activation, of_google))
     except SettingsError as error:
         raise UsageError(f"{path}: {error}") from None
 
@@ -84,8 +87,8 @@ def _size(values: dict[str, Any], name: str, path: Path) -> int:
     return size
 
 
-def _activation(values: dict[str, Any], path: Path) -> Activation:
+def _activation(values: dict[str, Any], path: Path, asked: Activation | None, of_google: bool) -> Activation:
     name = values.get("hidden_act", "gelu")
-    if name not in ACTIVATIONS:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
         raise UsageError(f"{path}: hidden_act is {name!r}; bert_jax has {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]
+    return asked or ("gelu_tanh" if of_google and name == "gelu" else ACTIVATIONS[name])

@@ -9,19 +9,29 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.interchange.json_file import Shape, read_shape
 from bert_jax.interchange.names import TIED, expected_tensors, part_of
-from bert_jax.interchange.settings_file import read_settings
 from bert_jax.system.errors import UsageError
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _MOST_HEADER_BYTES = 10_000_000
 """A header tells of every tensor; that of BERT-large has 50 kB."""
 _REASONS = (
-    (r"embeddings.position_ids", "the positions' numbers, not learned"),
-    (r"classifier.", "a fine-tuned model's head"),
-    (r"qa_outputs.", "a fine-tuned model's head"),
+    ("embeddings.position_ids", "the positions' numbers, not learned"),
+    ("classifier.", "a fine-tuned model's head"),
+    ("qa_outputs.", "a fine-tuned model's head"),
+    ("output_weights", "a fine-tuned model's head"),
+    ("output_bias", "a fine-tuned model's head"),
+    ("cls.squad.", "a fine-tuned model's head"),
 )
+"""Beginnings of names, without `bert.`, and why such tensors aren't used."""
 _OF_NO_BERT = "not a tensor of BERT"
+
+
+class _Index(Shape):
+    """model.safetensors.index.json."""
+
+    weight_map: dict[str, str]
 
 
 class Tensor(NamedTuple):
@@ -33,31 +43,27 @@ class Tensor(NamedTuple):
     read: Callable[[], np.ndarray]
 
 
-def read_safetensors(directory: Path) -> dict[str, Tensor]:
+def read_safetensors(directory: Path) -> tuple[dict[str, Tensor], list[str]]:
     """The tensors of model.safetensors, or of the files that its index names, by their names of today.
 
-    Nothing but headers is read. Raises UsageError where a header is damaged or doesn't fit its file, where the index
-    names a file outside `directory`, or where a file lacks a tensor that the index says it has.
+    And the names of those in these files that the index doesn't list. Nothing but headers is read. Raises UsageError
+    where a header is damaged or doesn't fit its file, where the index names a file outside `directory`, or where a file
+    lacks a tensor that the index says it has.
     """
-    found = {}
     if not (directory / INDEX).is_file():
-        for name, tensor in _tensors_of(directory / WEIGHTS).items():
-            found[name] = tensor
-        return _by_todays_names(found)
-    places = read_settings(directory / INDEX).get("weight_map")
-    if not isinstance(places, dict) or not all(isinstance(file, str) for file in places.values()):
-        raise UsageError(f"{directory / INDEX} has no weight_map from tensors to files; fetch it again")
+        return _by_todays_names(_tensors_of(directory / WEIGHTS), directory), []
+    places = read_shape(directory / INDEX, _Index).weight_map
+    inside: dict[str, Tensor] = {}
     for file in sorted(set(places.values())):
-        if Path(file).name != file:
+        if Path(file).name != file or not file.endswith(".safetensors"):
             raise UsageError(
-                f"{directory / INDEX} names {file!r}, which is outside its folder; it should be a file there"
+                f"{directory / INDEX} names {file!r}, which is no safetensors file in its folder; fetch it again"
             )
-        inside = _tensors_of(directory / file)
-        for name in (name for name, place in places.items() if place == file):
-            if name not in inside:
-                raise UsageError(f"{directory / file} lacks {name}, which {INDEX} says is there; fetch both again")
-            found[name] = inside[name]
-    return _by_todays_names(found)
+        inside |= (of_file := _tensors_of(directory / file))
+        if missing := [name for name, place in places.items() if place == file and name not in of_file]:
+            raise UsageError(f"{directory / file} lacks {missing[0]}, which {INDEX} says is there; fetch both again")
+    listed = {name: inside[name] for name in places}
+    return _by_todays_names(listed, directory), sorted(inside.keys() - listed.keys())
 
 
 def _tensors_of(path: Path) -> dict[str, Tensor]:
@@ -65,9 +71,7 @@ def _tensors_of(path: Path) -> dict[str, Tensor]:
         with open(path, "rb") as file:
             size = int.from_bytes(file.read(8), "little")
         if size > _MOST_HEADER_BYTES:
-            raise UsageError(
-                f"{path} says that its header has {size:,} bytes; a BERT's has less than a tenth of a million"
-            )
+            raise UsageError(f"{path} says that its header has {size:,} bytes; a BERT's has less than 100,000")
         opened = safe_open(path, "numpy")
         shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}
     except OSError as error:
@@ -77,16 +81,20 @@ def _tensors_of(path: Path) -> dict[str, Tensor]:
     return {name: Tensor(name, shape, partial(opened.get_tensor, name)) for name, shape in shapes.items()}
 
 
-def _by_todays_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _by_todays_names(tensors: dict[str, Tensor], directory: Path) -> dict[str, Tensor]:
     """Old names (gamma, beta) and those of an encoder by itself, which lack `bert.`, as NAME_TABLE has them."""
     alone = "embeddings.word_embeddings.weight" in tensors
-    renamed = {}
+    renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         for old, today in ((".gamma", ".weight"), (".beta", ".bias")):
             if name.endswith(old):
                 name = name.removesuffix(old) + today
         if alone and name.startswith(("embeddings.", "encoder.", "pooler.")):
             name = f"bert.{name}"
+        if name in renamed:
+            raise UsageError(
+                f"{directory}: {renamed[name].source} and {tensor.source} are names of one tensor; keep one"
+            )
         renamed[name] = tensor
     for name, tied in TIED.items():
         if tied not in renamed and name in renamed:
@@ -124,6 +132,10 @@ def select(tensors: dict[str, Tensor], config: ModelConfig, origin: Path) -> Sel
             missing.setdefault(part, name)
     for part in partial_parts & missing.keys():
         raise UsageError(f"{origin} has a part of {part} only: the tensor {missing[part]} is missing")
+    if "bert/pooler" in missing and "next_sentence" not in missing:
+        raise UsageError(
+            f"{origin} has a head for pairs and no pooler, on which it stands: {missing['bert/pooler']} is missing"
+        )
     rest = {name: tensor for name, tensor in tensors.items() if name not in taken}
     for name in rest.keys() & TIED.keys():
         _check_tied(rest[name], tensors[TIED[name]], origin)
@@ -146,4 +158,5 @@ def _check_tied(tensor: Tensor, other: Tensor, origin: Path) -> None:
 
 
 def _reason(name: str) -> str:
-    return next((reason for beginning, reason in _REASONS if beginning in name), _OF_NO_BERT)
+    name = name.removeprefix("bert.")
+    return next((reason for beginning, reason in _REASONS if name.startswith(beginning)), _OF_NO_BERT)

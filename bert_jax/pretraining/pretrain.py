@@ -111,6 +111,8 @@ def evaluate_run(run: RunDirectory, source: str | None = None, language: str | N
     # Whatever devices there are here: the run may come from another machine.
     trainer = Trainer(config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     trained = TrainedModel.open(run.path)
+    if trained.tokenizer.vocabulary.pieces != tokenizer.vocabulary.pieces:
+        raise UsageError(f"{run.tokenizer} is another tokenizer than its model was trained with; put that back")
     if "masked_lm" not in trained.shapes:
         raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
     length = config.phases[-1].length

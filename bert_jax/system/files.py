@@ -58,7 +58,7 @@ def new_directory(path: Path) -> Iterator[Path]:
     Raises UsageError where there is something at `path` already, or where it can't be made; RunError where the disk
     is full.
     """
-    if path.is_file() or (path.is_dir() and any(path.iterdir())):
+    if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
         raise UsageError(f"{path} exists already; choose another place, or delete it first")
     temporary = path.with_name(f".{path.name}.tmp")
     try:
@@ -92,8 +92,9 @@ def full_disk_explained(path: Path) -> Iterator[None]:
     """Turns a full disk, quota or file-size limit into the RunError that says what to do."""
     try:
         yield
-    except OSError as error:
-        if error.errno not in FULL_DISK:
+    except Exception as error:  # libraries in other languages give the system's words in exceptions of their own
+        words = [os.strerror(number) for number in FULL_DISK]
+        if getattr(error, "errno", None) not in FULL_DISK and not any(word in str(error) for word in words):
             raise
         raise RunError(
             f"no space left to write {path}; free some (or choose another --workdir) and give the same command "

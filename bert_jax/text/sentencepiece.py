@@ -19,11 +19,11 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import replacing, write_json
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
 from bert_jax.text.sentencepiece_huggingface import as_huggingface
-from bert_jax.text.vocabulary import MASK, PieceSpan, Vocabulary
+from bert_jax.text.vocabulary import MASK, MOST_BYTES, PieceSpan, Vocabulary
 
 BOUNDARY = "\u2581"
 """What a piece begins with that begins a word."""
-_KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+_KINDS = {1: "unigram", 2: "bpe"}
 _SPECIAL_NAMES = (("[PAD]", "<pad>"), ("[UNK]", "<unk>"), ("[CLS]", "<s>"), ("[SEP]", "</s>"), ("[MASK]", "<mask>"))
 _PLACEHOLDER = "\U0010fffd"
 """Stands for [MASK] while text is encoded: of no script, in no vocabulary, so it is an unknown piece by itself."""
@@ -47,8 +47,15 @@ class SentencePieceTokenizer:
         self._model = model
         pieces = [piece.piece for piece in model.pieces]
         self.vocabulary = Vocabulary(pieces, name, [_present(names, set(pieces)) for names in _SPECIAL_NAMES])
+        if model.trainer_spec.model_type not in _KINDS:
+            raise UsageError(
+                f"{name} is a sentencepiece model of words or characters; give one of {', '.join(_KINDS.values())}"
+            )
         self.kind = _KINDS[model.trainer_spec.model_type]
-        self._processor = SentencePieceProcessor(model_proto=_with_control_pieces(model, self.vocabulary))
+        try:
+            self._processor = SentencePieceProcessor(model_proto=_with_control_pieces(model, self.vocabulary))
+        except RuntimeError as error:
+            raise UsageError(f"{name} is no good sentencepiece model ({error}); give another") from None
 
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, without special pieces; such as occur in the text are ordinary characters."""
@@ -158,6 +165,8 @@ class SentencePieceTokenizer:
     def read(cls, path: Path) -> "SentencePieceTokenizer":
         """Reads a sentencepiece model. Raises UsageError where there is none."""
         try:
+            if path.stat().st_size > MOST_BYTES:
+                raise UsageError(f"{path} has {path.stat().st_size:,} bytes; no vocabulary needs over {MOST_BYTES:,}")
             model = ModelProto.FromString(path.read_bytes())
         except OSError as error:
             raise UsageError(

@@ -1,7 +1,7 @@
 """A sentencepiece model as a Tokenizer of Hugging Face's library, which knows both of its algorithms."""
 
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bert_jax.system.errors import UsageError
 
@@ -14,30 +14,39 @@ def as_huggingface(model: ModelProto, boundary: str, unknown_id: int) -> Tokeniz
 
     Of two ways to split that are equally likely but for rounding, a unigram model may take the other one. And Hugging
     Face's library cleans what is drawn as one character (Korean letters written apart) otherwise. Raises UsageError
-    for models of words or of characters.
+    for a model of which the library would make other pieces.
     """
-    builders = {1: _unigram, 2: _bpe}
-    if model.trainer_spec.model_type not in builders:
-        raise UsageError("Hugging Face's library has sentencepiece's unigram and BPE models only; this one is another")
-    tokenizer = Tokenizer(builders[model.trainer_spec.model_type](model, unknown_id))
+    if reason := _inexpressible(model):
+        raise UsageError(
+            f"the vocabulary can't be exported: {reason}, for which Hugging Face's library gives other pieces"
+        )
+    tokenizer = Tokenizer(_BUILDERS[model.trainer_spec.model_type](model, unknown_id))
     tokenizer.normalizer = normalizers.Sequence(_cleaning(model))
     scheme = "always" if model.normalizer_spec.add_dummy_prefix else "never"
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(boundary, scheme)
     tokenizer.decoder = decoders.Metaspace(boundary, scheme)
-    given = [piece.piece for piece in model.pieces if piece.type == _Piece.USER_DEFINED]
-    tokenizer.add_tokens(
-        [AddedToken(piece.replace(boundary, " "), normalized=True) for piece in given if boundary not in piece]
-    )
     return tokenizer
+
+
+def _inexpressible(model: ModelProto) -> str | None:
+    """What of the model Hugging Face's library does otherwise; None where all is alike."""
+    given = [piece.piece for piece in model.pieces if piece.type == _Piece.USER_DEFINED]
+    if given:
+        return f"it has {len(given):,} pieces that are taken before all others ({given[0]!r}, ...)"
+    if model.trainer_spec.byte_fallback:
+        return "it splits unknown characters into bytes (byte_fallback)"
+    if model.trainer_spec.treat_whitespace_as_suffix:
+        return "it marks the ends of words (treat_whitespace_as_suffix)"
+    if not model.normalizer_spec.remove_extra_whitespaces:
+        return "it keeps several spaces (remove_extra_whitespaces is false)"
+    return None
 
 
 def _cleaning(model: ModelProto) -> list[normalizers.Normalizer]:
     spec, steps = model.normalizer_spec, [normalizers.Replace("\0", "\1")]  # see sentencepiece.without_nul
     if spec.precompiled_charsmap:
         steps.append(normalizers.Precompiled(spec.precompiled_charsmap))
-    if spec.remove_extra_whitespaces:
-        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
-    return steps
+    return [*steps, normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
 
 
 def _unigram(model: ModelProto, unknown_id: int) -> models.Unigram:
@@ -57,3 +66,7 @@ def _bpe(model: ModelProto, unknown_id: int) -> models.BPE:
         text = piece.piece
         merges += [(text[:at], text[at:]) for at in range(1, len(text)) if text[:at] in ids and text[at:] in ids]
     return models.BPE(ids, merges, unk_token=pieces[unknown_id], fuse_unk=True)
+
+
+_BUILDERS = {1: _unigram, 2: _bpe}
+"""By the model_type of sentencepiece's trainer_spec."""

@@ -1,5 +1,6 @@
 """The list of pieces: reading, checking and writing vocab.txt."""
 
+import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,9 @@ SPECIAL_PIECES = (PAD, UNKNOWN, CLS, SEP, MASK)
 """The five pieces that every vocabulary has, in the order that a trained one gives them."""
 CONTINUATION = "##"
 """What a WordPiece that continues a word begins with."""
+
+MOST_BYTES = 100_000_000
+"""A larger file of pieces or words is taken for a mistake."""
 
 
 class PieceSpan(NamedTuple):
@@ -78,6 +82,8 @@ class Vocabulary:
 def read_lines(path: Path, name: str, expected: str) -> list[str]:
     """Lines of a UTF-8 file, split at line feeds only. Raises UsageError, which says `name` and what was `expected`."""
     try:
+        if os.stat(path).st_size > MOST_BYTES:
+            raise UsageError(f"{path} has {os.stat(path).st_size:,} bytes; no {name} needs over {MOST_BYTES:,}")
         with open(path, encoding="utf-8", newline="\n") as file:
             text = file.read()
     except FileNotFoundError:

@@ -119,9 +119,13 @@ def _read(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is no run: it has no config.json") from None
     except ValueError as error:
         raise RunError(f"{path / 'config.json'} is damaged ({error})") from None
-    if value.get("schema_version") != SCHEMA_VERSION:
+    if "schema_version" not in value:
         raise UsageError(
-            f"{path / 'config.json'} has schema_version {value.get('schema_version')!r} and this release reads "
+            f"{path} is no run, its config.json is another program's; make a run of it with bert-jax import"
+        )
+    if value["schema_version"] != SCHEMA_VERSION:
+        raise UsageError(
+            f"{path / 'config.json'} has schema_version {value['schema_version']!r} and this release reads "
             f"{SCHEMA_VERSION}; install the release of bert_jax that wrote it"
         )
     return value

@@ -36,6 +36,8 @@ class TrainedModel(NamedTuple):
         Raises UsageError where there is none, or where its files don't belong together; RunError where they are
         damaged.
         """
+        if not path.exists():
+            raise UsageError(f"there is nothing at {path}; give a run, a checkpoint or a Hugging Face directory")
         return _published(path) if holds_published_model(path) else _trained_here(path)
 
 
@@ -55,7 +57,13 @@ def _published(path: Path) -> TrainedModel:
 def _trained_here(path: Path) -> TrainedModel:
     checkpoint = checkpoint_of(path)
     tokenizer = load_tokenizer(checkpoint)
-    config = read_config(checkpoint).model.replace(vocabulary_size=len(tokenizer.vocabulary))
+    told = read_config(checkpoint).model
+    if told.vocabulary_size not in (None, len(tokenizer.vocabulary)):
+        raise UsageError(
+            f"{checkpoint}: its tokenizer has {len(tokenizer.vocabulary):,} pieces and its config.json says "
+            f"{told.vocabulary_size:,}; they don't belong together"
+        )
+    config = told.replace(vocabulary_size=len(tokenizer.vocabulary))
     saved = saved_shapes(checkpoint)
     shapes = parameter_shapes(config, absent_parts(saved))
     if jax.tree.map(lambda leaf: tuple(leaf.shape), saved) != jax.tree.map(lambda leaf: leaf.shape, shapes):

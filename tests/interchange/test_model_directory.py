@@ -1,4 +1,5 @@
 import json
+import shlex
 import shutil
 import struct
 from pathlib import Path
@@ -145,6 +146,35 @@ def test_tied_tensors_are_taken_for_what_they_repeat(folder):
         open_model_directory(folder)
 
 
+def test_a_tokenizer_json_gives_the_ids_of_its_vocab_txt(folder, capsys):
+    text = "piece1 piece22 none"
+    before = open_model_directory(folder).tokenizer.encode(text)
+    _tokenizer()(folder)
+    (folder / "vocab.txt").unlink()
+    after = open_model_directory(folder).tokenizer
+    assert after.encode(text) == before and after.lowercase
+    assert not open_model_directory(folder, lowercase=False).tokenizer.lowercase
+
+
+def test_tensors_that_the_index_leaves_out_are_named(folder):
+    places = sharded(folder)
+    listed = {name: place for name, place in places.items() if not name.startswith("cls.seq_")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": listed}))
+    model = open_model_directory(folder)
+    assert model.absent == {"next_sentence"}
+    assert set(model.unused) == {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
+
+
+def test_the_command_for_a_pickle_keeps_its_class_and_is_quoted(folder, tmp_path):
+    _pickle(folder)
+    odd = tmp_path / "it's $(here)"
+    folder.rename(odd)
+    with pytest.raises(UsageError, match="transformers.BertForPreTraining.from_pretrained") as refusal:
+        open_model_directory(odd)
+    command = str(refusal.value).partition("safe: ")[2].partition(" ; and")[0]
+    assert shlex.split(command)[3:] == [str(odd), "converted"]
+
+
 def test_half_precision_becomes_float32(folder):
     with_tensors(folder, lambda tensors: {name: tensor.astype(np.float16) for name, tensor in tensors.items()})
     word = open_model_directory(folder).parameters()["bert"]["embeddings"]["word"]
@@ -163,8 +193,32 @@ def _settings(file: str, **changes):
 
 def _dropped(name: str):
     return lambda folder: with_tensors(
-        folder, lambda tensors: {key: value for key, value in tensors.items() if key != name}
+        folder, lambda tensors: {key: value for key, value in tensors.items() if not key.startswith(name)}
     )
+
+
+def _filled(name: str, number, dtype=np.float32):
+    return lambda folder: with_tensors(folder, lambda tensors: tensors | {name: np.full(32, number, dtype)})
+
+
+def _another(name: str, like: str):
+    return lambda folder: with_tensors(folder, lambda tensors: tensors | {name: tensors[like]})
+
+
+def _tokenizer(**changes):
+    """A tokenizer.json of the model's vocabulary, with `changes`."""
+
+    def write(folder: Path):
+        pieces = (folder / "vocab.txt").read_text().splitlines()
+        whole = {
+            "model": {"type": "WordPiece", "vocab": {piece: number for number, piece in enumerate(pieces)}},
+            "normalizer": {"type": "BertNormalizer", "lowercase": True},
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "added_tokens": [],
+        }
+        (folder / "tokenizer.json").write_text(json.dumps(whole | changes))
+
+    return write
 
 
 def _header(**entry):
@@ -222,7 +276,7 @@ SPOILED = {
     "an overflowing shape": (_header(shape=[2**40, 2**40]), "is no good safetensors file"),
     "an index leading outside": (
         _index("../secret.safetensors"),
-        "names '../secret.safetensors', which is outside its",
+        "names '../secret.safetensors', which is no safetensors file in its",
     ),
     "an index to no file": (_index("none.safetensors"), "none.safetensors can't be read"),
     "an index to another file": (_index("model-00003-of-00003.safetensors"), "lacks cls.predictions.bias, which model"),
@@ -237,7 +291,34 @@ SPOILED = {
     ),
     "another [PAD]": (_settings("config.json", pad_token_id=3), "pad_token_id is 3, and [PAD] is piece 0 of the"),
     "another length": (_settings("tokenizer_config.json", model_max_length=512), "512 pieces and the model has 24 pos"),
-    "ideographs kept together": (_settings("tokenizer_config.json", tokenize_chinese_chars=False), "not split apart"),
+    "one tensor under two names": (_another("bert.pooler.dense.gamma", "bert.pooler.dense.weight"), "are names of one"),
+    "a head for pairs without pooler": (_dropped("bert.pooler."), "has a head for pairs and no pooler"),
+    "a number that is none": (
+        _filled("bert.pooler.dense.bias", np.nan),
+        "pooler.dense.bias holds numbers that aren't fi",
+    ),
+    "whole numbers": (_filled("bert.pooler.dense.bias", 1, np.int32), "holds int32 numbers; one of float32"),
+    "another special piece": (
+        _settings("tokenizer_config.json", mask_token="piece3"),
+        "mask_token in tokenizer_config.j",
+    ),
+    "settings of other types": (
+        _settings("tokenizer_config.json", added_tokens_decoder=[1]),
+        "added_tokens_decoder is",
+    ),
+    "words split otherwise": (_tokenizer(pre_tokenizer={"type": "WhitespaceSplit"}), "pre_tokenizer.type is 'White"),
+    "text not cleaned": (_tokenizer(normalizer={"type": "BertNormalizer", "clean_text": False}), "clean_text is False"),
+    "another algorithm": (_tokenizer(model={"type": "BPE", "vocab": {}, "merges": []}), "model.type is 'BPE'"),
+    "one piece, two ids": (
+        _tokenizer(added_tokens=[{"id": 9, "content": "[MASK]"}]),
+        "'[MASK]' is piece 4 and piece 9",
+    ),
+    "a line break in a piece": (_tokenizer(added_tokens=[{"id": 97, "content": "a\nb"}]), "holds a line break"),
+    "no config": (lambda folder: (folder / "config.json").unlink(), "has neither config.json nor bert_config.json"),
+    "ideographs kept together": (
+        _settings("tokenizer_config.json", tokenize_chinese_chars=False),
+        "tokenize_chinese_chars is False: input",
+    ),
 }
 
 
@@ -298,7 +379,10 @@ def test_training_starts_from_a_directory_and_parts_that_it_lacks_are_random(fol
 
 def test_an_encoder_by_itself_encodes_and_fills_no_masks(folder, tmp_path, capsys):
     whole = bert_jax.load(folder).encode(["piece1 piece2"])
-    with_tensors(folder, lambda tensors: {key: value for key, value in tensors.items() if "pooler" not in key})
+    with_tensors(
+        folder,
+        lambda tensors: {key: value for key, value in tensors.items() if "pooler" not in key and "seq_" not in key},
+    )
     assert bert_jax.load(folder).encode(["piece1 piece2"]).pooled is None
     with_tensors(folder, lambda tensors: {key: value for key, value in tensors.items() if not key.startswith("cls.")})
     assert run(["import", str(folder), str(tmp_path / "run")]) == 0

@@ -6,6 +6,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from bert_jax.system.errors import UsageError
 from bert_jax.text.sentencepiece import BOUNDARY, SentencePieceTokenizer
+from bert_jax.text.sentencepiece_huggingface import as_huggingface
 from bert_jax.text.sentencepiece_training import count_words, train_sentencepiece
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES
@@ -168,6 +169,40 @@ def test_a_size_that_cannot_be_is_refused(size, words):
 def test_rare_characters_become_unknown():
     common = train(size=15, texts=["many words " * 100 + "报"], character_coverage=0.99)
     assert "报" not in common.vocabulary.ids and "w" in common.vocabulary.ids
+
+
+@pytest.mark.parametrize(
+    "group, name, value, words",
+    [
+        ("trainer_spec", "byte_fallback", True, "byte_fallback"),
+        ("trainer_spec", "treat_whitespace_as_suffix", True, "ends of words"),
+        ("normalizer_spec", "remove_extra_whitespaces", False, "several spaces"),
+    ],
+)
+def test_what_hugging_faces_library_does_otherwise_is_not_given_to_it(tokenizer, group, name, value, words):
+    model = ModelProto.FromString(tokenizer._model.SerializeToString())
+    setattr(getattr(model, group), name, value)
+    with pytest.raises(UsageError, match=words):
+        as_huggingface(model, BOUNDARY, unknown_id=1)
+
+
+def test_a_longer_bpe_vocabulary_with_pieces_taken_first_is_not_given_to_it():
+    longer = train("bpe").with_pieces([f"{BOUNDARY}quickjumpfox"])
+    with pytest.raises(UsageError, match="taken before all others"):
+        longer.as_huggingface()
+
+
+def test_a_model_of_characters_is_refused(tokenizer):
+    model = ModelProto.FromString(tokenizer._model.SerializeToString())
+    model.trainer_spec.model_type = 4
+    with pytest.raises(UsageError, match="of words or characters; give one of unigram, bpe"):
+        SentencePieceTokenizer(model, "it")
+
+
+def test_hugging_faces_library_gives_the_same_ids(tokenizer):
+    theirs = tokenizer.as_huggingface()
+    texts = [*TEXTS[:40], "", "  two  spaces ", "nul\0here", "unknown \u0905\u0906", "x" * 300]
+    assert [one.ids for one in theirs.encode_batch(texts)] == tokenizer.encode_batch(texts)
 
 
 def test_long_words_are_cut_and_all_are_counted():

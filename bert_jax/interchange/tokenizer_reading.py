@@ -1,0 +1,152 @@
+"""Tokenizers as Hugging Face and Google publish them."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.interchange.json_file import Shape, read_shape
+from bert_jax.system.errors import UsageError
+from bert_jax.system.progress import say
+from bert_jax.text.sentencepiece import SentencePieceTokenizer
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.vocabulary import CONTINUATION, UNKNOWN, Vocabulary
+from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
+
+TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
+SPECIAL_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+"""What the settings call the special pieces, in the order of Vocabulary.special_ids."""
+_UNLIMITED = 1_000_000
+"""A model_max_length above this means that none was set."""
+
+
+class _Piece(Shape):
+    content: str
+
+
+class _AddedPiece(_Piece):
+    id: int
+
+
+class _WordPiece(Shape):
+    type: Literal["WordPiece"] = "WordPiece"
+    vocab: dict[str, int]
+    unk_token: Literal["[UNK]"] = UNKNOWN
+    continuing_subword_prefix: Literal["##"] = CONTINUATION
+    max_input_chars_per_word: Annotated[int, Field(ge=100, le=200)] = 100
+    """A longer word is unknown whole: of over 200 characters in the original and here, of over 100 in most files."""
+
+
+class _Cleaning(Shape):
+    type: Literal["BertNormalizer"]
+    clean_text: Literal[True] = True
+    handle_chinese_chars: Literal[True] = True
+    strip_accents: bool | None = None
+    lowercase: bool = True
+
+
+class _Splitting(Shape):
+    type: Literal["BertPreTokenizer"]
+
+
+class _TokenizerFile(Shape):
+    """tokenizer.json of a BERT; what would tokenize otherwise is refused."""
+
+    model: _WordPiece
+    normalizer: _Cleaning
+    pre_tokenizer: _Splitting
+    added_tokens: list[_AddedPiece] = []
+
+
+class _Settings(Shape):
+    """tokenizer_config.json."""
+
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: Literal[True] = True
+    model_max_length: float | None = None
+    added_tokens_decoder: dict[str, _Piece] = {}
+    pad_token: str | _Piece | None = None
+    unk_token: str | _Piece | None = None
+    cls_token: str | _Piece | None = None
+    sep_token: str | _Piece | None = None
+    mask_token: str | _Piece | None = None
+
+
+def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None = None) -> Tokenizer:
+    """A sentencepiece tokenizer.model, the WordPiece of a tokenizer.json, or a vocab.txt, whichever is there first.
+
+    `lowercase` goes before what the files say of a WordPiece; where nobody says, its own letters tell. Raises
+    UsageError where there is none, where it would tokenize otherwise than BERT's, or where the files contradict each
+    other or the model.
+    """
+    settings = read_shape(directory / SETTINGS, _Settings) if (directory / SETTINGS).is_file() else _Settings()
+    if (directory / SentencePieceTokenizer.file_name).is_file():
+        tokenizer = SentencePieceTokenizer.read(directory / SentencePieceTokenizer.file_name)
+        if settings.do_lower_case and tokenizer.piece_of_word("A") not in (None, tokenizer.piece_of_word("a")):
+            raise UsageError(f"{directory / SETTINGS}: do_lower_case is true, and the sentencepiece model keeps case")
+    elif (directory / TOKENIZER).is_file():
+        tokenizer = _wordpiece_of(directory, settings, lowercase)
+    elif (directory / WordPieceTokenizer.file_name).is_file():
+        tokenizer = _wordpiece_over(directory / WordPieceTokenizer.file_name, settings, lowercase)
+    else:
+        raise UsageError(
+            f"{directory} has no vocabulary; put its vocab.txt, tokenizer.json or tokenizer.model beside the model"
+        )
+    if contradiction := _contradiction(settings, tokenizer.vocabulary, config):
+        raise UsageError(f"{directory}: {contradiction}; tokenizer and model don't belong together")
+    return tokenizer
+
+
+def _contradiction(settings: _Settings, vocabulary: Vocabulary, config: ModelConfig) -> str | None:
+    """What of the vocabulary doesn't fit its settings or the model; None where all does."""
+    if len(vocabulary) != config.vocabulary_size:
+        return f"the vocabulary has {len(vocabulary):,} pieces and the model's table {config.vocabulary_size:,} rows"
+    for number, piece in settings.added_tokens_decoder.items():
+        found = vocabulary.pieces[int(number)] if number.isdecimal() and int(number) < len(vocabulary) else None
+        if found != piece.content:
+            return f"{SETTINGS} calls {piece.content!r} piece {number}, where the vocabulary has {found!r}"
+    for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids):
+        given = getattr(settings, name)
+        given = given.content if isinstance(given, _Piece) else given
+        if given not in (None, vocabulary.pieces[number]):
+            return f"{name} in {SETTINGS} is {given!r}, where the vocabulary has {vocabulary.pieces[number]!r}"
+    if settings.model_max_length and config.max_positions < settings.model_max_length < _UNLIMITED:
+        return (
+            f"model_max_length in {SETTINGS} is {settings.model_max_length:,.0f} pieces and the model has "
+            f"{config.max_positions:,} positions"
+        )
+    return None
+
+
+def _wordpiece_over(path: Path, settings: _Settings, lowercase: bool | None) -> WordPieceTokenizer:
+    vocabulary = Vocabulary.read(path)
+    said = (lowercase, settings.do_lower_case, vocabulary.share_of_capitals < MANY_CAPITALS)
+    return WordPieceTokenizer(vocabulary, next(one for one in said if one is not None), settings.strip_accents)
+
+
+def _wordpiece_of(directory: Path, settings: _Settings, lowercase: bool | None) -> WordPieceTokenizer:
+    path = directory / TOKENIZER
+    file = read_shape(path, _TokenizerFile)
+    told = settings.do_lower_case
+    if lowercase is None and told not in (None, file.normalizer.lowercase):
+        raise UsageError(
+            f"{directory}: lowercase in {TOKENIZER} is {file.normalizer.lowercase} and do_lower_case in {SETTINGS} is "
+            f"{told}; say which with --lowercase"
+        )
+    ids = dict(file.model.vocab)
+    for piece in file.added_tokens:
+        if ids.setdefault(piece.content, piece.id) != piece.id:
+            raise UsageError(
+                f"{path}: {piece.content!r} is piece {ids[piece.content]} and piece {piece.id}; it has one id"
+            )
+    pieces = sorted(ids, key=ids.get)
+    if [ids[piece] for piece in pieces] != list(range(len(pieces))):
+        raise UsageError(f"{path}: its pieces aren't numbered from 0 to {len(pieces) - 1:,}, each number once")
+    if broken := [piece for piece in pieces if "\n" in piece or piece.endswith("\r")]:
+        raise UsageError(f"{path}: the piece {broken[0]!r} holds a line break, which no word has; leave it out")
+    if added := [piece for piece in ids if piece not in file.model.vocab]:
+        say(f"WARNING: {path} adds {len(added):,} pieces ({added[0]!r}, ...), which are never found in text here")
+    lowercase = file.normalizer.lowercase if lowercase is None else lowercase
+    return WordPieceTokenizer(Vocabulary(pieces, str(path)), lowercase, file.normalizer.strip_accents)
