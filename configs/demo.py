@@ -37,8 +37,8 @@ config = RunConfig(
     optimizer=OptimizerConfig(
         peak_learning_rate=3e-3, warmup=0.05, bias_correction=True, beta2=0.98, epsilon=1e-8, weight_decay=0.1
     ),
-    phases=(Phase(steps=6600, length=64, batch_size=32),),
+    phases=(Phase(steps=7600, length=64, batch_size=32),),
     execution=ExecutionConfig(unroll=2),
-    evaluation=EvaluationConfig(every=3300),
-    checkpoints=CheckpointConfig(every=1100),
+    evaluation=EvaluationConfig(every=3800),
+    checkpoints=CheckpointConfig(every=1900),
 )

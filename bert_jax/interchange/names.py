@@ -99,12 +99,9 @@ def to_parameters(read: Callable[[str], np.ndarray], config: ModelConfig, absent
     for rule in NAME_TABLE:
         if rule.path in shapes and part_of(rule.path) not in absent:
             whole = np.zeros(shapes[rule.path].shape, np.float32)
-            inside = whole[: config.vocabulary_size] if rule.path in PADDED else whole
-            for layer, block in enumerate(inside if _of_a_block(rule) else [inside]):
-                for number, name in enumerate(rule.names):
-                    tensor = read(name.format(layer=layer))
-                    place = block[..., number, :, :] if len(rule.names) > 1 else block
-                    place[...] = (tensor.T if rule.contracted else tensor).reshape(place.shape)
+            for name, place in _places(rule, whole, config):
+                tensor = read(name)
+                place[...] = (tensor.T if rule.contracted else tensor).reshape(place.shape)
             _put(params, rule.path, whole)
     return params
 
@@ -119,16 +116,21 @@ def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.nd
     for rule in NAME_TABLE:
         if rule.path in leaves:
             whole = np.asarray(leaves[rule.path])
-            inside = whole[: config.vocabulary_size] if rule.path in PADDED else whole
-            for layer, block in enumerate(inside if _of_a_block(rule) else [inside]):
-                for number, name in enumerate(rule.names):
-                    place = block[..., number, :, :] if len(rule.names) > 1 else block
-                    tensor = place.reshape(_matrix_shape(rule, place.shape)).T if rule.contracted else place
-                    shape = _shape_of_theirs(rule, inside.shape)
-                    tensors[name.format(layer=layer)] = np.ascontiguousarray(tensor).reshape(shape)
+            shape = _shape_of_theirs(rule, _true_shape(rule.path, whole.shape, config))
+            for name, place in _places(rule, whole, config):
+                tensor = place.reshape(shape[::-1]).T if rule.contracted else place.reshape(shape)
+                tensors[name] = np.ascontiguousarray(tensor)
     if config.positions == "sinusoidal":
         tensors[_POSITIONS] = sinusoids(config, config.max_positions)
     return tensors
+
+
+def _places(rule: Rule, whole: np.ndarray, config: ModelConfig) -> Iterator[tuple[str, np.ndarray]]:
+    """Each tensor of a rule and the part of our whole parameter that it is, a view; padding of the vocabulary left out."""
+    inside = whole[: config.vocabulary_size] if rule.path in PADDED else whole
+    for layer, block in enumerate(inside if _of_a_block(rule) else [inside]):
+        for number, name in enumerate(rule.names):
+            yield name.format(layer=layer), block[..., number, :, :] if len(rule.names) > 1 else block
 
 
 def _of_a_block(rule: Rule) -> bool:
@@ -145,12 +147,8 @@ def _shape_of_theirs(rule: Rule, ours: tuple[int, ...]) -> tuple[int, ...]:
     if len(rule.names) > 1:
         one = one[:-3] + one[-2:]
     if rule.contracted:
-        return _matrix_shape(rule, one)[::-1]
+        return math.prod(one[rule.contracted :]), math.prod(one[: rule.contracted])
     return one if _is_table(rule) else (math.prod(one),)
-
-
-def _matrix_shape(rule: Rule, one: tuple[int, ...]) -> tuple[int, int]:
-    return math.prod(one[: rule.contracted]), math.prod(one[rule.contracted :])
 
 
 def _is_table(rule: Rule) -> bool:
