@@ -1,0 +1,46 @@
+# Sourced by the launchers that start a run again.
+#   RESTARTS        how often at most (default: 100)
+#   RETRY_SECONDS   the pause before each (default: 10)
+STOPPED=0 # 1 once someone has asked for the end
+STARTED_AGAIN=0
+
+# attend COMMAND...: runs it and returns its exit code. SIGTERM and Ctrl-C reach it as SIGTERM, upon which a run writes a
+# checkpoint and ends with 143.
+attend() {
+  local child code
+  "$@" &
+  child=$!
+  trap 'STOPPED=1; kill -TERM "$child" 2>/dev/null || true' TERM INT
+  while :; do # a signal ends `wait` before the command has ended
+    code=0
+    wait "$child" || code=$?
+    kill -0 "$child" 2>/dev/null || break
+  done
+  trap - TERM INT
+  return "$code"
+}
+
+# cut_off CODE: prints how a run was cut off that could have gone on. Fails for other codes: 1 and 2 would come again.
+cut_off() {
+  case "$1" in
+    143) echo "stopped after a checkpoint" ;;
+    137) echo "killed" ;;
+    255) echo "machine out of reach" ;;
+    *) return 1 ;;
+  esac
+}
+
+# again CODE: after a pause, success if a run that ended with CODE is to be started again.
+again() {
+  local how
+  if [ "$STOPPED" = 1 ] || ! how="$(cut_off "$1")"; then
+    return 1
+  fi
+  STARTED_AGAIN=$((STARTED_AGAIN + 1))
+  if [ "$STARTED_AGAIN" -gt "${RESTARTS:-100}" ]; then
+    echo "$how once more (exit code $1) after ${RESTARTS:-100} restarts: giving up; RESTARTS allows more" >&2
+    return 1
+  fi
+  echo "$how (exit code $1); starting again in ${RETRY_SECONDS:-10} s" >&2
+  sleep "${RETRY_SECONDS:-10}"
+}

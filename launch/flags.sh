@@ -1,0 +1,25 @@
+# Sourced by the launchers: the compiler flags that matter for throughput and aren't on by themselves. What the caller has
+# set comes after them and so wins. Each was tried with the libraries of launch/constraints.txt: an unknown one ends the run.
+
+# tpu_flags: for libtpu, which reads LIBTPU_INIT_ARGS; XLA_FLAGS doesn't know these. The latency-hiding scheduler and
+# asynchronous all-gathers (for --mesh.fsdp) are on by themselves. https://openxla.org/xla/flags_guidance, "v5e/Async",
+# and CF_FOR_ALL_REDUCE in MaxText's benchmarks/xla_flags_library.py.
+tpu_flags() {
+  local flags=(
+    # Gradients are summed over the chips while the next layer's are computed, in the same loops. Neither does it alone.
+    --xla_enable_async_all_reduce=true
+    --xla_tpu_enable_async_collective_fusion_fuse_all_reduce=true
+  )
+  export LIBTPU_INIT_ARGS="${flags[*]} ${LIBTPU_INIT_ARGS:-}"
+}
+
+# gpu_flags: for XLA. Command buffers (CUDA graphs) and asynchronous collectives are on by themselves.
+# https://docs.jax.dev/en/latest/gpu_performance_tips.html and NVIDIA's "GPU performance" page of JAX-Toolbox, whose images
+# set the same flag.
+gpu_flags() {
+  local flags=(
+    # Collectives start as early and end as late as they can, with computation between.
+    --xla_gpu_enable_latency_hiding_scheduler=true
+  )
+  export XLA_FLAGS="${flags[*]} ${XLA_FLAGS:-}"
+}

@@ -1,0 +1,118 @@
+import time
+
+import pytest
+
+RUN = "<pretrain><config.py><--workdir><runs/a b>"
+JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}
+
+
+@pytest.fixture
+def machine(place):
+    place.set("gpus", 4)
+    place.set("job", "RUNNING")
+    return place
+
+
+def launch(machine, **environment):
+    return machine.run("gpu.sh", "config.py", "--workdir", "runs/a b", **environment)
+
+
+def test_one_process_for_all_gpus(machine):
+    code, said = launch(machine, XLA_FLAGS="--mine")
+    assert code == 0, said
+    (run,) = machine.lines("runs")
+    assert run.startswith(f"{RUN} ")
+    assert "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true --mine" in run  # the last of two wins
+    assert run.endswith("JAX_LOCAL_DEVICE_IDS=")
+    assert machine.lines("calls")[0].endswith(".[cuda]")
+
+
+def test_goes_on_after_a_checkpoint_and_after_a_kill(machine):
+    machine.set("codes", 143, 137)
+    assert launch(machine)[0] == 0
+    assert len(machine.lines("runs")) == 3
+
+
+@pytest.mark.parametrize("code", [1, 2, 139])
+def test_a_failure_ends_it(machine, code):
+    machine.set("codes", code)
+    assert launch(machine)[0] == code
+    assert len(machine.lines("runs")) == 1
+
+
+def test_restarts_are_limited(machine):
+    machine.set("codes", 137, 137, 137)
+    code, said = launch(machine, RESTARTS="1")
+    assert code == 137
+    assert "killed once more (exit code 137) after 1 restarts: giving up" in said
+    assert len(machine.lines("runs")) == 2
+
+
+def test_a_signal_to_the_launcher_ends_the_run_and_is_no_reason_to_start_again(machine):
+    machine.set("codes", "wait")
+    with machine.start("gpu.sh", "config.py", "--workdir", "runs/a b") as process:
+        while not machine.lines("runs"):
+            time.sleep(0.02)
+        process.terminate()
+        assert process.wait(timeout=10) == 143
+        assert machine.lines("runs")[1:] == ["checkpoint"]
+
+
+def test_a_slurm_job_has_one_process_a_node_with_all_its_gpus(machine):
+    code, said = launch(machine, **JOB)
+    assert code == 0, said
+    runs = machine.lines("runs")
+    assert [run.split()[0:2] for run in runs] == [f"{RUN} ".split()] * 2
+    assert all(run.endswith("JAX_LOCAL_DEVICE_IDS=0,1,2,3") for run in runs)
+    assert sum("pip install" in call for call in machine.lines("calls")) == 1
+
+
+def test_slurm_may_lend_some_of_the_gpus(machine):
+    assert launch(machine, **JOB, CUDA_VISIBLE_DEVICES="2,3")[0] == 0
+    assert all(run.endswith("JAX_LOCAL_DEVICE_IDS=0,1") for run in machine.lines("runs"))
+
+
+def test_a_preempted_job_is_queued_again(machine):
+    machine.set("codes", 143, 143)
+    code, said = launch(machine, **JOB)
+    assert code == 143
+    assert "stopped after a checkpoint (exit code 143); queueing job 7 again" in said
+    assert machine.lines("calls")[-1] == "scontrol requeue 7"
+
+
+def test_a_cancelled_job_stays_cancelled(machine):
+    machine.set("codes", 143, 143)
+    machine.set("job", "CANCELLED")
+    assert launch(machine, **JOB)[0] == 143
+    assert "scontrol requeue 7" not in machine.lines("calls")
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_a_failed_job_is_not_queued_again(machine, code):
+    machine.set("codes", 0, code)
+    assert launch(machine, **JOB)[0] == code
+    assert not [call for call in machine.lines("calls") if "scontrol" in call]
+
+
+def test_sbatch_runs_a_copy_from_elsewhere(machine):
+    copy = machine.world / "slurm_script"
+    copy.write_bytes((machine.project / "launch/gpu.sh").read_bytes())
+    code, said = machine.run(str(copy), "config.py", **JOB, SLURM_SUBMIT_DIR=str(machine.project))
+    assert code == 0, said
+    assert len(machine.lines("runs")) == 2
+    code, said = machine.run(str(copy), "config.py", **JOB, SLURM_SUBMIT_DIR=str(machine.world))
+    assert (code, said.count("\n")) == (2, 1)
+    assert "isn't the project's directory" in said
+
+
+def test_no_gpu_is_said(machine):
+    machine.set("gpus", 0)
+    code, said = launch(machine)
+    assert code == 2
+    assert "There is no NVIDIA GPU on " in said
+    assert not machine.lines("runs")
+
+
+def test_usage(machine):
+    code, said = machine.run("gpu.sh")
+    assert (code, said.startswith("usage: launch/gpu.sh CONFIG"), said.count("\n")) == (2, True, 1)
