@@ -128,7 +128,7 @@ fault_kill() { kill_ && restart; }
 fault_terminate() {
   local code=0
   kill -TERM "$child"
-  patiently stopped
+  patiently stopped || return
   ended || code=$?
   [ "$code" = 143 ] && [ "$(saved_step)" -ge "$(newest_step "$disturbed")" ] && restart
 }
@@ -184,7 +184,7 @@ fault_damaged_data() { # named by the run, which ends; put back; gone on with
   for file in "$disturbed"/data/*/train-*; do
     overwrite "$file"
   done
-  patiently stopped
+  patiently stopped || return
   ended || code=$?
   for file in "$disturbed"/data/*/train-*; do
     cp "$undisturbed${file#"$disturbed"}" "$file"

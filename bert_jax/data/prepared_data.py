@@ -3,8 +3,9 @@
 import hashlib
 import json
 import shutil
+import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -62,13 +63,15 @@ class PreparedData(NamedTuple):
             "shards": self.shards,
             "example_sentences": self.example_sentences,
         }
-        write_json(self.directory / _RECORD, value)
+        write_json(self.directory / _RECORD, value | {"crc32": _sum(value)})
 
     @classmethod
     def open(cls, directory: Path) -> "PreparedData | None":
         """The finished set in `directory`, or None. Raises RunError where a shard is missing or cut short."""
         try:
             value = json.loads((directory / _RECORD).read_text(encoding="utf-8"))
+            if value.pop("crc32", None) not in (None, _sum(value)):  # None: of an earlier release
+                raise ValueError("its checksum is another")
             del value["format"]
             shards = {name: FileSum(*total) for name, total in value["shards"].items()}
             value["train"] = Statistics.from_json(value["train"])
@@ -94,6 +97,10 @@ class PreparedData(NamedTuple):
         return next(
             (name for name, written in self.shards.items() if FileSum.of(self.directory / name) != written), None
         )
+
+
+def _sum(value: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 
 
 def damaged(path: Path, error: Exception) -> RunError:
