@@ -40,7 +40,8 @@ class BucketServer(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     def fail(self, pattern: str, how: str, times: int = 1) -> None:
-        """Lets the next `times` requests that match `pattern` fail: by a status like "503", "cut" off, or "short"."""
+        """Lets the next `times` requests that match `pattern` fail: by a status like "503", or by data that is "cut" off,
+        "short" or "wrong"."""
         self.faults += [(pattern, how)] * times
 
     def fault(self, request: str) -> str | None:
@@ -194,6 +195,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, data: bytes, headers: dict) -> None:
         self.send_response(status)
         sent = data[: len(data) // 2] if self.how in ("cut", "short") else data
+        if self.how == "wrong":
+            sent = sent[:-1] + bytes([sent[-1] ^ 1])
         for name, value in headers.items():
             self.send_header(name, str(value))
         if status not in (204, 304):

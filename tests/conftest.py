@@ -132,7 +132,7 @@ def command(*arguments, **environment: str) -> subprocess.Popen:
 
 @pytest.fixture(scope="session")
 def bucket_server():
-    """A stand-in for Cloud Storage, which everything in this process and those that it starts takes for the real one."""
+    """A stand-in for Cloud Storage, taken for the real one by this process and those that it starts."""
     if not importlib.util.find_spec("gcsfs"):
         pytest.skip("gcsfs, of the extra gcs, is not installed")
     from bucket_server import BucketServer
@@ -153,5 +153,6 @@ def bucket_server():
 def bucket(bucket_server, tmp_path, monkeypatch):
     """A gs:// folder of the test's own, with nothing in it and nothing copied from it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    bucket_server.requests.clear()
     yield f"gs://bucket/{tmp_path.name}"
     assert not bucket_server.faults, "a fault that was asked for did not befall anything"

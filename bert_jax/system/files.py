@@ -124,12 +124,6 @@ def sizes_of_matching(pattern: str) -> dict[Place, int]:
     return {path: path.stat().st_size for path in paths if path.is_file()}
 
 
-def make_directory(path: Place) -> None:
-    """Makes `path` and what lies above it. A bucket has no directories, only names."""
-    if not in_bucket(path):
-        path.mkdir(parents=True, exist_ok=True)
-
-
 def remove_directory(path: Place) -> None:
     """Deletes `path` and all below it, as far as that can be done."""
     if in_bucket(path):
