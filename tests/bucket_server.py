@@ -40,8 +40,8 @@ class BucketServer(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     def fail(self, pattern: str, how: str, times: int = 1) -> None:
-        """Lets the next `times` requests that match `pattern` fail: by a status like "503", or by data that is "cut" off,
-        "short" or "wrong"."""
+        """Lets the next `times` requests that match `pattern` fail: by a status like "503", or with data that is
+        "cut" off, "short" or "wrong"."""
         self.faults += [(pattern, how)] * times
 
     def fault(self, request: str) -> str | None:
@@ -202,7 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
         if status not in (204, 304):
             self.send_header("Content-Length", str(len(sent if self.how == "short" else data)))
         self.end_headers()
-        self.wfile.write(sent)
+        if status not in (204, 304):
+            self.wfile.write(sent)
         self.close_connection |= self.how == "cut"
 
 

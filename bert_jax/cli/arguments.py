@@ -12,7 +12,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
-from bert_jax.system.bucket import Place, place
+from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 
@@ -23,7 +23,7 @@ PlaceArgument = Annotated[
     PrimitiveConstructorSpec(
         nargs=1,
         metavar="PATH",
-        instance_from_str=lambda words: place(words[0]),
+        instance_from_str=lambda words: place_of(words[0]),
         is_instance=lambda value: isinstance(value, Place),
         str_from_instance=lambda value: [str(value)],
     ),
@@ -74,7 +74,7 @@ class RunArguments(ConfigArguments):
 def parse_config(shape: type[ConfigKind], command: str, help_text: str, arguments: list[str]) -> ConfigKind:
     """An instance of `shape` from `CONFIG.py [--own VALUE ...] [--any.field VALUE ...]`. Raises UsageError."""
     if arguments and not arguments[0].startswith("-"):
-        default, flags = load_config(place(arguments[0])), arguments[1:]
+        default, flags = load_config(place_of(arguments[0])), arguments[1:]
     elif {"-h", "--help"} & set(arguments):
         default, flags = RunConfig(), arguments
     else:

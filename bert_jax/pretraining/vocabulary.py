@@ -9,7 +9,7 @@ from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.data.chunk_worker import is_held_out
 from bert_jax.data.corpus import corpus_stamp, open_corpus
 from bert_jax.data.sample import sample_documents, sample_mixture
-from bert_jax.system.bucket import Place, place
+from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import remove_directory, write_json
 from bert_jax.system.progress import say, stage
@@ -46,11 +46,11 @@ def given_tokenizer(config: RunConfig) -> Tokenizer | None:
 
     That is `vocabulary.file`, or what comes with `init`; where both are given, the file with the casing of the model.
     """
-    initial = tokenizer_of(place(config.init)) if config.init else None
+    initial = tokenizer_of(place_of(config.init)) if config.init else None
     if not config.vocabulary.file:
         return initial
     casing = initial if isinstance(initial, WordPieceTokenizer) else config.vocabulary
-    return read_vocabulary_file(place(config.vocabulary.file), casing.lowercase, casing.strip_accents)
+    return read_vocabulary_file(place_of(config.vocabulary.file), casing.lowercase, casing.strip_accents)
 
 
 def _made_of(origin: dict[str, Any], marker: Place) -> bool:
@@ -64,7 +64,7 @@ def _made_of(origin: dict[str, Any], marker: Place) -> bool:
 
 def _stamp(config: RunConfig) -> str | None:
     """Of what the vocabulary is read from or trained on; None where that isn't here."""
-    given = [place(path) for path in (config.vocabulary.file, config.init) if path]
+    given = [place_of(path) for path in (config.vocabulary.file, config.init) if path]
     if not given:
         return corpus_stamp(config.data)
     files = []

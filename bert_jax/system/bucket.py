@@ -37,7 +37,7 @@ class Stored(NamedTuple):
     """As `crc32c_of` gives it."""
 
 
-def place(path: str | os.PathLike) -> Place:
+def place_of(path: str | os.PathLike) -> Place:
     """Where `path` points: into a bucket if it begins with gs://, on this machine otherwise.
 
     Raises UsageError where the libraries for buckets aren't installed, or the bucket doesn't answer.
@@ -70,7 +70,7 @@ def objects(folder: epath.Path) -> dict[str, Stored]:
 
 def matching(pattern: str) -> dict[epath.Path, Stored]:
     """The objects whose names fit `pattern`, in the order of these; * stops at a slash, ** doesn't."""
-    place(pattern.partition("*")[0])
+    place_of(pattern.partition("*")[0])
     found = _store().glob(pattern, detail=True)
     return {
         epath.Path(SCHEME + name): _stored(about) for name, about in sorted(found.items()) if about["type"] == "file"
@@ -96,7 +96,10 @@ def download(path: epath.Path, stored: Stored, file: Path) -> None:
 
 def upload(file: Path, path: epath.Path) -> None:
     """Makes `file` the object at `path`: the old one or the whole new one is seen. What arrived is compared by MD5."""
-    _store().put_file(os.fspath(file), os.fspath(path))
+    if file.stat().st_size < _BLOCK_BYTES:
+        _store().pipe_file(os.fspath(path), file.read_bytes())  # at once: it may be growing
+    else:
+        _store().put_file(os.fspath(file), os.fspath(path))
 
 
 def upload_folder(folder: Path, target: epath.Path, last: str | None = None) -> None:

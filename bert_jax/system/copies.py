@@ -5,6 +5,8 @@ import fcntl
 import json
 import os
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +16,9 @@ from etils import epath
 from bert_jax.system.bucket import TRANSFERS, Place, Stored, download, in_bucket, objects, upload, upload_folder
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import full_disk_explained, replacing, write_json
+from bert_jax.system.progress import say
+
+PUBLISH_EVERY_S = 60.0
 
 
 def cache_directory() -> Path:
@@ -64,6 +69,39 @@ def publish(path: Place, last: str | None = None) -> None:
             write_json(_note(copy), objects(path))
     else:
         upload(copy, path)
+
+
+class Publisher:
+    """Publishes what grows: in the background, once a minute at most, and at the end.
+
+    A failure is said and doesn't matter: the next time takes all again.
+    """
+
+    def __init__(self, *paths: Place):
+        self._paths = [path for path in paths if in_bucket(path)]
+        self._begun, self._thread = time.monotonic(), None
+
+    def publish_if_due(self) -> None:
+        """To be called whenever there is something new."""
+        busy = self._thread and self._thread.is_alive()
+        if self._paths and not busy and time.monotonic() - self._begun >= PUBLISH_EVERY_S:
+            self._begun = time.monotonic()
+            self._thread = threading.Thread(target=self._publish)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Publishes for the last time."""
+        if self._thread:
+            self._thread.join()
+        self._publish()
+
+    def _publish(self) -> None:
+        for path in self._paths:
+            try:
+                if worked_on(path).exists():
+                    publish(path)
+            except Exception as error:  # gcsfs', Google's and aiohttp's own, OSError
+                say(f"WARNING: {path} could not be written ({str(error).partition(chr(10))[0]}); it is tried again")
 
 
 def copy_into(source: Place, directory: Place) -> None:

@@ -124,6 +124,11 @@ def sizes_of_matching(pattern: str) -> dict[Place, int]:
     return {path: path.stat().st_size for path in paths if path.is_file()}
 
 
+def absolute(path: Place) -> Place:
+    """`path` from the root of this machine's tree, or of its bucket."""
+    return path if in_bucket(path) else path.absolute()
+
+
 def remove_directory(path: Place) -> None:
     """Deletes `path` and all below it, as far as that can be done."""
     if in_bucket(path):

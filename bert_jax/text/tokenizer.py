@@ -10,7 +10,7 @@ import numpy as np
 import tokenizers
 from jaxtyping import Bool
 
-from bert_jax.system.bucket import Place, place
+from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 from bert_jax.text.sentencepiece import SentencePieceTokenizer
@@ -80,7 +80,7 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accent
     `lowercase` and `strip_accents` are for a vocab.txt; all others bring their own. Raises UsageError where there is
     none at `path`, which may be in a bucket.
     """
-    path = place(path)
+    path = place_of(path)
     directory = tokenizer_directory(path)
     if directory:
         directory = fetched(directory)

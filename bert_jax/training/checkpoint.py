@@ -4,16 +4,17 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 import threading
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import orbax.checkpoint as ocp
 
 from bert_jax.model.bert import Parameters
+from bert_jax.system.bucket import Place
+from bert_jax.system.copies import copy_into
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import FileSum, write_json
+from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, write_json
 from bert_jax.system.progress import say
 from bert_jax.training.step import TrainState
 
@@ -34,13 +35,13 @@ class Manifest(NamedTuple):
     """Every other file by its path below the checkpoint."""
 
     @classmethod
-    def of(cls, directory: Path, step: int, evaluation: dict[str, float] | None) -> "Manifest":
+    def of(cls, directory: Place, step: int, evaluation: dict[str, float] | None) -> "Manifest":
         """Sums up the files in `directory`."""
-        paths = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != _MANIFEST)
-        return cls(step, evaluation, {path.relative_to(directory).as_posix(): FileSum.of(path) for path in paths})
+        paths = files_below(directory)
+        return cls(step, evaluation, {name: FileSum.of(path) for name, path in paths.items() if name != _MANIFEST})
 
     @classmethod
-    def read(cls, directory: Path) -> "Manifest":
+    def read(cls, directory: Place) -> "Manifest":
         """Raises FileNotFoundError, or ValueError where it is damaged."""
         try:
             value = json.loads((directory / _MANIFEST).read_text(encoding="utf-8"))
@@ -52,12 +53,21 @@ class Manifest(NamedTuple):
 class Checkpoints:
     """The checkpoints of a run: one directory a step, with parameters, training state, config and tokenizer."""
 
-    def __init__(self, directory: Path, carried: tuple[Path, ...], keep: int):
-        """Each checkpoint takes copies of the files and directories `carried`, so that it can be used by itself."""
-        self._directory, self._carried, self._keep = directory, carried, keep
+    def __init__(
+        self,
+        directory: Place,
+        carried: tuple[Place, ...],
+        keep: int,
+        check_owner: Callable[[], None] = lambda: None,
+    ):
+        """Each checkpoint takes copies of the files and directories `carried`, so that it can be used by itself.
+
+        `check_owner` is called before each is written and raises RunError where the run is another process' by now.
+        """
+        self._directory, self._carried, self._keep, self._check_owner = directory, carried, keep, check_owner
         self._discard("*")
         for path in set(directory.glob("[0-9]" * _DIGITS)) - set(complete(directory)):
-            shutil.rmtree(path, ignore_errors=True)  # killed before its manifest was written, or while it was deleted
+            remove_directory(path)  # killed before its manifest was written, or while it was deleted
         # One item: each one more would start threads of its own, for which the loop waits.
         self._checkpointer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
         self._finishing: threading.Thread | None = None
@@ -67,11 +77,12 @@ class Checkpoints:
     def save(self, step: int, state: TrainState, evaluation: dict[str, float] | None) -> None:
         """Begins to write `state`; it may be donated at once. A save that fails is reported, and the next one tried."""
         self.wait()
+        self._check_owner()
         path = self._path(step)
-        shutil.rmtree(path, ignore_errors=True)  # complete or not: this state takes its place
+        remove_directory(path)  # complete or not: this state takes its place
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._checkpointer.save(path.absolute(), args=ocp.args.StandardSave(_item(state)))
+            self._checkpointer.save(absolute(path), args=ocp.args.StandardSave(_item(state)))
         except Exception as error:  # the writer underneath raises OSError, ValueError and others
             self._failed(step, error)
             return
@@ -99,15 +110,15 @@ class Checkpoints:
         for path in complete(self._directory):
             if found is None or path > found:
                 aside = path.with_name(f"damaged-{path.name}")
-                shutil.rmtree(aside, ignore_errors=True)
+                remove_directory(aside)
                 path.rename(aside)
                 say(f"{path} is set aside as {aside.name}")
         if found is None:
             return None
-        restored = self._checkpointer.restore(found.absolute(), args=ocp.args.StandardRestore(_item(shapes)))
+        restored = self._checkpointer.restore(absolute(found), args=ocp.args.StandardRestore(_item(shapes)))
         return restored["training"]._replace(params=restored["params"])
 
-    def _path(self, step: int) -> Path:
+    def _path(self, step: int) -> Place:
         return self._directory / f"{step:0{_DIGITS}d}"
 
     def _finish(self, step: int, evaluation: dict[str, float] | None) -> None:
@@ -122,7 +133,7 @@ class Checkpoints:
             self._delete_old()
 
     def _failed(self, step: int, error: Exception) -> None:
-        shutil.rmtree(self._path(step), ignore_errors=True)
+        remove_directory(self._path(step))
         self._discard(self._path(step).name)
         reason = os.strerror(errno.ENOSPC) if os.strerror(errno.ENOSPC) in str(error) else str(error).partition("\n")[0]
         self.failure = f"checkpoint {step} could not be written to {self._directory}: {reason}"
@@ -131,7 +142,7 @@ class Checkpoints:
     def _discard(self, step: str) -> None:
         """Deletes what was begun and not finished."""
         for path in self._directory.glob(f"{step}{_UNFINISHED}"):
-            shutil.rmtree(path, ignore_errors=True)
+            remove_directory(path)
 
     def _delete_old(self) -> None:
         paths = complete(self._directory)
@@ -141,46 +152,43 @@ class Checkpoints:
             if path not in keep and path != best:
                 # Without its manifest it is no checkpoint, so half a deletion is none either.
                 (path / _MANIFEST).unlink()
-                shutil.rmtree(path)
+                remove_directory(path)
 
 
-def write_model(directory: Path, params: Parameters, carried: tuple[Path, ...]) -> None:
+def write_model(directory: Place, params: Parameters, carried: tuple[Place, ...]) -> None:
     """Writes the one checkpoint of a model that was not trained here: parameters without training state, at step 0."""
     path = directory / f"{0:0{_DIGITS}d}"
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
-        checkpointer.save(path.absolute(), args=ocp.args.StandardSave({"params": params}))
+        checkpointer.save(absolute(path), args=ocp.args.StandardSave({"params": params}))
     _complete(path, carried, 0, None)
 
 
-def _complete(path: Path, carried: tuple[Path, ...], step: int, evaluation: dict[str, float] | None) -> None:
+def _complete(path: Place, carried: tuple[Place, ...], step: int, evaluation: dict[str, float] | None) -> None:
     """Copies what is `carried` into a checkpoint and, last, writes its manifest."""
     for source in carried:
-        if source.is_dir():
-            shutil.copytree(source, path / source.name, dirs_exist_ok=True)
-        else:
-            shutil.copy(source, path)
+        copy_into(source, path)
     write_json(path / _MANIFEST, Manifest.of(path, step, evaluation)._asdict())
 
 
-def complete(directory: Path) -> list[Path]:
+def complete(directory: Place) -> list[Place]:
     """The finished checkpoints in `directory`, oldest first."""
     return sorted(path.parent for path in directory.glob(f"{'[0-9]' * _DIGITS}/{_MANIFEST}"))
 
 
-def damaged_file(path: Path) -> str | None:
+def damaged_file(path: Place) -> str | None:
     """The first file of the finished checkpoint at `path` that isn't as it was written, or None. Reads all of it."""
     try:
         manifest = Manifest.read(path)
     except ValueError:
         return _MANIFEST
+    there = files_below(path)
     for name, expected in manifest.files.items():
-        file = path / name
-        if not file.is_file() or file.stat().st_size != expected.size or FileSum.of(file) != expected:
+        if name not in there or FileSum.of(there[name]) != expected:
             return name
     return None
 
 
-def newest_undamaged(directory: Path) -> Path | None:
+def newest_undamaged(directory: Place) -> Place | None:
     """The newest checkpoint in `directory` whose files are as they were written; damaged ones are reported."""
     for path in reversed(complete(directory)):
         damaged = damaged_file(path)
@@ -190,7 +198,7 @@ def newest_undamaged(directory: Path) -> Path | None:
     return None
 
 
-def checkpoint_of(path: Path) -> Path:
+def checkpoint_of(path: Place) -> Place:
     """`path` if it is a checkpoint, or the newest undamaged one of the run there.
 
     Raises UsageError where there is no checkpoint, RunError where there are damaged ones only.
@@ -208,7 +216,7 @@ def checkpoint_of(path: Path) -> Path:
     return path
 
 
-def best_of(paths: list[Path]) -> Path | None:
+def best_of(paths: list[Place]) -> Place | None:
     """The one with the lowest held-out loss; None where none was evaluated."""
     losses = {}
     for path in paths:
@@ -217,18 +225,18 @@ def best_of(paths: list[Path]) -> Path | None:
     return min((path for path, loss in losses.items() if loss is not None), key=losses.get, default=None)
 
 
-def saved_shapes(path: Path) -> dict[str, Any]:
+def saved_shapes(path: Place) -> dict[str, Any]:
     """The parameter tree of the checkpoint at `path`, whose leaves have `shape` and `dtype`; nothing else is read."""
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-        return checkpointer.metadata(path.absolute()).item_metadata.tree["params"]
+        return checkpointer.metadata(absolute(path)).item_metadata.tree["params"]
 
 
-def load_parameters(path: Path, shapes: Parameters) -> Parameters:
+def load_parameters(path: Place, shapes: Parameters) -> Parameters:
     """The parameters of the checkpoint at `path` (see `checkpoint_of`), of these shapes and shardings."""
     item = {"params": shapes}
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
         return checkpointer.restore(
-            path.absolute(),
+            absolute(path),
             args=ocp.args.PyTreeRestore(
                 item, restore_args=ocp.checkpoint_utils.construct_restore_args(item), partial_restore=True
             ),

@@ -11,7 +11,7 @@ from typing import Any
 from bert_jax.config.phase import same_until
 from bert_jax.config.run import IDENTITY, RunConfig
 from bert_jax.config.settings import Settings, SettingsError
-from bert_jax.system.bucket import Place, in_bucket, place
+from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FULL_DISK, full_disk_explained, write_json, write_text
 from bert_jax.system.progress import say
@@ -27,7 +27,7 @@ class RunDirectory:
     """Where everything of one run lies: config.json, tokenizer/, data/, checkpoints/, metrics.jsonl, results.json."""
 
     def __init__(self, path: str | os.PathLike):
-        self.path = place(path)
+        self.path = place_of(path)
         self.config_file = self.path / "config.json"
         self.tokenizer = self.path / "tokenizer"
         self.checkpoints = self.path / "checkpoints"
@@ -96,7 +96,7 @@ class RunDirectory:
         """Raises RunError where a later process has taken over the run, which is in a bucket."""
         if self._owner and (owner := self._owner_file.read_text(encoding="utf-8")) != self._owner:
             raise RunError(
-                f"{self.path} was taken over by {owner.partition(',')[0]}; this one ends, and what it did since its last "
+                f"{self.path} was taken over by {owner.partition(',')[0]}; this one ends; what it did since its last "
                 "checkpoint is done again there"
             )
 

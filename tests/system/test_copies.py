@@ -2,7 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bert_jax.system.bucket import place
+from bert_jax.system.bucket import place_of
 from bert_jax.system.copies import copy_into, fetched, publish, worked_on
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FileSum, files_below, new_directory, remove_directory, write_json, write_text
@@ -15,7 +15,7 @@ def folder(bucket_server, bucket):
     """A folder of three objects."""
     for name, data in CONTENT.items():
         bucket_server.put(f"{bucket}/folder/{name}".removeprefix("gs://"), data)
-    return place(f"{bucket}/folder")
+    return place_of(f"{bucket}/folder")
 
 
 def downloads(bucket_server):
@@ -27,7 +27,7 @@ def content(directory):
 
 
 def test_a_path_on_this_machine_is_its_own_copy(tmp_path):
-    assert fetched(tmp_path) == worked_on(tmp_path) == place(str(tmp_path)) == tmp_path
+    assert fetched(tmp_path) == worked_on(tmp_path) == place_of(str(tmp_path)) == tmp_path
     publish(tmp_path)
 
 
@@ -62,7 +62,7 @@ def test_an_answer_that_fails_once_is_asked_for_again(bucket_server, folder):
 
 def test_nothing_there_is_one_line(bucket):
     with pytest.raises(UsageError, match="there is nothing at gs://"):
-        fetched(place(f"{bucket}/missing"))
+        fetched(place_of(f"{bucket}/missing"))
 
 
 def test_processes_of_one_machine_may_ask_at_once(bucket_server, folder):
@@ -72,7 +72,7 @@ def test_processes_of_one_machine_may_ask_at_once(bucket_server, folder):
 
 
 def test_work_is_published_with_its_record_last(bucket_server, bucket, tmp_path):
-    there = place(f"{bucket}/made")
+    there = place_of(f"{bucket}/made")
     here = worked_on(there)
     for name in ("record.json", "b", "sub/c"):
         (here / name).parent.mkdir(parents=True, exist_ok=True)
@@ -90,12 +90,12 @@ def test_work_is_published_with_its_record_last(bucket_server, bucket, tmp_path)
 
 
 def test_writes_replace_objects_whole(bucket_server, bucket):
-    path = place(f"{bucket}/a.json")
+    path = place_of(f"{bucket}/a.json")
     write_json(path, {"ü": 1})
     write_text(path, "new")
     assert path.read_text() == "new" and FileSum.of(path).size == 3
     with pytest.raises(ZeroDivisionError):
-        with new_directory(place(f"{bucket}/run")) as temporary:
+        with new_directory(place_of(f"{bucket}/run")) as temporary:
             (temporary / "half").write_text("x")
             raise ZeroDivisionError
     assert bucket_server.names(bucket.removeprefix("gs://")) == ["/a.json"]
@@ -105,19 +105,19 @@ def test_a_new_directory_is_not_made_over_another(bucket, folder):
     with pytest.raises(UsageError, match="exists already"):
         with new_directory(folder):
             pass
-    with new_directory(place(f"{bucket}/run")) as temporary:
+    with new_directory(place_of(f"{bucket}/run")) as temporary:
         (temporary / "sub").mkdir()
         (temporary / "sub" / "a").write_text("x")
-    assert content(place(f"{bucket}/run")) == {"sub/a": b"x"}
+    assert content(place_of(f"{bucket}/run")) == {"sub/a": b"x"}
 
 
 def test_folders_are_copied_into_others_wherever_they_are(folder, bucket, tmp_path):
     copy_into(folder, tmp_path)
     copy_into(folder / "a.txt", tmp_path)
-    copy_into(tmp_path / "folder", place(f"{bucket}/other"))
-    copy_into(folder / "a.txt", place(f"{bucket}/other"))
+    copy_into(tmp_path / "folder", place_of(f"{bucket}/other"))
+    copy_into(folder / "a.txt", place_of(f"{bucket}/other"))
     assert content(tmp_path / "folder") == CONTENT and (tmp_path / "a.txt").read_bytes() == b"first"
-    assert content(place(f"{bucket}/other")) == {"a.txt": b"first"} | {
+    assert content(place_of(f"{bucket}/other")) == {"a.txt": b"first"} | {
         f"folder/{name}": data for name, data in CONTENT.items()
     }
 
@@ -132,8 +132,8 @@ def test_a_folder_is_deleted_with_all_below_it(bucket_server, bucket, folder):
 @pytest.mark.parametrize("text", ["gs://", "gs://bucket/../other"])
 def test_what_is_no_place_in_a_bucket_is_refused(bucket_server, text):
     with pytest.raises(UsageError, match="gs://BUCKET/FOLDER"):
-        place(text)
+        place_of(text)
 
 
 def test_a_path_that_went_through_pathlib_is_understood(bucket, tmp_path):
-    assert str(place(type(tmp_path)(f"{bucket}/a"))) == f"{bucket}/a"
+    assert str(place_of(type(tmp_path)(f"{bucket}/a"))) == f"{bucket}/a"
