@@ -16,6 +16,9 @@ class MeshConfig(Settings):
     """Devices (groups of them) that each hold all parameters and take a part of the batch."""
     fsdp: Annotated[int, Field(ge=-1)] = 1
     """Devices that share one copy of the parameters and optimizer state, and also split the batch."""
+    tensor: Annotated[int, Field(ge=-1)] = 1
+    """Devices that share the heads, the inner features and the vocabulary of one part of the batch: for models or
+    lengths of which not even one sequence fits. They talk to each other in every block, so keep them in one machine."""
 
 
 class ExecutionConfig(Settings):

@@ -14,6 +14,7 @@ from bert_jax.pretraining.objective import PretrainingObjective
 from bert_jax.system.batch import Batch
 from bert_jax.training.input import BatchSource, InOrder
 from bert_jax.training.measurement import Mean, Means
+from bert_jax.training.sharding import on_mesh
 from bert_jax.training.step import example_keys, make_evaluation_step
 
 
@@ -42,7 +43,7 @@ class HeldOut:
             vocabulary_size=vocabulary_size,
             num_batches=-(-self.sequences // batch_size),
         )
-        self._step = jax.jit(make_evaluation_step(objective, seed=seed))
+        self._step = jax.jit(on_mesh(sharding.mesh, make_evaluation_step(objective, seed=seed)))
 
     def evaluate(self, params: Parameters) -> dict[str, float]:
         """Every measurement of the objective, and the loss."""

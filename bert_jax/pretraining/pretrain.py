@@ -35,7 +35,7 @@ from bert_jax.training.loop import PhaseWork, train
 from bert_jax.training.metrics import MetricsLog
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.run_directory import RunDirectory, read_config
-from bert_jax.training.sharding import batch_sharding, check_batch_size, make_mesh, tree_shardings
+from bert_jax.training.sharding import batch_sharding, check_batch_size, make_mesh, row_shards, tree_shardings
 from bert_jax.training.step import example_keys
 from bert_jax.training.trained_model import TrainedModel
 
@@ -164,11 +164,12 @@ def measured_sequences(trainer: Trainer, data: PreparedData, split: str, max_seq
     """The sequences of a split (all where `max_sequences` is None), to be measured."""
     config, instances = trainer.config, InstanceSource(data.directory, split)
     batch_size = max(phase.batch_size for phase in config.phases if phase.length == data.length)
+    rows = row_shards(trainer.mesh)
     return HeldOut(
         instances,
         trainer.objective,
         length=data.length,
-        batch_size=-(-batch_size // trainer.mesh.size) * trainer.mesh.size,
+        batch_size=-(-batch_size // rows) * rows,
         max_sequences=max_sequences or len(instances),
         vocabulary_size=trainer.model.vocabulary_size,
         seed=config.seed,
