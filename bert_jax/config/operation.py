@@ -34,6 +34,14 @@ class ExecutionConfig(Settings):
     """Stop after this many steps in a row whose gradients were not finite (each is skipped)."""
 
 
+class InputConfig(Settings):
+    """How the prepared data is read."""
+
+    damaged_records: Literal["stop", "skip"] = "stop"
+    """What a record does that a disk has damaged: it stops the run with its name, or it is left out, said and counted,
+    and its batch trains on the others, which changes nothing else."""
+
+
 class EvaluationConfig(Settings):
     """Evaluation on held-out documents during training."""
 

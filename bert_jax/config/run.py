@@ -11,6 +11,7 @@ from bert_jax.config.operation import (
     CheckpointConfig,
     EvaluationConfig,
     ExecutionConfig,
+    InputConfig,
     LoggingConfig,
     MeshConfig,
     PreparationConfig,
@@ -46,6 +47,7 @@ class RunConfig(Settings):
 
     mesh: MeshConfig = MeshConfig()
     execution: ExecutionConfig = ExecutionConfig()
+    input: InputConfig = InputConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()
     logging: LoggingConfig = LoggingConfig()

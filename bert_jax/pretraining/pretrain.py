@@ -32,7 +32,7 @@ from bert_jax.training.checkpoint import Checkpoints, complete, damaged_file
 from bert_jax.training.devices import keep_compiled_programs, peak_flops
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
 from bert_jax.training.loop import PhaseWork, train
-from bert_jax.training.metrics import MetricsLog
+from bert_jax.training.metrics import MetricsLog, read_metrics
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.run_directory import RunDirectory, read_config
 from bert_jax.training.sharding import batch_sharding, check_batch_size, make_mesh, row_shards, tree_shardings
@@ -83,7 +83,9 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     finally:
         log.close()
         checkpoints.close()
-    results = _results(trainer, int(state.step), int(state.skipped), state.params, prepared, held_out)
+    results = _results(trainer, int(state.step), state.params, prepared, held_out)
+    skipped_records = sum(line.get("skipped_records", 0) for line in read_metrics(log.path))
+    results |= {"skipped_steps": int(state.skipped), "skipped_records": skipped_records}
     write_json(run.results_file, results)
     return results
 
@@ -128,19 +130,18 @@ def evaluate_run(run: RunDirectory, source: str | None = None, language: str | N
         params = trained.read(tree_shardings(trained.shapes, trainer.mesh))
         if absent_parts(params):  # no question is asked of these; the network wants their parameters all the same
             params = completed(params, jax.tree.map(jnp.zeros_like, trainer.state_shapes.params))
-        return _results(trainer, trained.step, 0, params, {length: prepared}, {length: sequences})
+        return _results(trainer, trained.step, params, {length: prepared}, {length: sequences})
 
 
 def _results(
     trainer: Trainer,
     step: int,
-    skipped: int,
     params: Parameters,
     prepared: dict[int, PreparedData],
     held_out: dict[int, HeldOut | None],
 ) -> dict[str, Any]:
     """What results.json says: measurements at the last phase's length, and the baseline's beside them."""
-    results = {"task": "pretraining", "steps": step, "skipped_steps": skipped, "seeds": [trainer.config.seed]}
+    results = {"task": "pretraining", "steps": step, "seeds": [trainer.config.seed]}
     length = trainer.config.phases[-1].length
     sequences = held_out[length]
     if sequences:
@@ -162,7 +163,8 @@ def held_out_sequences(trainer: Trainer, data: PreparedData) -> HeldOut | None:
 
 def measured_sequences(trainer: Trainer, data: PreparedData, split: str, max_sequences: int | None) -> HeldOut:
     """The sequences of a split (all where `max_sequences` is None), to be measured."""
-    config, instances = trainer.config, InstanceSource(data.directory, split)
+    config = trainer.config
+    instances = InstanceSource(data.directory, split, config.input.damaged_records)
     batch_size = max(phase.batch_size for phase in config.phases if phase.length == data.length)
     rows = row_shards(trainer.mesh)
     return HeldOut(
@@ -177,8 +179,9 @@ def measured_sequences(trainer: Trainer, data: PreparedData, split: str, max_seq
     )
 
 
-def training_batch(run: RunDirectory, step: int) -> tuple[Tokenizer, Batch, PretrainingTargets]:
-    """The batch of training step `step` (from 1) and what the model is asked about it, as numpy arrays.
+def training_batch(run: RunDirectory, step: int) -> tuple[Tokenizer, Batch, PretrainingTargets, list[int]]:
+    """The batch of training step `step` (from 1) and what the model is asked about it, as numpy arrays, and the number
+    of each training record.
 
     Raises UsageError where `run` has no data or no such step.
     """
@@ -191,15 +194,16 @@ def training_batch(run: RunDirectory, step: int) -> tuple[Tokenizer, Batch, Pret
     tokenizer = load_tokenizer(run.tokenizer)
     trainer = Trainer(config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     source = training_source(trainer, number, prepared)
-    batch = jax.device_put(source[step - 1 - (ends[number] - config.phases[number].steps)])
+    of_phase = step - 1 - (ends[number] - config.phases[number].steps)
+    batch = jax.device_put(source[of_phase])
     keys = example_keys(config.seed, "targets", number, batch.ordinal)
-    return tokenizer, *jax.device_get((batch, trainer.objective.targets(batch, keys)))
+    return tokenizer, *jax.device_get((batch, trainer.objective.targets(batch, keys))), source.records(of_phase)
 
 
 def training_source(trainer: Trainer, number: int, prepared: PreparedData) -> BatchSource:
     """The batches of phase `number`, by step."""
     config, phase = trainer.config, trainer.config.phases[number]
-    instances = InstanceSource(prepared.directory, TRAIN)
+    instances = InstanceSource(prepared.directory, TRAIN, config.input.damaged_records)
     return BatchSource(
         instances,
         _training_order(config, number, prepared),
@@ -217,12 +221,13 @@ def _training_order(config: RunConfig, number: int, prepared: PreparedData) -> S
 
 
 def _phase_work(trainer: Trainer, number: int, prepared: PreparedData, held_out: HeldOut | None) -> PhaseWork:
-    phases = trainer.config.phases
+    phases, source = trainer.config.phases, training_source(trainer, number, prepared)
     return PhaseWork(
         name="Training" if len(phases) == 1 else f"Training, phase {number + 1} of {len(phases)}",
         first=sum(before.steps for before in phases[:number]),
         steps=phases[number].steps,
-        batches=training_source(trainer, number, prepared).batches,
+        batches=source.batches,
+        records=source.records,
         train_step=trainer.train_step(number),
         evaluate=held_out.evaluate if held_out else None,
         batch_size=phases[number].batch_size,

@@ -132,11 +132,8 @@ class BatchSource:
 
     def __getitem__(self, number: int) -> Batch:
         """Raises RunError for a damaged file and for an id past the vocabulary."""
-        first = number * self._batch_size
-        ordinals = range(first, first + self._batch_size)
-        records = [self._order.record(ordinal) for ordinal in ordinals]
-        found = self._instances.read([record for record in records if record is not None])
-        batch = assemble(found, ordinals, self._length)
+        found = self._instances.read(self.records(number))
+        batch = assemble(found, self._ordinals(number), self._length)
         largest = int(batch.ids.max(initial=0))
         if largest >= self._vocabulary_size:
             raise RunError(
@@ -145,15 +142,26 @@ class BatchSource:
             )
         return batch
 
+    def records(self, number: int) -> list[int]:
+        """Which records batch `number` holds; fillers have none."""
+        records = [self._order.record(ordinal) for ordinal in self._ordinals(number)]
+        return [record for record in records if record is not None]
+
     def batches(self, first: int = 0) -> Iterator[Batch]:
         """Batches from number `first` on, read ahead by threads."""
         dataset = grain.MapDataset.source(self)[first:]
         options = grain.ReadOptions(num_threads=_READ_THREADS, prefetch_buffer_size=_PREFETCHED_BATCHES)
         return iter(dataset.to_iter_dataset(options))
 
+    def _ordinals(self, number: int) -> range:
+        return range(number * self._batch_size, (number + 1) * self._batch_size)
+
 
 def assemble(instances: Instances, ordinals: Sequence[int], length: int) -> Batch:
-    """Pads `instances` to `length` and, with rows of weight 0, to as many rows as there are `ordinals`."""
+    """Pads `instances` to `length` and, with empty rows, to as many rows as there are `ordinals`.
+
+    A row without tokens has weight 0: such a filler, or a record that couldn't be read.
+    """
     rows = len(ordinals)
     real = instances.count
     ids, units = np.zeros((rows, length), np.int32), np.zeros((rows, length), np.uint8)
@@ -162,5 +170,5 @@ def assemble(instances: Instances, ordinals: Sequence[int], length: int) -> Batc
     first_lengths[:real], labels[:real] = instances.first_length, instances.pair_label
     inside = np.arange(length) < lengths[:, None]
     ids[inside], units[inside] = instances.ids, instances.units
-    weights = (np.arange(rows) < real).astype(np.float32)
+    weights = (lengths > 0).astype(np.float32)
     return Batch(ids, units, lengths, first_lengths, labels, weights, np.asarray(ordinals, np.uint32))

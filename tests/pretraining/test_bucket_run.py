@@ -36,5 +36,10 @@ def test_it_learns_what_a_run_on_disk_learns(bucket_server, run, tiny_run):
     assert here == there
     lines = [[line["loss"] for line in read_metrics(one.path / "metrics.jsonl")] for one in (run, tiny_run)]
     assert lines[0] == lines[1]
-    for text in ("config.json", "tokenizer/vocab.txt", "data/length-32/prepared.json", "checkpoints/00000012/manifest.json"):
+    for text in (
+        "config.json",
+        "tokenizer/vocab.txt",
+        "data/length-32/prepared.json",
+        "checkpoints/00000012/manifest.json",
+    ):
         assert text in bucket_server.names("bucket/run/")
