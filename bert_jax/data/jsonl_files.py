@@ -5,10 +5,10 @@ import itertools
 import json
 from collections.abc import Iterator
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 from bert_jax.data.file_source import FileSource
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 
 MAX_RECORD_BYTES = 1 << 28
@@ -27,7 +27,7 @@ class JsonlFiles(FileSource):
         self.field = field
         next(self.documents(), None)
 
-    def _file_lines(self, path: Path, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
+    def _file_lines(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
         for number, parts in itertools.groupby(self._numbered_parts(path, raw), itemgetter(0)):
             place = f"{path}, line {number}"
             line = self._decoded(_joined(map(itemgetter(1), parts), place), str(path), number)

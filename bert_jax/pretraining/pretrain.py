@@ -61,7 +61,8 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     prepared = prepare_lengths(config, run)
     trainer = Trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     held_out = {length: held_out_sequences(trainer, data) for length, data in prepared.items()}
-    checkpoints = Checkpoints(run.checkpoints, (run.config_file, run.tokenizer), config.checkpoints.keep)
+    carried = (run.config_file, run.tokenizer)
+    checkpoints = Checkpoints(run.checkpoints, carried, config.checkpoints.keep, run.check_owner)
     state = checkpoints.restore(trainer.state_shapes)
     if state is None:
         initial = InitialModel.open(config)

@@ -4,9 +4,8 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 import threading
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -14,8 +13,10 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from bert_jax.model.bert import Parameters
+from bert_jax.system.bucket import Place
+from bert_jax.system.copies import copy_into
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import FileSum, sync, write_json
+from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, sync, sync_below, write_json
 from bert_jax.system.progress import say
 from bert_jax.training.state_check import StateCheck, check_state, sum_of_bits_on_host
 from bert_jax.training.step import TrainState
@@ -42,15 +43,14 @@ class Manifest(NamedTuple):
 
     @classmethod
     def of(
-        cls, directory: Path, step: int, evaluation: dict[str, float] | None, check: StateCheck | None
+        cls, directory: Place, step: int, evaluation: dict[str, float] | None, check: StateCheck | None
     ) -> "Manifest":
         """Sums up the files in `directory`."""
-        paths = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != _MANIFEST)
-        files = {path.relative_to(directory).as_posix(): FileSum.of(path) for path in paths}
+        files = {name: FileSum.of(path) for name, path in files_below(directory).items() if name != _MANIFEST}
         return cls(step, evaluation, files, *((int(check.bits), int(check.skipped_in_a_row)) if check else ()))
 
     @classmethod
-    def read(cls, directory: Path) -> "Manifest":
+    def read(cls, directory: Place) -> "Manifest":
         """Raises FileNotFoundError, or ValueError where it is damaged."""
         try:
             value = json.loads((directory / _MANIFEST).read_text(encoding="utf-8"))
@@ -67,12 +67,21 @@ class Checkpoints:
     step with finite gradients.
     """
 
-    def __init__(self, directory: Path, carried: tuple[Path, ...], keep: int):
-        """Each checkpoint takes copies of the files and directories `carried`, so that it can be used by itself."""
-        self._directory, self._carried, self._keep = directory, carried, keep
+    def __init__(
+        self,
+        directory: Place,
+        carried: tuple[Place, ...],
+        keep: int,
+        check_owner: Callable[[], None] = lambda: None,
+    ):
+        """Each checkpoint takes copies of the files and directories `carried`, so that it can be used by itself.
+
+        `check_owner` is called before each is written and raises RunError where the run is another process' by now.
+        """
+        self._directory, self._carried, self._keep, self._check_owner = directory, carried, keep, check_owner
         self._discard("*")
         for path in set(directory.glob("[0-9]" * _DIGITS)) - set(complete(directory)):
-            shutil.rmtree(path, ignore_errors=True)  # killed before its manifest was written, or while it was deleted
+            remove_directory(path)  # killed before its manifest was written, or while it was deleted
         # One item: each one more would start threads of its own, for which the loop waits.
         # Directories at once: where that fails in the background, threads that wait for them hold up the process' end.
         self._checkpointer = ocp.AsyncCheckpointer(
@@ -86,11 +95,12 @@ class Checkpoints:
     def save(self, step: int, state: TrainState, evaluation: dict[str, float] | None) -> None:
         """Begins to write `state`; it may be donated at once. A save that fails is reported, and the next one tried."""
         self.wait()
+        self._check_owner()
         path, check = self._path(step), check_state(state)
-        shutil.rmtree(path, ignore_errors=True)  # complete or not: this state takes its place
+        remove_directory(path)  # complete or not: this state takes its place
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._checkpointer.save(path.absolute(), args=ocp.args.StandardSave(_item(state)))
+            self._checkpointer.save(absolute(path), args=ocp.args.StandardSave(_item(state)))
         except Exception as error:  # the writer underneath raises OSError, ValueError and others
             self._failed(step, error)
             return
@@ -119,19 +129,19 @@ class Checkpoints:
             if damage := damaged_file(path):
                 _set_aside(path, f"{damage} is not as it was written")
                 continue
-            restored = self._checkpointer.restore(path.absolute(), args=ocp.args.StandardRestore(_item(shapes)))
+            restored = self._checkpointer.restore(absolute(path), args=ocp.args.StandardRestore(_item(shapes)))
             state = restored["training"]._replace(params=restored["params"])
             if Manifest.read(path).bits in (None, int(check_state(state).bits)):
                 return state
             _set_aside(path, "it gave other numbers than were saved")
         return None
 
-    def last_good(self) -> Path | None:
+    def last_good(self) -> Place | None:
         """The newest undamaged one that was saved after a step with finite gradients."""
         self.wait()
         return next(filter(_is_sound, reversed(complete(self._directory))), None)
 
-    def _path(self, step: int) -> Path:
+    def _path(self, step: int) -> Place:
         return self._directory / f"{step:0{_DIGITS}d}"
 
     def _finish(self, step: int, evaluation: dict[str, float] | None, check: StateCheck, skeleton: TrainState) -> None:
@@ -162,9 +172,9 @@ class Checkpoints:
     def _discard(self, step: str) -> None:
         """Deletes what was begun and not finished."""
         for path in self._directory.glob(f"{step}{_UNFINISHED}"):
-            shutil.rmtree(path, ignore_errors=True)
+            remove_directory(path)
 
-    def _delete_old(self, verified: Path) -> None:
+    def _delete_old(self, verified: Place) -> None:
         """Deletes what is older than the good ones that are to stay, each of which is read once more: all but
         `verified`, which has just been."""
         paths = complete(self._directory)
@@ -182,44 +192,40 @@ class Checkpoints:
             say(f"WARNING: an old checkpoint in {self._directory} could not be deleted: {error.strerror}")
 
 
-def write_model(directory: Path, params: Parameters, carried: tuple[Path, ...]) -> None:
+def write_model(directory: Place, params: Parameters, carried: tuple[Place, ...]) -> None:
     """Writes the one checkpoint of a model that was not trained here: parameters without training state, at step 0."""
     path = directory / f"{0:0{_DIGITS}d}"
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
-        checkpointer.save(path.absolute(), args=ocp.args.StandardSave({"params": params}))
+        checkpointer.save(absolute(path), args=ocp.args.StandardSave({"params": params}))
     _complete(path, carried, 0, None, None)
 
 
 def _complete(
-    path: Path,
-    carried: tuple[Path, ...],
+    path: Place,
+    carried: tuple[Place, ...],
     step: int,
     evaluation: dict[str, float] | None,
     check: StateCheck | None,
 ) -> None:
     """Copies what is `carried` into a checkpoint and, last, writes its manifest."""
     for source in carried:
-        if source.is_dir():
-            shutil.copytree(source, path / source.name, dirs_exist_ok=True)
-        else:
-            shutil.copy(source, path)
-    for written in (*path.rglob("*"), path):
-        sync(written)
+        copy_into(source, path)
+    sync_below(path)
     write_json(path / _MANIFEST, Manifest.of(path, step, evaluation, check)._asdict())
     sync(path)
     sync(path.parent)
 
 
-def _read_on_host(path: Path, skeleton: TrainState) -> int:
+def _read_on_host(path: Place, skeleton: TrainState) -> int:
     """`sum_of_bits` of the state that the checkpoint at `path` gives back; `skeleton` has its structure."""
     item = _item(skeleton)
     as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), item)
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-        found = checkpointer.restore(path.absolute(), args=ocp.args.PyTreeRestore(item, restore_args=as_numpy))
+        found = checkpointer.restore(absolute(path), args=ocp.args.PyTreeRestore(item, restore_args=as_numpy))
     return sum_of_bits_on_host(found["training"]._replace(params=found["params"]))
 
 
-def _is_sound(path: Path) -> bool:
+def _is_sound(path: Place) -> bool:
     """Whether the step before the checkpoint at `path` had finite gradients."""
     try:
         return Manifest.read(path).skipped_in_a_row == 0
@@ -227,42 +233,43 @@ def _is_sound(path: Path) -> bool:
         return False
 
 
-def _delete(path: Path) -> None:
+def _delete(path: Place) -> None:
     """Deletes a checkpoint: without its manifest it is none, so half a deletion leaves none either."""
     (path / _MANIFEST).unlink(missing_ok=True)
-    shutil.rmtree(path, ignore_errors=True)
+    remove_directory(path)
 
 
-def _set_aside(path: Path, damage: str) -> None:
+def _set_aside(path: Place, damage: str) -> None:
     """Renames a damaged checkpoint, so that it counts no more and can still be looked at."""
     aside = path.with_name(f"damaged-{path.name}")
-    shutil.rmtree(aside, ignore_errors=True)
+    remove_directory(aside)
     path.rename(aside)
     say(f"WARNING: {path} is damaged ({damage}); it is set aside as {aside.name}, and the one before it used, if any")
 
 
-def complete(directory: Path) -> list[Path]:
+def complete(directory: Place) -> list[Place]:
     """The finished checkpoints in `directory`, oldest first."""
     return sorted(path.parent for path in directory.glob(f"{'[0-9]' * _DIGITS}/{_MANIFEST}"))
 
 
-def damaged_file(path: Path) -> str | None:
+def damaged_file(path: Place) -> str | None:
     """The first file of the finished checkpoint at `path` that isn't as it was written, or None. Reads all of it."""
     try:
         manifest = Manifest.read(path)
     except ValueError:
         return _MANIFEST
+    name = _MANIFEST
     try:
-        for name in manifest.files:
-            file, expected = path / name, manifest.files[name]
-            if not file.is_file() or file.stat().st_size != expected.size or FileSum.of(file) != expected:
+        there = files_below(path)
+        for name, expected in manifest.files.items():
+            if name not in there or FileSum.of(there[name]) != expected:
                 return name
     except OSError:  # a disk that can't read it
         return name
     return None
 
 
-def newest_undamaged(directory: Path) -> Path | None:
+def newest_undamaged(directory: Place) -> Place | None:
     """The newest checkpoint in `directory` whose files are as they were written; damaged ones are reported."""
     for path in reversed(complete(directory)):
         damaged = damaged_file(path)
@@ -272,7 +279,7 @@ def newest_undamaged(directory: Path) -> Path | None:
     return None
 
 
-def checkpoint_of(path: Path) -> Path:
+def checkpoint_of(path: Place) -> Place:
     """`path` if it is a checkpoint, or the newest undamaged one of the run there.
 
     Raises UsageError where there is no checkpoint, RunError where there are damaged ones only.
@@ -290,7 +297,7 @@ def checkpoint_of(path: Path) -> Path:
     return path
 
 
-def best_of(paths: list[Path]) -> Path | None:
+def best_of(paths: list[Place]) -> Place | None:
     """The one with the lowest held-out loss; None where none was evaluated."""
     losses = {}
     for path in paths:
@@ -299,18 +306,18 @@ def best_of(paths: list[Path]) -> Path | None:
     return min((path for path, loss in losses.items() if loss is not None), key=losses.get, default=None)
 
 
-def saved_shapes(path: Path) -> dict[str, Any]:
+def saved_shapes(path: Place) -> dict[str, Any]:
     """The parameter tree of the checkpoint at `path`, whose leaves have `shape` and `dtype`; nothing else is read."""
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-        return checkpointer.metadata(path.absolute()).item_metadata.tree["params"]
+        return checkpointer.metadata(absolute(path)).item_metadata.tree["params"]
 
 
-def load_parameters(path: Path, shapes: Parameters) -> Parameters:
+def load_parameters(path: Place, shapes: Parameters) -> Parameters:
     """The parameters of the checkpoint at `path` (see `checkpoint_of`), of these shapes and shardings."""
     item = {"params": shapes}
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
         return checkpointer.restore(
-            path.absolute(),
+            absolute(path),
             args=ocp.args.PyTreeRestore(
                 item, restore_args=ocp.checkpoint_utils.construct_restore_args(item), partial_restore=True
             ),

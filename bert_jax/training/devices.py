@@ -1,9 +1,10 @@
 """What the machine is: peak rates, and where compiled programs are kept."""
 
 import os
-from pathlib import Path
 
 import jax
+
+from bert_jax.system.copies import cache_directory
 
 PEAK_FLOPS = {
     "TPU v4": 275e12,
@@ -29,7 +30,6 @@ def peak_flops(device: jax.Device) -> float | None:
 def keep_compiled_programs() -> None:
     """Turns on JAX' compilation cache, in $JAX_COMPILATION_CACHE_DIR or the user's cache directory."""
     if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", os.fspath(cache / "bert_jax" / "compiled"))
+        jax.config.update("jax_compilation_cache_dir", os.fspath(cache_directory() / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

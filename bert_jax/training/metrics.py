@@ -5,12 +5,13 @@ import json
 import math
 import os
 import time
-from pathlib import Path
 
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 
+from bert_jax.system.bucket import Place
+from bert_jax.system.copies import Publisher, worked_on
 from bert_jax.system.files import full_disk_explained, write_text
 from bert_jax.system.progress import say
 
@@ -19,17 +20,20 @@ class MetricsLog:
     """One JSON object a line; after a restart the lines of steps that are done again are gone.
 
     A disk that takes no more ends no training: lines that couldn't be written are kept, and written once they can be.
+    Nothing can be added to an object in a bucket: there a copy on this machine takes its place, a minute old at most.
     """
 
-    def __init__(self, directory: Path, step: int, tensorboard: bool):
+    def __init__(self, directory: Place, step: int, tensorboard: bool):
         """Cuts what `directory` holds back to `step`, the one that training goes on from."""
         self.path = directory / "metrics.jsonl"
         kept = [line for line in read_metrics(self.path) if line["step"] <= step]
         self._last = {line["split"]: line["step"] for line in kept}
-        write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
-        self._file = open(self.path, "ab", buffering=0)  # so that it is known what is written
+        file = worked_on(self.path)
+        write_text(file, "".join(json.dumps(line) + "\n" for line in kept))
+        self._file = open(file, "ab", buffering=0)  # so that it is known what is written
         self._unwritten, self._failing = b"", False
-        self._events, self._tensorboard = None, directory / "tensorboard" if tensorboard else None
+        self._publisher = Publisher(self.path, directory / "tensorboard")
+        self._events, self._tensorboard = None, worked_on(directory / "tensorboard") if tensorboard else None
         if self._tensorboard:
             with full_disk_explained(directory):
                 self._tensorboard.mkdir(exist_ok=True)
@@ -59,6 +63,7 @@ class MetricsLog:
             self._failing = True
         else:
             self._failing = False
+        self._publisher.publish_if_due()
 
     def close(self) -> None:
         """Closes the files."""
@@ -69,6 +74,7 @@ class MetricsLog:
         for file in filter(None, (self._file, self._events)):
             with contextlib.suppress(OSError):
                 file.close()
+        self._publisher.close()
 
     def _write_lines(self) -> None:
         while self._unwritten:
@@ -89,12 +95,12 @@ class MetricsLog:
             raise
 
 
-def read_metrics(path: Path) -> list[dict[str, float | str | None]]:
+def read_metrics(path: Place) -> list[dict[str, float | str | None]]:
     """The lines of a metrics.jsonl; [] where there is none. A line that is not whole is left out."""
     if not path.exists():
         return []
     read = []
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]:
+    for line in path.read_bytes().decode(errors="replace").split("\n")[:-1]:
         with contextlib.suppress(ValueError):
             read.append(json.loads(line))
     return read
