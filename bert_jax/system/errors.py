@@ -24,7 +24,7 @@ class HostLost(BertJaxError):
 
     def __init__(self, reason: str):
         super().__init__(
-            f"another host of this run was lost ({reason}); start the command again on all hosts: it goes on from the "
+            f"another host of this run was lost or didn't come ({reason}); start the command again on all hosts: it goes on from the "
             "last checkpoint"
         )
 
