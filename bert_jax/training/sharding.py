@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -34,10 +35,13 @@ PARAMETER_TABLE: tuple[tuple[str, P], ...] = (
 """Path of a parameter -> how it is split. Exactly one row matches each; optimizer slots follow their parameter."""
 
 
-def make_mesh(config: MeshConfig) -> Mesh:
-    """All devices as a mesh of `data` x `fsdp`. Raises UsageError where the sizes don't multiply to their number."""
+def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
+    """`devices`, or all that there are, as a mesh of `data` x `fsdp`.
+
+    Raises UsageError where the sizes don't multiply to their number.
+    """
     sizes = [config.data, config.fsdp]
-    devices = jax.devices()
+    devices = jax.devices() if devices is None else devices
     known = math.prod(size for size in sizes if size != -1)
     if sizes.count(-1) == 1 and known and len(devices) % known == 0:
         sizes[sizes.index(-1)] = len(devices) // known
