@@ -52,7 +52,7 @@ def run(tiny_run, tmp_path):
 
 
 def test_two_hosts_do_the_run_of_one(tiny_run, config_file, run, hosts):
-    """Over data and fsdp: parameters and batches both lie on both. Then one process of one device goes on from there."""
+    """Over data and fsdp: parameters and batches both lie on both."""
     shorter = ["pretrain", config_file, "--workdir", run, "--mesh.fsdp", 2]
     environment = os.environ | TWO_DEVICES | {"BERT_JAX_SUPERVISED": "1"}
     processes = [
