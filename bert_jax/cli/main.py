@@ -9,9 +9,9 @@ import sys
 import traceback
 from importlib.metadata import entry_points
 from importlib.util import find_spec
-from pathlib import Path
 
 from bert_jax.config.settings import SettingsError
+from bert_jax.system.accelerators import has_tpu
 from bert_jax.system.errors import BertJaxError, UsageError
 from bert_jax.system.progress import complain, say
 
@@ -124,12 +124,7 @@ def _leave_out_absent_tpu() -> None:
 
 def _accelerated() -> bool:
     """Whether JAX may find a GPU or TPU: the host's memory then hardly matters."""
-    return bool(entry_points(group="jax_plugins")) or _has_tpu()
-
-
-def _has_tpu() -> bool:
-    """Whether there are devices of its driver, by the old name or the new."""
-    return any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
+    return bool(entry_points(group="jax_plugins")) or has_tpu()
 
 
 if __name__ == "__main__":

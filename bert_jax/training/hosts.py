@@ -3,13 +3,13 @@
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import jax
 from jax.experimental import multihost_utils
 from orbax.checkpoint import multihost
 
 from bert_jax.config.operation import HostsConfig
+from bert_jax.system.accelerators import has_tpu
 from bert_jax.system.errors import HostLost, UsageError
 from bert_jax.system.progress import keep_quiet
 
@@ -17,13 +17,15 @@ _HEARTBEAT_S = 30
 """A process that isn't heard of for so long is dead. JAX then ends the others; its own default is 100."""
 _LONGEST_WAIT_S = 7 * 24 * 3600
 """For the first process to prepare data. Should it die, its heartbeats end the wait."""
-_TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
 
 
 def several(config: HostsConfig) -> bool:
-    """Whether this process is to work with others: by its settings, as a Slurm step of several, or on a Cloud TPU."""
-    slurm = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1
-    return config.coordinator is not None or slurm or any(Path(device).exists() for device in _TPU_DEVICES)
+    """Whether this process may have others to work with: by its settings, in a Slurm step of several, on a TPU."""
+    return config.coordinator is not None or _in_slurm() or has_tpu()
+
+
+def _in_slurm() -> bool:
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1
 
 
 def connect(config: HostsConfig) -> None:
@@ -43,6 +45,8 @@ def connect(config: HostsConfig) -> None:
             **given, heartbeat_timeout_seconds=_HEARTBEAT_S, initialization_timeout=config.wait_seconds
         )
     except (RuntimeError, ValueError) as error:
+        if not config.coordinator and not _in_slurm():
+            return  # a TPU that no cluster knows of, as in Colab
         reason = str(error).partition("\n")[0]
         raise UsageError(
             f"the hosts of this run can't be joined ({reason}); start the same command on all of them, with "

@@ -290,7 +290,7 @@ def test_the_shell_command_starts_anew_with_its_allocator_and_gives_exit_codes(t
 def test_libtpu_by_itself_is_no_tpu(tpu, monkeypatch):
     monkeypatch.setattr(main_module, "find_spec", lambda name: name == "libtpu")
     monkeypatch.setattr(main_module, "entry_points", lambda group: [])
-    monkeypatch.setattr(main_module, "_has_tpu", lambda: tpu)
+    monkeypatch.setattr(main_module, "has_tpu", lambda: tpu)
     monkeypatch.delenv("JAX_PLATFORMS")
     main_module._leave_out_absent_tpu()
     assert main_module._accelerated() == tpu and os.environ.get("JAX_PLATFORMS") == (None if tpu else "cpu")

@@ -14,6 +14,9 @@ from conftest import command
 
 from bert_jax.config.operation import HostsConfig
 from bert_jax.config.settings import SettingsError
+from bert_jax.system.errors import UsageError
+from bert_jax.training import hosts as hosts_module
+from bert_jax.training.hosts import connect, several
 from bert_jax.training.metrics import read_metrics
 
 TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
@@ -144,3 +147,28 @@ def test_a_coordinator_that_nobody_is_behind_ends_the_wait(config_file, tmp_path
     assert process.returncode == 134, output
     assert "bert-jax: another host of this run was lost or didn't come" in output
     assert not (tmp_path / "run").exists()
+
+
+def no_others(**_):
+    raise ValueError("coordinator_address should be defined.")
+
+
+def test_alone_slurm_and_tpus_are_told_apart(monkeypatch):
+    monkeypatch.setattr(hosts_module, "has_tpu", lambda: False)
+    monkeypatch.delenv("SLURM_STEP_NUM_TASKS", raising=False)
+    assert not several(HostsConfig())
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "1")
+    assert not several(HostsConfig())
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    assert several(HostsConfig())
+    monkeypatch.setattr(hosts_module.jax.distributed, "initialize", no_others)
+    with pytest.raises(UsageError, match="can't be joined .coordinator_address should be defined"):
+        connect(HostsConfig())
+
+
+def test_a_tpu_without_a_cluster_works_alone(monkeypatch):
+    monkeypatch.delenv("SLURM_STEP_NUM_TASKS", raising=False)
+    monkeypatch.setattr(hosts_module, "has_tpu", lambda: True)
+    monkeypatch.setattr(hosts_module.jax.distributed, "initialize", no_others)
+    assert several(HostsConfig())
+    connect(HostsConfig())
