@@ -11,6 +11,7 @@ from bert_jax.config.operation import (
     CheckpointConfig,
     EvaluationConfig,
     ExecutionConfig,
+    HostsConfig,
     InputConfig,
     LoggingConfig,
     MeshConfig,
@@ -46,6 +47,7 @@ class RunConfig(Settings):
     """Seed of everything random: initial parameters, instances, order, masks, dropout."""
 
     mesh: MeshConfig = MeshConfig()
+    hosts: HostsConfig = HostsConfig()
     execution: ExecutionConfig = ExecutionConfig()
     input: InputConfig = InputConfig()
     evaluation: EvaluationConfig = EvaluationConfig()

@@ -14,7 +14,7 @@ from bert_jax.pretraining.objective import PretrainingObjective
 from bert_jax.system.batch import Batch
 from bert_jax.training.input import BatchSource, InOrder
 from bert_jax.training.measurement import Mean, Means
-from bert_jax.training.sharding import on_mesh
+from bert_jax.training.sharding import local_rows, on_mesh, placed
 from bert_jax.training.step import example_keys, make_evaluation_step
 
 
@@ -33,7 +33,7 @@ class HeldOut:
         seed: int,
         sharding: NamedSharding,
     ):
-        self._objective, self._seed, self._sharding = objective, seed, sharding
+        self._objective, self._seed, self._sharding, self._batch_size = objective, seed, sharding, batch_size
         self.sequences = min(len(instances), max_sequences)
         self._source = BatchSource(
             instances,
@@ -42,6 +42,7 @@ class HeldOut:
             length=length,
             vocabulary_size=vocabulary_size,
             num_batches=-(-self.sequences // batch_size),
+            rows=local_rows(sharding, batch_size),
         )
         self._step = jax.jit(on_mesh(sharding.mesh, make_evaluation_step(objective, seed=seed)))
 
@@ -80,7 +81,7 @@ class HeldOut:
         for batch in self._source.batches():
             if stop():
                 return None
-            sums.append(jax.device_get(step(jax.device_put(batch, self._sharding))))
+            sums.append(jax.device_get(step(placed(batch, self._sharding, self._batch_size))))
         return {
             name: sum(float(part[name].total) for part in sums) / max(sum(float(part[name].count) for part in sums), 1)
             for name in sums[0]

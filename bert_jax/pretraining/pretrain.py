@@ -30,12 +30,21 @@ from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.training.checkpoint import Checkpoints, complete, damaged_file
 from bert_jax.training.devices import keep_compiled_programs, peak_flops
+from bert_jax.training.hosts import first_alone, is_first
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
 from bert_jax.training.loop import PhaseWork, train
 from bert_jax.training.metrics import MetricsLog, read_metrics
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.run_directory import RunDirectory, read_config
-from bert_jax.training.sharding import batch_sharding, check_batch_size, make_mesh, row_shards, tree_shardings
+from bert_jax.training.sharding import (
+    batch_sharding,
+    check_batch_size,
+    local_rows,
+    make_mesh,
+    placed,
+    row_shards,
+    tree_shardings,
+)
 from bert_jax.training.step import example_keys
 from bert_jax.training.trained_model import TrainedModel
 
@@ -53,12 +62,13 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     check_sources(config, run)
     size = len(load_tokenizer(run.tokenizer).vocabulary) if run.under_way else planned_vocabulary_size(config)
     Trainer(config, mesh, size, mask_id=0).state_shapes
-    run.open(config)
-    if results := _finished(config, run):
-        say(f"{run.path} is finished: {config.steps:,} steps")
-        return results
-    tokenizer = make_tokenizer(config, run)
-    prepared = prepare_lengths(config, run)
+    with first_alone("prepare"):
+        run.open(config)
+        if results := _finished(config, run):
+            say(f"{run.path} is finished: {config.steps:,} steps")
+            return results
+        tokenizer = make_tokenizer(config, run)
+        prepared = prepare_lengths(config, run)
     trainer = Trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     held_out = {length: held_out_sequences(trainer, data) for length, data in prepared.items()}
     carried = (run.config_file, run.tokenizer)
@@ -78,15 +88,16 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     ]
     all_peaks = (peak_flops(jax.devices()[0]) or 0) * mesh.size or None
     try:
-        with StepTrace(config.profiled, run.profile) as trace:
-            state = train(state, phases, checkpoints, log, trace, config, batch_sharding(mesh), all_peaks)
+        with StepTrace(config.profiled if is_first() else range(0), run.profile) as trace:
+            state = train(state, phases, checkpoints, log, trace, config, all_peaks)
     finally:
         log.close()
         checkpoints.close()
     results = _results(trainer, int(state.step), state.params, prepared, held_out)
     skipped_records = sum(line.get("skipped_records", 0) for line in read_metrics(log.path))
     results |= {"skipped_steps": int(state.skipped), "skipped_records": skipped_records}
-    write_json(run.results_file, results)
+    if is_first():
+        write_json(run.results_file, results)
     return results
 
 
@@ -211,6 +222,7 @@ def training_source(trainer: Trainer, number: int, prepared: PreparedData) -> Ba
         length=phase.length,
         vocabulary_size=trainer.model.vocabulary_size,
         num_batches=phase.steps,
+        rows=local_rows(batch_sharding(trainer.mesh), phase.batch_size),
     )
 
 
@@ -222,14 +234,15 @@ def _training_order(config: RunConfig, number: int, prepared: PreparedData) -> S
 
 def _phase_work(trainer: Trainer, number: int, prepared: PreparedData, held_out: HeldOut | None) -> PhaseWork:
     phases, source = trainer.config.phases, training_source(trainer, number, prepared)
+    rows, batch_size = batch_sharding(trainer.mesh), phases[number].batch_size
     return PhaseWork(
         name="Training" if len(phases) == 1 else f"Training, phase {number + 1} of {len(phases)}",
         first=sum(before.steps for before in phases[:number]),
         steps=phases[number].steps,
-        batches=source.batches,
+        batches=lambda first: (placed(batch, rows, batch_size) for batch in source.batches(first)),
         records=source.records,
         train_step=trainer.train_step(number),
         evaluate=held_out.evaluate if held_out else None,
-        batch_size=phases[number].batch_size,
+        batch_size=batch_size,
         flops=trainer.flops(number),
     )

@@ -18,6 +18,7 @@ from bert_jax.system.copies import copy_into
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, sync, sync_below, write_json
 from bert_jax.system.progress import say
+from bert_jax.training.hosts import agreed, is_first
 from bert_jax.training.state_check import StateCheck, check_state, sum_of_bits_on_host
 from bert_jax.training.step import TrainState
 
@@ -79,9 +80,10 @@ class Checkpoints:
         `check_owner` is called before each is written and raises RunError where the run is another process' by now.
         """
         self._directory, self._carried, self._keep, self._check_owner = directory, carried, keep, check_owner
-        self._discard("*")
-        for path in set(directory.glob("[0-9]" * _DIGITS)) - set(complete(directory)):
-            remove_directory(path)  # killed before its manifest was written, or while it was deleted
+        if is_first():
+            self._discard("*")
+            for path in set(directory.glob("[0-9]" * _DIGITS)) - set(complete(directory)):
+                remove_directory(path)  # killed before its manifest was written, or while it was deleted
         # One item: each one more would start threads of its own, for which the loop waits.
         # Directories at once: where that fails in the background, threads that wait for them hold up the process' end.
         self._checkpointer = ocp.AsyncCheckpointer(
@@ -97,9 +99,10 @@ class Checkpoints:
         self.wait()
         self._check_owner()
         path, check = self._path(step), check_state(state)
-        remove_directory(path)  # complete or not: this state takes its place
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if is_first():
+                remove_directory(path)  # complete or not: this state takes its place
+                path.parent.mkdir(parents=True, exist_ok=True)
             self._checkpointer.save(absolute(path), args=ocp.args.StandardSave(_item(state)))
         except Exception as error:  # the writer underneath raises OSError, ValueError and others
             self._failed(step, error)
@@ -125,16 +128,23 @@ class Checkpoints:
 
         A damaged checkpoint is reported and set aside, and the one before it used.
         """
-        for path in reversed(complete(self._directory)):
-            if damage := damaged_file(path):
-                _set_aside(path, f"{damage} is not as it was written")
-                continue
+        while (step := agreed(self._newest_good())) >= 0:
+            path = self._path(step)
             restored = self._checkpointer.restore(absolute(path), args=ocp.args.StandardRestore(_item(shapes)))
             state = restored["training"]._replace(params=restored["params"])
             if Manifest.read(path).bits in (None, int(check_state(state).bits)):
                 return state
-            _set_aside(path, "it gave other numbers than were saved")
+            if is_first():
+                _set_aside(path, "it gave other numbers than were saved")
         return None
+
+    def _newest_good(self) -> int:
+        """Step of the newest whose files have their checksums, -1 where there is none; the first process sees to it."""
+        for path in reversed(complete(self._directory) if is_first() else []):
+            if not (damage := damaged_file(path)):
+                return int(path.name)
+            _set_aside(path, f"{damage} is not as it was written")
+        return -1
 
     def last_good(self) -> Place | None:
         """The newest undamaged one that was saved after a step with finite gradients."""
@@ -148,6 +158,8 @@ class Checkpoints:
         path = self._path(step)
         try:
             self._checkpointer.wait_until_finished()
+            if not is_first():
+                return
             check = jax.device_get(check)
             if not check.finite:
                 raise ValueError("its numbers are not finite")
@@ -162,9 +174,10 @@ class Checkpoints:
             self._delete_old(path)
 
     def _failed(self, step: int, error: Exception) -> None:
-        with contextlib.suppress(OSError):  # read-only by now
-            _delete(self._path(step))
-        self._discard(self._path(step).name)
+        if is_first():
+            with contextlib.suppress(OSError):  # read-only by now
+                _delete(self._path(step))
+            self._discard(self._path(step).name)
         reason = os.strerror(errno.ENOSPC) if os.strerror(errno.ENOSPC) in str(error) else str(error).partition("\n")[0]
         self.failure = f"checkpoint {step} could not be written to {self._directory}: {reason}"
         say(f"WARNING: {self.failure}; training goes on, and the next one is tried")
@@ -220,7 +233,10 @@ def _read_on_host(path: Place, skeleton: TrainState) -> int:
     """`sum_of_bits` of the state that the checkpoint at `path` gives back; `skeleton` has its structure."""
     item = _item(skeleton)
     as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), item)
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+    here = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
+    with ocp.Checkpointer(
+        ocp.PyTreeCheckpointHandler(multiprocessing_options=here), multiprocessing_options=here
+    ) as checkpointer:
         found = checkpointer.restore(absolute(path), args=ocp.args.PyTreeRestore(item, restore_args=as_numpy))
     return sum_of_bits_on_host(found["training"]._replace(params=found["params"]))
 

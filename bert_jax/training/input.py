@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import grain
 import numpy as np
 from grain.experimental import index_shuffle
+from jaxtyping import Int
 
 from bert_jax.data.instances import Instances
 from bert_jax.data.store import InstanceSource
@@ -122,7 +123,10 @@ class BatchSource:
         length: int,
         vocabulary_size: int,
         num_batches: int,
+        rows: Int[np.ndarray, " b"] | None = None,
     ):
+        """`rows`: those of each batch that are read here, in order; all where None."""
+        self._rows = np.arange(batch_size) if rows is None else rows
         self._instances, self._order = instances, order
         self._batch_size, self._length, self._vocabulary_size = batch_size, length, vocabulary_size
         self._num_batches = num_batches
@@ -132,8 +136,9 @@ class BatchSource:
 
     def __getitem__(self, number: int) -> Batch:
         """Raises RunError for a damaged file and for an id past the vocabulary."""
-        found = self._instances.read(self.records(number))
-        batch = assemble(found, self._ordinals(number), self._length)
+        ordinals = number * self._batch_size + self._rows
+        found = self._instances.read(self._records(ordinals))
+        batch = assemble(found, ordinals, self._length)
         largest = int(batch.ids.max(initial=0))
         if largest >= self._vocabulary_size:
             raise RunError(
@@ -143,9 +148,8 @@ class BatchSource:
         return batch
 
     def records(self, number: int) -> list[int]:
-        """Which records batch `number` holds; fillers have none."""
-        records = [self._order.record(ordinal) for ordinal in self._ordinals(number)]
-        return [record for record in records if record is not None]
+        """Which records the whole of batch `number` holds; fillers have none."""
+        return self._records(np.arange(number * self._batch_size, (number + 1) * self._batch_size))
 
     def batches(self, first: int = 0) -> Iterator[Batch]:
         """Batches from number `first` on, read ahead by threads."""
@@ -153,11 +157,12 @@ class BatchSource:
         options = grain.ReadOptions(num_threads=_READ_THREADS, prefetch_buffer_size=_PREFETCHED_BATCHES)
         return iter(dataset.to_iter_dataset(options))
 
-    def _ordinals(self, number: int) -> range:
-        return range(number * self._batch_size, (number + 1) * self._batch_size)
+    def _records(self, ordinals: Int[np.ndarray, " b"]) -> list[int]:
+        records = map(self._order.record, ordinals.tolist())
+        return [record for record in records if record is not None]
 
 
-def assemble(instances: Instances, ordinals: Sequence[int], length: int) -> Batch:
+def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"] | Sequence[int], length: int) -> Batch:
     """Pads `instances` to `length` and, with empty rows, to as many rows as there are `ordinals`.
 
     A row without tokens has weight 0: such a filler, or a record that couldn't be read.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding
+from jax.experimental import multihost_utils
 
 from bert_jax.config.run import RunConfig
 from bert_jax.model.bert import Parameters
@@ -16,6 +16,7 @@ from bert_jax.system.errors import Interrupted, RunError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say, stage
 from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.hosts import is_first
 from bert_jax.training.measurement import Means
 from bert_jax.training.metrics import MetricsLog
 from bert_jax.training.profile import StepTrace
@@ -35,7 +36,7 @@ class PhaseWork(NamedTuple):
     """Steps of the phases before it."""
     steps: int
     batches: Callable[[int], Iterator[Batch]]
-    """Batches from the given step of the phase on."""
+    """Batches from the given step of the phase on, on the devices."""
     records: Callable[[int], Sequence[int]]
     """The training records of such a batch, by their numbers in the data set."""
     train_step: Callable[[TrainState, Batch], tuple[TrainState, Means]]
@@ -54,7 +55,6 @@ def train(
     log: MetricsLog,
     trace: StepTrace,
     config: RunConfig,
-    batch_sharding: NamedSharding,
     peak_flops: float | None,
 ) -> TrainState:
     """Runs the steps that `state` has not done yet, with evaluation, checkpoints and log at their cadence.
@@ -66,7 +66,7 @@ def train(
         for phase in phases:
             loop = _Loop(phase, checkpoints, log, config, stop, peak_flops)
             if loop.has_work(int(state.step)):
-                state = loop.run(state, trace, batch_sharding)
+                state = loop.run(state, trace)
     _finish(checkpoints)
     return state
 
@@ -92,7 +92,7 @@ class _Loop:
         done = step - self._phase.first
         return 0 <= done < self._phase.steps or done == self._phase.steps and self._owes_evaluation(step)
 
-    def run(self, state: TrainState, trace: StepTrace, batch_sharding: NamedSharding) -> TrainState:
+    def run(self, state: TrainState, trace: StepTrace) -> TrainState:
         """From where `state` is to the phase's end."""
         phase, step = self._phase, int(state.step)
         batches, measured = phase.batches(step - phase.first), None
@@ -105,7 +105,7 @@ class _Loop:
             for step in range(step + 1, phase.first + phase.steps + 1):
                 batch, before = next(batches), measured
                 trace.before(step, state)
-                state, measured = phase.train_step(state, jax.device_put(batch, batch_sharding))
+                state, measured = phase.train_step(state, batch)
                 trace.after(step, state)
                 jax.block_until_ready(before)  # one step computes while the next is dispatched, no more
                 if before is None:  # dispatched, and so compiled
@@ -134,7 +134,7 @@ class _Loop:
             self._log.write(step, "train", self._speed.measurements(values.pop("tokens")) | values)
             self._speed = _Speed(self._phase, self._peak_flops)
         evaluation = self._evaluate(step, state) if self._evaluates(step) else None
-        stopping = self._stop.requested  # read once: a signal may come at any time
+        stopping = self._stop.at(step)  # read once: a signal may come at any time
         if step % self._config.checkpoints.every == 0 or last or stopping:
             self._checkpoints.save(step, state, evaluation)
         if stopping:
@@ -168,7 +168,8 @@ class _Loop:
         numbers = range(max(step - skipped, self._phase.first) + 1, step + 1)
         records = {number: list(self._phase.records(number - self._phase.first - 1)) for number in numbers}
         run, good = self._log.path.parent, self._checkpoints.last_good()
-        write_json(run / _SKIPPED, records)
+        if is_first():
+            write_json(run / _SKIPPED, records)
         return RunError(
             f"no finite gradient in {skipped} steps in a row, up to step {step:,}. Their training records are in "
             f"{run / _SKIPPED}; step {numbers[0]:,} had {_list(records[numbers[0]])} (bert-jax inspect {run} --step "
@@ -242,7 +243,8 @@ class _Speed:
     def count(self, batch: Batch) -> None:
         """One step more."""
         self._steps += 1
-        self._skipped_records += int(np.count_nonzero(batch.weight == 0))
+        shards = [np.asarray(shard.data) for shard in batch.weight.addressable_shards if shard.replica_id == 0]
+        self._skipped_records += sum(int(np.count_nonzero(weights == 0)) for weights in shards)
 
     def paused(self) -> "_Speed":
         return self
@@ -254,7 +256,8 @@ class _Speed:
         self._began += time.monotonic() - self._paused_at
 
     def measurements(self, tokens_a_step: float) -> dict[str, float | None]:
-        """What the contract names, `mfu` None where the peak isn't known; and how many damaged records were skipped."""
+        """What the contract names, `mfu` None where the peak isn't known; and how many damaged records this process
+        skipped."""
         rate = self._steps / (time.monotonic() - self._began)
         return {
             "sequences_per_second": rate * self._phase.batch_size,
@@ -265,13 +268,21 @@ class _Speed:
 
 
 class _StopSignals:
-    """Within the block SIGTERM and the first Ctrl-C ask for a stop after the step in flight."""
+    """Within the block SIGTERM and the first Ctrl-C ask for a stop after the step in flight.
+
+    Of several processes each has JAX listen for SIGTERM instead, whichever gets it: they agree on the step.
+    """
 
     requested = False
 
     def __enter__(self) -> "_StopSignals":
-        self._before = {number: signal.signal(number, self._request) for number in (signal.SIGTERM, signal.SIGINT)}
+        numbers = (signal.SIGTERM, signal.SIGINT) if jax.process_count() == 1 else ()
+        self._before = {number: signal.signal(number, self._request) for number in numbers}
         return self
+
+    def at(self, step: int) -> bool:
+        """Whether to stop after `step`; to be called at every step."""
+        return multihost_utils.reached_preemption_sync_point(step) if jax.process_count() > 1 else self.requested
 
     def __exit__(self, *_) -> None:
         for number, handler in self._before.items():

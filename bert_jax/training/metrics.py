@@ -14,12 +14,14 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.copies import Publisher, worked_on
 from bert_jax.system.files import full_disk_explained, write_text
 from bert_jax.system.progress import say
+from bert_jax.training.hosts import is_first
 
 
 class MetricsLog:
     """One JSON object a line; after a restart the lines of steps that are done again are gone.
 
     A disk that takes no more ends no training: lines that couldn't be written are kept, and written once they can be.
+    Of several processes the first alone writes.
     Nothing can be added to an object in a bucket: there a copy on this machine takes its place, a minute old at most.
     """
 
@@ -28,13 +30,16 @@ class MetricsLog:
         self.path = directory / "metrics.jsonl"
         kept = [line for line in read_metrics(self.path) if line["step"] <= step]
         self._last = {line["split"]: line["step"] for line in kept}
+        self._file = self._tensorboard = self._events = None
+        if not is_first():
+            return
         file = worked_on(self.path)
         write_text(file, "".join(json.dumps(line) + "\n" for line in kept))
         self._file = open(file, "ab", buffering=0)  # so that it is known what is written
         self._unwritten, self._failing = b"", False
         self._publisher = Publisher(self.path, directory / "tensorboard")
-        self._events, self._tensorboard = None, worked_on(directory / "tensorboard") if tensorboard else None
-        if self._tensorboard:
+        if tensorboard:
+            self._tensorboard = worked_on(directory / "tensorboard")
             with full_disk_explained(directory):
                 self._tensorboard.mkdir(exist_ok=True)
                 self._write_event(Event(step=step + 1, session_log=SessionLog(status=SessionLog.START)))
@@ -47,6 +52,8 @@ class MetricsLog:
         """Adds a line. What is not a finite number becomes null: JSON has no other."""
         finite = {name: value if value is not None and math.isfinite(value) else None for name, value in values.items()}
         self._last[split] = step
+        if not self._file:
+            return
         self._unwritten += (json.dumps({"step": step, "split": split} | finite) + "\n").encode()
         shown = [
             Summary.Value(tag=f"{split}/{name}", simple_value=value)
@@ -67,6 +74,8 @@ class MetricsLog:
 
     def close(self) -> None:
         """Closes the files."""
+        if not self._file:
+            return
         try:
             self._write_lines()
         except OSError as error:

@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxtyping import Int
 
 from bert_jax.config.operation import MeshConfig
 from bert_jax.model.placement import BATCH_AXES
+from bert_jax.system.batch import Batch
 from bert_jax.system.errors import UsageError
 
 MESH_AXES = (*BATCH_AXES, "tensor")
@@ -73,6 +76,25 @@ def on_mesh(mesh: Mesh, function: Callable) -> Callable:
             return function(*arguments)
 
     return traced
+
+
+def local_rows(sharding: NamedSharding, batch_size: int) -> Int[np.ndarray, " b"]:
+    """The rows of a batch that devices of this process hold, in order."""
+    indices = sharding.addressable_devices_indices_map((batch_size,)).values()
+    return np.unique(np.concatenate([np.arange(batch_size)[index] for index in indices]))
+
+
+def placed(batch: Batch, sharding: NamedSharding, batch_size: int) -> Batch:
+    """A batch on the devices; `batch` has its `local_rows`."""
+    if sharding.is_fully_addressable:
+        return jax.device_put(batch, sharding)
+    rows = local_rows(sharding, batch_size)
+
+    def whole(local: np.ndarray) -> jax.Array:
+        part = lambda index: local[np.searchsorted(rows, np.arange(batch_size)[index[0]])]
+        return jax.make_array_from_callback((batch_size, *local.shape[1:]), sharding, part)
+
+    return jax.tree.map(whole, batch)
 
 
 def row_shards(mesh: Mesh | AbstractMesh) -> int:
