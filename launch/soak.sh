@@ -15,7 +15,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . launch/setup.sh
-install
 RANDOM="${SEED:-1}"
 pause="${PAUSE_SECONDS:-10}"
 folder="${SOAK_DIRECTORY:-runs/soak}"
@@ -259,6 +258,7 @@ compare() {
   [ "$differing" = 0 ] && [ "$number" -gt 0 ] && [ "$same" = "$common" ]
 }
 
+install
 make_disk
 : >"$log"
 "$VENV/bin/bert-jax" prepare "${config[@]}" --workdir "$undisturbed" >>"$log" 2>&1

@@ -101,13 +101,14 @@ def test_nothing_is_lost_but_the_steps_since_the_newest_checkpoint(tiny_config, 
 
 def check_kills(starter, run, undisturbed, startup, *arguments):
     """Kills the run KILLS times, beginning anew where it gets to its end; returns how often that was."""
-    kills, ends, rng = 0, 0, random.Random(0)
+    kills, ends, window, rng = 0, 0, 2.5 * startup, random.Random(0)
     expected = measured(undisturbed)
     while kills < KILLS or not ends:
         saved = [int(path.name) for path in complete(run / "checkpoints")][-1:]
         starter.log.write_text("")
+        began = time.monotonic()
         number = signal.SIGTERM if kills % 5 == 4 else signal.SIGKILL
-        code = starter.run(*arguments, after=rng.uniform(0, 2.5 * startup) if kills < KILLS else None, number=number)
+        code = starter.run(*arguments, after=rng.uniform(0, window) if kills < KILLS else None, number=number)
         said, lines = starter.log.read_text(), measured(run)
         assert code in (0, 143 if number == signal.SIGTERM else -number) and "damaged" not in said, said
         assert "going on" not in said or f"going on from step {saved[0]:,}" in said, said
@@ -118,7 +119,7 @@ def check_kills(starter, run, undisturbed, startup, *arguments):
         lost = lines[-1]["step"] - (int(newest[0].name) if newest else 0) if lines else 0
         assert lost <= (0 if "stopped at step" in said else 2 * SAVE_EVERY)
         if code == 0:
-            ends += 1
+            ends, window = ends + 1, min(window, time.monotonic() - began)
             assert len(lines) == len(expected)
             last = complete(undisturbed / "checkpoints")[-1]
             assert newest[0].name == last.name
