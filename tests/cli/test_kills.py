@@ -90,9 +90,7 @@ def test_nothing_is_lost_but_the_steps_since_the_newest_checkpoint(tiny_config, 
         shutil.rmtree(complete(undisturbed / "checkpoints")[-1])
         began = time.monotonic()
         assert starter.run("pretrain", file, "--workdir", undisturbed) == 0, starter.log.read_text()
-        startup = (
-            time.monotonic() - began
-        )  # with the few steps since the checkpoint before; programs are compiled by now
+        startup = time.monotonic() - began  # and a few steps: programs are compiled by now
         ends = check_kills(starter, run, undisturbed, startup, "pretrain", file, "--workdir", run)
     finally:
         starter.close()
