@@ -59,9 +59,9 @@ make_disk() {
   read -ra faults <<<"${all/ slow_disk / }"
 }
 
-start() { # RUN
+start() { # COMMAND RUN
   said_before="$(wc -l <"$log")"
-  "$VENV/bin/bert-jax" pretrain "${config[@]}" --workdir "$1" >>"$log" 2>&1 &
+  "$VENV/bin/bert-jax" "$1" "${config[@]}" --workdir "$2" >>"$log" 2>&1 &
   child=$!
 }
 
@@ -112,7 +112,7 @@ stopped() { ! running; }
 
 # Starts the run again; success once it trains further than its newest checkpoint.
 restart() {
-  start "$disturbed"
+  start pretrain "$disturbed"
   patiently said "going on from step" && patiently past "$disturbed" "$(saved_step)"
 }
 
@@ -217,7 +217,7 @@ throw() {
 
 train_disturbed() {
   local code=0
-  start "$disturbed"
+  start pretrain "$disturbed"
   patiently past "$disturbed" 100 || return
   SECONDS=0
   while [ "$SECONDS" -lt "${SOAK_SECONDS:-3600}" ]; do
@@ -231,7 +231,7 @@ train_disturbed() {
 }
 
 train_undisturbed() {
-  start "$undisturbed"
+  start pretrain "$undisturbed"
   patiently past "$undisturbed" "$1" || return
   kill -TERM "$child"
   ended || [ $? = 143 ]
@@ -261,7 +261,11 @@ compare() {
 install
 make_disk
 : >"$log"
-"$VENV/bin/bert-jax" prepare "${config[@]}" --workdir "$undisturbed" >>"$log" 2>&1
+start prepare "$undisturbed"
+ended || {
+  echo "No data could be prepared; see $log" >&2
+  exit 1
+}
 cp -r "$undisturbed" "$disturbed"
 verdict=0
 train_disturbed || verdict=1
