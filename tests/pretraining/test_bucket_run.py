@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from bucket_server import BucketServer
 
 import bert_jax
 from bert_jax.cli.main import run as command
@@ -19,7 +18,7 @@ from bert_jax.training.run_directory import RunDirectory
 
 
 @pytest.fixture(scope="module")
-def trained(bucket_server: BucketServer, tiny_config, tmp_path_factory) -> dict[str, bytes]:
+def trained(bucket_server, tiny_config, tmp_path_factory) -> dict[str, bytes]:
     """The objects of `tiny_config` trained in a bucket, by their names in the run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
