@@ -6,12 +6,13 @@ import os
 import platform
 import signal
 import sys
+import traceback
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 from bert_jax.config.settings import SettingsError
 from bert_jax.system.errors import BertJaxError, UsageError
-from bert_jax.system.progress import say
+from bert_jax.system.progress import complain, say
 
 COMMANDS = {
     "pretrain": "text to a trained model: vocabulary, sequences, training; goes on where it stopped",
@@ -51,7 +52,19 @@ def main() -> None:
         # Python flushes once more as it ends, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = CLOSED_PIPE
+    except Exception:
+        if not _is_one_of_several():
+            raise
+        traceback.print_exc()
+        code = 1
+    if code and _is_one_of_several():
+        os._exit(code)  # JAX would wait for the others, who know nothing of it
     sys.exit(code)
+
+
+def _is_one_of_several() -> bool:
+    jax = sys.modules.get("jax")
+    return jax is not None and jax.distributed.is_initialized()
 
 
 def run(arguments: list[str]) -> int:
@@ -70,10 +83,10 @@ def run(arguments: list[str]) -> int:
         module = importlib.import_module(f"bert_jax.cli.{_module(name)}")
         module.run(rest)
     except BertJaxError as error:
-        say(f"bert-jax: {error}")
+        complain(error)
         return error.exit_code
     except SettingsError as error:
-        say(f"bert-jax: {error}")
+        complain(error)
         return UsageError.exit_code
     except KeyboardInterrupt:
         say("bert-jax: interrupted; give the same command again to go on")

@@ -39,9 +39,11 @@ class FileSum(NamedTuple):
 
     @classmethod
     def of(cls, path: Place) -> "FileSum":
-        """Reads `path` once, in blocks."""
+        """Reads `path` once, in blocks: what is on the disk, if that has been synced, not what is still in memory."""
         size, crc = 0, 0
         with open_binary(path) as file:
+            if not in_bucket(path) and hasattr(os, "posix_fadvise"):  # not on macOS
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             while block := file.read(_BLOCK_BYTES):
                 size += len(block)
                 crc = zlib.crc32(block, crc)
@@ -51,6 +53,20 @@ class FileSum(NamedTuple):
 def open_binary(path: Place) -> io.BufferedReader:
     """The file or object at `path`, to be read. Raises OSError."""
     return open_object(path) if in_bucket(path) else open(path, "rb")
+
+
+def sync(path: Place) -> None:
+    """Returns when the file or directory at `path` is on the disk; in a bucket everything is.
+
+    Raises OSError where it can't be written there.
+    """
+    if in_bucket(path):
+        return
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 @contextlib.contextmanager
@@ -114,6 +130,13 @@ def files_below(directory: Place) -> dict[str, Place]:
         return {name: directory / name for name in sorted(objects(directory)) if name}
     paths = sorted(path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): path for path in paths}
+
+
+def sync_below(directory: Place) -> None:
+    """Returns when `directory` and all in it is on the disk. Raises OSError where it can't be written there."""
+    if not in_bucket(directory):
+        for path in (*directory.rglob("*"), directory):
+            sync(path)
 
 
 def sizes_of_matching(pattern: str) -> dict[Place, int]:

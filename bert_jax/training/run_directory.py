@@ -16,6 +16,7 @@ from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FULL_DISK, full_disk_explained, write_json, write_text
 from bert_jax.system.progress import say
 from bert_jax.training.checkpoint import complete
+from bert_jax.training.hosts import is_first
 
 SCHEMA_VERSION = 1
 """Of config.json. Later releases read all earlier ones."""
@@ -55,7 +56,7 @@ class RunDirectory:
 
         A bucket has no locks that end with a process: there the newest process has the run, and `check_owner` tells an
         older one to stop. Raises UsageError where the run is under way with settings that make it another one, or where
-        another process has it.
+        another process has it. Of several processes of one run the first does all this, before the others.
         """
         if origin := _read(self.path).get(_IMPORTED) if self.under_way else None:
             raise UsageError(
@@ -64,6 +65,9 @@ class RunDirectory:
             )
         if self.under_way:
             self._refuse_another_run(config)
+        if not is_first():
+            self._refuse_a_place_of_its_own()
+            return
         with full_disk_explained(self.path):
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -90,6 +94,14 @@ class RunDirectory:
             say(
                 f"{_described(replanned)}: from step {self.newest_step:,} on, the learning rate is that of a run "
                 f"planned with {config.steps:,} steps from its start"
+            )
+
+    def _refuse_a_place_of_its_own(self) -> None:
+        """Of several processes, those that come after the first see what that has written, or aren't in one place."""
+        if not self.config_file.exists():
+            raise UsageError(
+                f"--workdir {self.path} isn't seen by all hosts of this run: the first has written its config.json "
+                "there, and this one finds none; give a directory that they share, or gs://"
             )
 
     def check_owner(self) -> None:

@@ -163,7 +163,7 @@ def test_the_command_alone_lists_the_commands(arguments, code, capsys):
         (["--model.num-layers", "six"], "--model.num-layers: invalid literal for int() with base 10: 'six'"),
         (["--phases.0.length", "64"], "phases.0.length=64 is more than model.max_positions=32"),
         (["--model.activation", "relu"], "relu"),
-        (["--mesh.data", "3"], "mesh.data=3 x mesh.fsdp=1 doesn't make 1 devices"),
+        (["--mesh.data", "3"], "mesh.data=3 x mesh.fsdp=1 x mesh.tensor=1 doesn't make 1 devices"),
         (["--data.source", "text:absent/*"], "no file matches 'absent/*'"),
         (["--data.source", "python-docs", "text:absent/*"], "no file matches 'absent/*'"),
         (["--data.source", "python-docs", "text:a", "--data.weights", "1"], "1 numbers for 2 sources"),
