@@ -11,7 +11,6 @@ from bert_jax.config.phase import Phase
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import RunError
-from bert_jax.system.files import new_directory
 from bert_jax.training import metrics
 from bert_jax.training.checkpoint import complete
 from bert_jax.training.run_directory import RunDirectory
