@@ -9,6 +9,7 @@ import sys
 import traceback
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from pathlib import Path
 
 from bert_jax.config.settings import SettingsError
 from bert_jax.system.errors import BertJaxError, UsageError
@@ -25,6 +26,7 @@ COMMANDS = {
     "fill-mask": "the likeliest pieces for each [MASK] of a text",
     "import": "a model of Hugging Face's or Google's files made a run",
     "export": "a model written for Hugging Face's transformers",
+    "plan": "what a TPU slice would make of the real train step: memory, collectives, time; no TPU needed",
     "bench": "how fast the real train step is on this machine, and where the time goes",
 }
 """Each is a module of this package with a function `run(arguments)`."""
@@ -43,6 +45,7 @@ _ALLOCATOR = (
 
 def main() -> None:
     """Entry point of the shell command; its exit codes are those of `run`, and CLOSED_PIPE."""
+    _leave_out_absent_tpu()
     _keep_memory()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that nothing half-written stays
     try:
@@ -113,9 +116,20 @@ def _keep_memory() -> None:
     os.execv(sys.executable, [sys.executable, "-P", "-m", "bert_jax.cli.main", *sys.argv[1:]])
 
 
+def _leave_out_absent_tpu() -> None:
+    """Keeps JAX from looking for a TPU where libtpu is installed for `plan` alone: it takes a second, and complains."""
+    if find_spec("libtpu") is not None and not _accelerated():
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
 def _accelerated() -> bool:
     """Whether JAX may find a GPU or TPU: the host's memory then hardly matters."""
-    return bool(entry_points(group="jax_plugins")) or find_spec("libtpu") is not None
+    return bool(entry_points(group="jax_plugins")) or _has_tpu()
+
+
+def _has_tpu() -> bool:
+    """Whether there are devices of its driver, by the old name or the new."""
+    return any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
 
 
 if __name__ == "__main__":

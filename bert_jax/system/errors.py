@@ -24,8 +24,8 @@ class HostLost(BertJaxError):
 
     def __init__(self, reason: str):
         super().__init__(
-            f"another host of this run was lost ({reason}); start the command again on all hosts: it goes on from the "
-            "last checkpoint"
+            f"another host of this run was lost or didn't come ({reason}); start the command again on all hosts: it "
+            "goes on from the last checkpoint"
         )
 
 

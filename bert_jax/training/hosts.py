@@ -29,7 +29,7 @@ def several(config: HostsConfig) -> bool:
 def connect(config: HostsConfig) -> None:
     """Joins this process to the others; to be called before JAX computes anything. The first one alone is heard.
 
-    Raises UsageError where the others don't come in time.
+    Raises UsageError where they can't be joined. (Where they don't come in time JAX ends this process.)
     """
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     given = (
@@ -45,8 +45,8 @@ def connect(config: HostsConfig) -> None:
     except (RuntimeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise UsageError(
-            f"the hosts of this run didn't find each other within {config.wait_seconds} s ({reason}); start the same "
-            "command on all of them, with --hosts.coordinator, --hosts.count and --hosts.index where they aren't found"
+            f"the hosts of this run can't be joined ({reason}); start the same command on all of them, with "
+            "--hosts.coordinator, --hosts.count and --hosts.index where they aren't found by themselves"
         ) from None
     if not is_first():
         keep_quiet()

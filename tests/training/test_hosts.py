@@ -54,7 +54,7 @@ def run(tiny_run, tmp_path):
 
 
 def test_two_hosts_do_the_run_of_one(tiny_run, config_file, run, hosts):
-    """Over data and fsdp: parameters and batches both lie on both. Then one process of one device goes on from there."""
+    """Over data and fsdp: parameters and batches both lie on both."""
     shorter = ["pretrain", config_file, "--workdir", run, "--mesh.fsdp", 2]
     environment = os.environ | TWO_DEVICES | {"BERT_JAX_SUPERVISED": "1"}
     processes = [
@@ -116,7 +116,7 @@ def test_where_one_host_dies_the_other_says_so_and_ends(config_file, run, hosts,
     output, _ = processes[1 - victim].communicate(timeout=90)
     assert time.monotonic() - began < 60
     assert processes[1 - victim].returncode == 134
-    assert "bert-jax: another host of this run was lost" in output
+    assert "bert-jax: another host of this run was lost or didn't come" in output
     assert "start the command again on all hosts" in output
 
 
@@ -155,9 +155,9 @@ def test_settings_that_name_no_host_are_refused(given, said):
         HostsConfig(**given)
 
 
-def test_a_coordinator_that_nobody_is_behind_is_said_in_one_line(config_file, tmp_path, hosts):
+def test_a_coordinator_that_nobody_is_behind_ends_the_wait(config_file, tmp_path, hosts):
     process = command("pretrain", config_file, "--workdir", tmp_path / "run", *hosts[1], "--hosts.wait-seconds", 3)
     output, _ = process.communicate(timeout=120)
-    assert process.returncode == 2, output
-    assert "bert-jax: the hosts of this run didn't find each other within 3 s" in output
+    assert process.returncode == 134, output
+    assert "bert-jax: another host of this run was lost or didn't come" in output
     assert not (tmp_path / "run").exists()
