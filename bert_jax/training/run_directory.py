@@ -16,8 +16,8 @@ from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FULL_DISK, full_disk_explained, write_json, write_text
 from bert_jax.system.progress import say
-from bert_jax.training.checkpoint import complete
 from bert_jax.training.hosts import is_first
+from bert_jax.training.manifest import complete
 
 SCHEMA_VERSION = 1
 """Of config.json. Later releases read all earlier ones."""

@@ -12,7 +12,7 @@ from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import RunError
 from bert_jax.training import metrics
-from bert_jax.training.checkpoint import complete
+from bert_jax.training.manifest import complete
 from bert_jax.training.run_directory import RunDirectory
 
 
