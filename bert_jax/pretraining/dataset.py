@@ -83,7 +83,7 @@ def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
         f"{config.data.described} gives other text than {run.path} began with; put the text back, "
         "or start a new run with another --workdir"
     )
-    others = [found.corpus for found in map(PreparedData.open, run.path.glob("data/*")) if found]
+    others = [found.corpus for found in map(PreparedData.read, run.path.glob("data/*")) if found]
     if run.under_way and others and corpus_stamp(config.data) not in others:
         raise other_text
     made = prepare(open_corpus(config.data), recipe, worked_on(run.data(length)), config.preparation.processes)

@@ -187,7 +187,8 @@ def _store() -> fsspec.AbstractFileSystem:
         import gcsfs  # noqa: F401
     except ImportError:
         raise UsageError("gs:// paths need gcsfs, which is not installed; pip install bert_jax[gcs]") from None
-    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what fails is said in one line by whoever asked
+    for library in ("gcsfs", "fsspec"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)  # what fails is said in one line by whoever asked
     # For the file systems of epath and orbax too. Listings would be kept for ever, and tensorstore writes beside them.
     fsspec.config.conf.setdefault("gs", {}).update(use_listings_cache=False, consistency="md5")
     return fsspec.filesystem("gs")

@@ -89,8 +89,8 @@ class Publisher:
             self._thread = threading.Thread(target=self._publish)
             self._thread.start()
 
-    def close(self) -> None:
-        """Publishes for the last time."""
+    def publish(self) -> None:
+        """Publishes now, and returns when that is done."""
         if self._thread:
             self._thread.join()
         self._publish()

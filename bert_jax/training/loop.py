@@ -138,6 +138,7 @@ class _Loop:
         evaluation = self._evaluate(step, state) if self._evaluates(step) else None
         stopping = self._stop.at(step)  # read once: a signal may come at any time
         if step % self._config.checkpoints.every == 0 or last or stopping:
+            self._log.publish()
             self._checkpoints.save(step, state, evaluation)
         if stopping:
             _finish(self._checkpoints)

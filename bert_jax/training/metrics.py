@@ -22,7 +22,8 @@ class MetricsLog:
 
     A disk that takes no more ends no training: lines that couldn't be written are kept, and written once they can be.
     Of several processes the first alone writes.
-    Nothing can be added to an object in a bucket: there a copy on this machine takes its place, a minute old at most.
+    Nothing can be added to an object in a bucket: what is there is a copy, a minute old at most and as new as the
+    newest checkpoint.
     """
 
     def __init__(self, directory: Place, step: int, tensorboard: bool):
@@ -83,7 +84,12 @@ class MetricsLog:
         for file in filter(None, (self._file, self._events)):
             with contextlib.suppress(OSError):
                 file.close()
-        self._publisher.close()
+        self._publisher.publish()
+
+    def publish(self) -> None:
+        """Before a checkpoint is written: a restart finds the lines up to its step, in a bucket too."""
+        if self._file:
+            self._publisher.publish()
 
     def _write_lines(self) -> None:
         while self._unwritten:

@@ -14,7 +14,7 @@ import time
 
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.phase import Phase
-from bert_jax.training.checkpoint import Manifest, complete
+from bert_jax.training.manifest import Manifest, complete
 from bert_jax.training.metrics import read_metrics
 
 KILLS = int(os.environ.get("BERT_JAX_KILLS", 20))

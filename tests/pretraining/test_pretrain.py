@@ -31,8 +31,8 @@ from bert_jax.system.errors import Interrupted, RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.training import loop
-from bert_jax.training.checkpoint import Manifest, complete
 from bert_jax.training.input import BatchSource
+from bert_jax.training.manifest import Manifest, complete
 from bert_jax.training.measurement import Mean
 from bert_jax.training.metrics import read_metrics
 from bert_jax.training.run_directory import RunDirectory, read_config

@@ -12,8 +12,10 @@ import time
 import pytest
 from conftest import command
 
+import bert_jax
 from bert_jax.config.operation import HostsConfig
 from bert_jax.config.settings import SettingsError
+from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.training import hosts as hosts_module
 from bert_jax.training.hosts import connect, several
@@ -73,6 +75,21 @@ def test_two_hosts_do_the_run_of_one(tiny_run, config_file, run, hosts):
     assert [(line["step"], line["split"]) for line in found] == [(line["step"], line["split"]) for line in expected]
     assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-5)
     assert json.loads((run / "results.json").read_text())["steps"] == 12
+
+
+def test_two_hosts_share_nothing_but_a_bucket(bucket_server, bucket, tiny_run, config_file, tmp_path, hosts):
+    """The first prepares the data; each copies it to its own disk; both write their part of each checkpoint."""
+    line = ["pretrain", config_file, "--workdir", bucket, "--mesh.fsdp", 2]
+    machines = [TWO_DEVICES | {"XDG_CACHE_HOME": str(tmp_path / f"machine{index}")} for index in range(2)]
+    processes = [command(*line, *flags, **machine) for flags, machine in zip(hosts, machines)]
+    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    for index in range(2):
+        assert len(list((tmp_path / f"machine{index}").rglob("train-*.array_record"))) > 1
+    found = read_metrics(place_of(bucket) / "metrics.jsonl")
+    expected = read_metrics(tiny_run.path / "metrics.jsonl")
+    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-5)
+    assert bert_jax.load(bucket).fill_mask("The [MASK].")
 
 
 def test_a_run_goes_on_with_another_number_of_hosts(tiny_run, config_file, run, hosts):
