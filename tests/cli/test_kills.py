@@ -19,7 +19,7 @@ from bert_jax.training.metrics import read_metrics
 
 KILLS = int(os.environ.get("BERT_JAX_KILLS", 20))
 SAVE_EVERY = 7
-STEPS = 140
+STEPS = 84
 
 # Imports everything once; each line of its input is a log file and arguments, for a process of their own.
 STARTER = """
@@ -73,7 +73,7 @@ def test_nothing_is_lost_but_the_steps_since_the_newest_checkpoint(tiny_config, 
         model=tiny_config.model.replace(dropout=0.1, attention_dropout=0.1),
         execution=ExecutionConfig(accumulation=2),
         phases=(Phase(steps=STEPS, length=32, batch_size=8),),
-        evaluation=tiny_config.evaluation.replace(every=50, max_sequences=8),
+        evaluation=tiny_config.evaluation.replace(every=STEPS, max_sequences=8),
         checkpoints=tiny_config.checkpoints.replace(every=SAVE_EVERY),
         logging=tiny_config.logging.replace(every=1),
     )
