@@ -27,7 +27,7 @@ def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequenc
         "accuracy": float(scores.accuracy_score(golds, predicted)),
         "f1": float(of_second) if len(names) == 2 else macro,
         "macro_f1": macro,
-        "matthews": float(scores.matthews_corrcoef(golds, predicted)),
+        "matthews": float(scores.matthews_corrcoef(golds, predicted)) if len({*golds, *predicted}) > 1 else 0.0,
         "confusion": {
             "labels": list(names),
             "counts": scores.confusion_matrix(golds, predicted, labels=numbers).tolist(),
