@@ -48,8 +48,8 @@ class TaskConfig(Settings):
     name: str
     """What results call it."""
     kind: Literal["class", "number", "marked", "choice", "tags", "span"]
-    """What is asked: a text's or pair's class; a number; the class of a pair in which a word of each text is marked; the
-    best of several choices; a tag for every word; the answer in a text."""
+    """What is asked: a text's or pair's class; a number; the class of a pair in which a word of each text is marked;
+    the best of several choices; a tag for every word; the answer in a text."""
     train: str | None = None
     """Rows to learn from: a file, plain, .gz or .zst, or `tfds:NAME/CONFIG:SPLIT`."""
     dev: str | None = None
@@ -66,7 +66,8 @@ class TaskConfig(Settings):
     marks: tuple[str, ...] = ()
     """For each text the columns that say at which characters the marked word begins and ends. Read by `marked`."""
     label: str = "label"
-    """Column of the class, the number, the number of the right choice (from 0), the tags, or the answers."""
+    """Column of the class, the number, the right choice (its number from 0, or its column's name), the tags, or the
+    answers."""
     labels: tuple[str, ...] | None = None
     """All classes or tags, in the order of the model's outputs; those of the training rows, sorted, where None."""
     max_length: Annotated[int, Field(ge=8)] = 128

@@ -40,9 +40,9 @@ class TaskBatch(NamedTuple):
 class TrainingBatches:
     """A random-access source whose element i is batch i.
 
-    Each epoch has every feature once, in an order of its own; among those that make some 256 batches the ones of similar
-    length go together, and these batches again come in random order. Batch i is a function of the features,
-    the seed and i alone. An epoch's last batch is filled up, by weight 0.
+    Each epoch has every feature once, in an order of its own; among those that make some 256 batches the ones of
+    similar length go together, and these batches again come in random order. Batch i is a function of the features, the
+    seed and i alone. An epoch's shortest features may leave a batch that is filled up, by weight 0.
     """
 
     def __init__(

@@ -42,8 +42,10 @@ class ChoiceTask:
         return encoded
 
     def gold(self, record: Record) -> int:
-        """See Task: the number of the right choice, from 0."""
+        """See Task: the number of the right choice, from 0. The label may also be the name of its column."""
         name, count = class_name(record, self.config.label), len(self.config.choices)
+        if name in self.config.choices:
+            return self.config.choices.index(name)
         if not (name.isdecimal() and int(name) < count):
             raise UsageError(
                 f"{record.place}: the label {name!r} is no choice; they are numbered from 0 to {count - 1}"

@@ -12,6 +12,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.data.grouping import few_lengths
 from bert_jax.data.task_files import task_records
 from bert_jax.data.task_record import Record
+from bert_jax.finetuning.batches import TrainingBatches
 from bert_jax.finetuning.choice_task import ChoiceTask
 from bert_jax.finetuning.columns import class_name, words
 from bert_jax.finetuning.labels import in_order
@@ -42,6 +43,18 @@ class Learned(NamedTuple):
     task: Task
     """Its config has labels and padded lengths: a run keeps it, and needs the rows no more to predict."""
     features: list[Feature]
+
+    def batches(self, seed: int, pad_id: int) -> TrainingBatches:
+        """The batches of all epochs, in the order of `seed`."""
+        config = self.task.config
+        return TrainingBatches(
+            self.features,
+            batch_size=config.batch_size,
+            lengths=config.padded_lengths,
+            epochs=config.epochs,
+            seed=seed,
+            pad_id=pad_id,
+        )
 
     @property
     def stamp(self) -> str:

@@ -22,8 +22,8 @@ class Labels:
         """The number of `name`. Raises UsageError, which names its `place`, for one that isn't there."""
         if name not in self._numbers:
             raise UsageError(
-                f"{place}: the label {name!r} is none of the {len(self)} that are known, {_listed(self.names)}; correct "
-                "it, or name all labels by task.labels (those of the training rows are taken)"
+                f"{place}: the label {name!r} is none of the {len(self)} that are known, {_listed(self.names)}; "
+                "correct it, or name all labels by task.labels (those of the training rows are taken)"
             )
         return self._numbers[name]
 

@@ -40,8 +40,8 @@ class MarkedTask(ClassTask):
             )
             if not 0 <= begin < end <= len(whole):
                 raise UsageError(
-                    f"{record.place}: the marked word is at characters {begin} to {end} of a text of {len(whole)}; give "
-                    f"its beginning, from 0, and its end (exclusive) in {', '.join(config.marks)}"
+                    f"{record.place}: the marked word is at characters {begin} to {end} of a text of {len(whole)}; "
+                    f"give its beginning, from 0, and its end (exclusive) in {', '.join(config.marks)}"
                 )
             spans.append(self._tokenizer.encode_spans(whole))
             words.append(pieces_of(spans[-1], begin, end))

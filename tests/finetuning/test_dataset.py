@@ -41,6 +41,13 @@ def test_the_tags_of_all_words_are_labels(tmp_path, wordpiece):
     )
 
 
+def test_batches_are_of_the_tasks_size_and_epochs(tmp_path, wordpiece):
+    config = CONFIG.replace(batch_size=2, epochs=2.0, padded_lengths=(6, 128))
+    batches = read_training(with_files(tmp_path, config=config), wordpiece).batches(seed=0, pad_id=0)
+    assert len(batches) == 4 and {batches[step].ids.shape for step in range(4)} == {(2, 1, 6), (2, 1, 128)}
+    assert sum(batches[step].weight.sum() for step in range(4)) == 6
+
+
 def test_the_stamp_tells_other_rows(tmp_path, wordpiece):
     stamps = {read_training(with_files(tmp_path, rows), wordpiece).stamp for rows in (ROWS, ROWS, ROWS + "cat\tbad\n")}
     assert len(stamps) == 2

@@ -93,7 +93,12 @@ def test_every_choice_is_a_row_of_its_own(wordpiece):
     assert task.measure([0, 1], [said, said]) == {"accuracy": 0.5}
 
 
-@pytest.mark.parametrize("label", [2, "first", -1, 0.5])
+@pytest.mark.parametrize("label, number", [(0, 0), ("1", 1), ("second", 1), ("first", 0)])
+def test_a_choice_is_numbered_from_0_or_named_by_its_column(wordpiece, label, number):
+    assert ChoiceTask(CHOICE, wordpiece).gold(records({"label": label})[0]) == number
+
+
+@pytest.mark.parametrize("label", [2, "third", -1, 0.5])
 def test_a_label_that_is_no_choice_is_refused(wordpiece, label):
     with pytest.raises(UsageError, match="f, line 1.*(numbered from 0 to 1|no label)"):
         ChoiceTask(CHOICE, wordpiece).gold(records({"label": label})[0])
