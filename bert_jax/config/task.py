@@ -52,6 +52,8 @@ class TaskConfig(Settings):
     the best of several choices; a tag for every word; the answer in a text."""
     train: str | None = None
     """Rows to learn from: a file, plain, .gz or .zst, or `tfds:NAME/CONFIG:SPLIT`."""
+    train_rows: Count | None = None
+    """Learn from so many of these rows, the same ones whatever the seed; from all where None."""
     dev: str | None = None
     """Rows to measure on, of the same form."""
     format: Literal["csv", "tsv", "jsonl", "conll", "conllu", "squad"] | None = None

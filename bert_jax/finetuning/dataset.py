@@ -86,7 +86,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> Learned:
     What was mended or left out is said in one line. Raises UsageError with file and line for what can't be.
     """
     repairs = Counter()
-    records = read_records(config, config.train, "train", repairs)
+    records = _some(read_records(config, config.train, "train", repairs), config.train_rows)
     if config.labels is None and config.kind in ("class", "marked", "tags"):
         config = config.replace(labels=in_order(_names(config, records)))
     task = make_task(config, tokenizer)
@@ -137,6 +137,16 @@ def say_repairs(source: str | None, repairs: Counter[str]) -> None:
     counted = [f"{count:,} {what}" for what, count in sorted(repairs.items()) if count]
     if counted:
         say(f"{source}: {'; '.join(counted)}")
+
+
+def _some(records: list[Record], count: int | None) -> list[Record]:
+    """`count` of `records` drawn at random, always the same, in their order; all where None. Raises UsageError."""
+    if count is None:
+        return records
+    if count > len(records):
+        raise UsageError(f"task.train_rows={count:,} and there are {len(records):,} rows; lower it or leave it out")
+    words = np.random.Philox(key=0).random_raw(len(records))
+    return [records[place] for place in sorted(np.argsort(words, kind="stable")[:count].tolist())]
 
 
 def _names(config: TaskConfig, records: Sequence[Record]) -> set[str]:

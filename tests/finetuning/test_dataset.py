@@ -31,6 +31,18 @@ def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):
     assert task.outputs == 3 and features[0].target == 0 and task.config.padded_lengths == (32, 128)
 
 
+def test_a_part_of_the_rows_is_the_same_every_time_and_from_all_along_them(tmp_path, wordpiece):
+    rows = "sentence\tlabel\n" + "".join(f"cat{' cat' * (number % 40)}\t{number % 2}\n" for number in range(400))
+    part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece)
+    again = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece)
+    whole = read_training(with_files(tmp_path, rows), wordpiece).features
+    assert len(part.features) == 100 and part.stamp == again.stamp
+    places = [place for place, feature in enumerate(whole) if feature in part.features]
+    assert part.features[:5] != whole[:5] and min(places) < 40 and max(places) > 360
+    with pytest.raises(UsageError, match="task.train_rows=401 and there are 400 rows"):
+        read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=401)), wordpiece)
+
+
 def test_the_tags_of_all_words_are_labels(tmp_path, wordpiece):
     config = TaskConfig(name="x", kind="tags", texts=("words",), label="tags")
     rows = "the\tO\ncat\tB-X\n\ndogs\tI-X\n"
