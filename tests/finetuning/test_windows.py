@@ -48,3 +48,8 @@ def test_the_papers_example():
     """The original's comment: of `bought` in two windows the second has one piece to its left and the third four."""
     flags = with_best_context([Window(0, 5), Window(3, 8), Window(6, 11)], 11)
     assert [one.tolist() for one in flags][1] == [False, True, True, True, False]
+
+
+def test_of_two_contexts_alike_the_larger_windows_is_better():
+    first, second = with_best_context([Window(0, 4), Window(1, 8)], 8)
+    assert first.tolist() == [True, True, False, False] and second[1]
