@@ -25,6 +25,7 @@ cut_off() {
   case "$1" in
     143) echo "stopped after a checkpoint" ;;
     137) echo "killed" ;;
+    134) echo "another host lost" ;;
     255) echo "machine out of reach" ;;
     *) return 1 ;;
   esac

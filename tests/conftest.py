@@ -1,5 +1,6 @@
 """Fixtures for the whole session: one small corpus and one run trained on it."""
 
+import importlib.util
 import os
 import random
 import subprocess
@@ -16,6 +17,7 @@ import jaxtyping
 # Every annotated array is checked for shape and type while the tests run.
 jaxtyping.install_import_hook("bert_jax", "typechecker.checked")
 
+import fsspec
 import jax
 import numpy as np
 import pytest
@@ -126,3 +128,31 @@ def command(*arguments, **environment: str) -> subprocess.Popen:
     line = [sys.executable, "-m", "bert_jax.cli.main", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(line, env=os.environ | environment, start_new_session=True, **pipes)
+
+
+@pytest.fixture(scope="session")
+def bucket_server():
+    """A stand-in for Cloud Storage, taken for the real one by this process and those that it starts."""
+    if not importlib.util.find_spec("gcsfs"):
+        pytest.skip("gcsfs, of the extra gcs, is not installed")
+    from bucket_server import BucketServer
+
+    server = BucketServer()
+    os.environ |= {
+        "STORAGE_EMULATOR_HOST": server.url,  # gcsfs and google-cloud-storage
+        "TENSORSTORE_GCS_HTTP_URL": server.url,
+        "GOOGLE_AUTH_TOKEN_FOR_TESTING": "none",  # tensorstore looks for no other
+        "FSSPEC_GS_TOKEN": "anon",
+        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # which would ask by gRPC what kind of bucket it is
+    }
+    fsspec.config.conf.setdefault("gs", {})["token"] = "anon"
+    return server
+
+
+@pytest.fixture
+def bucket(bucket_server, tmp_path, monkeypatch):
+    """A gs:// folder of the test's own, with nothing in it and nothing copied from it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    bucket_server.requests.clear()
+    yield f"gs://bucket/{tmp_path.name}"
+    assert not bucket_server.faults, "a fault that was asked for did not befall anything"

@@ -5,20 +5,33 @@ import io
 import re
 import runpy
 from dataclasses import MISSING, dataclass, field, fields, make_dataclass
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 import tyro
+from tyro.constructors import PrimitiveConstructorSpec
 
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
+from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 
 Arguments = TypeVar("Arguments")
 ConfigKind = TypeVar("ConfigKind", bound="ConfigArguments")
+PlaceArgument = Annotated[
+    Place,
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="PATH",
+        instance_from_str=lambda words: place_of(words[0]),
+        is_instance=lambda value: isinstance(value, Place),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]
+"""A path that may also be in a bucket."""
 
 
-def load_config(path: Path) -> RunConfig:
+def load_config(path: Place) -> RunConfig:
     """The `config` that the Python file at `path` builds, or that the run there has.
 
     Raises UsageError in one line, whatever is wrong with it.
@@ -32,7 +45,7 @@ def load_config(path: Path) -> RunConfig:
     if not path.is_file():
         raise UsageError(f"no config file at {path}; give one like configs/demo.py")
     try:
-        config = runpy.run_path(str(path)).get("config")
+        config = runpy.run_path(str(fetched(path))).get("config")
     except SettingsError as error:
         raise UsageError(f"{path}: {error}") from None
     except Exception as error:
@@ -53,13 +66,15 @@ class ConfigArguments:
 class RunArguments(ConfigArguments):
     """Arguments of the commands that make a run or a part of it."""
 
-    workdir: Annotated[Path, tyro.conf.arg(help="Directory of the run: made, or gone on with.")]
+    workdir: Annotated[
+        PlaceArgument, tyro.conf.arg(help="Directory of the run: made, or gone on with; gs://BUCKET/FOLDER too.")
+    ]
 
 
 def parse_config(shape: type[ConfigKind], command: str, help_text: str, arguments: list[str]) -> ConfigKind:
     """An instance of `shape` from `CONFIG.py [--own VALUE ...] [--any.field VALUE ...]`. Raises UsageError."""
     if arguments and not arguments[0].startswith("-"):
-        default, flags = load_config(Path(arguments[0])), arguments[1:]
+        default, flags = load_config(place_of(arguments[0])), arguments[1:]
     elif {"-h", "--help"} & set(arguments):
         default, flags = RunConfig(), arguments
     else:

@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.table import Table
 
@@ -13,6 +12,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.planning.bench import Bench, OperationCost, bench, operation_costs
 from bert_jax.pretraining.trainer import Trainer, planned_vocabulary_size
 from bert_jax.system.batch import Batch
+from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import output, say
 from bert_jax.training.devices import keep_compiled_programs
@@ -37,7 +37,7 @@ def run(arguments: list[str]) -> None:
     """Parses, measures, prints tables and, last, one JSON object."""
     text = "Time the train step, on made-up sequences; with a run in place of CONFIG.py on its own."
     asked = parse_config(BenchArguments, "bench", text, arguments)
-    of_a_run = Path(arguments[0]).is_dir()
+    of_a_run = place_of(arguments[0]).is_dir()
     if not 0 < asked.seconds < math.inf:
         raise UsageError(f"--seconds {asked.seconds} is no time to measure for; give a number above 0")
     first = asked.config.phases[0]
@@ -49,7 +49,7 @@ def run(arguments: list[str]) -> None:
     mesh = make_mesh(config.mesh)
     check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
     if of_a_run:
-        trainer, batches = _of_a_run(config, Path(arguments[0]))
+        trainer, batches = _of_a_run(config, place_of(arguments[0]))
     else:
         # Some piece stands for [MASK]: which one makes no difference to the time.
         trainer, batches = Trainer(config, mesh, planned_vocabulary_size(config), mask_id=4), None
@@ -65,7 +65,7 @@ def run(arguments: list[str]) -> None:
     print(json.dumps(result))
 
 
-def _of_a_run(config: RunConfig, path: Path) -> tuple[Trainer, Iterator[Batch]]:
+def _of_a_run(config: RunConfig, path: Place) -> tuple[Trainer, Iterator[Batch]]:
     # Imported here: made-up sequences need neither TFDS nor Grain, so a bare accelerator machine will do for them.
     from bert_jax.pretraining.dataset import prepared_for
     from bert_jax.pretraining.pretrain import training_source

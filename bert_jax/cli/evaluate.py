@@ -1,12 +1,11 @@
 """bert-jax evaluate RUN [--data FILE]: measure a run's newest checkpoint on held-out documents, or on others."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from bert_jax.cli.arguments import parse
+from bert_jax.cli.arguments import PlaceArgument, parse
 from bert_jax.cli.summary import print_results
 from bert_jax.data.corpus import source_of
 from bert_jax.pretraining.pretrain import evaluate_run
@@ -21,7 +20,7 @@ _DATA = "Text to measure on, all of it: a file or pattern, or any source that --
 class Evaluate:
     """Arguments."""
 
-    run: tyro.conf.Positional[Path]
+    run: tyro.conf.Positional[PlaceArgument]
     """A run."""
     data: Annotated[str | None, tyro.conf.arg(help=f"{_DATA} None: the run's held-out documents.")] = None
     language: Annotated[str | None, tyro.conf.arg(help="Language code of --data. None: the run's first.")] = None

@@ -1,12 +1,11 @@
 """bert-jax export RUN DEST: a model for Hugging Face's transformers."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import jax
 import tyro
 
-from bert_jax.cli.arguments import parse
+from bert_jax.cli.arguments import PlaceArgument, parse
 from bert_jax.inference.bert import load
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.system.progress import say
@@ -16,9 +15,9 @@ from bert_jax.system.progress import say
 class Export:
     """Arguments."""
 
-    run: tyro.conf.Positional[Path]
+    run: tyro.conf.Positional[PlaceArgument]
     """A run, or one of its checkpoints."""
-    destination: tyro.conf.Positional[Path]
+    destination: tyro.conf.Positional[PlaceArgument]
     """Directory to make: config.json, model.safetensors and the tokenizer's files."""
 
 

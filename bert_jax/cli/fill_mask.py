@@ -1,14 +1,13 @@
 """bert-jax fill-mask RUN TEXT: the likeliest pieces for each [MASK]."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import tyro
 from rich.markup import escape
 from rich.table import Table
 
-from bert_jax.cli.arguments import parse
+from bert_jax.cli.arguments import PlaceArgument, parse
 from bert_jax.inference.bert import load
 from bert_jax.system.progress import output
 
@@ -17,7 +16,7 @@ from bert_jax.system.progress import output
 class FillMask:
     """Arguments."""
 
-    run: tyro.conf.Positional[Path]
+    run: tyro.conf.Positional[PlaceArgument]
     """A run, or one of its checkpoints."""
     text: tyro.conf.Positional[str]
     """Text with one [MASK] or several."""

@@ -1,14 +1,13 @@
 """bert-jax import SOURCE RUN: a published model made a run."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import tyro
 from rich.markup import escape
 from rich.table import Table
 
-from bert_jax.cli.arguments import parse
+from bert_jax.cli.arguments import PlaceArgument, parse
 from bert_jax.interchange.model_directory import PublishedModel
 from bert_jax.interchange.model_settings import Activation
 from bert_jax.system.progress import output, say
@@ -22,9 +21,9 @@ _LOWERCASE = "Of a vocab.txt without settings beside it. None: by the vocabulary
 class Import:
     """Arguments."""
 
-    source: tyro.conf.Positional[Path]
+    source: tyro.conf.Positional[PlaceArgument]
     """A Hugging Face directory with safetensors, or one with a Google TensorFlow checkpoint."""
-    run: tyro.conf.Positional[Path]
+    run: tyro.conf.Positional[PlaceArgument]
     """Where to make the run."""
     activation: Annotated[Activation | None, tyro.conf.arg(help=_ACTIVATION)] = None
     lowercase: Annotated[bool | None, tyro.conf.arg(help=_LOWERCASE)] = None

@@ -1,7 +1,6 @@
 """bert-jax inspect RUN: sequences as the model sees them."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import jax
@@ -9,7 +8,7 @@ import numpy as np
 import tyro
 from rich.text import Text
 
-from bert_jax.cli.arguments import parse
+from bert_jax.cli.arguments import PlaceArgument, parse
 from bert_jax.pretraining.pretrain import training_batch
 from bert_jax.system.batch import WORD_START
 from bert_jax.system.errors import UsageError
@@ -22,7 +21,7 @@ from bert_jax.training.run_directory import RunDirectory
 class Inspect:
     """Arguments."""
 
-    run: tyro.conf.Positional[Path]
+    run: tyro.conf.Positional[PlaceArgument]
     """A run whose data has been prepared."""
     step: Annotated[int, tyro.conf.arg(help="Show the batch of this training step, from 1.")] = 1
     rows: Annotated[int, tyro.conf.arg(help="Sequences to show.")] = 4
@@ -33,13 +32,14 @@ def run(arguments: list[str]) -> None:
     asked = parse(Inspect, "inspect", "Sequences of a run as the model sees them, with masks and labels.", arguments)
     if asked.rows < 1:
         raise UsageError(f"--rows {asked.rows} shows nothing; give how many sequences, from 1")
-    tokenizer, batch, targets = training_batch(RunDirectory(asked.run), asked.step)
+    tokenizer, batch, targets, records = training_batch(RunDirectory(asked.run), asked.step)
     output.print("[bold]bold[/bold]: to be predicted, as input/truth. A space stands before each word.\n")
     for row in range(min(asked.rows, len(batch.ids))):
         length, masked = int(batch.length[row]), jax.tree.map(lambda array, row=row: array[row], targets.masked)
         used = masked.weights > 0
         truth = dict(zip(masked.positions[used].tolist(), masked.labels[used].tolist(), strict=True))
-        heading = f"sequence {row + 1}: {length} of {batch.ids.shape[1]} tokens, {len(truth)} to predict"
+        heading = f"sequence {row + 1}, record {records[row]}: {length} of {batch.ids.shape[1]} tokens"
+        heading += f", {len(truth)} to predict"
         if batch.first_length[row] < length:
             heading += f", second segment {'drawn at random' if batch.pair_label[row] else 'follows the first'}"
         output.print(f"[dim]{heading}[/dim]")

@@ -6,12 +6,14 @@ import os
 import platform
 import signal
 import sys
+import traceback
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 from bert_jax.config.settings import SettingsError
+from bert_jax.system.accelerators import has_tpu
 from bert_jax.system.errors import BertJaxError, UsageError
-from bert_jax.system.progress import say
+from bert_jax.system.progress import complain, say
 
 COMMANDS = {
     "pretrain": "text to a trained model: vocabulary, sequences, training; goes on where it stopped",
@@ -24,6 +26,7 @@ COMMANDS = {
     "fill-mask": "the likeliest pieces for each [MASK] of a text",
     "import": "a model of Hugging Face's or Google's files made a run",
     "export": "a model written for Hugging Face's transformers",
+    "plan": "what a TPU slice would make of the real train step: memory, collectives, time; no TPU needed",
     "bench": "how fast the real train step is on this machine, and where the time goes",
 }
 """Each is a module of this package with a function `run(arguments)`."""
@@ -42,6 +45,7 @@ _ALLOCATOR = (
 
 def main() -> None:
     """Entry point of the shell command; its exit codes are those of `run`, and CLOSED_PIPE."""
+    _leave_out_absent_tpu()
     _keep_memory()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that nothing half-written stays
     try:
@@ -51,7 +55,19 @@ def main() -> None:
         # Python flushes once more as it ends, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = CLOSED_PIPE
+    except Exception:
+        if not _is_one_of_several():
+            raise
+        traceback.print_exc()
+        code = 1
+    if code and _is_one_of_several():
+        os._exit(code)  # JAX would wait for the others, who know nothing of it
     sys.exit(code)
+
+
+def _is_one_of_several() -> bool:
+    jax = sys.modules.get("jax")
+    return jax is not None and jax.distributed.is_initialized()
 
 
 def run(arguments: list[str]) -> int:
@@ -70,10 +86,10 @@ def run(arguments: list[str]) -> int:
         module = importlib.import_module(f"bert_jax.cli.{_module(name)}")
         module.run(rest)
     except BertJaxError as error:
-        say(f"bert-jax: {error}")
+        complain(error)
         return error.exit_code
     except SettingsError as error:
-        say(f"bert-jax: {error}")
+        complain(error)
         return UsageError.exit_code
     except KeyboardInterrupt:
         say("bert-jax: interrupted; give the same command again to go on")
@@ -100,9 +116,15 @@ def _keep_memory() -> None:
     os.execv(sys.executable, [sys.executable, "-P", "-m", "bert_jax.cli.main", *sys.argv[1:]])
 
 
+def _leave_out_absent_tpu() -> None:
+    """Keeps JAX from looking for a TPU where libtpu is installed for `plan` alone: it takes a second, and complains."""
+    if find_spec("libtpu") is not None and not _accelerated():
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
 def _accelerated() -> bool:
     """Whether JAX may find a GPU or TPU: the host's memory then hardly matters."""
-    return bool(entry_points(group="jax_plugins")) or find_spec("libtpu") is not None
+    return bool(entry_points(group="jax_plugins")) or has_tpu()
 
 
 if __name__ == "__main__":

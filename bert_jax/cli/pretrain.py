@@ -1,8 +1,12 @@
 """bert-jax pretrain CONFIG.py --workdir RUN: the whole main job."""
 
+import jax
+
 from bert_jax.cli.arguments import RunArguments, parse_config
 from bert_jax.cli.summary import print_examples, print_results
+from bert_jax.cli.supervision import supervise
 from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.training.hosts import connect, is_first, loss_of_a_host_explained, several
 from bert_jax.training.run_directory import RunDirectory
 
 
@@ -11,9 +15,16 @@ def run(arguments: list[str]) -> None:
     asked = parse_config(RunArguments, "pretrain", "Text to a trained BERT in one command.", arguments)
     config, workdir = asked.config, asked.workdir
     directory = RunDirectory(workdir)
-    results = pretrain(config, directory)
+    if several(config.hosts):
+        supervise()
+        connect(config.hosts)
+    with loss_of_a_host_explained():
+        results = pretrain(config, directory)
+    if not is_first():
+        return
     print_results(results)
-    print_examples(directory, config)
+    if jax.process_count() == 1:  # the others would have to take part
+        print_examples(directory, config)
     print(f"\nThe run is in {workdir}. To go on from here:")
     print(f'  bert-jax fill-mask {workdir} "Return the [MASK] of the array."')
     print(f"  bert-jax inspect {workdir}")

@@ -1,12 +1,11 @@
 """bert-jax verify RUN: whether checkpoints and data are as they were written."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import tyro
 from rich.table import Table
 
-from bert_jax.cli.arguments import parse
+from bert_jax.cli.arguments import PlaceArgument, parse
 from bert_jax.system.errors import RunError
 from bert_jax.system.progress import output
 from bert_jax.training.run_directory import RunDirectory
@@ -17,7 +16,7 @@ from bert_jax.training.verification import verify
 class Verify:
     """Arguments."""
 
-    run: tyro.conf.Positional[Path]
+    run: tyro.conf.Positional[PlaceArgument]
     """A run."""
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bert_jax.config.settings import Settings
 
@@ -16,6 +16,34 @@ class MeshConfig(Settings):
     """Devices (groups of them) that each hold all parameters and take a part of the batch."""
     fsdp: Annotated[int, Field(ge=-1)] = 1
     """Devices that share one copy of the parameters and optimizer state, and also split the batch."""
+    tensor: Annotated[int, Field(ge=-1)] = 1
+    """Devices that share the heads, the inner features and the vocabulary of one part of the batch: for models or
+    lengths of which not even one sequence fits. They talk to each other in every block, so keep them in one machine."""
+
+
+class HostsConfig(Settings):
+    """The processes of a run on several machines. On Cloud TPU and under Slurm they are found without these."""
+
+    coordinator: Annotated[str, Field(pattern=r"^[^:\s]+:\d+$")] | None = None
+    """HOST:PORT of the first process, which all others can reach."""
+    count: Annotated[int, Field(gt=0)] | None = None
+    """How many processes there are."""
+    index: Annotated[int, Field(ge=0)] | None = None
+    """Which one this is; the first, 0, writes logs and results."""
+    wait_seconds: Annotated[int, Field(gt=0)] = 300
+    """How long to wait for the others at the start."""
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> "HostsConfig":
+        given = [self.coordinator is not None, self.count is not None, self.index is not None]
+        if any(given) and not all(given):
+            raise ValueError(
+                f"hosts.coordinator={self.coordinator}, hosts.count={self.count} and hosts.index={self.index} go "
+                "together; give all three or none"
+            )
+        if all(given) and self.index >= self.count:
+            raise ValueError(f"hosts.index={self.index} is none of hosts.count={self.count} processes, counted from 0")
+        return self
 
 
 class ExecutionConfig(Settings):
@@ -29,6 +57,14 @@ class ExecutionConfig(Settings):
     """Blocks compiled into one turn of the loop over layers: more compile longer and, on a CPU, run faster."""
     max_skipped_steps: Annotated[int, Field(gt=0)] = 20
     """Stop after this many steps in a row whose gradients were not finite (each is skipped)."""
+
+
+class InputConfig(Settings):
+    """How the prepared data is read."""
+
+    damaged_records: Literal["stop", "skip"] = "stop"
+    """What a record does that a disk has damaged: it stops the run with its name, or it is left out, said and counted,
+    and its batch trains on the others, which changes nothing else."""
 
 
 class EvaluationConfig(Settings):

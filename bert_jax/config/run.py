@@ -11,6 +11,8 @@ from bert_jax.config.operation import (
     CheckpointConfig,
     EvaluationConfig,
     ExecutionConfig,
+    HostsConfig,
+    InputConfig,
     LoggingConfig,
     MeshConfig,
     PreparationConfig,
@@ -45,7 +47,9 @@ class RunConfig(Settings):
     """Seed of everything random: initial parameters, instances, order, masks, dropout."""
 
     mesh: MeshConfig = MeshConfig()
+    hosts: HostsConfig = HostsConfig()
     execution: ExecutionConfig = ExecutionConfig()
+    input: InputConfig = InputConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()
     logging: LoggingConfig = LoggingConfig()

@@ -3,9 +3,9 @@
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from bert_jax.data.task_record import Record
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 
 _CONLLU = "id words lemma upos xpos feats head deprel deps misc".split()
@@ -16,7 +16,7 @@ _Line = tuple[int, list[str]]
 """Its number, and its columns."""
 
 
-def conll_records(path: Path, lines: Iterable[str], columns: Sequence[str] | None) -> Iterator[Record]:
+def conll_records(path: Place, lines: Iterable[str], columns: Sequence[str] | None) -> Iterator[Record]:
     """A list for each column: `words` (the first), `tags` (the last), `column 2`, ... unless `columns` names them.
 
     Columns stand apart by a tab, or by spaces where a line has no tab; a blank line or -DOCSTART- ends a sentence.
@@ -35,7 +35,7 @@ def conll_records(path: Path, lines: Iterable[str], columns: Sequence[str] | Non
         yield _record(path, sentence, names)
 
 
-def conllu_records(path: Path, lines: Iterable[str]) -> Iterator[Record]:
+def conllu_records(path: Place, lines: Iterable[str]) -> Iterator[Record]:
     """A list for each of CoNLL-U's columns: words, upos, xpos, ... Comments are left out, and so are ranges (`3-4`) and
     words that the text doesn't have (`3.1`), which have no tags of their own."""
     split = ([] if not line.strip() else line.rstrip("\r\n").split("\t") for line in lines)
@@ -75,6 +75,6 @@ def _sentences(lines: Iterable[list[str]], ends) -> Iterator[list[_Line]]:
             yield list(group)
 
 
-def _record(path: Path, sentence: list[_Line], names: Sequence[str]) -> Record:
+def _record(path: Place, sentence: list[_Line], names: Sequence[str]) -> Record:
     columns = zip(*(fields for _, fields in sentence))
     return Record(f"{path}, line {sentence[0][0]}", {name: list(column) for name, column in zip(names, columns)})

@@ -3,15 +3,15 @@
 import codecs
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from bert_jax.data.file_source import BYTE_ORDER_MARK, undamaged_parts
 from bert_jax.data.jsonl_files import whole_lines
 from bert_jax.data.packed_files import opened
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 
 
-def decoded_lines(path: Path, repairs: Counter[str]) -> Iterator[str]:
+def decoded_lines(path: Place, repairs: Counter[str]) -> Iterator[str]:
     """The lines of a UTF-8 file, plain, .gz or .zst, split at line feeds only, which they keep.
 
     A byte-order mark is taken off and counted. Raises UsageError for a file that can't be read, is damaged or is not

@@ -1,15 +1,15 @@
-"""What sources have in common that are files on disk."""
+"""What sources have in common that are files, on disk or in a bucket."""
 
-import glob
 import io
 from collections.abc import Iterator
 from functools import cached_property
 from hashlib import blake2b
-from pathlib import Path
 
 from bert_jax.data.packed_files import DAMAGE, decompressed, opened
 from bert_jax.data.text_source import TextSource, numbered_parts
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
+from bert_jax.system.files import sizes_of_matching
 
 _END_BYTES = 1 << 12
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -23,42 +23,42 @@ class FileSource(TextSource):
     def __init__(self, pattern: str, undecodable: str, document_bytes: int):
         """See TextSource. Raises UsageError where no file matches `pattern`."""
         super().__init__(undecodable, document_bytes)
-        self.paths = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if Path(name).is_file()]
-        if not self.paths:
+        self.sizes = sizes_of_matching(pattern)
+        if not self.sizes:
             raise UsageError(f"no file matches {pattern!r}; give a path or a pattern like 'corpus/*.txt.gz'")
-        self.total = sum(path.stat().st_size for path in self.paths) / 1e6
+        self.total = sum(self.sizes.values()) / 1e6
 
     @cached_property
     def stamp(self) -> str:
         """See Corpus: names, sizes, and both ends of each file (those of a packed one depend on all of it)."""
         digest = blake2b(digest_size=8)
-        for path in self.paths:
+        for path, size in self.sizes.items():
             with opened(path) as raw:
-                ends = [raw.read(_END_BYTES), raw.seek(max(path.stat().st_size - _END_BYTES, 0)), raw.read()]
-            digest.update(repr((path.name, path.stat().st_size, ends)).encode())
+                ends = [raw.read(_END_BYTES), raw.seek(max(size - _END_BYTES, 0)), raw.read()]
+            digest.update(repr((path.name, size, ends)).encode())
         return digest.hexdigest()
 
     def _lines(self) -> Iterator[str]:
         before = 0
-        for path in self.paths:
+        for path, size in self.sizes.items():
             with opened(path) as raw:
                 for read, line in self._file_lines(path, raw):
                     self.position = (before + read) / 1e6
                     yield line
             yield ""
-            before += path.stat().st_size
+            before += size
 
-    def _file_lines(self, path: Path, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
+    def _file_lines(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
         """As `_lines` for one opened file; with each line, how many bytes of the file have been read."""
         raise NotImplementedError
 
-    def _numbered_parts(self, path: Path, raw: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
+    def _numbered_parts(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
         """`undamaged_parts`, without a byte-order mark."""
         for number, part in undamaged_parts(path, raw):
             yield number, part.removeprefix(BYTE_ORDER_MARK) if number == 1 else part
 
 
-def undamaged_parts(path: Path, raw: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
+def undamaged_parts(path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
     """`numbered_parts` of an opened file, unpacked. Raises UsageError where it is damaged."""
     number = 0
     try:

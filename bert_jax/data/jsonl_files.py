@@ -5,10 +5,10 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 from bert_jax.data.file_source import FileSource
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 
 MAX_RECORD_BYTES = 1 << 28
@@ -27,7 +27,7 @@ class JsonlFiles(FileSource):
         self.field = field
         next(self.documents(), None)
 
-    def _file_lines(self, path: Path, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
+    def _file_lines(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
         for number, whole in whole_lines(path, self._numbered_parts(path, raw)):
             place = f"{path}, line {number}"
             line = self._decoded(whole, str(path), number)
@@ -63,7 +63,7 @@ def parsed(text: str, place: str) -> Any:
         raise UsageError(f"{place} is not JSON ({error}); mend it or leave it out") from None
 
 
-def whole_lines(path: Path, parts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+def whole_lines(path: Place, parts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     """The lines of which `parts` are parts, with their numbers. Raises UsageError for one too long to be held."""
     for number, of_line in itertools.groupby(parts, itemgetter(0)):
         yield number, _joined(map(itemgetter(1), of_line), f"{path}, line {number}")

@@ -1,27 +1,28 @@
-"""Files as they lie on disk, and what is packed in them."""
+"""Files as they lie on disk or in a bucket, and what is packed in them."""
 
 import gzip
 import io
 import zlib
-from pathlib import Path
 
 import zstandard
 
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
+from bert_jax.system.files import open_binary
 
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 """What reading `decompressed` raises where a file is damaged or cut short."""
 
 
-def opened(path: Path) -> io.BufferedReader:
+def opened(path: Place) -> io.BufferedReader:
     """The file at `path`. Raises UsageError where it can't be read."""
     try:
-        return open(path, "rb")
+        return open_binary(path)
     except OSError as error:
-        raise UsageError(f"{path} can't be read ({error.strerror}); mend that or leave it out") from None
+        raise UsageError(f"{path} can't be read ({error.strerror or error}); mend that or leave it out") from None
 
 
-def decompressed(path: Path, raw: io.BufferedIOBase) -> io.BufferedIOBase:
+def decompressed(path: Place, raw: io.BufferedIOBase) -> io.BufferedIOBase:
     """What the opened file `raw` holds: unpacked where its name ends in .gz or .zst. Reading it may raise DAMAGE."""
     if path.suffix == ".gz":
         return gzip.GzipFile(fileobj=raw)

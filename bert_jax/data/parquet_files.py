@@ -2,11 +2,11 @@
 
 import io
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from bert_jax.data.file_source import FileSource
 from bert_jax.data.packed_files import opened
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 
 _ROWS_AT_ONCE = 128
@@ -31,11 +31,12 @@ class ParquetFiles(FileSource):
                 "Parquet files are read by pyarrow, which is not installed; pip install bert_jax[parquet]"
             ) from None
         self._arrow = pyarrow
-        with opened(self.paths[0]) as raw:
-            self._open(self.paths[0], raw)
+        first = next(iter(self.sizes))
+        with opened(first) as raw:
+            self._open(first, raw)
 
-    def _file_lines(self, path: Path, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
-        size, row = path.stat().st_size, 0
+    def _file_lines(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
+        size, row = self.sizes[path], 0
         file = self._open(path, raw)
         try:
             for batch in file.iter_batches(_ROWS_AT_ONCE, columns=[self.field], use_threads=False):
@@ -46,7 +47,7 @@ class ParquetFiles(FileSource):
         except (self._arrow.ArrowException, OSError) as error:
             raise UsageError(f"{path} is damaged after row {row:,} ({error}); copy it again from its source") from None
 
-    def _open(self, path: Path, raw: io.BufferedReader) -> Any:
+    def _open(self, path: Place, raw: io.BufferedReader) -> Any:
         """The file, whose column is there and holds text."""
         try:
             # Read ahead (pyarrow's default), all of a row group's column would be in memory at once.
@@ -56,7 +57,7 @@ class ParquetFiles(FileSource):
         self._check_column(path, file.schema_arrow)
         return file
 
-    def _check_column(self, path: Path, schema: Any) -> None:
+    def _check_column(self, path: Place, schema: Any) -> None:
         types, fields = self._arrow.types, list(schema)
         for depth, name in enumerate(self.field.split("."), 1):
             found = next((field.type for field in fields if field.name == name), None)

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import shutil
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +9,10 @@ from jaxtyping import Int
 
 from bert_jax.data.chunk_worker import Recipe
 from bert_jax.data.statistics import Statistics
+from bert_jax.system.bucket import Place
+from bert_jax.system.copies import fetched, publish
 from bert_jax.system.errors import RunError
-from bert_jax.system.files import FileSum, write_json
+from bert_jax.system.files import FileSum, remove_directory, write_json
 
 _FORMAT = 2
 """Counts up when the same settings would give other records."""
@@ -22,7 +22,7 @@ _RECORD = "prepared.json"
 class PreparedData(NamedTuple):
     """A finished data set."""
 
-    directory: Path
+    directory: Place
     length: int
     """Tokens of a full sequence."""
     fingerprint: str
@@ -65,8 +65,28 @@ class PreparedData(NamedTuple):
         write_json(self.directory / _RECORD, value)
 
     @classmethod
-    def open(cls, directory: Path) -> "PreparedData | None":
-        """The finished set in `directory`, or None. Raises RunError where a shard is missing or cut short."""
+    def open(cls, directory: Place) -> "PreparedData | None":
+        """The finished set in `directory`, or None. Of one in a bucket, which can't be read there, a checked copy.
+
+        Raises RunError where a shard is missing or cut short.
+        """
+        found = cls.read(directory)
+        if not found:
+            return None
+        found = found._replace(directory=fetched(directory))
+        for name, expected in found.shards.items():
+            path = found.directory / name
+            size = path.stat().st_size if path.exists() else 0
+            if size != expected.size:
+                raise RunError(
+                    f"{directory / name} has {size:,} bytes and should have {expected.size:,}; delete {directory} and "
+                    "give the same command again to prepare it anew"
+                )
+        return found
+
+    @classmethod
+    def read(cls, directory: Place) -> "PreparedData | None":
+        """What is written down of the finished set in `directory`, without its shards. Raises RunError if damaged."""
         try:
             value = json.loads((directory / _RECORD).read_text(encoding="utf-8"))
             del value["format"]
@@ -74,29 +94,22 @@ class PreparedData(NamedTuple):
             value["train"] = Statistics.from_json(value["train"])
             value["held_out"] = Statistics.from_json(value["held_out"])
             value.setdefault("sources", [value["train"].instances])  # of a release that knew only one
-            found = cls(**value | {"shards": shards, "directory": directory})
+            return cls(**value | {"shards": shards, "directory": directory})
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, KeyError) as error:
             raise damaged(directory / _RECORD, error) from None
-        for name, expected in shards.items():
-            path = directory / name
-            size = path.stat().st_size if path.exists() else 0
-            if size != expected.size:
-                raise RunError(
-                    f"{path} has {size:,} bytes and should have {expected.size:,}; delete {directory} and give "
-                    "the same command again to prepare it anew"
-                )
-        return found
 
     def damaged_shard(self) -> str | None:
         """The first shard that isn't as it was written, or None. Reads all of them."""
-        return next(
-            (name for name, written in self.shards.items() if FileSum.of(self.directory / name) != written), None
-        )
+        for name, written in self.shards.items():
+            path = self.directory / name
+            if not path.is_file() or FileSum.of(path) != written:
+                return name
+        return None
 
 
-def damaged(path: Path, error: Exception) -> RunError:
+def damaged(path: Place, error: Exception) -> RunError:
     """What is said of a damaged file of a data set."""
     return RunError(
         f"{path} is damaged ({str(error).partition(chr(10))[0]}); delete {path.parent} and give the same command again "
@@ -104,10 +117,15 @@ def damaged(path: Path, error: Exception) -> RunError:
     )
 
 
-def discard(directory: Path) -> None:
+def discard(directory: Place) -> None:
     """Deletes the data set in `directory`, its record first: half a deletion leaves none."""
     (directory / _RECORD).unlink(missing_ok=True)
-    shutil.rmtree(directory)
+    remove_directory(directory)
+
+
+def publish_prepared(directory: Place) -> None:
+    """Copies the set made in `worked_on(directory)` to its bucket, if it belongs in one, its record last."""
+    publish(directory, last=_RECORD)
 
 
 def fingerprint(recipe: Recipe) -> str:

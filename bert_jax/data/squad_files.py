@@ -1,15 +1,15 @@
 """Questions about texts: the JSON of SQuAD 1.1 and 2.0."""
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from bert_jax.data.jsonl_files import kind_of, parsed
 from bert_jax.data.task_record import Record
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 
 
-def squad_records(path: Path, lines: Iterable[str]) -> Iterator[Record]:
+def squad_records(path: Place, lines: Iterable[str]) -> Iterator[Record]:
     """A record a question: `id`, `title`, `context`, `question`, `answers` if there are any, `is_impossible` if it is
     said. Raises UsageError where the file is none of SQuAD's."""
     for number, article in enumerate(_list(parsed("".join(lines), str(path)), "data", str(path)), 1):

@@ -2,28 +2,28 @@
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from bert_jax.data.jsonl_files import kind_of, parsed
 from bert_jax.data.task_record import Record
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 
 _Row = tuple[int, list[str]]
 """The number of a row's first line, and its fields."""
 
 
-def csv_records(path: Path, lines: Iterable[str], columns: Sequence[str] | None) -> Iterator[Record]:
+def csv_records(path: Place, lines: Iterable[str], columns: Sequence[str] | None) -> Iterator[Record]:
     """Rows with commas, of which a field may be quoted and then hold commas, line feeds and doubled quotes."""
     return _named(path, _csv_rows(path, lines), columns)
 
 
-def tsv_records(path: Path, lines: Iterable[str], columns: Sequence[str] | None) -> Iterator[Record]:
+def tsv_records(path: Place, lines: Iterable[str], columns: Sequence[str] | None) -> Iterator[Record]:
     """Rows with tabs; quotes are ordinary characters, as in GLUE's files."""
     rows = ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(lines, 1) if line.strip())
     return _named(path, rows, columns)
 
 
-def jsonl_records(path: Path, lines: Iterable[str]) -> Iterator[Record]:
+def jsonl_records(path: Place, lines: Iterable[str]) -> Iterator[Record]:
     """A JSON object a line."""
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -34,7 +34,7 @@ def jsonl_records(path: Path, lines: Iterable[str]) -> Iterator[Record]:
             yield Record(place, value)
 
 
-def _csv_rows(path: Path, lines: Iterable[str]) -> Iterator[_Row]:
+def _csv_rows(path: Place, lines: Iterable[str]) -> Iterator[_Row]:
     reader, begin = csv.reader(lines, strict=True), 1
     try:
         for fields in reader:
@@ -47,7 +47,7 @@ def _csv_rows(path: Path, lines: Iterable[str]) -> Iterator[_Row]:
         ) from None
 
 
-def _named(path: Path, rows: Iterable[_Row], columns: Sequence[str] | None) -> Iterator[Record]:
+def _named(path: Place, rows: Iterable[_Row], columns: Sequence[str] | None) -> Iterator[Record]:
     """`rows` with the names in the first of them, or `columns`. Raises UsageError for a row with more fields."""
     names = list(columns) if columns else None
     for number, fields in rows:

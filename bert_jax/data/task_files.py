@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from bert_jax.data.conll_files import conll_records, conllu_records
 from bert_jax.data.decoded_lines import decoded_lines
@@ -10,6 +9,7 @@ from bert_jax.data.squad_files import squad_records
 from bert_jax.data.table_files import csv_records, jsonl_records, tsv_records
 from bert_jax.data.task_record import Record
 from bert_jax.data.tfds_dataset import tfds_place, tfds_records
+from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 
 _FORMATS = {
@@ -41,7 +41,7 @@ def task_records(
         if not (parts := tfds_place(place)) or parts[2]:
             raise UsageError(f"{source!r} names no set; expected one like tfds:glue/cola:train")
         return tfds_records(*parts[:2])
-    path = Path(source)
+    path = place_of(source)
     format = format or format_of(path)
     if columns and format in _WITHOUT:
         raise UsageError(f"task.columns names the columns of {path}, and a file of format {format} names its own")
@@ -49,7 +49,7 @@ def task_records(
     return _WITH_COLUMNS[format](path, lines, columns) if format in _WITH_COLUMNS else _WITHOUT[format](path, lines)
 
 
-def format_of(path: Path) -> str:
+def format_of(path: Place) -> str:
     """What a file is written as, by the end of its name, before .gz or .zst. Raises UsageError for an unknown one."""
     suffixes = [suffix for suffix in path.suffixes if suffix not in (".gz", ".zst")]
     if not suffixes or suffixes[-1] not in _FORMATS:

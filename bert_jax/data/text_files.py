@@ -2,14 +2,14 @@
 
 import io
 from collections.abc import Iterator
-from pathlib import Path
 
 from bert_jax.data.file_source import FileSource
+from bert_jax.system.bucket import Place
 
 
 class TextFiles(FileSource):
     """Plain, .gz and .zst files of lines."""
 
-    def _file_lines(self, path: Path, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
+    def _file_lines(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
         for line in self._text_lines(self._numbered_parts(path, raw), str(path)):
             yield raw.tell(), line

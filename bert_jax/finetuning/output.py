@@ -4,25 +4,25 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.task import Prediction
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import replacing, write_json
 
 Predicted = Iterable[tuple[Record, Prediction]]
 
 
-def check_output(path: Path, kind: str) -> None:
+def check_output(path: Place, kind: str) -> None:
     """Raises UsageError where predictions of tasks of this `kind` can't be written as the name of `path` ends."""
     possible = [*_LINES, *([".conll"] if kind == "tags" else []), *([".json"] if kind == "span" else [])]
     if path.suffix not in possible:
         raise UsageError(f"{path}: predictions of kind {kind} are written to {', '.join(possible)}; name it so")
 
 
-def write_predictions(path: Path, predicted: Predicted, kind: str) -> None:
+def write_predictions(path: Place, predicted: Predicted, kind: str) -> None:
     """Writes each row with what was predicted of it, as the name of `path` ends; the file is whole or absent.
 
     JSON lines and tables hold the row's columns and after them the prediction's. `.conll` has the predicted tag after
@@ -96,7 +96,7 @@ def _conll_lines(predicted: Predicted) -> Iterator[str]:
         yield "\n"
 
 
-def _write_answers(path: Path, predicted: Predicted) -> None:
+def _write_answers(path: Place, predicted: Predicted) -> None:
     answers, best, odds = {}, {}, {}
     for number, (record, prediction) in enumerate(predicted):
         key = str(record.values.get("id", number))

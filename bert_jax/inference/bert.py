@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple, overload
 
 import jax
@@ -17,6 +16,7 @@ from bert_jax.data.grouping import ahead, row_count
 from bert_jax.data.rows import Row, row
 from bert_jax.inference.batches import Batch, batches
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
+from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
@@ -203,11 +203,11 @@ class Bert:
 def load(path: str | os.PathLike) -> Bert:
     """The model of a run (its newest undamaged checkpoint), of one checkpoint or of a Hugging Face directory.
 
-    It is put on the default device. Raises UsageError where there is none, or where its files don't belong together;
-    RunError where they are damaged.
+    Each may be in a bucket. It is put on the default device. Raises UsageError where there is none, or where its files
+    don't belong together; RunError where they are damaged.
     """
     keep_compiled_programs()
-    trained = TrainedModel.open(Path(path))
+    trained = TrainedModel.open(place_of(path))
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     params = trained.read(jax.tree.map(lambda _: device, trained.shapes))
     return Bert(trained.config, params, trained.tokenizer)

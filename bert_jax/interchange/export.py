@@ -1,7 +1,5 @@
 """A model written as Hugging Face's transformers read it."""
 
-from pathlib import Path
-
 from safetensors.numpy import save_file
 
 from bert_jax.config.model import ModelConfig
@@ -11,13 +9,14 @@ from bert_jax.interchange.names import to_tensors
 from bert_jax.interchange.tensors import WEIGHTS
 from bert_jax.interchange.tokenizer_writing import write_tokenizer
 from bert_jax.model.bert import Parameters, absent_parts
+from bert_jax.system.bucket import Place
 from bert_jax.system.files import new_directory, write_json
 from bert_jax.text.tokenizer import Tokenizer
 
 _ENCODER, _ENCODER_PREFIX = "BertModel", "bert."
 
 
-def write_model_directory(directory: Path, config: ModelConfig, params: Parameters, tokenizer: Tokenizer) -> str:
+def write_model_directory(directory: Place, config: ModelConfig, params: Parameters, tokenizer: Tokenizer) -> str:
     """Writes config.json, model.safetensors and the tokenizer's files; returns the class it is of.
 
     For AutoModelForPreTraining where both heads are there, AutoModelForMaskedLM without the second one, AutoModel

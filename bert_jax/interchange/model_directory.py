@@ -15,6 +15,8 @@ from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoin
 from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors, select
 from bert_jax.interchange.tokenizer_reading import read_tokenizer
 from bert_jax.model.bert import Parameters
+from bert_jax.system.bucket import Place
+from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -42,17 +44,18 @@ class PublishedModel(NamedTuple):
         return to_parameters(lambda name: _floats(self.tensors[name]), self.config, self.absent)
 
 
-def holds_published_model(path: Path) -> bool:
+def holds_published_model(path: Place) -> bool:
     """Whether `path` is a folder that another program wrote a model to; a run's config.json has a schema_version."""
     if (path / "checkpoints").is_dir() or (path / "manifest.json").is_file():
         return False  # a run, or a checkpoint of one, however damaged its config.json
     if (path / GOOGLE_CONFIG).is_file():
         return True
-    return (path / HUGGING_FACE_CONFIG).is_file() and "schema_version" not in read_object(path / HUGGING_FACE_CONFIG)
+    config = path / HUGGING_FACE_CONFIG
+    return config.is_file() and "schema_version" not in read_object(fetched(config))
 
 
 def open_model_directory(
-    directory: Path, activation: Activation | None = None, lowercase: bool | None = None
+    directory: Place, activation: Activation | None = None, lowercase: bool | None = None
 ) -> PublishedModel:
     """The model in `directory`, which has safetensors files or a TensorFlow checkpoint, a config and a vocabulary.
 
@@ -62,6 +65,7 @@ def open_model_directory(
     """
     if not directory.is_dir():
         raise UsageError(f"there is no folder {directory}; give one with a model's files")
+    directory = fetched(directory)
     slots: list[str] = []
     if any((directory / name).is_file() for name in (WEIGHTS, INDEX)):
         tensors, not_listed = read_safetensors(directory)

@@ -126,7 +126,7 @@ def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.nd
 
 
 def _places(rule: Rule, whole: np.ndarray, config: ModelConfig) -> Iterator[tuple[str, np.ndarray]]:
-    """Each tensor of a rule and the part of our whole parameter that it is, a view; padding of the vocabulary left out."""
+    """Each tensor of a rule and the part of our parameter that it is, a view; padding of the vocabulary left out."""
     inside = whole[: config.vocabulary_size] if rule.path in PADDED else whole
     for layer, block in enumerate(inside if _of_a_block(rule) else [inside]):
         for number, name in enumerate(rule.names):

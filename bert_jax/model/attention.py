@@ -34,11 +34,12 @@ class SelfAttention(nn.Module):
         shape = (3, config.num_heads, config.head_size)
         kernel = self.param("kernel", initial_weights(config), (config.hidden_size, *shape))
         bias = self.param("bias", nn.initializers.zeros_init(), shape)
+        # Heads are the slowest of the features' axes, since they are what may be split over devices.
         if queries is x:  # one product instead of two
-            query, key, value = _parted(project(x, kernel, bias, config))
+            query, key, value = _parted(project(x, kernel, bias, config, slowest=1))
         else:
             query = project(queries, kernel[:, 0], bias[0], config)
-            key, value = _parted(project(x, kernel[:, 1:], bias[1:], config))
+            key, value = _parted(project(x, kernel[:, 1:], bias[1:], config, slowest=1))
         rate = config.attention_dropout if dropout_keys is not None else 0.0
         if rate or return_probabilities:
             probabilities = attention_probabilities(query, key, mask)
@@ -51,9 +52,9 @@ class SelfAttention(nn.Module):
         return output, probabilities if return_probabilities else None
 
 
-def _parted(x: Float[Array, "B T N H K"]) -> list[Float[Array, "B T H K"]]:
+def _parted(x: Float[Array, "B T H N K"]) -> list[Float[Array, "B T H K"]]:
     """The N parts of `x`. By split, whose gradient puts the parts together once; that of indexing adds up N wholes."""
-    return [jnp.squeeze(part, 2) for part in jnp.split(x, x.shape[2], axis=2)]
+    return [jnp.squeeze(part, 3) for part in jnp.split(x, x.shape[3], axis=3)]
 
 
 def attention_probabilities(

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.dropout import dropout
 from bert_jax.model.linear import LayerNorm, compute_dtype, initial_weights
+from bert_jax.model.placement import gathered
 
 ROW_MULTIPLE = 128
 """The word table is padded to a multiple of so many rows, so that it splits over devices and fills their tiles."""
@@ -31,7 +32,8 @@ class Embeddings(nn.Module):
 
     def setup(self):
         config, initial = self.config, initial_weights(self.config)
-        self.word = self.param("word", _initial_words(config), (padded_vocabulary_size(config), config.hidden_size))
+        shape = (padded_vocabulary_size(config), config.hidden_size)
+        self.word = gathered(self.param("word", _initial_words(config), shape))
         self.segment = self.param("segment", initial, (config.num_segments, config.hidden_size))
         if config.positions == "learned":
             self.position = self.param("position", initial, (config.max_positions, config.hidden_size))

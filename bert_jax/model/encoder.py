@@ -12,6 +12,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.model.attention import SelfAttention
 from bert_jax.model.dropout import dropout, split
 from bert_jax.model.linear import LayerNorm, Linear, activation
+from bert_jax.model.placement import split_by_rows
 
 Remat = Literal["none", "full", "dots"]
 """What the backward pass computes again: nothing, whole blocks, or all but the matrix products."""
@@ -76,7 +77,8 @@ class Encoder(nn.Module):
 
         def run(layer, x, read=None):
             params, keys = layer
-            return block.apply({"params": params}, x, mask, keys, read, return_layers)
+            x, probabilities = block.apply({"params": params}, x, mask, keys, read, return_layers)
+            return split_by_rows(x), probabilities
 
         run = _rematerialised(run, self.remat)
 
@@ -86,7 +88,7 @@ class Encoder(nn.Module):
 
         scanned = count if return_layers else count - 1
         first = jax.tree.map(lambda leaf: leaf[:scanned], layers)
-        x, outputs = jax.lax.scan(turn, x, first, unroll=min(self.unroll, max(scanned, 1)))
+        x, outputs = jax.lax.scan(turn, split_by_rows(x), first, unroll=min(self.unroll, max(scanned, 1)))
         if not return_layers:
             x, _ = run(jax.tree.map(lambda leaf: leaf[-1], layers), x, read)
         return x, outputs

@@ -1,5 +1,6 @@
 """Matrix products and normalisation, with BERT's initial values."""
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -36,41 +37,58 @@ class Linear(nn.Module):
 
 
 def project(
-    x: Float[Array, "..."], kernel: Float[Array, "..."], bias: Float[Array, "..."], config: ModelConfig
+    x: Float[Array, "..."],
+    kernel: Float[Array, "..."],
+    bias: Float[Array, "..."],
+    config: ModelConfig,
+    slowest: int = 0,
 ) -> Float[Array, "..."]:
-    """x W + b in the compute dtype; the axes of `kernel` before those of `bias` are the last ones of `x`."""
+    """x W + b in the compute dtype; the axes of `kernel` before those of `bias` are the last ones of `x`.
+
+    The result has the axes of `bias` last, number `slowest` of them moved before the others.
+    """
     outer = x.shape[: x.ndim - (kernel.ndim - bias.ndim)]
-    return _affine(x.astype(compute_dtype(config)), kernel, bias).reshape(*outer, *bias.shape)
+    product = _affine(x.astype(compute_dtype(config)), kernel, bias, slowest)
+    return product.reshape(*outer, *jnp.moveaxis(bias, slowest, 0).shape)
 
 
-@jax.custom_vjp
-def _affine(x: Float[Array, "..."], kernel: Float[Array, "..."], bias: Float[Array, "..."]) -> Float[Array, "N F"]:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _affine(
+    x: Float[Array, "..."], kernel: Float[Array, "..."], bias: Float[Array, "..."], slowest: int
+) -> Float[Array, "N F"]:
     """x W + b as one product of two matrices: the shape that every backend has its fastest code for.
 
-    The gradient is written out so that it keeps the arguments as they are (a reshaped or converted weight would be
-    kept beside the weight, in every layer), and so that XLA puts the output's gradient together once, not in another
-    layout for each of the three that are made of it.
+    Of several axes of features, one that is split over devices has to be the slowest: only so are the features of a
+    device next to each other in the matrix. The gradient is written out so that it keeps the arguments as they are (a
+    reshaped or converted weight would be kept beside the weight, in every layer), and so that XLA puts the output's
+    gradient together once, not in another layout for each of the three that are made of it.
     """
-    rows, weights = _as_matrices(x, kernel, bias)
-    return rows @ weights + bias.reshape(-1).astype(x.dtype)
+    rows, weights = _as_matrices(x, kernel, bias, slowest)
+    return rows @ weights + jnp.moveaxis(bias, slowest, 0).reshape(-1).astype(x.dtype)
 
 
-def _as_matrices(x: Array, kernel: Array, bias: Array) -> tuple[Float[Array, "N D"], Float[Array, "D F"]]:
+def _as_matrices(x: Array, kernel: Array, bias: Array, slowest: int) -> tuple[Float[Array, "N D"], Float[Array, "D F"]]:
     inner = kernel.size // bias.size
-    return x.reshape(-1, inner), kernel.reshape(inner, bias.size).astype(x.dtype)
+    weights = jnp.moveaxis(kernel.reshape(inner, *bias.shape), slowest + 1, 1)
+    return x.reshape(-1, inner), weights.reshape(inner, bias.size).astype(x.dtype)
 
 
-def _affine_forward(x, kernel, bias):
-    return _affine(x, kernel, bias), (x, kernel, bias)
+def _affine_forward(x, kernel, bias, slowest):
+    return _affine(x, kernel, bias, slowest), (x, kernel, bias)
 
 
-def _affine_backward(kept, gradient):
+def _affine_backward(slowest, kept, gradient):
     x, kernel, bias = kept
-    rows, weights = _as_matrices(x, kernel, bias)
+    rows, weights = _as_matrices(x, kernel, bias, slowest)
     gradient = jax.lax.optimization_barrier(gradient)
-    of_kernel = jnp.matmul(rows.T, gradient, preferred_element_type=kernel.dtype).reshape(kernel.shape)
-    of_bias = jnp.sum(gradient, axis=0, dtype=bias.dtype).reshape(bias.shape)
-    return (gradient @ weights.T).reshape(x.shape), of_kernel, of_bias
+    of_kernel = jnp.matmul(rows.T, gradient, preferred_element_type=kernel.dtype)
+    of_bias = jnp.sum(gradient, axis=0, dtype=bias.dtype)
+    features = jnp.moveaxis(bias, slowest, 0).shape
+    return (
+        (gradient @ weights.T).reshape(x.shape),
+        jnp.moveaxis(of_kernel.reshape(-1, *features), 1, slowest + 1).reshape(kernel.shape),
+        jnp.moveaxis(of_bias.reshape(features), 0, slowest),
+    )
 
 
 _affine.defvjp(_affine_forward, _affine_backward)

@@ -7,9 +7,10 @@ from bert_jax.config.run import RunConfig
 from bert_jax.data.chunk_worker import Recipe
 from bert_jax.data.corpus import corpus_stamp, open_corpus
 from bert_jax.data.preparation import prepare
-from bert_jax.data.prepared_data import PreparedData, discard, fingerprint
+from bert_jax.data.prepared_data import PreparedData, discard, fingerprint, publish_prepared
 from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.vocabulary import given_tokenizer
+from bert_jax.system.copies import fetched, worked_on
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
@@ -82,10 +83,11 @@ def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
         f"{config.data.described} gives other text than {run.path} began with; put the text back, "
         "or start a new run with another --workdir"
     )
-    others = [found.corpus for found in map(PreparedData.open, run.path.glob("data/*")) if found]
+    others = [found.corpus for found in map(PreparedData.read, run.path.glob("data/*")) if found]
     if run.under_way and others and corpus_stamp(config.data) not in others:
         raise other_text
-    made = prepare(open_corpus(config.data), recipe, run.data(length), config.preparation.processes)
+    made = prepare(open_corpus(config.data), recipe, worked_on(run.data(length)), config.preparation.processes)
+    publish_prepared(run.data(length))
     record = run.path / f"data-{length}.json"
     sums = json.loads(json.dumps(made.shards))
     if not (run.under_way and record.exists()):  # a phase added to a run may be the first of its length
@@ -96,4 +98,4 @@ def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
 
 
 def _recipe(config: RunConfig, run: RunDirectory, length: int) -> Recipe:
-    return Recipe(config.data, length, config.seed, run.tokenizer, config.objective.pair)
+    return Recipe(config.data, length, config.seed, fetched(run.tokenizer), config.objective.pair)

@@ -14,6 +14,7 @@ from bert_jax.pretraining.objective import PretrainingObjective
 from bert_jax.system.batch import Batch
 from bert_jax.training.input import BatchSource, InOrder
 from bert_jax.training.measurement import Mean, Means
+from bert_jax.training.sharding import local_rows, on_mesh, placed
 from bert_jax.training.step import example_keys, make_evaluation_step
 
 
@@ -32,7 +33,7 @@ class HeldOut:
         seed: int,
         sharding: NamedSharding,
     ):
-        self._objective, self._seed, self._sharding = objective, seed, sharding
+        self._objective, self._seed, self._sharding, self._batch_size = objective, seed, sharding, batch_size
         self.sequences = min(len(instances), max_sequences)
         self._source = BatchSource(
             instances,
@@ -41,13 +42,14 @@ class HeldOut:
             length=length,
             vocabulary_size=vocabulary_size,
             num_batches=-(-self.sequences // batch_size),
+            rows=local_rows(sharding, batch_size),
         )
-        self._step = jax.jit(make_evaluation_step(objective, seed=seed))
+        self._step = jax.jit(on_mesh(sharding.mesh, make_evaluation_step(objective, seed=seed)))
 
-    def evaluate(self, params: Parameters) -> dict[str, float]:
-        """Every measurement of the objective, and the loss."""
-        values = self._means(lambda batch: self._step(params, batch))
-        return {"loss": sum(values[name] for name in self._objective.losses)} | values
+    def evaluate(self, params: Parameters, stop: Callable[[], bool] = lambda: False) -> dict[str, float] | None:
+        """Every measurement of the objective, and the loss; None where `stop`, called before each batch, says so."""
+        values = self._means(lambda batch: self._step(params, batch), stop)
+        return values and {"loss": sum(values[name] for name in self._objective.losses)} | values
 
     def baseline(self, piece_counts: Int[np.ndarray, " V"]) -> dict[str, float]:
         """What frequencies alone give on the same questions.
@@ -67,15 +69,19 @@ class HeldOut:
                 "random": Mean.of(batch.pair_label.astype(jnp.float32), batch.weight),
             }
 
-        values = self._means(step)
+        values = self._means(step, lambda: False)
         random = values.pop("random")
         if "nsp_accuracy" in self._objective.measurements:
             values["nsp_accuracy"] = max(random, 1 - random)
         return values
 
-    def _means(self, step: Callable[[Batch], Means]) -> dict[str, float]:
+    def _means(self, step: Callable[[Batch], Means], stop: Callable[[], bool]) -> dict[str, float] | None:
         """Sums in float64 over all batches, then one division."""
-        sums = [jax.device_get(step(jax.device_put(batch, self._sharding))) for batch in self._source.batches()]
+        sums = []
+        for batch in self._source.batches():
+            if stop():
+                return None
+            sums.append(jax.device_get(step(placed(batch, self._sharding, self._batch_size))))
         return {
             name: sum(float(part[name].total) for part in sums) / max(sum(float(part[name].count) for part in sums), 1)
             for name in sums[0]

@@ -30,12 +30,21 @@ from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.training.checkpoint import Checkpoints, complete, damaged_file
 from bert_jax.training.devices import keep_compiled_programs, peak_flops
+from bert_jax.training.hosts import first_alone, is_first
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
 from bert_jax.training.loop import PhaseWork, train
-from bert_jax.training.metrics import MetricsLog
+from bert_jax.training.metrics import MetricsLog, read_metrics
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.run_directory import RunDirectory, read_config
-from bert_jax.training.sharding import batch_sharding, check_batch_size, make_mesh, tree_shardings
+from bert_jax.training.sharding import (
+    batch_sharding,
+    check_batch_size,
+    local_rows,
+    make_mesh,
+    placed,
+    row_shards,
+    tree_shardings,
+)
 from bert_jax.training.step import example_keys
 from bert_jax.training.trained_model import TrainedModel
 
@@ -53,15 +62,17 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     check_sources(config, run)
     size = len(load_tokenizer(run.tokenizer).vocabulary) if run.under_way else planned_vocabulary_size(config)
     Trainer(config, mesh, size, mask_id=0).state_shapes
-    run.open(config)
-    if results := _finished(config, run):
-        say(f"{run.path} is finished: {config.steps:,} steps")
-        return results
-    tokenizer = make_tokenizer(config, run)
-    prepared = prepare_lengths(config, run)
+    with first_alone("prepare"):
+        run.open(config)
+        if results := _finished(config, run):
+            say(f"{run.path} is finished: {config.steps:,} steps")
+            return results
+        tokenizer = make_tokenizer(config, run)
+        prepared = prepare_lengths(config, run)
     trainer = Trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     held_out = {length: held_out_sequences(trainer, data) for length, data in prepared.items()}
-    checkpoints = Checkpoints(run.checkpoints, (run.config_file, run.tokenizer), config.checkpoints.keep)
+    carried = (run.config_file, run.tokenizer)
+    checkpoints = Checkpoints(run.checkpoints, carried, config.checkpoints.keep, run.check_owner)
     state = checkpoints.restore(trainer.state_shapes)
     if state is None:
         initial = InitialModel.open(config)
@@ -77,13 +88,16 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     ]
     all_peaks = (peak_flops(jax.devices()[0]) or 0) * mesh.size or None
     try:
-        with StepTrace(config.profiled, run.profile) as trace:
-            state = train(state, phases, checkpoints, log, trace, config, batch_sharding(mesh), all_peaks)
+        with StepTrace(config.profiled if is_first() else range(0), run.profile) as trace:
+            state = train(state, phases, checkpoints, log, trace, config, all_peaks)
     finally:
         log.close()
         checkpoints.close()
-    results = _results(trainer, int(state.step), int(state.skipped), state.params, prepared, held_out)
-    write_json(run.results_file, results)
+    results = _results(trainer, int(state.step), state.params, prepared, held_out)
+    skipped_records = sum(line.get("skipped_records", 0) for line in read_metrics(log.path))
+    results |= {"skipped_steps": int(state.skipped), "skipped_records": skipped_records}
+    if is_first():
+        write_json(run.results_file, results)
     return results
 
 
@@ -127,19 +141,18 @@ def evaluate_run(run: RunDirectory, source: str | None = None, language: str | N
         params = trained.read(tree_shardings(trained.shapes, trainer.mesh))
         if absent_parts(params):  # no question is asked of these; the network wants their parameters all the same
             params = completed(params, jax.tree.map(jnp.zeros_like, trainer.state_shapes.params))
-        return _results(trainer, trained.step, 0, params, {length: prepared}, {length: sequences})
+        return _results(trainer, trained.step, params, {length: prepared}, {length: sequences})
 
 
 def _results(
     trainer: Trainer,
     step: int,
-    skipped: int,
     params: Parameters,
     prepared: dict[int, PreparedData],
     held_out: dict[int, HeldOut | None],
 ) -> dict[str, Any]:
     """What results.json says: measurements at the last phase's length, and the baseline's beside them."""
-    results = {"task": "pretraining", "steps": step, "skipped_steps": skipped, "seeds": [trainer.config.seed]}
+    results = {"task": "pretraining", "steps": step, "seeds": [trainer.config.seed]}
     length = trainer.config.phases[-1].length
     sequences = held_out[length]
     if sequences:
@@ -161,13 +174,15 @@ def held_out_sequences(trainer: Trainer, data: PreparedData) -> HeldOut | None:
 
 def measured_sequences(trainer: Trainer, data: PreparedData, split: str, max_sequences: int | None) -> HeldOut:
     """The sequences of a split (all where `max_sequences` is None), to be measured."""
-    config, instances = trainer.config, InstanceSource(data.directory, split)
+    config = trainer.config
+    instances = InstanceSource(data.directory, split, config.input.damaged_records)
     batch_size = max(phase.batch_size for phase in config.phases if phase.length == data.length)
+    rows = row_shards(trainer.mesh)
     return HeldOut(
         instances,
         trainer.objective,
         length=data.length,
-        batch_size=-(-batch_size // trainer.mesh.size) * trainer.mesh.size,
+        batch_size=-(-batch_size // rows) * rows,
         max_sequences=max_sequences or len(instances),
         vocabulary_size=trainer.model.vocabulary_size,
         seed=config.seed,
@@ -175,8 +190,9 @@ def measured_sequences(trainer: Trainer, data: PreparedData, split: str, max_seq
     )
 
 
-def training_batch(run: RunDirectory, step: int) -> tuple[Tokenizer, Batch, PretrainingTargets]:
-    """The batch of training step `step` (from 1) and what the model is asked about it, as numpy arrays.
+def training_batch(run: RunDirectory, step: int) -> tuple[Tokenizer, Batch, PretrainingTargets, list[int]]:
+    """The batch of training step `step` (from 1) and what the model is asked about it, as numpy arrays, and the number
+    of each training record.
 
     Raises UsageError where `run` has no data or no such step.
     """
@@ -189,15 +205,16 @@ def training_batch(run: RunDirectory, step: int) -> tuple[Tokenizer, Batch, Pret
     tokenizer = load_tokenizer(run.tokenizer)
     trainer = Trainer(config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     source = training_source(trainer, number, prepared)
-    batch = jax.device_put(source[step - 1 - (ends[number] - config.phases[number].steps)])
+    of_phase = step - 1 - (ends[number] - config.phases[number].steps)
+    batch = jax.device_put(source[of_phase])
     keys = example_keys(config.seed, "targets", number, batch.ordinal)
-    return tokenizer, *jax.device_get((batch, trainer.objective.targets(batch, keys)))
+    return tokenizer, *jax.device_get((batch, trainer.objective.targets(batch, keys))), source.records(of_phase)
 
 
 def training_source(trainer: Trainer, number: int, prepared: PreparedData) -> BatchSource:
     """The batches of phase `number`, by step."""
     config, phase = trainer.config, trainer.config.phases[number]
-    instances = InstanceSource(prepared.directory, TRAIN)
+    instances = InstanceSource(prepared.directory, TRAIN, config.input.damaged_records)
     return BatchSource(
         instances,
         _training_order(config, number, prepared),
@@ -205,6 +222,7 @@ def training_source(trainer: Trainer, number: int, prepared: PreparedData) -> Ba
         length=phase.length,
         vocabulary_size=trainer.model.vocabulary_size,
         num_batches=phase.steps,
+        rows=local_rows(batch_sharding(trainer.mesh), phase.batch_size),
     )
 
 
@@ -215,14 +233,16 @@ def _training_order(config: RunConfig, number: int, prepared: PreparedData) -> S
 
 
 def _phase_work(trainer: Trainer, number: int, prepared: PreparedData, held_out: HeldOut | None) -> PhaseWork:
-    phases = trainer.config.phases
+    phases, source = trainer.config.phases, training_source(trainer, number, prepared)
+    rows, batch_size = batch_sharding(trainer.mesh), phases[number].batch_size
     return PhaseWork(
         name="Training" if len(phases) == 1 else f"Training, phase {number + 1} of {len(phases)}",
         first=sum(before.steps for before in phases[:number]),
         steps=phases[number].steps,
-        batches=training_source(trainer, number, prepared).batches,
+        batches=lambda first: (placed(batch, rows, batch_size) for batch in source.batches(first)),
+        records=source.records,
         train_step=trainer.train_step(number),
         evaluate=held_out.evaluate if held_out else None,
-        batch_size=phases[number].batch_size,
+        batch_size=batch_size,
         flops=trainer.flops(number),
     )

@@ -15,7 +15,7 @@ from bert_jax.system.batch import Batch
 from bert_jax.system.errors import UsageError
 from bert_jax.training.measurement import Means
 from bert_jax.training.optimizer import learning_rate, make_optimizer
-from bert_jax.training.sharding import abstract, batch_sharding, tree_shardings
+from bert_jax.training.sharding import abstract, batch_sharding, on_mesh, tree_shardings
 from bert_jax.training.step import (
     STEP_MEASUREMENTS,
     TrainState,
@@ -67,7 +67,10 @@ class Trainer:
         )
         rows = batch_sharding(self.mesh)
         return jax.jit(
-            step, in_shardings=(self._shardings, rows), out_shardings=(self._shardings, None), donate_argnums=0
+            on_mesh(self.mesh, step),
+            in_shardings=(self._shardings, rows),
+            out_shardings=(self._shardings, None),
+            donate_argnums=0,
         )
 
     def parts(self, phase: int) -> tuple[Callable[[Parameters, Batch], Means], Callable[[Parameters, Batch], Any]]:
@@ -77,12 +80,11 @@ class Trainer:
             keys = [example_keys(self.config.seed, name, phase, batch.ordinal) for name in ("targets", "dropout")]
             return self.objective.targets(batch, keys[0]), keys[1]
 
-        return (
-            lambda params, batch: self.objective.measure(params, *questions(batch)),
-            lambda params, batch: loss_gradients(
-                self.objective, params, *questions(batch), self.config.execution.accumulation
-            ),
+        forward = lambda params, batch: self.objective.measure(params, *questions(batch))
+        backward = lambda params, batch: loss_gradients(
+            self.objective, params, *questions(batch), self.config.execution.accumulation
         )
+        return on_mesh(self.mesh, forward), on_mesh(self.mesh, backward)
 
     def flops(self, phase: int) -> int:
         """FLOPs of one step of a phase, by formula, over all devices."""

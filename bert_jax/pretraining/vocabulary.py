@@ -1,9 +1,7 @@
 """The first step of a run: its tokenizer."""
 
 import json
-import shutil
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 from bert_jax.config.run import RunConfig
@@ -11,8 +9,9 @@ from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.data.chunk_worker import is_held_out
 from bert_jax.data.corpus import corpus_stamp, open_corpus
 from bert_jax.data.sample import sample_documents, sample_mixture
+from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import write_json
+from bert_jax.system.files import remove_directory, write_json
 from bert_jax.system.progress import say, stage
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, read_vocabulary_file, tokenizer_directory
@@ -35,7 +34,7 @@ def make_tokenizer(config: RunConfig, run: RunDirectory) -> Tokenizer:
     if _made_of(origin, marker):
         return load_tokenizer(run.tokenizer)
     tokenizer = given_tokenizer(config) or _train(config)
-    shutil.rmtree(run.tokenizer, ignore_errors=True)  # another kind's has files of other names
+    remove_directory(run.tokenizer)  # another kind's has files of other names
     tokenizer.save(run.tokenizer)
     write_json(marker, origin)
     say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")
@@ -47,14 +46,14 @@ def given_tokenizer(config: RunConfig) -> Tokenizer | None:
 
     That is `vocabulary.file`, or what comes with `init`; where both are given, the file with the casing of the model.
     """
-    initial = tokenizer_of(Path(config.init)) if config.init else None
+    initial = tokenizer_of(place_of(config.init)) if config.init else None
     if not config.vocabulary.file:
         return initial
     casing = initial if isinstance(initial, WordPieceTokenizer) else config.vocabulary
-    return read_vocabulary_file(Path(config.vocabulary.file), casing.lowercase, casing.strip_accents)
+    return read_vocabulary_file(place_of(config.vocabulary.file), casing.lowercase, casing.strip_accents)
 
 
-def _made_of(origin: dict[str, Any], marker: Path) -> bool:
+def _made_of(origin: dict[str, Any], marker: Place) -> bool:
     """Whether the same settings made the tokenizer, from the same text as far as that is here to be compared."""
     try:
         before = json.loads(marker.read_text(encoding="utf-8"))
@@ -65,7 +64,7 @@ def _made_of(origin: dict[str, Any], marker: Path) -> bool:
 
 def _stamp(config: RunConfig) -> str | None:
     """Of what the vocabulary is read from or trained on; None where that isn't here."""
-    given = [Path(path) for path in (config.vocabulary.file, config.init) if path]
+    given = [place_of(path) for path in (config.vocabulary.file, config.init) if path]
     if not given:
         return corpus_stamp(config.data)
     files = []

@@ -17,6 +17,18 @@ class RunError(BertJaxError):
     """Something failed under way: a full disk, a damaged file, a loss that stays infinite. Exit code 1."""
 
 
+class HostLost(BertJaxError):
+    """Another process of the run died or can't be reached. Exit code 134, as of a process that JAX ends for it."""
+
+    exit_code = 134
+
+    def __init__(self, reason: str):
+        super().__init__(
+            f"another host of this run was lost or didn't come ({reason}); start the command again on all hosts: it "
+            "goes on from the last checkpoint"
+        )
+
+
 class Interrupted(BertJaxError):
     """A signal stopped the run after a checkpoint was written. Exit code 143."""
 

@@ -2,14 +2,28 @@
 
 import contextlib
 import errno
+import glob
+import io
 import json
 import os
 import shutil
+import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bert_jax.system.bucket import (
+    SCHEME,
+    Place,
+    delete,
+    in_bucket,
+    matching,
+    objects,
+    open_object,
+    upload,
+    upload_folder,
+)
 from bert_jax.system.errors import RunError, UsageError
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -24,22 +38,49 @@ class FileSum(NamedTuple):
     crc32: int
 
     @classmethod
-    def of(cls, path: Path) -> "FileSum":
-        """Reads `path` once, in blocks."""
+    def of(cls, path: Place) -> "FileSum":
+        """Reads `path` once, in blocks: what is on the disk, if that has been synced, not what is still in memory."""
         size, crc = 0, 0
-        with open(path, "rb") as file:
+        with open_binary(path) as file:
+            if not in_bucket(path) and hasattr(os, "posix_fadvise"):  # not on macOS
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             while block := file.read(_BLOCK_BYTES):
                 size += len(block)
                 crc = zlib.crc32(block, crc)
         return cls(size, crc)
 
 
+def open_binary(path: Place) -> io.BufferedReader:
+    """The file or object at `path`, to be read. Raises OSError."""
+    return open_object(path) if in_bucket(path) else open(path, "rb")
+
+
+def sync(path: Place) -> None:
+    """Returns when the file or directory at `path` is on the disk; in a bucket everything is.
+
+    Raises OSError where it can't be written there.
+    """
+    if in_bucket(path):
+        return
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Place) -> Iterator[Path]:
     """Yields a temporary path beside `path`; what was written there takes its place if the block ends well.
 
-    A reader sees the old file or the whole new one, also after a power cut. Raises RunError where the disk is full.
+    A reader sees the old file or the whole new one, also after a power cut. For a bucket it is a path elsewhere on this
+    machine. Raises RunError where the disk is full.
     """
+    if in_bucket(path):
+        with full_disk_explained(path), tempfile.TemporaryDirectory() as folder:
+            yield Path(folder) / path.name
+            upload(Path(folder) / path.name, path)
+        return
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with full_disk_explained(path):
@@ -52,12 +93,19 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def new_directory(path: Path) -> Iterator[Path]:
+def new_directory(path: Place) -> Iterator[Path]:
     """Yields an empty directory beside `path`, which becomes `path` if the block ends well, and otherwise is deleted.
 
     Raises UsageError where there is something at `path` already, or where it can't be made; RunError where the disk
-    is full.
+    is full. For a bucket it is a directory elsewhere on this machine, whose files are copied up one by one at the end.
     """
+    if in_bucket(path):
+        if path.exists():
+            raise UsageError(f"{path} exists already; choose another place, or delete it first")
+        with full_disk_explained(path), tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+            upload_folder(Path(folder), path)
+        return
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
         raise UsageError(f"{path} exists already; choose another place, or delete it first")
     temporary = path.with_name(f".{path.name}.tmp")
@@ -76,19 +124,56 @@ def new_directory(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_text(path: Path, text: str) -> None:
+def files_below(directory: Place) -> dict[str, Place]:
+    """Every file at any depth of `directory`, by its path from there, sorted."""
+    if in_bucket(directory):
+        return {name: directory / name for name in sorted(objects(directory)) if name}
+    paths = sorted(path for path in directory.rglob("*") if path.is_file())
+    return {path.relative_to(directory).as_posix(): path for path in paths}
+
+
+def sync_below(directory: Place) -> None:
+    """Returns when `directory` and all in it is on the disk. Raises OSError where it can't be written there."""
+    if not in_bucket(directory):
+        for path in (*directory.rglob("*"), directory):
+            sync(path)
+
+
+def sizes_of_matching(pattern: str) -> dict[Place, int]:
+    """The files whose paths fit `pattern`, in the order of these, and their bytes."""
+    if pattern.startswith(SCHEME):
+        return {path: stored.size for path, stored in matching(pattern).items()}
+    paths = [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
+    return {path: path.stat().st_size for path in paths if path.is_file()}
+
+
+def absolute(path: Place) -> Place:
+    """`path` from the root of this machine's tree, or of its bucket."""
+    return path if in_bucket(path) else path.absolute()
+
+
+def remove_directory(path: Place) -> None:
+    """Deletes `path` and all below it, as far as that can be done."""
+    if in_bucket(path):
+        with contextlib.suppress(Exception):
+            delete(path)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def write_text(path: Place, text: str) -> None:
     """Writes `text` as UTF-8, atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Place, value: Any) -> None:
     """Writes `value` as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 @contextlib.contextmanager
-def full_disk_explained(path: Path) -> Iterator[None]:
+def full_disk_explained(path: Place) -> Iterator[None]:
     """Turns a full disk, quota or file-size limit into the RunError that says what to do."""
     try:
         yield

@@ -41,6 +41,17 @@ def say(message: str) -> None:
     console.print(message, markup=False, soft_wrap=True)
 
 
+def keep_quiet() -> None:
+    """From now on nothing is said or shown: another process speaks for this one."""
+    console.quiet = True
+
+
+def complain(error: Exception) -> None:
+    """Prints why the command failed, quiet or not."""
+    console.quiet = False
+    say(f"bert-jax: {error}")
+
+
 def duration(seconds: float) -> str:
     """`seconds` as a person writes it: 8.4 s, 3:07, 2:15:00."""
     if seconds < 60:

@@ -15,6 +15,7 @@ from sentencepiece import SentencePieceProcessor
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import Tokenizer
 
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import replacing, write_json
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
@@ -141,7 +142,7 @@ class SentencePieceTokenizer:
         lengthen = _lengthened_bpe if self.kind == "bpe" else _lengthened_unigram
         return SentencePieceTokenizer(lengthen(self._model, pieces))
 
-    def save(self, directory: Path) -> None:
+    def save(self, directory: Place) -> None:
         """Writes tokenizer.model and, last, tokenizer_config.json."""
         directory.mkdir(parents=True, exist_ok=True)
         self.write_vocabulary(directory / self.file_name)
@@ -151,7 +152,7 @@ class SentencePieceTokenizer:
         """A Tokenizer of Hugging Face's library that gives the same ids, without special pieces."""
         return as_huggingface(self._model, BOUNDARY, self.vocabulary.unknown_id)
 
-    def write_vocabulary(self, path: Path) -> None:
+    def write_vocabulary(self, path: Place) -> None:
         """Writes the sentencepiece model."""
         with replacing(path) as temporary:
             temporary.write_bytes(self._model.SerializeToString(deterministic=True))

@@ -10,6 +10,8 @@ import numpy as np
 import tokenizers
 from jaxtyping import Bool
 
+from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 from bert_jax.text.sentencepiece import SentencePieceTokenizer
 from bert_jax.text.vocabulary import PieceSpan, Vocabulary
@@ -62,13 +64,13 @@ class Tokenizer(Protocol):
     def with_pieces(self, pieces: Sequence[str]) -> "Tokenizer":
         """A tokenizer with `pieces` (from `piece_of_word`, all new) after its own; each encodes its word whole."""
 
-    def save(self, directory: Path) -> None:
+    def save(self, directory: Place) -> None:
         """Writes the vocabulary's file and, last, tokenizer_config.json."""
 
     def as_huggingface(self) -> tokenizers.Tokenizer:
         """A Tokenizer of Hugging Face's library that gives the same ids, without special pieces."""
 
-    def write_vocabulary(self, path: Path) -> None:
+    def write_vocabulary(self, path: Place) -> None:
         """Writes the vocabulary's file alone: a vocab.txt or a sentencepiece model."""
 
 
@@ -76,11 +78,12 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accent
     """The tokenizer of a run, of a tokenizer directory, or of a file: a vocab.txt or a sentencepiece .model.
 
     `lowercase` and `strip_accents` are for a vocab.txt; all others bring their own. Raises UsageError where there is
-    none at `path`.
+    none at `path`, which may be in a bucket.
     """
-    path = Path(path)
+    path = place_of(path)
     directory = tokenizer_directory(path)
     if directory:
+        directory = fetched(directory)
         return _KINDS[_kind(directory)].load(directory)
     if path.is_dir():
         raise UsageError(f"{path} holds no tokenizer; give a run, its tokenizer directory, a vocab.txt or a .model")
@@ -100,13 +103,14 @@ def _kind(directory: Path) -> str:
     return kind
 
 
-def read_vocabulary_file(path: Path, lowercase: bool, strip_accents: bool | None) -> Tokenizer:
+def read_vocabulary_file(path: Place, lowercase: bool, strip_accents: bool | None) -> Tokenizer:
     """The tokenizer over a vocab.txt, or of a sentencepiece model, known by its suffix `.model`. Raises UsageError."""
+    path = fetched(path)
     if path.suffix == ".model":
         return SentencePieceTokenizer.read(path)
     return WordPieceTokenizer(Vocabulary.read(path), lowercase, strip_accents)
 
 
-def tokenizer_directory(path: Path) -> Path | None:
+def tokenizer_directory(path: Place) -> Place | None:
     """The tokenizer directory that `path` is or has in it; None where there is none."""
-    return next((place for place in (path, path / "tokenizer") if (place / _SETTINGS).is_file()), None)
+    return next((folder for folder in (path, path / "tokenizer") if (folder / _SETTINGS).is_file()), None)

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_text
 
@@ -74,7 +75,7 @@ class Vocabulary:
         """Reads a vocab.txt: UTF-8, split at line feeds only (published ones hold pieces like U+2028)."""
         return cls(read_lines(path, "vocabulary", "a vocab.txt"), str(path))
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Place) -> None:
         """Writes a vocab.txt."""
         write_text(path, "".join(piece + "\n" for piece in self.pieces))
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.text.vocabulary import CONTINUATION, MASK, SPECIAL_PIECES, UNKNOWN, PieceSpan, Vocabulary
@@ -100,7 +101,7 @@ class WordPieceTokenizer:
         """A tokenizer with `pieces` after its own: the longest match finds them."""
         return WordPieceTokenizer(Vocabulary([*self.vocabulary.pieces, *pieces]), self.lowercase, self.strip_accents)
 
-    def save(self, directory: Path) -> None:
+    def save(self, directory: Place) -> None:
         """Writes vocab.txt and, last, tokenizer_config.json."""
         directory.mkdir(parents=True, exist_ok=True)
         self.write_vocabulary(directory / self.file_name)
@@ -113,7 +114,7 @@ class WordPieceTokenizer:
         """A Tokenizer of Hugging Face's library that gives the same ids, without special pieces."""
         return Tokenizer.from_str(self._tokenizer.to_str())
 
-    def write_vocabulary(self, path: Path) -> None:
+    def write_vocabulary(self, path: Place) -> None:
         """Writes a vocab.txt."""
         self.vocabulary.write(path)
 

@@ -1,13 +1,12 @@
 """A published model made a run, to be used and to start from."""
 
-from pathlib import Path
-
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.interchange.model_directory import PublishedModel, open_model_directory
 from bert_jax.interchange.model_settings import Activation
+from bert_jax.system.bucket import Place
 from bert_jax.system.files import new_directory
 from bert_jax.text.wordpiece import WordPieceTokenizer
 from bert_jax.training.checkpoint import write_model
@@ -15,7 +14,7 @@ from bert_jax.training.run_directory import RunDirectory, write_config
 
 
 def import_model(
-    source: Path, directory: Path, activation: Activation | None = None, lowercase: bool | None = None
+    source: Place, directory: Place, activation: Activation | None = None, lowercase: bool | None = None
 ) -> PublishedModel:
     """Writes a run at `directory` whose one checkpoint, at step 0, is the model of `source`.
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import grain
 import numpy as np
 from grain.experimental import index_shuffle
+from jaxtyping import Int
 
 from bert_jax.data.instances import Instances
 from bert_jax.data.store import InstanceSource
@@ -122,7 +123,10 @@ class BatchSource:
         length: int,
         vocabulary_size: int,
         num_batches: int,
+        rows: Int[np.ndarray, " b"] | None = None,
     ):
+        """`rows`: those of each batch that are read here, in order; all where None."""
+        self._rows = np.arange(batch_size) if rows is None else rows
         self._instances, self._order = instances, order
         self._batch_size, self._length, self._vocabulary_size = batch_size, length, vocabulary_size
         self._num_batches = num_batches
@@ -132,10 +136,8 @@ class BatchSource:
 
     def __getitem__(self, number: int) -> Batch:
         """Raises RunError for a damaged file and for an id past the vocabulary."""
-        first = number * self._batch_size
-        ordinals = range(first, first + self._batch_size)
-        records = [self._order.record(ordinal) for ordinal in ordinals]
-        found = self._instances.read([record for record in records if record is not None])
+        ordinals = number * self._batch_size + self._rows
+        found = self._instances.read(self._records(ordinals))
         batch = assemble(found, ordinals, self._length)
         largest = int(batch.ids.max(initial=0))
         if largest >= self._vocabulary_size:
@@ -145,15 +147,26 @@ class BatchSource:
             )
         return batch
 
+    def records(self, number: int) -> list[int]:
+        """Which records the whole of batch `number` holds; fillers have none."""
+        return self._records(np.arange(number * self._batch_size, (number + 1) * self._batch_size))
+
     def batches(self, first: int = 0) -> Iterator[Batch]:
         """Batches from number `first` on, read ahead by threads."""
         dataset = grain.MapDataset.source(self)[first:]
         options = grain.ReadOptions(num_threads=_READ_THREADS, prefetch_buffer_size=_PREFETCHED_BATCHES)
         return iter(dataset.to_iter_dataset(options))
 
+    def _records(self, ordinals: Int[np.ndarray, " b"]) -> list[int]:
+        records = map(self._order.record, ordinals.tolist())
+        return [record for record in records if record is not None]
 
-def assemble(instances: Instances, ordinals: Sequence[int], length: int) -> Batch:
-    """Pads `instances` to `length` and, with rows of weight 0, to as many rows as there are `ordinals`."""
+
+def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"] | Sequence[int], length: int) -> Batch:
+    """Pads `instances` to `length` and, with empty rows, to as many rows as there are `ordinals`.
+
+    A row without tokens has weight 0: such a filler, or a record that couldn't be read.
+    """
     rows = len(ordinals)
     real = instances.count
     ids, units = np.zeros((rows, length), np.int32), np.zeros((rows, length), np.uint8)
@@ -162,5 +175,5 @@ def assemble(instances: Instances, ordinals: Sequence[int], length: int) -> Batc
     first_lengths[:real], labels[:real] = instances.first_length, instances.pair_label
     inside = np.arange(length) < lengths[:, None]
     ids[inside], units[inside] = instances.ids, instances.units
-    weights = (np.arange(rows) < real).astype(np.float32)
+    weights = (lengths > 0).astype(np.float32)
     return Batch(ids, units, lengths, first_lengths, labels, weights, np.asarray(ordinals, np.uint32))

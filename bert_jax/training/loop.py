@@ -2,18 +2,21 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
-from jax.sharding import NamedSharding
+import numpy as np
+from jax.experimental import multihost_utils
 
 from bert_jax.config.run import RunConfig
 from bert_jax.model.bert import Parameters
 from bert_jax.system.batch import Batch
 from bert_jax.system.errors import Interrupted, RunError
+from bert_jax.system.files import write_json
 from bert_jax.system.progress import say, stage
 from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.hosts import is_first
 from bert_jax.training.measurement import Means
 from bert_jax.training.metrics import MetricsLog
 from bert_jax.training.profile import StepTrace
@@ -21,6 +24,8 @@ from bert_jax.training.step import TrainState
 
 _NOTE_EVERY_S = 0.5
 """How often measurements are fetched to be shown."""
+_SKIPPED = "skipped_steps.json"
+"""In the run: the training records of the steps that ended it because none had finite gradients."""
 
 
 class PhaseWork(NamedTuple):
@@ -31,10 +36,13 @@ class PhaseWork(NamedTuple):
     """Steps of the phases before it."""
     steps: int
     batches: Callable[[int], Iterator[Batch]]
-    """Batches from the given step of the phase on."""
+    """Batches from the given step of the phase on, on the devices."""
+    records: Callable[[int], Sequence[int]]
+    """The training records of such a batch, by their numbers in the data set."""
     train_step: Callable[[TrainState, Batch], tuple[TrainState, Means]]
     """Jitted, the state donated."""
-    evaluate: Callable[[Parameters], dict[str, float]] | None
+    evaluate: Callable[[Parameters, Callable[[], bool]], dict[str, float] | None] | None
+    """Measures on held-out documents. Asks after each batch whether it is to stop, and then gives None."""
     batch_size: int
     flops: float
     """Of one step, over all devices."""
@@ -47,7 +55,6 @@ def train(
     log: MetricsLog,
     trace: StepTrace,
     config: RunConfig,
-    batch_sharding: NamedSharding,
     peak_flops: float | None,
 ) -> TrainState:
     """Runs the steps that `state` has not done yet, with evaluation, checkpoints and log at their cadence.
@@ -57,52 +64,136 @@ def train(
     """
     with _StopSignals() as stop:
         for phase in phases:
-            begun = int(state.step) - phase.first
-            if begun >= phase.steps:
-                continue
-            batches = phase.batches(begun)
-            measured, noted = None, 0.0
-            with stage(phase.name, phase.steps, "steps", start=begun) as shown:
-                shown.advance(0, note="compiling")
-                for step in range(phase.first + begun + 1, phase.first + phase.steps + 1):
-                    batch = jax.device_put(next(batches), batch_sharding)
-                    before = measured
-                    trace.before(step, state)
-                    state, measured = phase.train_step(state, batch)
-                    trace.after(step, state)
-                    jax.block_until_ready(before)  # one step computes while the next is dispatched, no more
-                    if before is None:  # dispatched, and so compiled
-                        speed = _Speed(phase, peak_flops)
-                    speed.steps += 1
-                    if before and time.monotonic() - noted > _NOTE_EVERY_S:
-                        noted = time.monotonic()
-                        shown.note = _note(_values(before, config, step - 1), phase.batch_size * shown.rate)
-                    shown.advance()
-
-                    last = step == config.steps
-                    if step % config.logging.every == 0 or last:
-                        values = _values(measured, config, step)
-                        log.write(step, "train", speed.measurements(values.pop("tokens")) | values)
-                        speed = _Speed(phase, peak_flops)
-                    evaluation = None
-                    if phase.evaluate and (step % config.evaluation.every == 0 or last):
-                        noted_before = shown.note
-                        shown.advance(0, note="evaluating")
-                        with speed.paused():
-                            evaluation = phase.evaluate(state.params)
-                        shown.advance(0, note=noted_before)
-                        log.write(step, "eval", evaluation)
-                        say(f"step {step:,}, held out: {_note(evaluation)}")
-                    stopping = stop.requested and not last  # read once: a signal may come at any time
-                    if step % config.checkpoints.every == 0 or last or stopping:
-                        checkpoints.save(step, state, evaluation)
-                    if stopping:
-                        _finish(checkpoints)
-                        raise Interrupted(
-                            f"stopped at step {step:,} of {config.steps:,}; give the same command again to go on"
-                        )
+            loop = _Loop(phase, checkpoints, log, config, stop, peak_flops)
+            if loop.has_work(int(state.step)):
+                state = loop.run(state, trace)
     _finish(checkpoints)
     return state
+
+
+class _Loop:
+    """The steps of one phase."""
+
+    def __init__(
+        self,
+        phase: PhaseWork,
+        checkpoints: Checkpoints,
+        log: MetricsLog,
+        config: RunConfig,
+        stop: "_StopSignals",
+        peak_flops: float | None,
+    ):
+        self._phase, self._checkpoints, self._log = phase, checkpoints, log
+        self._config, self._stop, self._peak_flops = config, stop, peak_flops
+        self._noted = 0.0
+
+    def has_work(self, step: int) -> bool:
+        """Whether something is to be done once `step` steps of the run are done."""
+        done = step - self._phase.first
+        return 0 <= done < self._phase.steps or done == self._phase.steps and self._owes_evaluation(step)
+
+    def run(self, state: TrainState, trace: StepTrace) -> TrainState:
+        """From where `state` is to the phase's end."""
+        phase, step = self._phase, int(state.step)
+        batches, measured = phase.batches(step - phase.first), None
+        skips = _Skips(self._config.execution.max_skipped_steps, state)
+        self._speed = _Speed(phase, self._peak_flops)
+        with stage(phase.name, phase.steps, "steps", start=step - phase.first) as self._shown:
+            if self._owes_evaluation(step):
+                self._evaluate(step, state)
+            self._shown.advance(0, note="compiling")
+            for step in range(step + 1, phase.first + phase.steps + 1):
+                batch, before = next(batches), measured
+                trace.before(step, state)
+                state, measured = phase.train_step(state, batch)
+                trace.after(step, state)
+                jax.block_until_ready(before)  # one step computes while the next is dispatched, no more
+                if before is None:  # dispatched, and so compiled
+                    self._speed = _Speed(phase, self._peak_flops)
+                elif skipped := skips.too_many(before, step - 1):
+                    raise self._no_finite_gradient(skipped, step - 1)
+                self._speed.count(batch)
+                self._show(before)
+                self._after(step, state, measured)
+            if measured and (skipped := skips.too_many(measured, step)):
+                raise self._no_finite_gradient(skipped, step)
+        return state
+
+    def _show(self, measured: Means | None) -> None:
+        """Counts a step on the screen, now and then with measurements: of the step before, which is done."""
+        if measured and time.monotonic() - self._noted > _NOTE_EVERY_S:
+            self._noted = time.monotonic()
+            self._shown.note = _note(_values(measured), self._phase.batch_size * self._shown.rate)
+        self._shown.advance()
+
+    def _after(self, step: int, state: TrainState, measured: Means) -> None:
+        """What is due once `step` is dispatched: a line of the log, an evaluation, a checkpoint, the end."""
+        last = step == self._config.steps
+        if step % self._config.logging.every == 0 or last:
+            values = _values(measured)
+            self._log.write(step, "train", self._speed.measurements(values.pop("tokens")) | values)
+            self._speed = _Speed(self._phase, self._peak_flops)
+        evaluation = self._evaluate(step, state) if self._evaluates(step) else None
+        stopping = self._stop.at(step)  # read once: a signal may come at any time
+        if step % self._config.checkpoints.every == 0 or last or stopping:
+            self._log.publish()
+            self._checkpoints.save(step, state, evaluation)
+        if stopping:
+            _finish(self._checkpoints)
+            raise Interrupted(
+                f"stopped at step {step:,} of {self._config.steps:,}; give the same command again to go on"
+            )
+
+    def _evaluates(self, step: int) -> bool:
+        due = step % self._config.evaluation.every == 0 or step == self._config.steps
+        return bool(self._phase.evaluate) and due
+
+    def _owes_evaluation(self, step: int) -> bool:
+        """Whether the run was stopped after `step` of this phase, before or while it was evaluated."""
+        return step > self._phase.first and self._evaluates(step) and self._log.last_step("eval") < step
+
+    def _evaluate(self, step: int, state: TrainState) -> dict[str, float] | None:
+        """Measures on held-out documents and writes it down; None where a stop is asked for meanwhile."""
+        noted_before = self._shown.note
+        self._shown.advance(0, note="evaluating")
+        with self._speed.paused():
+            evaluation = self._phase.evaluate(state.params, lambda: self._stop.requested)
+        self._shown.advance(0, note=noted_before)
+        if evaluation:
+            self._log.write(step, "eval", evaluation)
+            say(f"step {step:,}, held out: {_note(evaluation)}")
+        return evaluation
+
+    def _no_finite_gradient(self, skipped: int, step: int) -> RunError:
+        """What is said after `skipped` steps in a row, up to `step`; writes down which records they had."""
+        numbers = range(max(step - skipped, self._phase.first) + 1, step + 1)
+        records = {number: list(self._phase.records(number - self._phase.first - 1)) for number in numbers}
+        run, good = self._log.path.parent, self._checkpoints.last_good()
+        if is_first():
+            write_json(run / _SKIPPED, records)
+        return RunError(
+            f"no finite gradient in {skipped} steps in a row, up to step {step:,}. Their training records are in "
+            f"{run / _SKIPPED}; step {numbers[0]:,} had {_list(records[numbers[0]])} (bert-jax inspect {run} --step "
+            f"{numbers[0]} shows them). The last good checkpoint is {good or 'none: nothing was saved before'}; lower "
+            f"--optimizer.peak-learning-rate ({self._config.optimizer.peak_learning_rate:g}) and start a new run from "
+            "there"
+        )
+
+
+class _Skips:
+    """Looks for too many skipped steps in a row. The device is asked for the count only when it may have got there."""
+
+    def __init__(self, limit: int, state: TrainState):
+        self._limit = limit
+        self._look_at = int(state.step) + max(limit - int(state.skipped_in_a_row), 1)
+
+    def too_many(self, measured: Means, step: int) -> int:
+        """How many in a row up to `step`, which `measured` is of; 0 where that is below the limit."""
+        if step < self._look_at:
+            return 0
+        in_a_row = int(measured["skipped_in_a_row"].total)
+        self._look_at = step + max(self._limit - in_a_row, 1)
+        return in_a_row if in_a_row >= self._limit else 0
 
 
 def _finish(checkpoints: Checkpoints) -> None:
@@ -112,16 +203,16 @@ def _finish(checkpoints: Checkpoints) -> None:
         raise RunError(f"{checkpoints.failure}; give the same command again once that is mended")
 
 
-def _values(measured: Means, config: RunConfig, step: int) -> dict[str, float]:
-    """Fetches measurements. Raises RunError where too many steps in a row were skipped."""
+def _values(measured: Means) -> dict[str, float]:
+    """Fetches measurements."""
     values = {name: float(mean.value) for name, mean in jax.device_get(measured).items()}
-    in_a_row = values.pop("skipped_in_a_row")
-    if in_a_row >= config.execution.max_skipped_steps:
-        raise RunError(
-            f"no finite gradient in {in_a_row:.0f} steps in a row, up to step {step:,}; lower "
-            f"--optimizer.peak-learning-rate ({config.optimizer.peak_learning_rate:g}) and start a new run from there"
-        )
+    del values["skipped_in_a_row"]
     return values
+
+
+def _list(numbers: Sequence[int]) -> str:
+    """A few of them."""
+    return ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
 
 
 def _note(values: dict[str, float], sequences_per_second: float | None = None) -> str:
@@ -146,9 +237,15 @@ class _Speed:
     """Steps since the last line of the log, and the time they took."""
 
     def __init__(self, phase: PhaseWork, peak_flops: float | None):
-        self.steps = 0
+        self._steps, self._skipped_records = 0, 0
         self._phase, self._peak = phase, peak_flops
         self._began = time.monotonic()
+
+    def count(self, batch: Batch) -> None:
+        """One step more."""
+        self._steps += 1
+        shards = [np.asarray(shard.data) for shard in batch.weight.addressable_shards if shard.replica_id == 0]
+        self._skipped_records += sum(int(np.count_nonzero(weights == 0)) for weights in shards)
 
     def paused(self) -> "_Speed":
         return self
@@ -160,23 +257,33 @@ class _Speed:
         self._began += time.monotonic() - self._paused_at
 
     def measurements(self, tokens_a_step: float) -> dict[str, float | None]:
-        """What the contract names; `mfu` is None where the peak isn't known."""
-        rate = self.steps / (time.monotonic() - self._began)
+        """What the contract names, `mfu` None where the peak isn't known; and how many damaged records this process
+        skipped."""
+        rate = self._steps / (time.monotonic() - self._began)
         return {
             "sequences_per_second": rate * self._phase.batch_size,
             "tokens_per_second": rate * tokens_a_step,
             "mfu": rate * self._phase.flops / self._peak if self._peak else None,
+            "skipped_records": self._skipped_records,
         }
 
 
 class _StopSignals:
-    """Within the block SIGTERM and the first Ctrl-C ask for a stop after the step in flight."""
+    """Within the block SIGTERM and the first Ctrl-C ask for a stop after the step in flight.
+
+    Of several processes each has JAX listen for SIGTERM instead, whichever gets it: they agree on the step.
+    """
 
     requested = False
 
     def __enter__(self) -> "_StopSignals":
-        self._before = {number: signal.signal(number, self._request) for number in (signal.SIGTERM, signal.SIGINT)}
+        numbers = (signal.SIGTERM, signal.SIGINT) if jax.process_count() == 1 else ()
+        self._before = {number: signal.signal(number, self._request) for number in numbers}
         return self
+
+    def at(self, step: int) -> bool:
+        """Whether to stop after `step`; to be called at every step."""
+        return multihost_utils.reached_preemption_sync_point(step) if jax.process_count() > 1 else self.requested
 
     def __exit__(self, *_) -> None:
         for number, handler in self._before.items():

@@ -5,60 +5,117 @@ import json
 import math
 import os
 import time
-from pathlib import Path
 
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 
+from bert_jax.system.bucket import Place
+from bert_jax.system.copies import Publisher, worked_on
 from bert_jax.system.files import full_disk_explained, write_text
+from bert_jax.system.progress import say
+from bert_jax.training.hosts import is_first
 
 
 class MetricsLog:
-    """One JSON object a line; after a restart the lines of steps that are done again are gone."""
+    """One JSON object a line; after a restart the lines of steps that are done again are gone.
 
-    def __init__(self, directory: Path, step: int, tensorboard: bool):
+    A disk that takes no more ends no training: lines that couldn't be written are kept, and written once they can be.
+    Of several processes the first alone writes.
+    Nothing can be added to an object in a bucket: what is there is a copy, a minute old at most and as new as the
+    newest checkpoint.
+    """
+
+    def __init__(self, directory: Place, step: int, tensorboard: bool):
         """Cuts what `directory` holds back to `step`, the one that training goes on from."""
         self.path = directory / "metrics.jsonl"
-        kept = [json.dumps(line) + "\n" for line in read_metrics(self.path) if line["step"] <= step]
-        write_text(self.path, "".join(kept))
-        self._file = open(self.path, "a", encoding="utf-8")
-        self._events = None
+        kept = [line for line in read_metrics(self.path) if line["step"] <= step]
+        self._last = {line["split"]: line["step"] for line in kept}
+        self._file = self._tensorboard = self._events = None
+        if not is_first():
+            return
+        file = worked_on(self.path)
+        write_text(file, "".join(json.dumps(line) + "\n" for line in kept))
+        self._file = open(file, "ab", buffering=0)  # so that it is known what is written
+        self._unwritten, self._failing = b"", False
+        self._publisher = Publisher(self.path, directory / "tensorboard")
         if tensorboard:
+            self._tensorboard = worked_on(directory / "tensorboard")
             with full_disk_explained(directory):
-                (directory / "tensorboard").mkdir(exist_ok=True)
-                # Not SummaryWriter: its thread dies of a full disk, and whoever writes next waits for it for ever.
-                self._events = EventsWriter(os.fspath(directory / "tensorboard" / "events"))
-                self._events.write_event(Event(step=step + 1, session_log=SessionLog(status=SessionLog.START)))
+                self._tensorboard.mkdir(exist_ok=True)
+                self._write_event(Event(step=step + 1, session_log=SessionLog(status=SessionLog.START)))
+
+    def last_step(self, split: str) -> int:
+        """Of the newest line of `split`; -1 where there is none."""
+        return self._last.get(split, -1)
 
     def write(self, step: int, split: str, values: dict[str, float | None]) -> None:
         """Adds a line. What is not a finite number becomes null: JSON has no other."""
         finite = {name: value if value is not None and math.isfinite(value) else None for name, value in values.items()}
-        with full_disk_explained(self.path):
-            self._file.write(json.dumps({"step": step, "split": split} | finite) + "\n")
-            self._file.flush()
-            if self._events:
-                values = [
-                    Summary.Value(tag=f"{split}/{name}", simple_value=value)
-                    for name, value in finite.items()
-                    if value is not None
-                ]
-                self._events.write_event(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
-                self._events.flush()
+        self._last[split] = step
+        if not self._file:
+            return
+        self._unwritten += (json.dumps({"step": step, "split": split} | finite) + "\n").encode()
+        shown = [
+            Summary.Value(tag=f"{split}/{name}", simple_value=value)
+            for name, value in finite.items()
+            if value is not None
+        ]
+        try:
+            self._write_lines()
+            if self._tensorboard:
+                self._write_event(Event(wall_time=time.time(), step=step, summary=Summary(value=shown)))
+        except OSError as error:
+            if not self._failing:
+                say(f"WARNING: {self.path} can't be written ({error.strerror}); training goes on, its lines are kept")
+            self._failing = True
+        else:
+            self._failing = False
+        self._publisher.publish_if_due()
 
     def close(self) -> None:
-        """Closes the files. Every line was written out already, or its failure raised."""
+        """Closes the files."""
+        if not self._file:
+            return
+        try:
+            self._write_lines()
+        except OSError as error:
+            say(f"WARNING: the last lines of {self.path} are lost ({error.strerror})")
         for file in filter(None, (self._file, self._events)):
             with contextlib.suppress(OSError):
                 file.close()
+        self._publisher.publish()
+
+    def publish(self) -> None:
+        """Before a checkpoint is written: a restart finds the lines up to its step, in a bucket too."""
+        if self._file:
+            self._publisher.publish()
+
+    def _write_lines(self) -> None:
+        while self._unwritten:
+            self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
+
+    def _write_event(self, event: Event) -> None:
+        """A file that a write failed in may end within an event: the next one goes to a new file."""
+        try:
+            # Not SummaryWriter: its thread dies of a full disk, and whoever writes next waits for it for ever.
+            self._events = self._events or EventsWriter(os.fspath(self._tensorboard / "events"))
+            self._events.write_event(event)
+            self._events.flush()
+        except OSError:
+            failed, self._events = self._events, None
+            if failed:
+                with contextlib.suppress(OSError):
+                    failed.close()
+            raise
 
 
-def read_metrics(path: Path) -> list[dict[str, float | str | None]]:
+def read_metrics(path: Place) -> list[dict[str, float | str | None]]:
     """The lines of a metrics.jsonl; [] where there is none. A line that is not whole is left out."""
     if not path.exists():
         return []
     read = []
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]:
+    for line in path.read_bytes().decode(errors="replace").split("\n")[:-1]:
         with contextlib.suppress(ValueError):
             read.append(json.loads(line))
     return read

@@ -1,19 +1,22 @@
-"""A run on disk."""
+"""A run, on disk or in a bucket."""
 
 import fcntl
 import json
 import os
+import platform
+import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from bert_jax.config.phase import same_until
 from bert_jax.config.run import IDENTITY, RunConfig
 from bert_jax.config.settings import Settings, SettingsError
+from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import FULL_DISK, full_disk_explained, write_json
+from bert_jax.system.files import FULL_DISK, full_disk_explained, write_json, write_text
 from bert_jax.system.progress import say
 from bert_jax.training.checkpoint import complete
+from bert_jax.training.hosts import is_first
 
 SCHEMA_VERSION = 1
 """Of config.json. Later releases read all earlier ones."""
@@ -25,14 +28,15 @@ class RunDirectory:
     """Where everything of one run lies: config.json, tokenizer/, data/, checkpoints/, metrics.jsonl, results.json."""
 
     def __init__(self, path: str | os.PathLike):
-        self.path = Path(path)
+        self.path = place_of(path)
         self.config_file = self.path / "config.json"
         self.tokenizer = self.path / "tokenizer"
         self.checkpoints = self.path / "checkpoints"
         self.results_file = self.path / "results.json"
         self.profile = self.path / "profile"
+        self._owner_file, self._owner = self.path / ".owner", None
 
-    def data(self, length: int) -> Path:
+    def data(self, length: int) -> Place:
         """The prepared sequences of one length."""
         return self.path / "data" / f"length-{length}"
 
@@ -50,8 +54,9 @@ class RunDirectory:
     def open(self, config: RunConfig) -> None:
         """Makes the directory, or goes on with it; locks it until this process ends; writes config.json.
 
-        Raises UsageError where the run is under way with settings that make it another one, or where another process
-        has it.
+        A bucket has no locks that end with a process: there the newest process has the run, and `check_owner` tells an
+        older one to stop. Raises UsageError where the run is under way with settings that make it another one, or where
+        another process has it. Of several processes of one run the first does all this, before the others.
         """
         if origin := _read(self.path).get(_IMPORTED) if self.under_way else None:
             raise UsageError(
@@ -60,6 +65,9 @@ class RunDirectory:
             )
         if self.under_way:
             self._refuse_another_run(config)
+        if not is_first():
+            self._refuse_a_place_of_its_own()
+            return
         with full_disk_explained(self.path):
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -67,7 +75,8 @@ class RunDirectory:
             except OSError as error:
                 if error.errno in FULL_DISK:
                     raise
-                raise UsageError(f"--workdir {self.path} can't be written ({error.strerror}); choose another") from None
+                reason = error.strerror or str(error).partition("\n")[0]
+                raise UsageError(f"--workdir {self.path} can't be written ({reason}); choose another") from None
         write_config(self.config_file, config)
 
     def _refuse_another_run(self, config: RunConfig) -> None:
@@ -87,7 +96,27 @@ class RunDirectory:
                 f"planned with {config.steps:,} steps from its start"
             )
 
+    def _refuse_a_place_of_its_own(self) -> None:
+        """Of several processes, those that come after the first see what that has written, or aren't in one place."""
+        if not self.config_file.exists():
+            raise UsageError(
+                f"--workdir {self.path} isn't seen by all hosts of this run: the first has written its config.json "
+                "there, and this one finds none; give a directory that they share, or gs://"
+            )
+
+    def check_owner(self) -> None:
+        """Raises RunError where a later process has taken over the run, which is in a bucket."""
+        if self._owner and (owner := self._owner_file.read_text(encoding="utf-8")) != self._owner:
+            raise RunError(
+                f"{self.path} was taken over by {owner.partition(',')[0]}; this one ends; what it did since its last "
+                "checkpoint is done again there"
+            )
+
     def _lock(self) -> None:
+        if in_bucket(self.path):
+            self._owner = f"process {os.getpid()} on {platform.node()}, {uuid.uuid4()}"
+            write_text(self._owner_file, self._owner)
+            return
         self._lock_file = open(self.path / ".lock", "w")
         try:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,13 +126,13 @@ class RunDirectory:
             ) from None
 
 
-def write_config(path: Path, config: RunConfig, imported_from: str | None = None) -> None:
+def write_config(path: Place, config: RunConfig, imported_from: str | None = None) -> None:
     """Writes a config.json; `imported_from` says where a model that was not trained here comes from."""
     origin = {_IMPORTED: imported_from} if imported_from else {}
     write_json(path, {"schema_version": SCHEMA_VERSION, **origin, "config": config.model_dump(mode="json")})
 
 
-def read_config(path: Path) -> RunConfig:
+def read_config(path: Place) -> RunConfig:
     """The settings of the run (or checkpoint) at `path`. Raises UsageError where there is none or a later release's."""
     value = _read(path)
     try:
@@ -112,7 +141,7 @@ def read_config(path: Path) -> RunConfig:
         raise UsageError(f"{path / 'config.json'}: {error}") from None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Place) -> dict[str, Any]:
     try:
         value = json.loads((path / "config.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,6 @@
 """A trained model on disk, whoever wrote it: to be used, or to start from."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +8,7 @@ import jax
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.model_directory import holds_published_model, open_model_directory
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.training.checkpoint import checkpoint_of, load_parameters, saved_shapes
@@ -30,7 +30,7 @@ class TrainedModel(NamedTuple):
     """Steps that it was trained here."""
 
     @classmethod
-    def open(cls, path: Path) -> "TrainedModel":
+    def open(cls, path: Place) -> "TrainedModel":
         """The model of a run (its newest undamaged checkpoint), of one checkpoint, or of a Hugging Face directory.
 
         Raises UsageError where there is none, or where its files don't belong together; RunError where they are
@@ -41,12 +41,12 @@ class TrainedModel(NamedTuple):
         return _published(path) if holds_published_model(path) else _trained_here(path)
 
 
-def tokenizer_of(path: Path) -> Tokenizer:
+def tokenizer_of(path: Place) -> Tokenizer:
     """The tokenizer of what `TrainedModel.open` opens, or of a run that has no checkpoint yet. Raises UsageError."""
     return open_model_directory(path).tokenizer if holds_published_model(path) else load_tokenizer(path)
 
 
-def _published(path: Path) -> TrainedModel:
+def _published(path: Place) -> TrainedModel:
     model = open_model_directory(path)
     shapes = parameter_shapes(model.config, model.absent)
     return TrainedModel(
@@ -54,7 +54,7 @@ def _published(path: Path) -> TrainedModel:
     )
 
 
-def _trained_here(path: Path) -> TrainedModel:
+def _trained_here(path: Place) -> TrainedModel:
     checkpoint = checkpoint_of(path)
     tokenizer = load_tokenizer(checkpoint)
     told = read_config(checkpoint).model

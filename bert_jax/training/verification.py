@@ -1,9 +1,9 @@
 """Whether everything of a run is as it was written."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 from bert_jax.data.prepared_data import PreparedData
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.training.checkpoint import complete, damaged_file
 from bert_jax.training.run_directory import RunDirectory
@@ -12,7 +12,7 @@ from bert_jax.training.run_directory import RunDirectory
 class Verdict(NamedTuple):
     """On one checkpoint or data set."""
 
-    path: Path
+    path: Place
     damage: str | None
     """What isn't as it was written; None where all is."""
 
@@ -29,14 +29,14 @@ def verify(run: RunDirectory) -> list[Verdict]:
     return checkpoints + data
 
 
-def _of_checkpoint(path: Path) -> Verdict:
+def _of_checkpoint(path: Place) -> Verdict:
     file = damaged_file(path)
     return Verdict(path, file and f"{file} is not as it was written")
 
 
-def _of_data(path: Path) -> Verdict:
+def _of_data(path: Place) -> Verdict:
     try:
-        prepared = PreparedData.open(path)
+        prepared = PreparedData.read(path)
     except RunError as error:
         return Verdict(path, str(error))
     if prepared is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import stories
 
+from bert_jax.cli import main as main_module
 from bert_jax.cli.main import COMMANDS, run
 from bert_jax.data.prepared_data import PreparedData
 from bert_jax.text.tokenizer import load_tokenizer
@@ -163,7 +164,7 @@ def test_the_command_alone_lists_the_commands(arguments, code, capsys):
         (["--model.num-layers", "six"], "--model.num-layers: invalid literal for int() with base 10: 'six'"),
         (["--phases.0.length", "64"], "phases.0.length=64 is more than model.max_positions=32"),
         (["--model.activation", "relu"], "relu"),
-        (["--mesh.data", "3"], "mesh.data=3 x mesh.fsdp=1 doesn't make 1 devices"),
+        (["--mesh.data", "3"], "mesh.data=3 x mesh.fsdp=1 x mesh.tensor=1 doesn't make 1 devices"),
         (["--data.source", "text:absent/*"], "no file matches 'absent/*'"),
         (["--data.source", "python-docs", "text:absent/*"], "no file matches 'absent/*'"),
         (["--data.source", "python-docs", "text:a", "--data.weights", "1"], "1 numbers for 2 sources"),
@@ -283,6 +284,32 @@ def test_the_shell_command_starts_anew_with_its_allocator_and_gives_exit_codes(t
     shell = [sys.executable, "-m", "bert_jax.cli.main"]
     done = subprocess.run([*shell, "evaluate", tmp_path], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("bert-jax: ") and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("tpu", [True, False])
+def test_libtpu_by_itself_is_no_tpu(tpu, monkeypatch):
+    monkeypatch.setattr(main_module, "find_spec", lambda name: name == "libtpu")
+    monkeypatch.setattr(main_module, "entry_points", lambda group: [])
+    monkeypatch.setattr(main_module, "has_tpu", lambda: tpu)
+    monkeypatch.delenv("JAX_PLATFORMS")
+    main_module._leave_out_absent_tpu()
+    assert main_module._accelerated() == tpu and os.environ.get("JAX_PLATFORMS") == (None if tpu else "cpu")
+    monkeypatch.setenv("JAX_PLATFORMS", "tpu")
+    main_module._leave_out_absent_tpu()
+    assert os.environ["JAX_PLATFORMS"] == "tpu"
+
+
+def test_with_libtpu_installed_no_command_complains_of_a_tpu_that_is_not_there():
+    pytest.importorskip("libtpu")
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("JAX_PLATFORMS", "TPU_LIBRARY_PATH")
+    }
+    bench = "bench configs/tiny.py --batch-size 2 --length 16 --seconds 0.01 --vocabulary.size 200".split()
+    shell = [sys.executable, "-m", "bert_jax.cli.main", *bench]
+    done = subprocess.run(shell, cwd=Path(__file__).parents[2], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr.splitlines() == [
+        "Measuring steps of 2 sequences of 16 tokens, bfloat16"
+    ]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["params", "configs/tiny.py"]])

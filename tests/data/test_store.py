@@ -5,7 +5,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from bert_jax.data.instances import Instances
-from bert_jax.data.shards import ids_dtype, shard_path, write_shard
+from bert_jax.data.shards import ShardReader, ids_dtype, shard_path, write_shard
 from bert_jax.data.store import InstanceSource, write_metadata
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum
@@ -107,3 +107,43 @@ def test_a_damaged_shard_is_an_error_never_other_data(store, damage):
         else:  # only what doesn't matter was hit: padding between records
             assert equal(found, expected)
     assert refused > 5
+
+
+def broken(path, records, number):
+    """Flips a bit in the middle of record `number`."""
+    data, record = bytearray(path.read_bytes()), ShardReader(path, records).read(number)
+    data[data.find(record) + len(record) // 2] ^= 4
+    path.write_bytes(data)
+
+
+def test_a_damaged_record_is_named_and_costs_no_other(store):
+    broken(shard_path(store, "train", 2), 100, 17)
+    source = InstanceSource(store, "train")
+    for _ in range(2):
+        with pytest.raises(RunError, match=r"train-00002.array_record: record 17 \(record 217 of train\) is damaged"):
+            source.read([4, 217, 218])
+        assert equal(source.read(range(218, 300)), instances(82, first=218))
+
+
+def test_what_is_skipped_has_no_tokens_and_is_said_once(store, capsys):
+    broken(shard_path(store, "train", 2), 100, 17)
+    source = InstanceSource(store, "train", "skip")
+    for _ in range(3):
+        found = source.read([216, 217, 218])
+        assert np.diff(found.ends).tolist()[1] == 0
+        around = [instances(1, first=number).ids for number in (216, 218)]
+        assert found.ids.tolist() == np.concatenate(around).tolist()
+    said = capsys.readouterr().err.replace("\n", "")
+    assert said.count("WARNING") == 1 and "record 17" in said
+
+
+def test_all_records_of_a_file_that_is_gone_are_skipped(store, capsys):
+    shard_path(store, "train", 2).unlink()
+    with pytest.raises(RunError, match="train-00002.array_record is damaged or gone"):
+        InstanceSource(store, "train").read([205])
+    found = InstanceSource(store, "train", "skip").read(range(195, 300))
+    assert equal(found, instances(5, first=195)._replace(ends=found.ends, **{
+        name: np.concatenate([getattr(instances(5, first=195), name), np.zeros(100, int)])
+        for name in ("first_length", "pair_label")
+    }))  # fmt: skip
+    assert capsys.readouterr().err.count("WARNING") == 1

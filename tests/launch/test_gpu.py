@@ -27,10 +27,10 @@ def test_one_process_for_all_gpus(machine):
     assert machine.lines("calls")[0].endswith(".[cuda]")
 
 
-def test_goes_on_after_a_checkpoint_and_after_a_kill(machine):
-    machine.set("codes", 143, 137)
+def test_goes_on_after_a_checkpoint_after_a_kill_and_after_another_host_was_lost(machine):
+    machine.set("codes", 143, 137, 134)
     assert launch(machine)[0] == 0
-    assert len(machine.lines("runs")) == 3
+    assert len(machine.lines("runs")) == 4
 
 
 @pytest.mark.parametrize("code", [1, 2, 139])

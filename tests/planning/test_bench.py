@@ -13,7 +13,7 @@ from bert_jax.planning import bench as bench_module
 from bert_jax.planning.bench import Timing, bench, synthetic_batch
 from bert_jax.planning.operations import Operation
 from bert_jax.pretraining.trainer import Trainer
-from bert_jax.training.devices import PEAK_FLOPS
+from bert_jax.training.devices import CHIPS, Chip
 from bert_jax.training.sharding import make_mesh
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,7 @@ def test_it_is_one_json_object(measured):
 
 
 def test_the_peak_is_that_of_the_chip(trainer, monkeypatch):
-    monkeypatch.setitem(PEAK_FLOPS, "cpu", 1e12)
+    monkeypatch.setitem(CHIPS, "cpu", Chip(1e12))
     measured = bench(trainer, seconds=0.01)
     assert measured.mfu == pytest.approx(measured.model_flops_per_second / 1e12)
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 
 import jax
 import numpy as np
@@ -11,15 +12,18 @@ from conftest import stories
 import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.cli.summary import print_results
-from bert_jax.config.operation import ExecutionConfig, MeshConfig
+from bert_jax.config.operation import ExecutionConfig, InputConfig, MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.data.corpus import Mixture, open_corpus
 from bert_jax.data.prepared_data import PreparedData
+from bert_jax.data.shards import ShardReader, shard_path
+from bert_jax.data.store import InstanceSource
 from bert_jax.data.text_files import TextFiles
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining import vocabulary as vocabulary_step
+from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain, training_batch
 from bert_jax.pretraining.trainer import Trainer
 from bert_jax.system.batch import WORD_START
@@ -28,13 +32,16 @@ from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.training import loop
 from bert_jax.training.checkpoint import Manifest, complete
+from bert_jax.training.input import BatchSource
+from bert_jax.training.measurement import Mean
 from bert_jax.training.metrics import read_metrics
 from bert_jax.training.run_directory import RunDirectory, read_config
 from bert_jax.training.sharding import make_mesh
+from bert_jax.training.step import TrainState
 
 TRAIN_FIELDS = {
     "step", "split", "loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy",
-    "learning_rate", "grad_norm", "sequences_per_second", "tokens_per_second", "mfu", "skipped",
+    "learning_rate", "grad_norm", "sequences_per_second", "tokens_per_second", "mfu", "skipped", "skipped_records",
 }  # fmt: skip
 
 
@@ -86,9 +93,7 @@ def test_evaluating_the_run_again_gives_the_same_and_changes_nothing(tiny_run):
     before = {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
     again = evaluate_run(tiny_run)
     expected = json.loads(tiny_run.results_file.read_text())
-    assert {name: again[name] for name in expected if name != "skipped_steps"} == {
-        name: value for name, value in expected.items() if name != "skipped_steps"
-    }
+    assert again == {name: value for name, value in expected.items() if not name.startswith("skipped")}
     assert before == {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
 
 
@@ -107,8 +112,6 @@ def test_a_stopped_run_goes_on_bit_for_bit(tiny_run, tiny_config, tmp_path, monk
     def stop_signal(*arguments):
         steps.append(1)
         if len(steps) == stop_at:
-            import signal
-
             signal.raise_signal(signal.SIGTERM)
         return real_sum(*arguments)
 
@@ -137,16 +140,18 @@ def test_phases_follow_one_another(tiny_run, tiny_config, tmp_path):
     results = pretrain(config, run)
     assert results["steps"] == 8
     assert {path.name for path in (run.path / "data").iterdir()} == {"length-16", "length-32"}
-    tokenizer, first, _ = training_batch(run, 4)
-    _, second, _ = training_batch(run, 5)
+    tokenizer, first, _, _ = training_batch(run, 4)
+    _, second, _, records = training_batch(run, 5)
     assert first.ids.shape == (8, 16) and second.ids.shape == (4, 32)
     assert second.ordinal.tolist() == [0, 1, 2, 3]
+    found = InstanceSource(run.data(32), "train").read(records)
+    assert found.ids.tolist() == second.ids[np.arange(32) < second.length[:, None]].tolist()
     with pytest.raises(UsageError, match="step 9 is none of the run's 8"):
         training_batch(run, 9)
 
 
 def test_a_batch_can_be_looked_at_as_the_model_sees_it(tiny_run):
-    tokenizer, batch, targets = training_batch(tiny_run, 3)
+    tokenizer, batch, targets, _ = training_batch(tiny_run, 3)
     vocabulary = tokenizer.vocabulary
     assert (batch.ids[:, 0] == vocabulary.cls_id).all()
     assert (targets.masked.ids == vocabulary.mask_id).any()
@@ -183,7 +188,7 @@ def test_a_unigram_vocabulary_serves_the_whole_job(unigram_run):
 
 
 def test_words_of_a_unigram_vocabulary_are_masked_whole(unigram_run):
-    tokenizer, batch, targets = training_batch(unigram_run, 1)
+    tokenizer, batch, targets, _ = training_batch(unigram_run, 1)
     several = 0
     for row, length in enumerate(batch.length):
         starts = tokenizer.starts_word[batch.ids[row, :length]] | (batch.units[row, :length] & WORD_START > 0)
@@ -318,6 +323,95 @@ def test_a_stop_whose_checkpoint_fails_is_a_failure(tiny_run, tiny_config, tmp_p
         pretrain(tiny_config, run)
 
 
+def test_a_stop_while_it_is_evaluated_is_not_put_off(tiny_run, tiny_config, tmp_path, monkeypatch):
+    run, evaluate = prepared_copy(tiny_run, tmp_path), HeldOut.evaluate
+
+    def stopped(*given):
+        signal.raise_signal(signal.SIGTERM)
+        return evaluate(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HeldOut, "evaluate", stopped)
+        with pytest.raises(Interrupted, match="stopped at step 6 of 12"):
+            pretrain(tiny_config, run)
+    assert [line["split"] for line in read_metrics(run.path / "metrics.jsonl")] == ["train", "train"]
+    pretrain(tiny_config, run)
+    ours, theirs = (read_metrics(some.path / "metrics.jsonl") for some in (run, tiny_run))
+    assert without_speed(ours) == without_speed(theirs)
+
+
+def poisoned(monkeypatch, steps):
+    """Batches of these steps give no finite gradients."""
+    read = BatchSource.__getitem__
+
+    def poison(self, number):
+        batch = read(self, number)
+        return batch._replace(weight=batch.weight * np.inf) if number + 1 in steps else batch
+
+    monkeypatch.setattr(BatchSource, "__getitem__", poison)
+
+
+def test_too_many_skipped_steps_in_a_row_stop_the_run_with_what_led_to_it(tiny_run, tiny_config, tmp_path, monkeypatch):
+    run = prepared_copy(tiny_run, tmp_path)
+    poisoned(monkeypatch, {2, 3, *range(6, 12)})
+    config = tiny_config.replace(
+        execution=ExecutionConfig(max_skipped_steps=3),
+        logging=tiny_config.logging.replace(every=100),
+        evaluation=tiny_config.evaluation.replace(every=100),
+    )
+    with pytest.raises(RunError) as failure:
+        pretrain(config, run)
+    good = run.checkpoints / "00000004"
+    said = str(failure.value)
+    assert "no finite gradient in 3 steps in a row, up to step 8" in said
+    assert f"The last good checkpoint is {good}" in said and good in complete(run.checkpoints)
+    source = pretrain_module.training_source(
+        Trainer(config, make_mesh(MeshConfig()), 150, 4), 0, PreparedData.open(run.data(32))
+    )
+    listed = json.loads((run.path / "skipped_steps.json").read_text())
+    assert listed == {str(step): source.records(step - 1) for step in (6, 7, 8)}
+    assert f"step 6 had {', '.join(map(str, source.records(5)))} (" in said
+    first, second = (bert_jax.load(path).params for path in (good, run.checkpoints / "00000008"))
+    assert not jax.tree.all(jax.tree.map(np.array_equal, first, second))  # step 5 was a good one
+
+
+def test_the_device_is_asked_for_skipped_steps_only_when_there_may_be_enough(tiny_config):
+    class Counter:
+        asked = 0
+
+        def __int__(self):
+            self.asked += 1
+            return self.value
+
+    counter = Counter()
+    measured = {"skipped_in_a_row": Mean(counter, None)}
+    skips = loop._Skips(10, TrainState(0, None, None, None, 0, 0))
+    for step in range(1, 1000):
+        counter.value = 0
+        assert not skips.too_many(measured, step)
+    assert counter.asked == 99
+    for in_a_row in range(1, 11):
+        counter.value = in_a_row
+        assert skips.too_many(measured, 999 + in_a_row) == (10 if in_a_row == 10 else 0)
+    assert counter.asked <= 102
+
+
+def test_a_damaged_record_stops_the_run_or_is_skipped_and_counted(tiny_run, tiny_config, tmp_path, capsys):
+    run = prepared_copy(tiny_run, tmp_path)
+    shard, size = shard_path(run.data(32), "train", 0), len(InstanceSource(run.data(32), "train"))
+    data, record = bytearray(shard.read_bytes()), ShardReader(shard, size).read(5)
+    data[data.find(record) + len(record) // 2] ^= 4
+    shard.write_bytes(data)
+    config = tiny_config.replace(phases=(Phase(steps=40, length=32, batch_size=8),))
+    with pytest.raises(RunError, match=f"{shard}: record 5 .*of train. is damaged.*--input.damaged-records skip"):
+        pretrain(config, run)
+    results = pretrain(config.replace(input=InputConfig(damaged_records="skip")), run)
+    assert results["skipped_records"] >= 1 and results["skipped_steps"] == 0
+    assert "record 5" in capsys.readouterr().err.replace("\n", "")
+    lines = [line for line in read_metrics(run.path / "metrics.jsonl") if line["split"] == "train"]
+    assert sum(line["skipped_records"] for line in lines) == results["skipped_records"]
+
+
 def test_other_text_is_measured_whole_and_the_run_stays_as_it_is(tiny_run, corpus, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
     (tmp_path / "new.txt").write_text(stories(30, first=700))
@@ -326,7 +420,7 @@ def test_other_text_is_measured_whole_and_the_run_stays_as_it_is(tiny_run, corpu
     (tmp_path / "new.jsonl").write_text("\n".join(records))
     assert measured == evaluate_run(tiny_run, f"jsonl:{tmp_path / 'new.jsonl'}#body")
     expected = json.loads(tiny_run.results_file.read_text())
-    assert set(measured) == set(expected) and measured["steps"] == 12
+    assert set(expected) - set(measured) == {"skipped_steps", "skipped_records"} and measured["steps"] == 12
     assert measured["held_out_sequences"] > 1.5 * expected["held_out_sequences"]  # 30 documents to some 12 of 120
     assert measured["mlm_loss"] == pytest.approx(expected["mlm_loss"], rel=0.1)
     assert before == {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
@@ -431,7 +525,7 @@ def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, 
     assert not [name for values in (results, results["baseline"], *lines) for name in values if "nsp" in name]
     assert results["loss"] == results["mlm_loss"]
     assert evaluate_run(run)["mlm_loss"] == results["mlm_loss"]
-    _, batch, targets = training_batch(run, 1)
+    _, batch, targets, _ = training_batch(run, 1)
     assert (batch.first_length == batch.length).all() and not targets.segments.any()
     print_results(results)
     assert command(["inspect", str(tmp_path), "--rows", "2"]) == 0

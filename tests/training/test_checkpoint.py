@@ -1,6 +1,10 @@
+import contextlib
+import errno
 import json
 import os
+import resource
 import shutil
+import subprocess
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +12,15 @@ import numpy as np
 import pytest
 
 from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.system import files
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.training.checkpoint import Checkpoints, Manifest, checkpoint_of, complete, load_parameters
+from bert_jax.training.checkpoint import (
+    Checkpoints,
+    Manifest,
+    checkpoint_of,
+    complete,
+    load_parameters,
+)
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.sharding import abstract
 from bert_jax.training.step import initial_state
@@ -152,3 +163,140 @@ def test_a_copy_made_by_hand_is_no_checkpoint(checkpoints, tmp_path):
     save(checkpoints, 10)
     shutil.copytree(tmp_path / "checkpoints" / "00000010", tmp_path / "checkpoints" / "00000010.bak")
     assert steps_in(tmp_path) == [10]
+
+
+def test_a_write_that_went_wrong_is_found_out_at_once(checkpoints, tmp_path, capsys, monkeypatch):
+    save(checkpoints, 10, 20)
+    of = Manifest.of
+
+    def after_a_flip(directory, *given):  # its checksums are those of the wrong bytes
+        flip_a_bit(largest_file(directory))
+        return of(directory, *given)
+
+    with monkeypatch.context() as bad_disk:
+        bad_disk.setattr(Manifest, "of", after_a_flip)
+        save(checkpoints, 30)
+    assert "checkpoint 30 could not be written" in checkpoints.failure and "WARNING" in capsys.readouterr().err
+    assert steps_in(tmp_path) == [10, 20]
+    save(checkpoints, 40)
+    assert checkpoints.failure is None and steps_in(tmp_path) == [20, 40]
+
+
+def test_numbers_that_changed_on_the_way_are_not_trained_on(checkpoints, tmp_path, capsys):
+    save(checkpoints, 10, 20)
+    manifest = tmp_path / "checkpoints" / "00000020" / "manifest.json"
+    value = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(value | {"bits": value["bits"] ^ 1}))
+    assert equal(checkpoints.restore(SHAPES), state_at(10))
+    assert "gave other numbers than were saved" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_two_that_were_verified_stay_whatever_happens_to_the_newest(checkpoints, tmp_path, capsys):
+    save(checkpoints, 10, 20)
+    flip_a_bit(largest_file(tmp_path / "checkpoints" / "00000020"))
+    save(checkpoints, 30)
+    assert steps_in(tmp_path) == [10, 30]
+    assert "00000020 is damaged" in capsys.readouterr().err.replace("\n", "")
+    save(checkpoints, 40)
+    assert steps_in(tmp_path) == [30, 40]
+
+
+def test_a_state_that_is_not_finite_takes_no_good_ones_place(checkpoints, tmp_path):
+    save(checkpoints, 10, 20)
+    state = state_at(30)
+    checkpoints.save(30, state._replace(params=jax.tree.map(lambda x: x / 0, state.params)), None)
+    checkpoints.wait()
+    assert "its numbers are not finite" in checkpoints.failure and steps_in(tmp_path) == [10, 20]
+
+
+def test_the_last_before_a_row_of_skipped_steps_stays(checkpoints, tmp_path):
+    save(checkpoints, 10, 20)
+    for step in (30, 40, 50):
+        checkpoints.save(step, state_at(step)._replace(skipped_in_a_row=jnp.asarray(step - 25, jnp.int32)), None)
+    checkpoints.wait()
+    assert steps_in(tmp_path) == [20, 40, 50]
+    assert checkpoints.last_good() == tmp_path / "checkpoints" / "00000020"
+    save(checkpoints, 60)
+    assert steps_in(tmp_path) == [50, 60] and checkpoints.last_good().name == "00000060"
+
+
+@contextlib.contextmanager
+def file_limit(directory):
+    """No file of this process grows beyond 1 kB."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextlib.contextmanager
+def full_disk(directory):
+    """Nothing more goes on the disk of `directory`."""
+    ballast = directory / "ballast"
+    with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    try:
+        yield
+    finally:
+        ballast.unlink()
+
+
+@contextlib.contextmanager
+def read_only(directory):
+    """The disk of `directory` has become read-only."""
+    subprocess.run(["mount", "-o", "remount,ro", directory], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["mount", "-o", "remount,rw", directory], check=True)
+
+
+@contextlib.contextmanager
+def input_output_errors(directory):
+    """What was written can't be brought to the disk."""
+    fsync = files.os.fsync
+    files.os.fsync = lambda _: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO)))
+    try:
+        yield
+    finally:
+        files.os.fsync = fsync
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk of its own, 1 MB small."""
+    (tmp_path / "disk").mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path / "disk"], stderr=-3).returncode:
+        pytest.skip("only root may mount a disk")
+    yield tmp_path / "disk"
+    subprocess.run(["umount", tmp_path / "disk"], check=True)
+
+
+def survives(fault, directory, carried, capsys):
+    checkpoints = Checkpoints(directory / "checkpoints", carried, keep=2)
+    save(checkpoints, 10, 20)
+    with fault(directory):
+        save(checkpoints, 30)
+        save(checkpoints, 40)
+        failure = checkpoints.failure
+    assert "checkpoint 40 could not be written" in failure
+    assert capsys.readouterr().err.count("WARNING") == 2
+    assert steps_in(directory) == [10, 20] and equal(checkpoints.restore(SHAPES), state_at(20))
+    save(checkpoints, 50)
+    assert checkpoints.failure is None and steps_in(directory) == [20, 50]
+    assert sorted(path.name for path in (directory / "checkpoints").iterdir()) == ["00000020", "00000050"]
+    assert equal(checkpoints.restore(SHAPES), state_at(50))
+    checkpoints.close()
+
+
+@pytest.mark.parametrize("fault", [file_limit, input_output_errors])
+def test_a_disk_that_takes_nothing_ends_no_training(fault, tmp_path, carried, capsys):
+    survives(fault, tmp_path, carried, capsys)
+
+
+@pytest.mark.parametrize("fault", [full_disk, read_only])
+def test_a_disk_that_takes_nothing_more_ends_no_training(fault, disk, carried, capsys):
+    survives(fault, disk, carried, capsys)

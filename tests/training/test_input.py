@@ -151,3 +151,25 @@ def test_instances_are_padded():
 def test_an_id_past_the_vocabulary_is_an_error():
     with pytest.raises(RunError, match="holds piece id 4. and the vocabulary has 40 pieces.*another vocabulary"):
         list(source(vocabulary_size=40).batches())
+
+
+def test_a_record_without_tokens_is_a_row_of_weight_0_where_it_stands(monkeypatch):
+    whole, read = source()[2], Numbered.read
+
+    def without_the_third(self, numbers):
+        found = read(self, numbers)
+        begin, end = found.ends[2:4]
+        ends = np.where(np.arange(len(found.ends)) > 2, found.ends - (end - begin), found.ends)
+        return found._replace(
+            ids=np.delete(found.ids, range(begin, end)), units=np.delete(found.units, range(begin, end)), ends=ends
+        )
+
+    monkeypatch.setattr(Numbered, "read", without_the_third)
+    batch = source()[2]
+    assert batch.weight.tolist() == [1, 1, 0, 1, 1, 1, 1, 1] and not batch.ids[2].any() and batch.length[2] == 0
+    others = [0, 1, 3, 4, 5, 6, 7]
+    assert np.array_equal(batch.ids[others], whole.ids[others]) and np.array_equal(batch.ordinal, whole.ordinal)
+
+
+def test_records_of_a_batch_are_known():
+    assert source()[2].ids[:, 0].tolist() == source().records(2)

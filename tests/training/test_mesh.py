@@ -1,37 +1,86 @@
 """One device or eight: the same run."""
 
-import shutil
+import json
+import os
+import subprocess
+import sys
 
 import pytest
 from conftest import command
 
 from bert_jax.training.metrics import read_metrics
+from bert_jax.training.run_directory import read_config, write_config
+
+ON_EIGHT_DEVICES = """
+import json, math, sys
+from pathlib import Path
+
+import jax
+
+from bert_jax.config.operation import MeshConfig
+from bert_jax.pretraining.dataset import prepared_for
+from bert_jax.pretraining.pretrain import training_source
+from bert_jax.pretraining.trainer import Trainer
+from bert_jax.training.run_directory import RunDirectory, read_config
+from bert_jax.training.sharding import batch_sharding, make_mesh, parameter_spec, parts
+
+run = RunDirectory(sys.argv[1])
+config = read_config(run.path)
+meshes = {name: MeshConfig(**dict(zip(("data", "fsdp", "tensor"), map(int, name.split("x"))))) for name in sys.argv[2:]}
+for name, mesh in meshes.items():
+    size = mesh.data * mesh.fsdp * mesh.tensor
+    trainer = Trainer(config, make_mesh(mesh, jax.devices()[:size]), 150, mask_id=4)
+    batches = training_source(trainer, 0, prepared_for(config, run, 32)).batches()
+    step, state, losses = trainer.train_step(0), trainer.initial_state(), []
+    for _ in range(20):
+        state, measured = step(state, jax.device_put(next(batches), batch_sharding(trainer.mesh)))
+        losses.append(float(measured["loss"].value))
+    whole = []
+    for path, array in jax.tree_util.tree_leaves_with_path((state.params, state.optimizer)):
+        leaf = "/".join(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", None)))) for key in path)
+        split = math.prod(parts(trainer.mesh, axes) for axes in parameter_spec(leaf)) if array.ndim else 1
+        whole += [leaf for shard in array.addressable_shards if shard.data.size * split != array.size]
+    print(json.dumps({"mesh": name, "losses": losses, "whole": whole}))
+"""
 
 
 @pytest.fixture(scope="module")
-def losses(config_file, tiny_run, tmp_path_factory):
-    """Runs 20 steps with dropout over `devices` faked devices; returns every step's loss and the last evaluation's."""
-
-    def train(devices, *flags):
-        run = tmp_path_factory.mktemp("mesh")
-        for name in ("tokenizer", "data"):
-            shutil.copytree(tiny_run.path / name, run / name)
-        operation = ["--phases.0.steps", 20, "--logging.every", 1, "--evaluation.every", 20, "--checkpoints.every", 20]
-        environment = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
-        process = command("pretrain", config_file, "--workdir", run, *operation, *flags, **environment)
-        output, _ = process.communicate(timeout=300)
-        assert process.returncode == 0, output
-        return [line["loss"] for line in read_metrics(run / "metrics.jsonl")]
-
-    return train
-
-
-@pytest.fixture(scope="module")
-def on_one_device(losses):
-    return losses(1)
+def results(tiny_run, tmp_path_factory):
+    """Losses of 20 steps, dropout on, for each mesh over faked devices; every row of the table splits by up to 8."""
+    config = read_config(tiny_run.path)
+    run = tmp_path_factory.mktemp("mesh")
+    model = config.model.replace(hidden_size=64, num_heads=8)
+    phases = tuple(phase.replace(steps=20) for phase in config.phases)
+    logging = config.logging.replace(every=1)
+    write_config(run / "config.json", config.replace(model=model, phases=phases, logging=logging))
+    for name in ("tokenizer", "data"):
+        (run / name).symlink_to(tiny_run.path / name)
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    line = [sys.executable, "-c", ON_EIGHT_DEVICES, run, "1x1x1", "8x1x1", "1x8x1", "2x2x2", "1x1x8"]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return {line["mesh"]: line for line in map(json.loads, done.stdout.splitlines())}
 
 
-@pytest.mark.parametrize("data, fsdp", [(8, 1), (2, 4)])
-def test_losses_do_not_depend_on_the_mesh(losses, on_one_device, data, fsdp):
-    assert len(on_one_device) == 21 and on_one_device[0] > on_one_device[-2]
-    assert losses(data * fsdp, "--mesh.data", data, "--mesh.fsdp", fsdp) == pytest.approx(on_one_device, rel=1e-5)
+@pytest.mark.parametrize("mesh", ["8x1x1", "1x8x1", "2x2x2", "1x1x8"])
+def test_losses_do_not_depend_on_the_mesh(results, mesh):
+    on_one_device = results["1x1x1"]["losses"]
+    assert len(on_one_device) == 20 and on_one_device[0] > on_one_device[-1]
+    assert results[mesh]["losses"] == pytest.approx(on_one_device, rel=1e-5)
+
+
+@pytest.mark.parametrize("mesh", ["8x1x1", "1x8x1", "2x2x2", "1x1x8"])
+def test_what_the_table_splits_is_held_whole_by_no_device(results, mesh):
+    assert results[mesh]["whole"] == []
+
+
+def test_the_command_trains_and_evaluates_on_a_mesh(tiny_run, config_file, tmp_path):
+    for name in ("tokenizer", "data"):
+        (tmp_path / name).symlink_to(tiny_run.path / name)
+    mesh = ["--mesh.data", 2, "--mesh.fsdp", 2, "--mesh.tensor", 2]
+    environment = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    process = command("pretrain", config_file, "--workdir", tmp_path, *mesh, **environment)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    expected, found = (read_metrics(run / "metrics.jsonl") for run in (tiny_run.path, tmp_path))
+    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-5)

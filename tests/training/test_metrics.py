@@ -1,8 +1,6 @@
 import json
+import time
 
-import pytest
-
-from bert_jax.system.errors import RunError
 from bert_jax.training.metrics import MetricsLog, read_metrics
 
 
@@ -39,12 +37,51 @@ def test_no_file_is_no_lines(tmp_path):
     assert read_metrics(tmp_path / "metrics.jsonl") == []
 
 
-def test_a_full_disk_is_said_once_and_closing_is_quiet(tmp_path):
+def test_a_full_disk_is_said_once_and_what_it_did_not_take_is_written_later(tmp_path, capsys):
     log = MetricsLog(tmp_path, 0, tensorboard=True)
-    log._file = open("/dev/full", "a")
-    with pytest.raises(RunError, match="no space left"):
-        log.write(1, "train", {"loss": 1.0})
+    log.write(1, "train", {"loss": 1.0})
+    real, log._file = log._file, open("/dev/full", "ab", buffering=0)
+    for step in (2, 3):
+        log.write(step, "train", {"loss": 1.0})
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert said.count("WARNING") == 1 and "No space left on device" in said and "training goes on" in said
+    log._file.close()
+    log._file = real
+    log.write(4, "train", {"loss": 1.0})
     log.close()
+    assert [line["step"] for line in read_metrics(log.path)] == [1, 2, 3, 4] and not capsys.readouterr().err
+
+
+def test_lines_that_were_never_taken_are_said_to_be_lost(tmp_path, capsys):
+    log = MetricsLog(tmp_path, 0, tensorboard=False)
+    log._file = open("/dev/full", "ab", buffering=0)
+    log.write(1, "train", {"loss": 1.0})
+    log.close()
+    assert "the last lines of" in capsys.readouterr().err
+
+
+def test_events_go_to_a_new_file_after_a_write_that_failed(tmp_path, monkeypatch):
+    log, now = MetricsLog(tmp_path, 0, tensorboard=True), time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 10)  # a file is named by the second
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    log._events.write_event = full
+    for step in (1, 2):
+        log.write(step, "train", {"loss": 1.0})
+    log.close()
+    assert len(list((tmp_path / "tensorboard").glob("events*"))) == 2
+    assert [line["step"] for line in read_metrics(log.path)] == [1, 2]
+
+
+def test_the_newest_line_of_a_split_is_known_after_a_restart(tmp_path):
+    log = MetricsLog(tmp_path, 0, tensorboard=False)
+    assert log.last_step("eval") == -1
+    for step in (10, 20, 30):
+        log.write(step, "eval", {"loss": 1.0})
+    log.close()
+    assert log.last_step("eval") == 30 and MetricsLog(tmp_path, 20, tensorboard=False).last_step("eval") == 20
 
 
 def test_a_damaged_line_is_left_out(tmp_path):

@@ -1,0 +1,35 @@
+"""A process beside one of several that are one run: it says what happened when JAX ends that one."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+
+from bert_jax.system.errors import HostLost
+from bert_jax.system.progress import complain
+
+_SUPERVISED = "BERT_JAX_SUPERVISED"
+_DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of Linux' prctl."""
+
+
+def supervise() -> None:
+    """Runs this command again as a child process and ends as it ends; returns in the child.
+
+    When another process of a run is gone, JAX aborts those that are left from a thread of its own: none of them has a
+    chance to say anything, or to choose its exit code.
+    """
+    if os.environ.get(_SUPERVISED):
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        return
+    line = [sys.executable, "-P", "-m", "bert_jax.cli.main", *sys.argv[1:]]
+    child = subprocess.Popen(line, env=os.environ | {_SUPERVISED: "1"})
+    signal.signal(signal.SIGTERM, lambda *_: child.send_signal(signal.SIGTERM))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, which sends it to the child as well
+    code = child.wait()
+    if code == -signal.SIGABRT:
+        complain(HostLost("what JAX said of it stands above"))
+    sys.stdout.flush()
+    os._exit(code if code >= 0 else 128 - code)

@@ -1,0 +1,26 @@
+"""Where activations lie when several devices compute."""
+
+import jax
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float
+
+BATCH_AXES = ("data", "fsdp")
+"""Mesh axes over which a batch's rows are split."""
+
+
+def split_by_rows(x: Float[Array, "B *rest"]) -> Float[Array, "B *rest"]:
+    """`x` with its rows split over BATCH_AXES of the mesh in force, all else whole; `x` itself where there is none.
+
+    Said of what goes from block to block, so that XLA gathers the weights that `fsdp` splits. Left to itself it splits
+    the features of the activations as well, and sums up partial products in every block.
+    """
+    return _constrained(x, P(BATCH_AXES))
+
+
+def gathered(table: Float[Array, "V *D"]) -> Float[Array, "V *D"]:
+    """`table` with its rows split over `tensor` alone: what is looked up in it then stays where it was asked for."""
+    return _constrained(table, P("tensor"))
+
+
+def _constrained(x: Array, spec: P) -> Array:
+    return x if jax.sharding.get_abstract_mesh().empty else jax.lax.with_sharding_constraint(x, spec)

@@ -1,0 +1,101 @@
+"""What devices tell each other in a compiled step."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bert_jax.planning.program import Computation, Instruction, Program
+
+KINDS = (
+    "all-reduce",
+    "reduce-scatter",
+    "all-gather",
+    "all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+)
+
+
+class Collective(NamedTuple):
+    """All collectives of one kind in a step, as one device sees them."""
+
+    kind: str
+    count: int
+    """Times that one runs."""
+    bytes: int
+    """Of the whole arrays that are summed, gathered, scattered or exchanged; of several groups, of the device's."""
+    sent: int
+    """Bytes that leave the device if each goes round its group in a ring."""
+
+
+def collectives(program: Program) -> list[Collective]:
+    """A row a kind, in the order of KINDS; those in a loop are counted as often as it turns."""
+    found: dict[tuple[str, str, str], Collective] = {}
+    for computation, instruction, times in program.executed():
+        for kind, one in _within(program, computation, instruction):
+            # One that is spread over several fusions to run beside them stands in each, with the same channel.
+            channel = re.search(r"channel_id=(\d+)", one.attributes)
+            key = (computation.name, kind, channel[1] if channel else one.name)
+            size = _size(one, kind, group := _group(one, program.devices))
+            found.setdefault(key, Collective(kind, times, times * size, times * _sent(kind, size, group)))
+    return [
+        Collective(kind, *map(sum, zip(*(rest for name, *rest in found.values() if name == kind))))
+        for kind in KINDS
+        if any(name == kind for name, *_ in found.values())
+    ]
+
+
+def kind_of(instruction: Instruction) -> str | None:
+    """One of KINDS, for the start of an asynchronous one too; None for the end of one, and for anything else."""
+    kind = instruction.kind.removesuffix("-start")
+    return kind if kind in KINDS else None
+
+
+def _within(program: Program, computation: Computation, instruction: Instruction) -> Iterator[tuple[str, Instruction]]:
+    """Collectives that an instruction is, or that are fused into it."""
+    if kind := kind_of(instruction):
+        # So does the TPU's compiler write a sum of which each device keeps its own part.
+        yield ("reduce-scatter" if computation.name.startswith("all-reduce-scatter") else kind), instruction
+    elif instruction.kind in ("fusion", "async-start", "custom-call"):
+        for name in instruction.called:
+            inner = program.computations[name]
+            for each in inner.instructions.values():
+                yield from _within(program, inner, each)
+
+
+def _size(instruction: Instruction, kind: str, group: int) -> int:
+    """Bytes of the whole array."""
+    if instruction.kind == "reduce-scatter":
+        return instruction.bytes * group
+    if instruction.kind in (kind, "all-reduce", "all-reduce-start"):
+        return instruction.bytes
+    # The start of an asynchronous one gives what goes in, what comes out and flags.
+    return max(sum(buffer.bytes for buffer in part) for part in instruction.parts)
+
+
+def _sent(kind: str, size: int, group: int) -> int:
+    others = (group - 1) / group
+    match kind:
+        case "all-reduce":  # scattered, then gathered
+            return round(2 * others * size)
+        case "collective-permute" | "collective-broadcast":
+            return size
+    return round(others * size)
+
+
+def _group(instruction: Instruction, devices: int) -> int:
+    """Devices that take part together.
+
+    Written out, `{{0,1},{2,3}}`; counted, `[groups,size]<=[...]`; or by the axes of a mesh, `mesh['a'=2,'b'=4] {'b'}`,
+    where `'b':(2)2` means a part of an axis, of size 2.
+    """
+    if written := re.search(r"replica_groups=\{\{([\d,]*)\}", instruction.attributes):
+        return written[1].count(",") + 1
+    if counted := re.search(r"replica_groups=\[\d+,(\d+)\]<=", instruction.attributes):
+        return int(counted[1])
+    if named := re.search(r"replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}", instruction.attributes):
+        sizes = {name: int(size) for name, size in re.findall(r"'([^']*)'=(\d+)", named[1])}
+        axes = re.findall(r"'([^']*)'(?::\(\d+\)(\d+))?", named[2])
+        return math.prod(int(part) if part else sizes[name] for name, part in axes)
+    return devices

@@ -1,0 +1,186 @@
+"""A compiled program as XLA prints it (HLO text): its instructions, and how often each runs."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
+_INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*)$")
+_CALLED = re.compile(
+    r"\b(?:calls|body|condition|to_apply|branch_computations|called_computations|true_computation|false_computation)"
+    r"=(\{[^}]*\}|%?[\w.\-]+)"
+)
+_ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([^}]*)\})?")
+_OTHER_MEMORY = re.compile(r"S\([1-9]\d*\)")
+
+
+class Buffer(NamedTuple):
+    """An array of the program, as one device holds it."""
+
+    bytes: int
+    """Without the padding of its layout."""
+    in_memory: bool
+    """In the device's main memory; else within the chip, where moving it costs next to nothing."""
+
+
+class Instruction(NamedTuple):
+    """One line of a computation."""
+
+    name: str
+    kind: str
+    """What XLA calls the operation: `fusion`, `all-reduce`, `while`, ..."""
+    shape: str
+    """Its result, an array or a tuple of them, as printed."""
+    operands: tuple[str, ...]
+    """Names, within the same computation."""
+    attributes: str
+    """What stands after the operands."""
+    literal: str
+    """What stands between the parentheses: the value of a constant, the number of a parameter."""
+
+    @property
+    def called(self) -> list[str]:
+        """Names of the computations that it runs."""
+        return [name for names in _CALLED.findall(self.attributes) for name in re.findall(r"[\w.\-]+", names)]
+
+    def attribute(self, name: str) -> str | None:
+        """A computation named as an attribute: `body`, `condition`."""
+        found = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
+        return found and found[1]
+
+    @property
+    def parts(self) -> list[list[Buffer]]:
+        """The arrays of each element of the result, which is itself the only element where it is no tuple."""
+        return [buffers(element) for element in _elements(self.shape)]
+
+    @property
+    def bytes(self) -> int:
+        """Of the whole result."""
+        return sum(buffer.bytes for buffer in buffers(self.shape))
+
+
+class Computation(NamedTuple):
+    """A function of the program."""
+
+    name: str
+    instructions: dict[str, Instruction]
+    root: str
+    """Name of the instruction whose result is the computation's."""
+
+    def users(self, name: str) -> list[Instruction]:
+        """The instructions that take a result."""
+        return [instruction for instruction in self.instructions.values() if name in instruction.operands]
+
+
+class Program:
+    """The text of a compiled program, taken apart."""
+
+    def __init__(self, text: str):
+        """Raises ValueError where `text` holds no entry computation."""
+        self.computations: dict[str, Computation] = {}
+        self._entry = ""
+        lines = iter(text.splitlines())
+        for line in lines:
+            if header := _HEADER.match(line):
+                computation = _computation(header[2], lines)
+                self.computations[computation.name] = computation
+                self._entry = computation.name if header[1] else self._entry
+        if not self._entry:
+            raise ValueError("no ENTRY computation in the program's text")
+        found = re.search(r"\bnum_partitions=(\d+)", text[: text.find("\n")])
+        self.devices = int(found[1]) if found else 1
+
+    def executed(self) -> Iterator[tuple[Computation, Instruction, int]]:
+        """Every instruction that a device runs one after the other, with its computation and how often it runs.
+
+        What is fused into one instruction doesn't come by itself. A loop whose number of turns depends on the data
+        counts once.
+        """
+        yield from self._run(self._entry, 1)
+
+    def turns(self, loop: Instruction) -> int | None:
+        """How often the body of a `while` runs; None where that depends on the data.
+
+        XLA says so where it knows, else the condition does: JAX's loops of fixed length count from 0 by 1.
+        """
+        if known := re.search(r'known_trip_count"?:\{"n":"(\d+)"', loop.attributes):
+            return int(known[1])
+        condition = self.computations[loop.attribute("condition")]
+        root = condition.instructions[condition.root]
+        if root.kind == "compare" and "direction=LT" in root.attributes:
+            limit = condition.instructions[root.operands[1]]
+            return int(limit.literal) if limit.kind == "constant" else None
+        return None
+
+    def _run(self, name: str, times: int) -> Iterator[tuple[Computation, Instruction, int]]:
+        computation = self.computations[name]
+        for instruction in computation.instructions.values():
+            yield computation, instruction, times
+            if instruction.kind == "while":
+                turns = times * (self.turns(instruction) or 1)
+                yield from self._run(instruction.attribute("body"), turns)
+                yield from self._run(instruction.attribute("condition"), turns)
+            elif instruction.kind in ("call", "conditional"):
+                for called in instruction.called:
+                    yield from self._run(called, times)
+
+
+def buffers(shape: str) -> list[Buffer]:
+    """The arrays of a printed shape, in order."""
+    return [
+        Buffer(math.prod(map(int, filter(None, sizes.split(",")))) * _bits(kind) // 8, not _OTHER_MEMORY.search(layout))
+        for kind, sizes, layout in _ARRAY.findall(shape)
+    ]
+
+
+def _bits(kind: str) -> int:
+    """Of one element: 16 of bf16, 32 of s32, 8 of f8e4m3fn; a truth value takes a byte, a token nothing."""
+    width = re.search(r"\d+", kind)
+    return int(width[0]) if width else 8 * (kind == "pred")
+
+
+def _computation(name: str, lines: Iterator[str]) -> Computation:
+    """Reads the lines up to the closing brace."""
+    instructions, root = {}, ""
+    for line in lines:
+        if line.startswith("}"):
+            break
+        if found := _INSTRUCTION.match(line):
+            instruction = _instruction(found[2], found[3])
+            instructions[instruction.name] = instruction
+            root = instruction.name if found[1] else root
+    return Computation(name, instructions, root)
+
+
+def _instruction(name: str, text: str) -> Instruction:
+    """`shape kind(operands), attributes`; the shape of a tuple has parentheses and spaces of its own."""
+    end = _closing(text, 0) if text.startswith("(") else text.index(" ")
+    shape, rest = text[:end], text[end:].lstrip()
+    kind, _, after = rest.partition("(")
+    end = _closing("(" + after, 0) - 1
+    inside = after[: end - 1]
+    return Instruction(name, kind, shape, tuple(re.findall(r"%([\w.\-]+)", inside)), after[end:], inside)
+
+
+def _closing(text: str, start: int) -> int:
+    """The index behind the parenthesis that closes the one at `start`."""
+    depth = 0
+    for found in re.compile(r"[()]").finditer(text, start):
+        depth += 1 if found[0] == "(" else -1
+        if not depth:
+            return found.end()
+    raise ValueError(f"a parenthesis stays open in {text[:80]!r}")
+
+
+def _elements(shape: str) -> list[str]:
+    """The elements of a tuple's shape; a shape that is no tuple is its own."""
+    if not shape.startswith("("):
+        return [shape]
+    depth, begun, elements = 0, 1, []
+    for found in re.compile(r"[(){}\[\],]").finditer(shape):
+        depth += (found[0] in "({[") - (found[0] in ")}]")
+        if (found[0] == "," and depth == 1) or not depth:
+            elements.append(shape[begun : found.start()].strip())
+            begun = found.end()
+    return [element for element in elements if element]

@@ -1,0 +1,142 @@
+"""TPU slices that aren't there: how they are named, and their devices as libtpu describes them to the compiler."""
+
+import math
+import os
+import re
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import jax
+from jax.experimental import topologies
+
+from bert_jax.system.errors import RunError, UsageError
+from bert_jax.training.devices import CHIPS, Chip
+
+MOST_CHIPS = 1024
+
+
+class Family(NamedTuple):
+    """TPUs of one kind."""
+
+    slices: tuple[str, ...]
+    """Slices that can be had (https://cloud.google.com/tpu/docs), smallest first, up to MOST_CHIPS."""
+    ring: int
+    """A side whose length is a multiple of this is closed to a ring ..."""
+    whole: bool
+    """... if all sides are so."""
+    options: dict[str, Any] = {}
+    """What libtpu must be told so that a chip is one device, as it is for JAX on the machine itself."""
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers in the name of a slice."""
+        return self.slices[0].count("x") + 1
+
+
+_FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
+_CUBES = ("1x1x1", "2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16")
+
+FAMILIES = {
+    "v4": Family(_CUBES, ring=4, whole=True, options={"chip_config_name": "megacore"}),  # else each of its two cores
+    "v5e": Family(_FLAT, ring=16, whole=False),
+    "v5p": Family(_CUBES, ring=4, whole=True),
+    "v6e": Family(_FLAT, ring=16, whole=False),
+}
+
+
+# libtpu asks the machine what TPU it is, in vain and with complaints, unless it is told; what, makes no difference.
+_ENVIRONMENT = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v4-8",
+    "TPU_WORKER_ID": "0",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # one process may use a TPU; any number may compile
+}
+
+
+class Topology(NamedTuple):
+    """A slice of TPU chips, a grid."""
+
+    family: str
+    sides: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.family}:{'x'.join(map(str, self.sides))}"
+
+    @property
+    def chip(self) -> Chip:
+        """What each of them can do."""
+        return CHIPS[f"TPU {self.family}"]
+
+    @property
+    def chips(self) -> int:
+        """All of them."""
+        return math.prod(self.sides)
+
+    @property
+    def links(self) -> int:
+        """Links of a chip over which it can send at the same time: two a side that is closed to a ring, one a side
+        that isn't, none a side of 1.
+        """
+        family = FAMILIES[self.family]
+        closed = [side > 1 and side % family.ring == 0 for side in self.sides]
+        rings = all(closed) if family.whole else True
+        return sum((side > 1) + (end and rings) for side, end in zip(self.sides, closed))
+
+
+def parse_topology(text: str) -> Topology:
+    """`v5e:4x4`, `v4:2x2x2`. Raises UsageError with the form and what is near for anything else."""
+    name, _, shape = text.strip().partition(":")
+    family = FAMILIES.get(name)
+    if not family:
+        raise UsageError(
+            f"--topology {text}: there are plans for {', '.join(FAMILIES)}; "
+            "give FAMILY:SIDExSIDE, as in v5e:4x4, or with three sides v4:2x2x2"
+        )
+    sides = tuple(map(int, shape.split("x"))) if re.fullmatch(r"[1-9]\d{0,3}(x[1-9]\d{0,3})+", shape) else ()
+    if len(sides) != family.dimensions:
+        form = "x".join("ABC"[: family.dimensions])
+        raise UsageError(f"--topology {text}: a slice of {name} is {name}:{form}, as in {_near(name, shape)}")
+    # A host holds 2x2 chips, or what there is of them.
+    if any(side > 1 and side % 2 for side in sides[:2]) or math.prod(sides) > MOST_CHIPS:
+        raise UsageError(
+            f"--topology {text}: the first two sides are 1 or even and the chips at most {MOST_CHIPS:,}; "
+            f"near it are {_near(name, shape)}"
+        )
+    return Topology(name, sides)
+
+
+def _near(name: str, shape: str) -> str:
+    """Slices of the family that can be had with about as many chips as `shape` may mean."""
+    chips = math.prod(int(number) or 1 for number in re.findall(r"[0-9]{1,4}", shape))
+    slices = [Topology(name, tuple(map(int, each.split("x")))) for each in FAMILIES[name].slices]
+    nearest = sorted(slices, key=lambda each: abs(math.log(each.chips / chips)))[:3]
+    return ", ".join(map(str, sorted(nearest, key=lambda each: each.chips)))
+
+
+def can_compile() -> bool:
+    """Whether the TPU's compiler is installed."""
+    return find_spec("libtpu") is not None
+
+
+def topology_devices(topology: Topology) -> list[jax.Device]:
+    """A device a chip, to compile for. Raises RunError where libtpu can't describe the slice.
+
+    From here on this process computes on the CPU, whatever else the machine has.
+    """
+    jax.config.update("jax_platforms", "cpu")
+    # What is compiled ahead of time can be stored in JAX' cache but not read back.
+    jax.config.update("jax_enable_compilation_cache", False)
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    options = FAMILIES[topology.family].options
+    try:
+        devices = topologies.get_topology_desc(str(topology), platform="tpu", **options).devices
+    except (jax.errors.JaxRuntimeError, RuntimeError) as error:
+        raise RunError(f"libtpu knows no slice {topology}: {str(error).splitlines()[0]}") from None
+    if len(devices) != topology.chips:
+        raise RunError(
+            f"libtpu describes the {topology.chips} chips of {topology} as {len(devices)} devices; the tested set in "
+            "launch/constraints.txt has a version that counts a chip as one"
+        )
+    return devices

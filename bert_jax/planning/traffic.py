@@ -1,0 +1,99 @@
+"""What a compiled step moves to and from a device's main memory."""
+
+from bert_jax.planning.collectives import kind_of
+from bert_jax.planning.program import Buffer, Computation, Instruction, Program, buffers
+
+_MOVES_NOTHING = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call")
+_NAMES_ONLY = ('custom_call_target="AllocateBuffer"', 'custom_call_target="ConcatBitcast"')
+"""Custom calls that give memory a name."""
+_SLICES = ("slice", "dynamic-slice", "gather")
+
+
+def memory_traffic(program: Program) -> int:
+    """Bytes read and written in a step: of each instruction what it takes and what it gives, as far as that lies in
+    main memory. Of an array of which a slice is read or replaced, the slice alone; collectives are not counted.
+    """
+    return sum(times * _moved(program, computation, one) for computation, one, times in program.executed())
+
+
+def _moved(program: Program, computation: Computation, one: Instruction) -> int:
+    if one.kind in _MOVES_NOTHING or kind_of(one) or one.kind.endswith(("-done", "-update")):
+        return 0
+    if one.kind == "custom-call" and any(name in one.attributes for name in _NAMES_ONLY):
+        return 0
+    if one.kind == "copy-start":  # gives the copy, the source and a flag
+        return sum(buffer.bytes for part in one.parts[:2] for buffer in part if buffer.in_memory)
+    if one.kind == "slice-start":  # gives the source, the slice and a flag; from memory into the chip, or back
+        return sum(buffer.bytes for buffer in one.parts[1])
+    written = sum(_written(program, computation, one))
+    return written + sum(
+        _read(program, computation, one, number)
+        for number, name in enumerate(one.operands)
+        if any(buffer.in_memory for buffer in _result(computation, name))
+    )
+
+
+def _read(program: Program, computation: Computation, one: Instruction, number: int) -> int:
+    """Bytes that an instruction takes of its operand `number`."""
+    whole = sum(buffer.bytes for buffer in _result(computation, one.operands[number]))
+    if one.kind == "tuple" or kind_of(one):
+        return 0
+    if one.kind == "dynamic-update-slice" and number == 0:
+        return 0  # done in place
+    if one.kind in _SLICES and number == 0:
+        return min(whole, one.bytes)
+    if one.kind == "bitcast":
+        return _read_by_users(program, computation, one.name, whole)
+    if one.kind == "fusion":
+        inner = program.computations[one.called[0]]
+        for parameter in inner.instructions.values():
+            if parameter.kind == "parameter" and parameter.literal == str(number):
+                return _read_by_users(program, inner, parameter.name, whole)
+    return whole
+
+
+def _read_by_users(program: Program, computation: Computation, name: str, whole: int) -> int:
+    """Bytes of a result of a fused computation that its users take together: it goes through once at most."""
+    taken = sum(
+        _read(program, computation, user, number)
+        for user in computation.users(name)
+        for number, operand in enumerate(user.operands)
+        if operand == name
+    )
+    return min(whole, taken)
+
+
+def _written(program: Program, computation: Computation, one: Instruction) -> list[int]:
+    """Bytes that an instruction puts into memory, for each element of its result."""
+    parts = [sum(buffer.bytes for buffer in part if buffer.in_memory) for part in one.parts]
+    if one.kind == "dynamic-update-slice":
+        return [min(part, _bytes(computation, one.operands[1])) for part in parts]
+    if one.kind == "fusion":
+        inner = program.computations[one.called[0]]
+        roots = inner.instructions[inner.root]
+        names = roots.operands if roots.kind == "tuple" else (inner.root,)
+        return [min(part, _made(program, inner, name)) for part, name in zip(parts, names)]
+    return parts
+
+
+def _made(program: Program, computation: Computation, name: str) -> int:
+    """Bytes that a fused computation makes anew for one of its results."""
+    one = computation.instructions[name]
+    if one.kind == "parameter" or kind_of(one):
+        return 0
+    if one.kind == "bitcast":
+        return _made(program, computation, one.operands[0])
+    if one.kind == "dynamic-update-slice":
+        return _bytes(computation, one.operands[1])
+    if one.kind == "fusion":
+        inner = program.computations[one.called[0]]
+        return _made(program, inner, inner.root)
+    return one.bytes
+
+
+def _result(computation: Computation, name: str) -> list[Buffer]:
+    return buffers(computation.instructions[name].shape)
+
+
+def _bytes(computation: Computation, name: str) -> int:
+    return computation.instructions[name].bytes

@@ -1,0 +1,208 @@
+"""Objects in a bucket of Cloud Storage: gs://BUCKET/NAME, by etils.epath and the gcsfs under it."""
+
+import base64
+import io
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import fsspec
+from etils import epath
+
+from bert_jax.system.errors import RunError, UsageError
+
+# One library for every gs:// path, whatever else is installed: epath would take TensorFlow where it finds it.
+os.environ.setdefault("EPATH_USE_TF", "false")
+
+Place = Path | epath.Path
+"""A path on this machine, or one in a bucket. Both join, compare, list and read text alike; for everything else there
+are the functions of this module, of files.py and of copies.py."""
+TRANSFERS = 16
+"""Objects copied at a time: one alone waits for answers most of its time."""
+SCHEME = "gs://"
+_BLOCK_BYTES = 1 << 23
+
+
+class Stored(NamedTuple):
+    """What a bucket says of an object."""
+
+    size: int
+    """In bytes."""
+    generation: str
+    """Another one whenever the object is written."""
+    crc32c: str
+    """As `crc32c_of` gives it."""
+
+
+def place_of(path: str | os.PathLike) -> Place:
+    """Where `path` points: into a bucket if it begins with gs://, on this machine otherwise.
+
+    Raises UsageError where the libraries for buckets aren't installed, or the bucket doesn't answer.
+    """
+    text = os.fspath(path)
+    if not text.startswith(SCHEME.removesuffix("/")):  # what pathlib makes of it has one slash only
+        return Path(path)
+    inside = PurePosixPath(text.removeprefix(SCHEME.removesuffix("//")).lstrip("/"))
+    if not inside.parts or ".." in inside.parts:
+        raise UsageError(f"{text} names no place in a bucket; give one like gs://BUCKET/FOLDER")
+    _check_answers(inside.parts[0])
+    return epath.Path(f"{SCHEME}{inside}")
+
+
+def in_bucket(path: Place) -> bool:
+    """Whether `path` is no path on this machine."""
+    return isinstance(path, epath.Path)
+
+
+def objects(folder: epath.Path) -> dict[str, Stored]:
+    """Every object below `folder`, by what its name has after that; "" for an object of that very name."""
+    top = os.fspath(folder).removeprefix(SCHEME)
+    found = _store().find(os.fspath(folder), detail=True)
+    return {
+        name.removeprefix(top).lstrip("/"): _stored(about)
+        for name, about in found.items()
+        if name == top or (name.startswith(f"{top}/") and not name.endswith("/"))
+    }
+
+
+def matching(pattern: str) -> dict[epath.Path, Stored]:
+    """The objects whose names fit `pattern`, in the order of these; * stops at a slash, ** doesn't."""
+    place_of(pattern.partition("*")[0])
+    found = _store().glob(pattern, detail=True)
+    return {
+        epath.Path(SCHEME + name): _stored(about) for name, about in sorted(found.items()) if about["type"] == "file"
+    }
+
+
+def open_object(path: epath.Path) -> io.BufferedReader:
+    """The object at `path`, to be read in any order. Raises FileNotFoundError.
+
+    Reading raises RunError where less comes than the bucket says that there is.
+    """
+    return io.BufferedReader(_ObjectReader(path), _BLOCK_BYTES)
+
+
+def download(path: epath.Path, stored: Stored, file: Path) -> None:
+    """Writes the object to `file`. Raises RunError where what came isn't what the bucket says that it `stored`."""
+    with open_object(path) as source, open(file, "wb") as target:
+        while block := source.read(_BLOCK_BYTES):
+            target.write(block)
+    if crc32c_of(file) != stored.crc32c:
+        raise RunError(f"{path} did not arrive as it is stored (its CRC32C differs); give the same command again")
+
+
+def upload(file: Path, path: epath.Path) -> None:
+    """Makes `file` the object at `path`: the old one or the whole new one is seen. What arrived is compared by MD5."""
+    if file.stat().st_size < _BLOCK_BYTES:
+        _store().pipe_file(os.fspath(path), file.read_bytes())  # at once: it may be growing
+    else:
+        _store().put_file(os.fspath(file), os.fspath(path))
+
+
+def upload_folder(folder: Path, target: epath.Path, last: str | None = None) -> None:
+    """Makes every file below `folder` an object below `target`, the one named `last` after all others.
+
+    What is there already and the same is left.
+    """
+    there = objects(target)
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+    def copied(name: str) -> None:
+        file = folder / name
+        same = name in there and there[name].size == file.stat().st_size and there[name].crc32c == crc32c_of(file)
+        if not same:
+            upload(file, target / name)
+
+    with ThreadPoolExecutor(TRANSFERS) as pool:
+        list(pool.map(copied, [name for name in names if name != last]))
+    if last:
+        copied(last)
+
+
+def delete(path: epath.Path) -> None:
+    """Deletes the object at `path` and all below it; nothing where there is none."""
+    try:
+        _store().rm(os.fspath(path), recursive=True)
+    except FileNotFoundError:
+        pass
+
+
+def crc32c_of(file: Path) -> str:
+    """The CRC32C of a file as Cloud Storage writes it: big-endian, in base 64."""
+    import google_crc32c  # comes with the extra
+
+    total = google_crc32c.Checksum()
+    with open(file, "rb") as read:
+        while block := read.read(_BLOCK_BYTES):
+            total.update(block)
+    return base64.b64encode(total.digest()).decode()
+
+
+class _ObjectReader(io.RawIOBase):
+    """gcsfs' own file waits for ever where a range comes short; this one asks for ranges, and counts."""
+
+    def __init__(self, path: epath.Path):
+        self._path, self._position = os.fspath(path), 0
+        self._size = _store().info(self._path)["size"]
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def readinto(self, buffer) -> int:
+        wanted = min(len(buffer), self._size - self._position)
+        if wanted <= 0:
+            return 0
+        data = _store().cat_file(self._path, start=self._position, end=self._position + wanted)
+        if len(data) != wanted:
+            raise RunError(
+                f"{self._path}: {len(data):,} bytes came from byte {self._position:,} on where {wanted:,} were asked "
+                "for; give the same command again"
+            )
+        buffer[:wanted] = data
+        self._position += wanted
+        return wanted
+
+
+def _stored(about: dict[str, Any]) -> Stored:
+    return Stored(int(about["size"]), about["generation"], about["crc32c"])
+
+
+@cache
+def _store() -> fsspec.AbstractFileSystem:
+    try:
+        import gcsfs  # noqa: F401
+    except ImportError:
+        raise UsageError("gs:// paths need gcsfs, which is not installed; pip install bert_jax[gcs]") from None
+    for library in ("gcsfs", "fsspec"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)  # what fails is said in one line by whoever asked
+    # For the file systems of epath and orbax too. Listings would be kept for ever, and tensorstore writes beside them.
+    fsspec.config.conf.setdefault("gs", {}).update(use_listings_cache=False, consistency="md5")
+    return fsspec.filesystem("gs")
+
+
+@cache
+def _check_answers(bucket: str) -> None:
+    try:
+        _store().call("GET", "b/{}/o", bucket, maxResults=1, json_out=True)
+    except UsageError:
+        raise
+    except Exception as error:  # gcsfs', Google's and aiohttp's own, OSError
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise UsageError(
+            f"{SCHEME}{bucket} can't be read ({reason}); check its name, and that you may use it: "
+            "gcloud auth application-default login"
+        ) from None

@@ -1,0 +1,149 @@
+"""Copies on this machine of what lies in a bucket, for those who read or write files only."""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from etils import epath
+
+from bert_jax.system.bucket import TRANSFERS, Place, Stored, download, in_bucket, objects, upload, upload_folder
+from bert_jax.system.errors import UsageError
+from bert_jax.system.files import full_disk_explained, replacing, write_json
+from bert_jax.system.progress import say
+
+PUBLISH_EVERY_S = 60.0
+
+
+def cache_directory() -> Path:
+    """Where things are kept that can be had again: `bert_jax` in the user's cache directory."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert_jax"
+
+
+def fetched(path: Place) -> Path:
+    """`path` itself if it is on this machine, or a copy of the file or folder there: whole, checked, as it is now.
+
+    What was copied before and is still the same there isn't copied again. Raises UsageError where there is nothing,
+    RunError where something doesn't arrive as it is stored.
+    """
+    if not in_bucket(path):
+        return path
+    there = objects(path)
+    if not there:
+        raise UsageError(f"there is nothing at {path}; give a file or a folder that is there")
+    copy = worked_on(path)
+    with full_disk_explained(copy), _alone(copy):
+        had = _noted(copy)
+        for name in _files(copy) - there.keys():
+            (copy / name).unlink()
+        wanted = [name for name in there if had.get(name) != there[name] or _size(copy / name) != there[name].size]
+        with ThreadPoolExecutor(TRANSFERS) as pool:
+            list(pool.map(lambda name: _copied(path / name, there[name], copy / name), wanted))
+        write_json(_note(copy), there)
+    return copy
+
+
+def worked_on(path: Place) -> Path:
+    """`path` itself if it is on this machine, or where its copy lies; there one may write what `publish` then takes."""
+    if not in_bucket(path):
+        return path
+    copy = cache_directory() / "buckets" / Path(*path.parts[2:])
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    return copy
+
+
+def publish(path: Place, last: str | None = None) -> None:
+    """Makes what lies at `worked_on(path)` that which lies at `path`; of a folder the file `last` after all others."""
+    if not in_bucket(path):
+        return
+    copy = worked_on(path)
+    if copy.is_dir():
+        upload_folder(copy, path, last)
+        with _alone(copy):
+            write_json(_note(copy), objects(path))
+    else:
+        upload(copy, path)
+
+
+class Publisher:
+    """Publishes what grows: in the background, once a minute at most, and at the end.
+
+    A failure is said and doesn't matter: the next time takes all again.
+    """
+
+    def __init__(self, *paths: Place):
+        self._paths = [path for path in paths if in_bucket(path)]
+        self._begun, self._thread = time.monotonic(), None
+
+    def publish_if_due(self) -> None:
+        """To be called whenever there is something new."""
+        busy = self._thread and self._thread.is_alive()
+        if self._paths and not busy and time.monotonic() - self._begun >= PUBLISH_EVERY_S:
+            self._begun = time.monotonic()
+            self._thread = threading.Thread(target=self._publish)
+            self._thread.start()
+
+    def publish(self) -> None:
+        """Publishes now, and returns when that is done."""
+        if self._thread:
+            self._thread.join()
+        self._publish()
+
+    def _publish(self) -> None:
+        for path in self._paths:
+            try:
+                if worked_on(path).exists():
+                    publish(path)
+            except Exception as error:  # gcsfs', Google's and aiohttp's own, OSError
+                say(f"WARNING: {path} could not be written ({str(error).partition(chr(10))[0]}); it is tried again")
+
+
+def copy_into(source: Place, directory: Place) -> None:
+    """Copies a file or a folder of files into `directory`, under its own name."""
+    source, target = fetched(source), directory / source.name
+    if in_bucket(target):
+        (upload_folder if source.is_dir() else upload)(source, target)
+    elif source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    else:
+        shutil.copy(source, target)
+
+
+def _copied(path: epath.Path, stored: Stored, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(file) as temporary:
+        download(path, stored, temporary)
+
+
+@contextlib.contextmanager
+def _alone(copy: Path) -> Iterator[None]:
+    """One process of this machine at a time; the next finds the work done."""
+    with open(copy.with_name(f".{copy.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _note(copy: Path) -> Path:
+    """Beside the copy: what it is a copy of."""
+    return copy.with_name(f".{copy.name}.objects.json")
+
+
+def _noted(copy: Path) -> dict[str, Stored]:
+    try:
+        return {name: Stored(*stored) for name, stored in json.loads(_note(copy).read_text(encoding="utf-8")).items()}
+    except (FileNotFoundError, ValueError, TypeError):
+        return {}
+
+
+def _files(copy: Path) -> set[str]:
+    return {path.relative_to(copy).as_posix() for path in copy.rglob("*") if path.is_file()}
+
+
+def _size(file: Path) -> int | None:
+    return file.stat().st_size if file.is_file() else None

@@ -1,0 +1,94 @@
+"""Several processes as one run: who they are, who writes, and what is said when one of them is lost."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import jax
+from jax.experimental import multihost_utils
+from orbax.checkpoint import multihost
+
+from bert_jax.config.operation import HostsConfig
+from bert_jax.system.accelerators import has_tpu
+from bert_jax.system.errors import HostLost, UsageError
+from bert_jax.system.progress import keep_quiet
+
+_HEARTBEAT_S = 30
+"""A process that isn't heard of for so long is dead. JAX then ends the others; its own default is 100."""
+_LONGEST_WAIT_S = 7 * 24 * 3600
+"""For the first process to prepare data. Should it die, its heartbeats end the wait."""
+
+
+def several(config: HostsConfig) -> bool:
+    """Whether this process may have others to work with: by its settings, in a Slurm step of several, on a TPU."""
+    return config.coordinator is not None or _in_slurm() or has_tpu()
+
+
+def _in_slurm() -> bool:
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1
+
+
+def connect(config: HostsConfig) -> None:
+    """Joins this process to the others; to be called before JAX computes anything. The first one alone is heard.
+
+    Raises UsageError where they can't be joined. (Where they don't come in time JAX ends this process.)
+    """
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    given = (
+        {"coordinator_address": config.coordinator, "num_processes": config.count, "process_id": config.index}
+        | {"cluster_detection_method": "deactivate"}
+        if config.coordinator
+        else {}
+    )
+    try:
+        jax.distributed.initialize(
+            **given, heartbeat_timeout_seconds=_HEARTBEAT_S, initialization_timeout=config.wait_seconds
+        )
+    except (RuntimeError, ValueError) as error:
+        if not config.coordinator and not _in_slurm():
+            return  # a TPU that no cluster knows of, as in Colab
+        reason = str(error).partition("\n")[0]
+        raise UsageError(
+            f"the hosts of this run can't be joined ({reason}); start the same command on all of them, with "
+            "--hosts.coordinator, --hosts.count and --hosts.index where they aren't found by themselves"
+        ) from None
+    if not is_first():
+        keep_quiet()
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes what is written once: logs, results, manifests, the data set."""
+    return not jax.distributed.is_initialized() or jax.process_index() == 0
+
+
+@contextlib.contextmanager
+def first_alone(name: str) -> Iterator[None]:
+    """The first process runs the block, then all others, who find done what it did. `name` may be used once."""
+    if not is_first():
+        _wait_for_all(name)
+    yield
+    if is_first():
+        _wait_for_all(name)
+
+
+def agreed(number: int) -> int:
+    """The first process' `number`, on all."""
+    return int(multihost_utils.broadcast_one_to_all(number)) if jax.process_count() > 1 else number
+
+
+@contextlib.contextmanager
+def loss_of_a_host_explained() -> Iterator[None]:
+    """Turns what JAX says when a process of the run is gone into a HostLost."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if jax.process_count() == 1 or "RESOURCE_EXHAUSTED" in str(error):
+            raise
+        raise HostLost(str(error).partition("\n")[0]) from None
+
+
+def _wait_for_all(name: str) -> None:
+    # By the coordinator: JAX' own barrier is a sum over devices, and those give up waiting after some seconds.
+    multihost.sync_global_processes(
+        f"bert_jax/{name}", timeout=_LONGEST_WAIT_S, processes=set(range(jax.process_count()))
+    )

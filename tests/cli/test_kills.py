@@ -1,0 +1,121 @@
+"""A run killed at random moments loses the steps since its newest checkpoint and nothing else.
+
+BERT_JAX_KILLS=100 launch/test.sh tests/cli/test_kills.py kills it as often as you like.
+"""
+
+import os
+import random
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from bert_jax.config.operation import ExecutionConfig
+from bert_jax.config.phase import Phase
+from bert_jax.training.checkpoint import Manifest, complete
+from bert_jax.training.metrics import read_metrics
+
+KILLS = int(os.environ.get("BERT_JAX_KILLS", 20))
+SAVE_EVERY = 7
+STEPS = 140
+
+# Imports everything once; each line of its input is a log file and arguments, for a process of their own.
+STARTER = """
+import os, sys
+import bert_jax.cli.pretrain
+from bert_jax.cli.main import run
+for line in sys.stdin:
+    log, *arguments = line.rstrip("\\n").split("\\t")
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 1)
+        os.dup2(1, 2)
+        os._exit(run(arguments))
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Starter:
+    """Starts `bert-jax` without the seconds that its imports take."""
+
+    def __init__(self, log):
+        self.log = log
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", STARTER], **pipes)
+
+    def run(self, *arguments, kill_after=None):
+        """The exit code; -9 where it was killed after so many seconds."""
+        self._process.stdin.write("\t".join(map(str, [self.log, *arguments])) + "\n")
+        self._process.stdin.flush()
+        number = int(self._process.stdout.readline())
+        if not select.select([self._process.stdout], [], [], kill_after)[0]:
+            os.kill(number, signal.SIGKILL)
+        return int(self._process.stdout.readline())
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def measured(run):
+    """All lines of its metrics but for what depends on the clock."""
+    lines = read_metrics(run / "metrics.jsonl")
+    return [{name: value for name, value in line.items() if not name.endswith("_per_second")} for line in lines]
+
+
+def test_nothing_is_lost_but_the_steps_since_the_newest_checkpoint(tiny_config, tiny_run, tmp_path):
+    config = tiny_config.replace(
+        model=tiny_config.model.replace(dropout=0.1, attention_dropout=0.1),
+        execution=ExecutionConfig(accumulation=2),
+        phases=(Phase(steps=STEPS, length=32, batch_size=8),),
+        evaluation=tiny_config.evaluation.replace(every=50, max_sequences=8),
+        checkpoints=tiny_config.checkpoints.replace(every=SAVE_EVERY),
+        logging=tiny_config.logging.replace(every=1),
+    )
+    file = tmp_path / "config.py"
+    values = config.model_dump(mode="json")
+    file.write_text(f"from bert_jax.config.run import RunConfig\n\nconfig = RunConfig(**{values!r})\n")
+    undisturbed, run = tmp_path / "undisturbed", tmp_path / "run"
+    for path in (undisturbed, run):
+        for name in ("tokenizer", "data"):
+            shutil.copytree(tiny_run.path / name, path / name)
+    starter = Starter(tmp_path / "log")
+    try:
+        assert starter.run("pretrain", file, "--workdir", undisturbed) == 0, starter.log.read_text()
+        began = time.monotonic()
+        assert starter.run("pretrain", file, "--workdir", undisturbed, "--phases.0.steps", STEPS + 1) == 0
+        startup = time.monotonic() - began  # compiled programs are kept by now
+        ends = check_kills(starter, run, undisturbed, startup, "pretrain", file, "--workdir", run)
+    finally:
+        starter.close()
+    assert ends
+
+
+def check_kills(starter, run, undisturbed, startup, *arguments):
+    """Kills the run KILLS times, beginning anew where it gets to its end; returns how often that was."""
+    kills, ends, rng = 0, 0, random.Random(0)
+    expected = [line for line in measured(undisturbed) if line["step"] <= STEPS]
+    while kills < KILLS or not ends:
+        saved = [int(path.name) for path in complete(run / "checkpoints")][-1:]
+        starter.log.write_text("")
+        code = starter.run(*arguments, kill_after=rng.uniform(0, 2.5 * startup) if kills < KILLS else None)
+        said, lines = starter.log.read_text(), measured(run)
+        assert code in (0, -signal.SIGKILL) and "damaged" not in said, said
+        assert "going on" not in said or f"going on from step {saved[0]:,}" in said, said
+        assert lines == expected[: len(lines)]
+        kills += code != 0
+        newest = complete(run / "checkpoints")[-1:]
+        # One checkpoint may be under way while the steps up to the next one are done.
+        assert not lines or lines[-1]["step"] - (int(newest[0].name) if newest else 0) <= 2 * SAVE_EVERY
+        if code == 0:
+            ends += 1
+            assert len(lines) == len(expected)
+            same_step = undisturbed / "checkpoints" / newest[0].name
+            assert Manifest.read(newest[0]).bits == Manifest.read(same_step).bits  # of all that training changes
+            shutil.rmtree(run / "checkpoints")
+            (run / "metrics.jsonl").unlink()
+    return ends

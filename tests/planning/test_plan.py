@@ -1,0 +1,260 @@
+import json
+from pathlib import Path
+
+import pytest
+from conftest import command
+
+from bert_jax.cli import plan as plan_command
+from bert_jax.cli.main import run
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.run import RunConfig
+from bert_jax.planning.changes import change_that_fits, changes
+from bert_jax.planning.collectives import Collective
+from bert_jax.planning.plan import Memory, PhasePlan, Planner, StepTime, formulas, refusal
+from bert_jax.planning.sweep import most_compilations, splits, sweep
+from bert_jax.planning.topology import parse_topology
+from bert_jax.system.errors import RunError, UsageError
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+GIB = 2**30
+RUN = RunConfig(
+    model=ModelConfig.tiny(),
+    phases=(Phase(steps=3600, length=128, batch_size=64), Phase(steps=360, length=512, batch_size=64)),
+)
+
+
+class FakePlanner(Planner):
+    """Stands in for the compiler: a sequence of 512 tokens takes 1 GiB and less with remat, the state 8 GiB."""
+
+    def __init__(self, topology, vocabulary_size=0):
+        self.topology = parse_topology("v5e:2x2") if isinstance(topology, str) else topology
+        self.compilations = 0
+        self.on_compiled = lambda plan: None
+        self.asked = []
+
+    def trainer(self, config):
+        if min(phase.batch_size for phase in config.phases) % (config.execution.accumulation * self.topology.chips):
+            raise UsageError("doesn't divide")
+        self.state_shapes = {}
+        return self
+
+    def phases(self, config):
+        return [self.phase(config, number) for number in range(len(config.phases))]
+
+    def phase(self, config, number):
+        self.trainer(config)
+        phase, execution = config.phases[number], config.execution
+        rows = phase.batch_size / self.topology.chips / execution.accumulation
+        kept = {"none": 1.0, "dots": 0.75, "full": 0.25}[execution.remat]
+        state = 8 * GIB // max(config.mesh.fsdp, 1)
+        memory = Memory(state // 4, state - state // 4, 0, 0, int(rows * phase.length / 512 * kept * GIB), 0)
+        fits = memory.total < self.topology.chip.memory
+        self.asked.append((phase.length, phase.batch_size, config.mesh.fsdp))
+        self.compilations += 1
+        plan = PhasePlan(
+            phase=number,
+            steps=phase.steps,
+            length=phase.length,
+            batch_size=phase.batch_size,
+            mesh={"data": self.topology.chips // config.mesh.fsdp, "fsdp": config.mesh.fsdp},
+            remat=execution.remat,
+            accumulation=execution.accumulation,
+            flops=10**15,
+            compile_seconds=30.0,
+            needed_bytes=memory.total,
+            fits=fits,
+            memory=memory if fits else None,
+            collectives=[Collective("all-reduce", 13, 10**9, 2 * 10**9)] if fits else [],
+            time=StepTime(0.5 * config.mesh.fsdp, 0.3, 0.2) if fits else None,
+        )
+        self.on_compiled(plan)
+        return plan
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    monkeypatch.setattr(plan_command, "Planner", FakePlanner)
+    monkeypatch.setattr(plan_command, "can_compile", lambda: True)
+    monkeypatch.setattr(plan_command, "version", lambda name: "0.0.1")
+
+
+def test_a_refusal_tells_what_was_needed():
+    for said, needed in (
+        (
+            "Ran out of memory on HBM, the total memory required for HLO temporaries (277.50G) exceeds available HBM "
+            "(15.75G). HLO module: jit_train_step.",
+            277.5 * GIB,
+        ),
+        (
+            "Ran out of memory in memory space hbm. Used 17.25G of 15.75G hbm. Exceeded hbm capacity by 1.5G.",
+            17.25 * GIB,
+        ),
+        (
+            "Aborting compilation early because it's unlikely to have enough device memory. Requires 512.00M, has 1K "
+            "available.",
+            512 * 2**20,
+        ),
+        ("somehow", None),
+    ):
+        assert refusal(f"RESOURCE_EXHAUSTED: {said}") == needed
+    with pytest.raises(RunError, match="the TPU's compiler failed: INTERNAL: a bug"):
+        refusal("INTERNAL: a bug\nand more")
+
+
+def test_times_are_those_of_the_slowest_or_of_all():
+    time = StepTime(compute=3.0, memory=4.0, links=1.0)
+    assert (time.at_best, time.in_turn) == (4.0, 8.0)
+    assert Memory(1, 2, 3, 4, 5, 6).total == 21
+
+
+def test_changes_come_from_the_cheapest_on():
+    flags = [change.flags for change in changes(RUN, chips=4)]
+    assert flags[:3] == ["--execution.remat dots", "--execution.accumulation 2", "--execution.accumulation 4"]
+    order = ["--execution.remat full", "--mesh.fsdp 2", "--mesh.fsdp 4", "--execution.remat full --mesh.fsdp 4"]
+    assert [flags.index(each) for each in order] == sorted(flags.index(each) for each in order)
+    assert flags[-1] == "--execution.remat full --execution.accumulation 64 --mesh.fsdp 4"
+    assert len(set(flags)) == len(flags)
+    beyond = RUN.replace(execution=RUN.execution.replace(remat="dots", accumulation=4))
+    assert [change.flags for change in changes(beyond, chips=1)][:2] == [
+        "--execution.accumulation 8",
+        "--execution.accumulation 16",
+    ]
+
+
+@pytest.mark.parametrize(
+    "batch_size, flags, compilations",
+    [
+        (36, "--execution.remat dots", 2),  # 9 sequences a chip, for which there are 7.75 GiB
+        (64, "--execution.accumulation 4", 4),  # 16, of which 4 at a time fit; 8 don't
+        (92, "--execution.remat full", 3),  # 23, which can't be halved
+    ],
+)
+def test_the_first_change_that_fits_is_taken(batch_size, flags, compilations):
+    planner = FakePlanner("v5e:2x2")
+    config = RUN.replace(phases=tuple(phase.replace(batch_size=batch_size) for phase in RUN.phases))
+    found = planner.phases(config)
+    planner.compilations = 0
+    change, phases = change_that_fits(planner, config, found)
+    assert change.flags == flags and [plan.phase for plan in phases] == [0, 1] and all(plan.fits for plan in phases)
+    assert planner.compilations == compilations
+
+
+def test_nothing_may_help():
+    planner = FakePlanner("v5e:2x2")
+    config = RUN.replace(phases=(RUN.phases[1].replace(batch_size=4 * 101),))
+    assert change_that_fits(planner, config, planner.phases(config)) is None
+
+
+def test_a_sweep_goes_up_while_it_fits_and_down_until_it_does():
+    assert splits(16) == [1, 4, 16] and splits(1) == [1] and splits(8) == [1, 4, 8]
+    planner = FakePlanner("v5e:2x2")
+    found = sweep(planner, RUN)
+    # A chip has 7.75 GiB for sequences, 13.75 where the state is split: four of 128 tokens a GiB, one of 512.
+    assert sorted(planner.asked) == sorted(
+        [(128, 64, 1), (128, 128, 1), (128, 64, 4), (128, 128, 4), (128, 256, 4)]
+        + [(512, 64, 1), (512, 32, 1), (512, 16, 1), (512, 64, 4), (512, 32, 4)]
+    )
+    assert planner.compilations == 10 <= most_compilations(RUN, 4) == 12
+    assert [(plan.phase, plan.batch_size, plan.mesh["fsdp"]) for plan in found] == [
+        (0, 64, 1),
+        (0, 128, 4),
+        (0, 64, 4),
+        (1, 16, 1),
+        (1, 32, 4),
+    ]
+    assert {plan.steps for plan in found} == {3600, 360}
+
+
+def test_the_tables_show_what_was_found(fake, capsys):
+    assert run(["plan", str(CONFIGS / "tiny.py"), "--topology", "v5e:16x16"]) == 0
+    shown = capsys.readouterr()
+    for words in (
+        "temporaries",
+        "all-reduce",
+        "13 x, 1.00 GB, 2.00 GB",
+        "15.75 GiB",
+        "chip-hours",
+        "MFU",
+        "256 x TPU v5e",
+    ):
+        assert words in shown.out
+    assert "doesn't fit" not in shown.out
+
+
+def test_what_does_not_fit_is_shown_with_the_change_that_does(fake, capsys):
+    assert run(["plan", str(CONFIGS / "tiny.py"), "--topology", "v5e:4x4"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "The smallest change that does: --execution.accumulation 4." in shown
+    assert run(["plan", str(CONFIGS / "tiny.py"), "--topology", "v5e:1x1", "--phases.1.batch-size", "101"]) == 0
+    assert "Nothing that was tried makes it fit" in " ".join(capsys.readouterr().out.split())
+
+
+def test_json_is_all_that_is_printed(fake, capsys):
+    assert run(["plan", str(CONFIGS / "tiny.py"), "--topology", "v5e:4x4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["topology"] == "v5e:4x4" and found["chips"] == 16 and found["compiled"] and not found["fits"]
+    assert [phase["fits"] for phase in found["phases"]] == [True, False] and found["phases"][1]["memory"] is None
+    assert found["phases"][0]["memory"]["total"] == found["phases"][0]["needed_bytes"] == 12 * GIB
+    assert found["change"]["settings"] == {"execution.accumulation": 4}
+    best = found["change"]["phases"][0]["time"]["at_best"]
+    assert best == {"step_seconds": 0.5, "hours": 900_000 * 0.5 / 3600, "chip_hours": 900_000 * 0.5 / 3600 * 16}
+    assert found["total"]["at_best"]["hours"] == pytest.approx(1_000_000 * 0.5 / 3600)
+
+
+def test_a_sweep_is_a_table_of_what_fits(fake, capsys):
+    arguments = ["plan", str(CONFIGS / "tiny.py"), "--topology", "v5e:8x8", "--sweep"]
+    assert run(arguments) == 0
+    shown = capsys.readouterr()
+    assert "at most 24 compilations" in shown.err and "best first" in shown.out
+    assert "data x fsdp" in shown.out and " 64 x 1 " in shown.out and " 1 x 64 " in shown.out
+    assert run([*arguments, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["sweep"]
+    assert len(rows) > 4 and all(row["fits"] for row in rows)
+
+
+def test_without_the_compiler_there_are_formulas(monkeypatch, capsys):
+    monkeypatch.setattr(plan_command, "can_compile", lambda: False)
+    assert run(["plan", str(CONFIGS / "base.py"), "--topology", "v4:4x4x4"]) == 0
+    shown = capsys.readouterr()
+    assert "pip install bert_jax[plan] for memory" in shown.err
+    assert "110,106,428 parameters, 64 x TPU v4" in " ".join(shown.out.split())
+    assert run(["plan", str(CONFIGS / "base.py"), "--topology", "v4:4x4x4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert not found["compiled"] and found["parameters"] == 110_106_428
+    assert found["phases"][0]["at_best"]["step_seconds"] == pytest.approx(found["phases"][0]["flops"] / 64 / 275e12)
+
+
+def test_formulas_are_those_of_the_run(tiny_config):
+    found = formulas(tiny_config, parse_topology("v5e:2x2"), 150)
+    assert [phase["batch_size"] for phase in found] == [8]
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--topology", "v5e:3x3"], "--topology v5e:3x3: the first two sides are 1 or even"),
+        ([], "--topology"),
+    ],
+)
+def test_wrong_use_is_one_line(flags, words, capsys):
+    assert run(["plan", str(CONFIGS / "tiny.py"), *flags]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_the_real_step_is_compiled_for_a_slice(config_file):
+    pytest.importorskip("libtpu")
+    process = command("plan", config_file, "--topology", "v5e:2x2", "--mesh.fsdp", "2", "--json", JAX_PLATFORMS="")
+    said, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, said
+    found = json.loads(said.splitlines()[-1])
+    [phase] = found["phases"]
+    memory = phase["memory"]
+    assert found["fits"] and phase["mesh"]["data"] == phase["mesh"]["fsdp"] == 2
+    # Adam keeps two numbers a parameter; biases and norms, which are not split, take the rest over a half.
+    assert 4 * found["parameters"] / 2 < memory["parameters"] < 4 * found["parameters"]
+    assert memory["optimizer"] == pytest.approx(2 * memory["parameters"], rel=0.01)
+    assert memory["temporaries"] > 0 and sum(memory.values()) == 2 * memory["total"]
+    kinds = {each["kind"] for each in phase["collectives"]}
+    assert "all-gather" in kinds and kinds & {"all-reduce", "reduce-scatter"}
+    assert 0 < phase["time"]["at_best"]["step_seconds"] <= phase["time"]["in_turn"]["step_seconds"] < 1

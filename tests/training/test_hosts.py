@@ -1,0 +1,191 @@
+"""Real processes with two faked devices each, joined over this machine's network."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import command
+
+import bert_jax
+from bert_jax.config.operation import HostsConfig
+from bert_jax.config.settings import SettingsError
+from bert_jax.system.bucket import place_of
+from bert_jax.system.errors import UsageError
+from bert_jax.training import hosts as hosts_module
+from bert_jax.training.hosts import connect, several
+from bert_jax.training.metrics import read_metrics
+
+TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+
+RECORDING = """
+import sys
+from bert_jax.data.store import InstanceSource
+
+read, rows = InstanceSource.read, set()
+InstanceSource.read = lambda self, numbers: rows.add(len(numbers)) or read(self, numbers)
+from bert_jax.cli.main import run
+
+code = run(sys.argv[1:])
+print("most rows read at once:", max(rows))
+sys.exit(code)
+"""
+"""The command, watched: what it reads, and what it opens for writing."""
+
+
+@pytest.fixture
+def hosts():
+    """Flags of each of two processes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        coordinator = f"127.0.0.1:{free.getsockname()[1]}"
+    return [["--hosts.coordinator", coordinator, "--hosts.count", "2", "--hosts.index", str(i)] for i in range(2)]
+
+
+@pytest.fixture
+def run(tiny_run, tmp_path):
+    """A run directory with everything prepared and no step done."""
+    for name in ("tokenizer", "data", "data-32.json"):
+        source = tiny_run.path / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
+    return tmp_path
+
+
+def test_two_hosts_do_the_run_of_one(tiny_run, config_file, run, hosts):
+    """Over data and fsdp: parameters and batches both lie on both."""
+    shorter = ["pretrain", config_file, "--workdir", run, "--mesh.fsdp", 2]
+    environment = os.environ | TWO_DEVICES | {"BERT_JAX_SUPERVISED": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", RECORDING, *map(str, shorter), *flags],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for flags in hosts
+    ]  # fmt: skip
+    outputs = [process.communicate(timeout=300) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert all("most rows read at once: 4" in output for output, _ in outputs)  # half of a batch
+    assert "held out" in outputs[0][1] and not outputs[1][1]
+    expected, found = (read_metrics(path / "metrics.jsonl") for path in (tiny_run.path, run))
+    assert [(line["step"], line["split"]) for line in found] == [(line["step"], line["split"]) for line in expected]
+    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-5)
+    assert json.loads((run / "results.json").read_text())["steps"] == 12
+
+
+def test_two_hosts_share_nothing_but_a_bucket(bucket_server, bucket, tiny_run, config_file, tmp_path, hosts):
+    """The first prepares the data; each copies it to its own disk; both write their part of each checkpoint."""
+    line = ["pretrain", config_file, "--workdir", bucket, "--mesh.fsdp", 2]
+    machines = [TWO_DEVICES | {"XDG_CACHE_HOME": str(tmp_path / f"machine{index}")} for index in range(2)]
+    processes = [command(*line, *flags, **machine) for flags, machine in zip(hosts, machines)]
+    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    for index in range(2):
+        assert len(list((tmp_path / f"machine{index}").rglob("train-*.array_record"))) > 1
+    found = read_metrics(place_of(bucket) / "metrics.jsonl")
+    expected = read_metrics(tiny_run.path / "metrics.jsonl")
+    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-5)
+    assert bert_jax.load(bucket).fill_mask("The [MASK].")
+
+
+def test_a_run_goes_on_with_another_number_of_hosts(tiny_run, config_file, run, hosts):
+    """Two hosts do the first 8 steps, one process the rest: the losses are those of one process throughout."""
+    line = ["pretrain", config_file, "--workdir", run]
+    processes = [command(*line, *flags, "--mesh.fsdp", 2, **TWO_DEVICES) for flags in hosts]
+    wait_for(run / "checkpoints" / "00000008" / "manifest.json", processes)
+    for process in processes:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    shutil.rmtree(run / "checkpoints" / "00000012", ignore_errors=True)
+    last = command(*line)
+    output, _ = last.communicate(timeout=300)
+    assert last.returncode == 0 and "going on from step 8" in output, output
+    expected, found = (read_metrics(path / "metrics.jsonl") for path in (tiny_run.path, run))
+    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-5)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_where_one_host_dies_the_other_says_so_and_ends(config_file, run, hosts, victim):
+    endless = ["--phases.0.steps", 100_000, "--checkpoints.every", 100_000, "--evaluation.every", 100_000]
+    line = ["pretrain", config_file, "--workdir", run, *endless]
+    processes = [command(*line, *flags, **TWO_DEVICES) for flags in hosts]
+    wait_for(run / "metrics.jsonl", processes, lambda path: path.stat().st_size)
+    os.killpg(processes[victim].pid, signal.SIGKILL)
+    began = time.monotonic()
+    output, _ = processes[1 - victim].communicate(timeout=90)
+    assert time.monotonic() - began < 60
+    assert processes[1 - victim].returncode == 134
+    assert "bert-jax: another host of this run was lost or didn't come" in output
+    assert "start the command again on all hosts" in output
+
+
+def test_sigterm_to_one_stops_all_with_a_checkpoint(config_file, run, hosts):
+    endless = ["--phases.0.steps", 100_000, "--checkpoints.every", 100_000, "--evaluation.every", 100_000]
+    line = ["pretrain", config_file, "--workdir", run, *endless]
+    processes = [command(*line, *flags, **TWO_DEVICES) for flags in hosts]
+    wait_for(run / "metrics.jsonl", processes, lambda path: path.stat().st_size)
+    processes[1].send_signal(signal.SIGTERM)
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [143, 143], outputs
+    assert len(list((run / "checkpoints").glob("*/manifest.json"))) == 1
+
+
+def wait_for(path, processes, there=lambda path: True):
+    """Until `path` is there. The processes are killed if that takes too long, or one of them ends before."""
+    deadline = time.monotonic() + 240
+    while not (path.exists() and there(path)):
+        if time.monotonic() > deadline or any(process.poll() is not None for process in processes):
+            for process in processes:
+                os.killpg(process.pid, signal.SIGKILL)
+            pytest.fail("\n".join(process.communicate()[0] for process in processes))
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({"coordinator": "10.0.0.1:8476"}, "go together; give all three or none"),
+        ({"coordinator": "10.0.0.1:8476", "count": 2, "index": 2}, "is none of hosts.count=2 processes"),
+        ({"coordinator": "10.0.0.1", "count": 2, "index": 0}, "coordinator"),
+    ],
+)
+def test_settings_that_name_no_host_are_refused(given, said):
+    with pytest.raises(SettingsError, match=said):
+        HostsConfig(**given)
+
+
+def test_a_coordinator_that_nobody_is_behind_ends_the_wait(config_file, tmp_path, hosts):
+    process = command("pretrain", config_file, "--workdir", tmp_path / "run", *hosts[1], "--hosts.wait-seconds", 3)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 134, output
+    assert "bert-jax: another host of this run was lost or didn't come" in output
+    assert not (tmp_path / "run").exists()
+
+
+def no_others(**_):
+    raise ValueError("coordinator_address should be defined.")
+
+
+def test_alone_slurm_and_tpus_are_told_apart(monkeypatch):
+    monkeypatch.setattr(hosts_module, "has_tpu", lambda: False)
+    monkeypatch.delenv("SLURM_STEP_NUM_TASKS", raising=False)
+    assert not several(HostsConfig())
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "1")
+    assert not several(HostsConfig())
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    assert several(HostsConfig())
+    monkeypatch.setattr(hosts_module.jax.distributed, "initialize", no_others)
+    with pytest.raises(UsageError, match="can't be joined .coordinator_address should be defined"):
+        connect(HostsConfig())
+
+
+def test_a_tpu_without_a_cluster_works_alone(monkeypatch):
+    monkeypatch.delenv("SLURM_STEP_NUM_TASKS", raising=False)
+    monkeypatch.setattr(hosts_module, "has_tpu", lambda: True)
+    monkeypatch.setattr(hosts_module.jax.distributed, "initialize", no_others)
+    assert several(HostsConfig())
+    connect(HostsConfig())

@@ -1,0 +1,54 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from bert_jax.training.state_check import check_state, sum_of_bits, sum_of_bits_on_host
+from bert_jax.training.step import TrainState
+
+RNG = np.random.default_rng(0)
+
+
+def tree():
+    return {
+        "long": RNG.normal(size=(3, 5, 70_001)).astype(np.float32),
+        "count": np.full((), 7, np.int32),
+        "short": RNG.normal(size=9).astype(jnp.bfloat16),
+    }
+
+
+def test_the_same_on_the_host_and_on_any_device():
+    arrays = tree()
+    expected = sum_of_bits_on_host(arrays)
+    assert int(jax.jit(sum_of_bits)(jax.tree.map(jnp.asarray, arrays))) == expected
+    mesh = jax.make_mesh((1,), ("data",))
+    split = jax.device_put(arrays["long"], NamedSharding(mesh, PartitionSpec(None, None, "data")))
+    assert int(jax.jit(sum_of_bits)(arrays | {"long": split})) == expected
+
+
+def test_every_bit_and_every_place_counts():
+    arrays = tree()
+    expected = sum_of_bits_on_host(arrays)
+    words = arrays["long"].reshape(-1).view(np.uint32)
+    for _ in range(50):
+        place, bit = RNG.integers(len(words)), np.uint32(1 << RNG.integers(32))
+        words[place] ^= bit
+        assert sum_of_bits_on_host(arrays) != expected
+        words[place] ^= bit
+    words[[3, 70_000]] = words[[70_000, 3]]
+    assert sum_of_bits_on_host(arrays) != expected
+    words[[3, 70_000]] = words[[70_000, 3]]
+    assert sum_of_bits_on_host(arrays) == expected
+    same = {"a": np.ones(4, np.float32), "b": np.zeros(4, np.float32)}
+    assert sum_of_bits_on_host(same) != sum_of_bits_on_host({"a": same["b"], "b": same["a"]})
+
+
+@pytest.mark.parametrize("bad, finite", [(None, True), (np.nan, False), (-np.inf, False)])
+def test_one_number_that_is_not_finite_is_seen(bad, finite):
+    params = {"kernel": RNG.normal(size=(4, 4)).astype(np.float32)}
+    if bad:
+        params["kernel"][2, 3] = bad
+    state = TrainState(*jax.tree.map(jnp.asarray, (np.int32(3), params, (np.int32(1), params), {}, 2, 2)))
+    check = check_state(state)
+    assert bool(check.finite) is finite and int(check.skipped_in_a_row) == 2
