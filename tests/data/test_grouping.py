@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.data.grouping import ahead, doublings, few_lengths, grouped, padded_length, row_count
@@ -25,6 +25,7 @@ def test_lengths_of_unknown_sequences_double(longest, lengths):
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=80))
+@settings(deadline=None)
 def test_chosen_lengths_are_the_best_of_their_number(sizes):
     largest = max(sizes)
     lengths = few_lengths(sizes, largest)

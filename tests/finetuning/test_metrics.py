@@ -37,12 +37,15 @@ def test_entities_count_as_a_whole():
     assert set(tag_metrics([["NOUN"]], [["VERB"]], ("NOUN", "VERB"))) == {"accuracy"}
 
 
+@pytest.mark.filterwarnings("error")  # seqeval's about letters that it doesn't know
 def test_entities_may_be_written_with_an_end_and_alone():
     bmes = ("B-X", "M-X", "E-X", "S-X", "O")
     gold = [["B-X", "M-X", "E-X", "B-X", "E-X", "S-X", "O"]]
     assert tag_metrics(gold, gold, bmes)["entity_f1"] == 1.0
     found = tag_metrics(gold, [["B-X", "M-X", "E-X", "B-X", "M-X", "E-X", "O"]], bmes)
     assert found["entity_precision"] == pytest.approx(1 / 2) and found["entity_recall"] == pytest.approx(1 / 3)
+    bilou = [["B-X", "I-X", "L-X", "B-X", "L-X", "U-X", "O"]]
+    assert tag_metrics(bilou, bilou, ("B-X", "I-X", "L-X", "U-X", "O"))["entity_f1"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.finetuning.windows import Window, windows, with_best_context
@@ -33,6 +33,7 @@ def original(count, all_windows):
 
 
 @given(st.integers(0, 90), st.integers(2, 20), st.integers(1, 20))
+@settings(deadline=None)
 def test_every_piece_has_its_best_context_in_one_window(count, most, stride):
     found = windows(count, most, stride)
     flags = with_best_context(found, count)
