@@ -15,7 +15,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . launch/setup.sh
-install
 RANDOM="${SEED:-1}"
 pause="${PAUSE_SECONDS:-10}"
 folder="${SOAK_DIRECTORY:-runs/soak}"
@@ -128,7 +127,7 @@ fault_kill() { kill_ && restart; }
 fault_terminate() {
   local code=0
   kill -TERM "$child"
-  patiently stopped
+  patiently stopped || return
   ended || code=$?
   [ "$code" = 143 ] && [ "$(saved_step)" -ge "$(newest_step "$disturbed")" ] && restart
 }
@@ -184,7 +183,7 @@ fault_damaged_data() { # named by the run, which ends; put back; gone on with
   for file in "$disturbed"/data/*/train-*; do
     overwrite "$file"
   done
-  patiently stopped
+  patiently stopped || return
   ended || code=$?
   for file in "$disturbed"/data/*/train-*; do
     cp "$undisturbed${file#"$disturbed"}" "$file"
@@ -259,6 +258,7 @@ compare() {
   [ "$differing" = 0 ] && [ "$number" -gt 0 ] && [ "$same" = "$common" ]
 }
 
+install
 make_disk
 : >"$log"
 "$VENV/bin/bert-jax" prepare "${config[@]}" --workdir "$undisturbed" >>"$log" 2>&1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What launch/tpu.sh has done on each worker of a TPU; the run outlives the connection. In runs/worker are its `log`, `pid`
 # and exit `code`, `stopped` where it was asked to stop, and `lock`, held as long as any process of the run lives.
-#   setup           a Python that is new enough, and .venv with the extra tpu
+#   setup           a Python that is new enough, and .venv with the extras tpu and gcs
 #   state           prints `running` or `idle`
 #   start ARGS...   starts bert-jax pretrain ARGS, unless it is running
 #   follow          prints the log until the run has ended
@@ -24,7 +24,7 @@ setup() {
     .uv/bin/uv python install --quiet 3.12
     PYTHON="$(.uv/bin/uv python find --managed-python 3.12)"
   fi
-  install tpu
+  install tpu,gcs
 }
 
 running() { [ -d "$state_dir" ] && ! flock --nonblock "$state_dir/lock" true; }

@@ -16,7 +16,7 @@ from bert_jax.planning.plan import PhasePlan, Planner, formulas, hours_json
 from bert_jax.planning.sweep import most_compilations, sweep
 from bert_jax.planning.topology import FAMILIES, Topology, can_compile, parse_topology
 from bert_jax.pretraining.trainer import planned_vocabulary_size
-from bert_jax.system.progress import duration, output, say, stage
+from bert_jax.system.progress import duration, output, say
 
 _TIMES = (("at_best", "all at once"), ("in_turn", "one after the other"))
 
@@ -72,26 +72,29 @@ def _made_with(planner: Planner) -> dict[str, Any]:
 def _plan(planner: Planner, config: RunConfig) -> tuple[list[PhasePlan], tuple[Change, list[PhasePlan]] | None]:
     """Each phase, and where one doesn't fit the change with which all do."""
     _ = planner.trainer(config)  # refuses what can't be, before anything is compiled
-    with stage(f"Compiling for {planner.topology}", None, "programs") as shown:
-        planner.on_compiled = lambda plan: shown.advance(1, note=_outcome(plan))
-        phases = planner.phases(config)
-        if all(each.fits for each in phases):
-            return phases, None
-        return phases, change_that_fits(planner, config, phases)
+    say(f"Compiling {len(config.phases)} programs for {planner.topology}, more where one doesn't fit; a minute each")
+    planner.on_compiled = lambda plan: say(_outcome(plan))
+    phases = planner.phases(config)
+    if all(each.fits for each in phases):
+        return phases, None
+    return phases, change_that_fits(planner, config, phases)
 
 
 def _sweep(planner: Planner, config: RunConfig) -> list[PhasePlan]:
     most = most_compilations(config, planner.topology.chips)
-    say(f"at most {most} compilations, of which those that are larger than what didn't fit are left out")
-    with stage(f"Compiling for {planner.topology}", most, "programs") as shown:
-        planner.on_compiled = lambda plan: shown.advance(1, note=_outcome(plan))
-        return sweep(planner, config)
+    say(f"At most {most} compilations for {planner.topology}; what is larger than what didn't fit is left out")
+    planner.on_compiled = lambda plan: say(f"{planner.compilations} of {most}: {_outcome(plan)}")
+    return sweep(planner, config)
 
 
 def _outcome(plan: PhasePlan) -> str:
-    needed = f", {_gib(plan.needed_bytes)}" if plan.needed_bytes else ""
+    needed = f", {_gib(plan.needed_bytes)} a chip" if plan.needed_bytes else ""
     fits = "fits" if plan.fits else "doesn't fit"
-    return f"{plan.length} tokens, batch {plan.batch_size:,} on {_mesh(plan)}: {fits}{needed}"
+    saving = f", remat {plan.remat}, accumulation {plan.accumulation}"
+    return (
+        f"{plan.length} tokens, batch {plan.batch_size:,}, {_mesh(plan)}{saving}: {fits}{needed} "
+        f"(compiled in {duration(plan.compile_seconds)})"
+    )
 
 
 def plan_json(

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from typing import NamedTuple
+import zlib
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -62,7 +63,7 @@ class PreparedData(NamedTuple):
             "shards": self.shards,
             "example_sentences": self.example_sentences,
         }
-        write_json(self.directory / _RECORD, value)
+        write_json(self.directory / _RECORD, value | {"crc32": _sum(value)})
 
     @classmethod
     def open(cls, directory: Place) -> "PreparedData | None":
@@ -89,6 +90,8 @@ class PreparedData(NamedTuple):
         """What is written down of the finished set in `directory`, without its shards. Raises RunError if damaged."""
         try:
             value = json.loads((directory / _RECORD).read_text(encoding="utf-8"))
+            if value.pop("crc32", None) not in (None, _sum(value)):  # None: of an earlier release
+                raise ValueError("its checksum is another")
             del value["format"]
             shards = {name: FileSum(*total) for name, total in value["shards"].items()}
             value["train"] = Statistics.from_json(value["train"])
@@ -107,6 +110,10 @@ class PreparedData(NamedTuple):
             if not path.is_file() or FileSum.of(path) != written:
                 return name
         return None
+
+
+def _sum(value: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 
 
 def damaged(path: Place, error: Exception) -> RunError:

@@ -28,11 +28,12 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
-from bert_jax.training.checkpoint import Checkpoints, complete, damaged_file
+from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.devices import keep_compiled_programs, peak_flops
 from bert_jax.training.hosts import first_alone, is_first
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
 from bert_jax.training.loop import PhaseWork, train
+from bert_jax.training.manifest import complete, damaged_file
 from bert_jax.training.metrics import MetricsLog, read_metrics
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.run_directory import RunDirectory, read_config
@@ -241,6 +242,7 @@ def _phase_work(trainer: Trainer, number: int, prepared: PreparedData, held_out:
         steps=phases[number].steps,
         batches=lambda first: (placed(batch, rows, batch_size) for batch in source.batches(first)),
         records=source.records,
+        skips_records=trainer.config.input.damaged_records == "skip",
         train_step=trainer.train_step(number),
         evaluate=held_out.evaluate if held_out else None,
         batch_size=batch_size,

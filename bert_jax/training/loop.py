@@ -39,6 +39,8 @@ class PhaseWork(NamedTuple):
     """Batches from the given step of the phase on, on the devices."""
     records: Callable[[int], Sequence[int]]
     """The training records of such a batch, by their numbers in the data set."""
+    skips_records: bool
+    """Whether a batch leaves out damaged ones, as rows of weight 0."""
     train_step: Callable[[TrainState, Batch], tuple[TrainState, Means]]
     """Jitted, the state donated."""
     evaluate: Callable[[Parameters, Callable[[], bool]], dict[str, float] | None] | None
@@ -244,6 +246,8 @@ class _Speed:
     def count(self, batch: Batch) -> None:
         """One step more."""
         self._steps += 1
+        if not self._phase.skips_records:
+            return
         shards = [np.asarray(shard.data) for shard in batch.weight.addressable_shards if shard.replica_id == 0]
         self._skipped_records += sum(int(np.count_nonzero(weights == 0)) for weights in shards)
 

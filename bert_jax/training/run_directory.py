@@ -1,5 +1,6 @@
 """A run, on disk or in a bucket."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -15,8 +16,8 @@ from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FULL_DISK, full_disk_explained, write_json, write_text
 from bert_jax.system.progress import say
-from bert_jax.training.checkpoint import complete
 from bert_jax.training.hosts import is_first
+from bert_jax.training.manifest import complete
 
 SCHEMA_VERSION = 1
 """Of config.json. Later releases read all earlier ones."""
@@ -106,7 +107,10 @@ class RunDirectory:
 
     def check_owner(self) -> None:
         """Raises RunError where a later process has taken over the run, which is in a bucket."""
-        if self._owner and (owner := self._owner_file.read_text(encoding="utf-8")) != self._owner:
+        owner = self._owner
+        with contextlib.suppress(Exception):  # out of reach, by whichever library's error: who writes next will say so
+            owner = owner and self._owner_file.read_text(encoding="utf-8")
+        if owner != self._owner:
             raise RunError(
                 f"{self.path} was taken over by {owner.partition(',')[0]}; this one ends; what it did since its last "
                 "checkpoint is done again there"

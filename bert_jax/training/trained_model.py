@@ -11,7 +11,8 @@ from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
-from bert_jax.training.checkpoint import checkpoint_of, load_parameters, saved_shapes
+from bert_jax.training.checkpoint import load_parameters, saved_shapes
+from bert_jax.training.manifest import checkpoint_of
 from bert_jax.training.run_directory import read_config
 from bert_jax.training.sharding import abstract
 

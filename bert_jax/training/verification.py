@@ -5,7 +5,7 @@ from typing import NamedTuple
 from bert_jax.data.prepared_data import PreparedData
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.training.checkpoint import complete, damaged_file
+from bert_jax.training.manifest import complete, damaged_file
 from bert_jax.training.run_directory import RunDirectory
 
 

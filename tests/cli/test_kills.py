@@ -1,4 +1,4 @@
-"""A run killed at random moments loses the steps since its newest checkpoint and nothing else.
+"""A run killed at random moments loses the steps since its newest checkpoint and nothing else; terminated, no step.
 
 BERT_JAX_KILLS=100 launch/test.sh tests/cli/test_kills.py kills it as often as you like.
 """
@@ -14,7 +14,7 @@ import time
 
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.phase import Phase
-from bert_jax.training.checkpoint import Manifest, complete
+from bert_jax.training.manifest import Manifest, complete
 from bert_jax.training.metrics import read_metrics
 
 KILLS = int(os.environ.get("BERT_JAX_KILLS", 20))
@@ -23,7 +23,7 @@ STEPS = 140
 
 # Imports everything once; each line of its input is a log file and arguments, for a process of their own.
 STARTER = """
-import os, sys
+import os, signal, sys
 import bert_jax.cli.pretrain
 from bert_jax.cli.main import run
 for line in sys.stdin:
@@ -32,6 +32,7 @@ for line in sys.stdin:
     if not child:
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 1)
         os.dup2(1, 2)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as main does
         os._exit(run(arguments))
     print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
@@ -46,13 +47,13 @@ class Starter:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", STARTER], **pipes)
 
-    def run(self, *arguments, kill_after=None):
-        """The exit code; -9 where it was killed after so many seconds."""
+    def run(self, *arguments, after=None, number=signal.SIGKILL):
+        """The exit code, where it hasn't ended after so many seconds that upon signal `number`."""
         self._process.stdin.write("\t".join(map(str, [self.log, *arguments])) + "\n")
         self._process.stdin.flush()
-        number = int(self._process.stdout.readline())
-        if not select.select([self._process.stdout], [], [], kill_after)[0]:
-            os.kill(number, signal.SIGKILL)
+        child = int(self._process.stdout.readline())
+        if not select.select([self._process.stdout], [], [], after)[0]:
+            os.kill(child, number)
         return int(self._process.stdout.readline())
 
     def close(self):
@@ -86,9 +87,10 @@ def test_nothing_is_lost_but_the_steps_since_the_newest_checkpoint(tiny_config, 
     starter = Starter(tmp_path / "log")
     try:
         assert starter.run("pretrain", file, "--workdir", undisturbed) == 0, starter.log.read_text()
+        shutil.rmtree(complete(undisturbed / "checkpoints")[-1])
         began = time.monotonic()
-        assert starter.run("pretrain", file, "--workdir", undisturbed, "--phases.0.steps", STEPS + 1) == 0
-        startup = time.monotonic() - began  # compiled programs are kept by now
+        assert starter.run("pretrain", file, "--workdir", undisturbed) == 0, starter.log.read_text()
+        startup = time.monotonic() - began  # and a few steps: programs are compiled by now
         ends = check_kills(starter, run, undisturbed, startup, "pretrain", file, "--workdir", run)
     finally:
         starter.close()
@@ -97,25 +99,29 @@ def test_nothing_is_lost_but_the_steps_since_the_newest_checkpoint(tiny_config, 
 
 def check_kills(starter, run, undisturbed, startup, *arguments):
     """Kills the run KILLS times, beginning anew where it gets to its end; returns how often that was."""
-    kills, ends, rng = 0, 0, random.Random(0)
-    expected = [line for line in measured(undisturbed) if line["step"] <= STEPS]
+    kills, ends, window, rng = 0, 0, 2.5 * startup, random.Random(0)
+    expected = measured(undisturbed)
     while kills < KILLS or not ends:
         saved = [int(path.name) for path in complete(run / "checkpoints")][-1:]
         starter.log.write_text("")
-        code = starter.run(*arguments, kill_after=rng.uniform(0, 2.5 * startup) if kills < KILLS else None)
+        began = time.monotonic()
+        number = signal.SIGTERM if kills % 5 == 4 else signal.SIGKILL
+        code = starter.run(*arguments, after=rng.uniform(0, window) if kills < KILLS else None, number=number)
         said, lines = starter.log.read_text(), measured(run)
-        assert code in (0, -signal.SIGKILL) and "damaged" not in said, said
+        assert code in (0, 143 if number == signal.SIGTERM else -number) and "damaged" not in said, said
         assert "going on" not in said or f"going on from step {saved[0]:,}" in said, said
         assert lines == expected[: len(lines)]
         kills += code != 0
         newest = complete(run / "checkpoints")[-1:]
         # One checkpoint may be under way while the steps up to the next one are done.
-        assert not lines or lines[-1]["step"] - (int(newest[0].name) if newest else 0) <= 2 * SAVE_EVERY
+        lost = lines[-1]["step"] - (int(newest[0].name) if newest else 0) if lines else 0
+        assert lost <= (0 if "stopped at step" in said else 2 * SAVE_EVERY)
         if code == 0:
-            ends += 1
+            ends, window = ends + 1, min(window, time.monotonic() - began)
             assert len(lines) == len(expected)
-            same_step = undisturbed / "checkpoints" / newest[0].name
-            assert Manifest.read(newest[0]).bits == Manifest.read(same_step).bits  # of all that training changes
+            last = complete(undisturbed / "checkpoints")[-1]
+            assert newest[0].name == last.name
+            assert Manifest.read(newest[0]).bits == Manifest.read(last).bits  # of all that training changes
             shutil.rmtree(run / "checkpoints")
             (run / "metrics.jsonl").unlink()
     return ends

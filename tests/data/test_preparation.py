@@ -236,6 +236,17 @@ def test_a_damaged_file_beside_the_shards_is_one_line(recipe, tmp_path, name):
         InstanceSource(tmp_path, "train")
 
 
+def test_another_number_in_the_record_of_a_data_set_is_found(recipe, tmp_path):
+    build(recipe, tmp_path)
+    path = tmp_path / "prepared.json"
+    content = path.read_text()
+    digits = [place for place, character in enumerate(content) if character.isdigit()]
+    for digit in digits[:: len(digits) // 20]:
+        path.write_text(content[:digit] + str((int(content[digit]) + 1) % 10) + content[digit + 1 :])
+        with pytest.raises(RunError, match="damaged .* delete .* to prepare it anew"):
+            PreparedData.open(tmp_path)
+
+
 @pytest.fixture
 def mixed(tokenizer_directory, tmp_path):
     """A recipe for three sources of different size."""

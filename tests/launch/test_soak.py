@@ -17,7 +17,7 @@ def soak(place):
         if flaw:
             place.set("flaw", flaw)
         place.environment["PATH"] += ":/usr/sbin:/sbin"
-        return place.run("soak.sh", FAULTS=faults, **SHORT | environment)
+        return place.run("soak.sh", patience=300, FAULTS=faults, **SHORT | environment)
 
     yield run
     mounted = subprocess.run(["mountpoint", "-q", place.project / "runs/soak/disk"])

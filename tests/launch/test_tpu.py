@@ -45,7 +45,7 @@ def test_creates_sets_up_runs_and_prints_the_first_workers_log(cloud):
         "--accelerator-type=v5litepod-8 --runtime-version=v2-alpha-tpuv5-lite"
     )
     assert len(called(cloud, " scp ")) == 1
-    assert [call.split()[-1] for call in called(cloud, "pip install")] == [".[tpu]"] * 2
+    assert [call.split()[-1] for call in called(cloud, "pip install")] == [".[tpu,gcs]"] * 2
     for worker in ("worker0", "worker1"):
         (run,) = cloud.lines(f"{worker}/runs")
         assert run.startswith(f"{RUN} LIBTPU_INIT_ARGS=--xla_enable_async_all_reduce=true ")

@@ -206,7 +206,7 @@ def test_a_sweep_is_a_table_of_what_fits(fake, capsys):
     arguments = ["plan", str(CONFIGS / "tiny.py"), "--topology", "v5e:8x8", "--sweep"]
     assert run(arguments) == 0
     shown = capsys.readouterr()
-    assert "at most 24 compilations" in shown.err and "best first" in shown.out
+    assert "At most 24 compilations" in shown.err and "\n1 of 24: 128 tokens" in shown.err and "best first" in shown.out
     assert "data x fsdp" in shown.out and " 64 x 1 " in shown.out and " 1 x 64 " in shown.out
     assert run([*arguments, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["sweep"]

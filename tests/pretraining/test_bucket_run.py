@@ -12,7 +12,7 @@ from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import RunError
 from bert_jax.training import metrics
-from bert_jax.training.checkpoint import complete
+from bert_jax.training.manifest import complete
 from bert_jax.training.run_directory import RunDirectory
 
 
@@ -125,6 +125,7 @@ def test_damaged_data_is_named_and_a_damaged_copy_is_not_used(run, bucket_server
 def test_an_outage_in_a_save_costs_that_checkpoint_only(run, tiny_config, bucket_server, capsys):
     longer = tiny_config.replace(phases=(Phase(steps=20, length=32, batch_size=8),))
     bucket_server.fail("POST /upload/.*00000016%2Fd%2F", "403", 50)
+    bucket_server.fail("GET .*%2F.owner[?]alt", "403")
     pretrain(longer, run)
     assert "checkpoint 16 could not be written" in capsys.readouterr().err.replace("\n", "")
     assert [path.name for path in complete(run.checkpoints)][-1] == "00000020"

@@ -31,8 +31,8 @@ from bert_jax.system.errors import Interrupted, RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.training import loop
-from bert_jax.training.checkpoint import Manifest, complete
 from bert_jax.training.input import BatchSource
+from bert_jax.training.manifest import Manifest, complete
 from bert_jax.training.measurement import Mean
 from bert_jax.training.metrics import read_metrics
 from bert_jax.training.run_directory import RunDirectory, read_config
@@ -340,6 +340,12 @@ def test_a_stop_while_it_is_evaluated_is_not_put_off(tiny_run, tiny_config, tmp_
     assert without_speed(ours) == without_speed(theirs)
 
 
+def batches_of(config, run: RunDirectory) -> BatchSource:
+    """Those of the first phase."""
+    trainer = Trainer(config, make_mesh(MeshConfig()), 150, 4)
+    return pretrain_module.training_source(trainer, 0, PreparedData.open(run.data(32)))
+
+
 def poisoned(monkeypatch, steps):
     """Batches of these steps give no finite gradients."""
     read = BatchSource.__getitem__
@@ -365,9 +371,7 @@ def test_too_many_skipped_steps_in_a_row_stop_the_run_with_what_led_to_it(tiny_r
     said = str(failure.value)
     assert "no finite gradient in 3 steps in a row, up to step 8" in said
     assert f"The last good checkpoint is {good}" in said and good in complete(run.checkpoints)
-    source = pretrain_module.training_source(
-        Trainer(config, make_mesh(MeshConfig()), 150, 4), 0, PreparedData.open(run.data(32))
-    )
+    source = batches_of(config, run)
     listed = json.loads((run.path / "skipped_steps.json").read_text())
     assert listed == {str(step): source.records(step - 1) for step in (6, 7, 8)}
     assert f"step 6 had {', '.join(map(str, source.records(5)))} (" in said
@@ -398,16 +402,18 @@ def test_the_device_is_asked_for_skipped_steps_only_when_there_may_be_enough(tin
 
 def test_a_damaged_record_stops_the_run_or_is_skipped_and_counted(tiny_run, tiny_config, tmp_path, capsys):
     run = prepared_copy(tiny_run, tmp_path)
-    shard, size = shard_path(run.data(32), "train", 0), len(InstanceSource(run.data(32), "train"))
-    data, record = bytearray(shard.read_bytes()), ShardReader(shard, size).read(5)
+    shard, records = shard_path(run.data(32), "train", 0), InstanceSource(run.data(32), "train")._starts[1]
+    number = next(record for record in batches_of(tiny_config, run).records(4) if record < records)
+    data, record = bytearray(shard.read_bytes()), ShardReader(shard, records).read(number)
     data[data.find(record) + len(record) // 2] ^= 4
     shard.write_bytes(data)
-    config = tiny_config.replace(phases=(Phase(steps=40, length=32, batch_size=8),))
-    with pytest.raises(RunError, match=f"{shard}: record 5 .*of train. is damaged.*--input.damaged-records skip"):
-        pretrain(config, run)
-    results = pretrain(config.replace(input=InputConfig(damaged_records="skip")), run)
-    assert results["skipped_records"] >= 1 and results["skipped_steps"] == 0
-    assert "record 5" in capsys.readouterr().err.replace("\n", "")
+    with pytest.raises(
+        RunError, match=f"{shard}: record {number} .*of train. is damaged.*--input.damaged-records skip"
+    ):
+        pretrain(tiny_config, run)
+    results = pretrain(tiny_config.replace(input=InputConfig(damaged_records="skip")), run)
+    assert results["skipped_records"] == 1 and results["skipped_steps"] == 0
+    assert f"record {number}" in capsys.readouterr().err.replace("\n", "")
     lines = [line for line in read_metrics(run.path / "metrics.jsonl") if line["split"] == "train"]
     assert sum(line["skipped_records"] for line in lines) == results["skipped_records"]
 

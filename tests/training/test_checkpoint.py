@@ -14,13 +14,8 @@ import pytest
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.system import files
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.training.checkpoint import (
-    Checkpoints,
-    Manifest,
-    checkpoint_of,
-    complete,
-    load_parameters,
-)
+from bert_jax.training.checkpoint import Checkpoints, load_parameters
+from bert_jax.training.manifest import Manifest, checkpoint_of, complete
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.sharding import abstract
 from bert_jax.training.step import initial_state

@@ -1,0 +1,154 @@
+"""What a checkpoint is on disk: a directory named by its step, whose manifest, written last, says what all files are."""
+
+import contextlib
+import json
+from typing import NamedTuple
+
+from bert_jax.system.bucket import Place
+from bert_jax.system.copies import copy_into
+from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.files import FileSum, files_below, remove_directory, sync, sync_below, write_json
+from bert_jax.system.progress import say
+from bert_jax.training.state_check import StateCheck
+
+_MANIFEST = "manifest.json"
+_DIGITS = 8
+"""Of a checkpoint's name, its step."""
+
+
+class Manifest(NamedTuple):
+    """What one checkpoint holds. Written last: a directory without it is not a checkpoint."""
+
+    step: int
+    evaluation: dict[str, float] | None
+    """Measurements on held-out documents at this step, if there are any."""
+    files: dict[str, FileSum]
+    """Every other file by its path below the checkpoint."""
+    bits: int | None = None
+    """`sum_of_bits` of the state when it was saved; None of a model that was not trained here."""
+    skipped_in_a_row: int = 0
+    """Steps skipped up to this one because a gradient wasn't finite."""
+
+    @classmethod
+    def of(
+        cls, directory: Place, step: int, evaluation: dict[str, float] | None, check: StateCheck | None
+    ) -> "Manifest":
+        """Sums up the files in `directory`."""
+        files = {name: FileSum.of(path) for name, path in files_below(directory).items() if name != _MANIFEST}
+        return cls(step, evaluation, files, *((int(check.bits), int(check.skipped_in_a_row)) if check else ()))
+
+    @classmethod
+    def read(cls, directory: Place) -> "Manifest":
+        """Raises FileNotFoundError, or ValueError where it is damaged."""
+        try:
+            value = json.loads((directory / _MANIFEST).read_text(encoding="utf-8"))
+            return cls(**value | {"files": {name: FileSum(*total) for name, total in value["files"].items()}})
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(str(error)) from None
+
+
+def path_of(directory: Place, step: int) -> Place:
+    """Where the checkpoint of `step` lies."""
+    return directory / f"{step:0{_DIGITS}d}"
+
+
+def complete(directory: Place) -> list[Place]:
+    """The finished checkpoints in `directory`, oldest first."""
+    return sorted(path.parent for path in directory.glob(f"{'[0-9]' * _DIGITS}/{_MANIFEST}"))
+
+
+def incomplete(directory: Place) -> set[Place]:
+    """What was killed before its manifest was written, or while it was deleted."""
+    return set(directory.glob("[0-9]" * _DIGITS)) - set(complete(directory))
+
+
+def make_complete(
+    path: Place,
+    carried: tuple[Place, ...],
+    step: int,
+    evaluation: dict[str, float] | None,
+    check: StateCheck | None,
+) -> None:
+    """Copies what is `carried` into a checkpoint and, last, writes its manifest."""
+    for source in carried:
+        copy_into(source, path)
+    sync_below(path)
+    write_json(path / _MANIFEST, Manifest.of(path, step, evaluation, check)._asdict())
+    sync(path)
+    sync(path.parent)
+
+
+def damaged_file(path: Place) -> str | None:
+    """The first file of the finished checkpoint at `path` that isn't as it was written, or None. Reads all of it."""
+    try:
+        manifest = Manifest.read(path)
+    except ValueError:
+        return _MANIFEST
+    name = _MANIFEST
+    try:
+        there = files_below(path)
+        for name, expected in manifest.files.items():
+            if name not in there or FileSum.of(there[name]) != expected:
+                return name
+    except OSError:  # a disk that can't read it
+        return name
+    return None
+
+
+def newest_undamaged(directory: Place) -> Place | None:
+    """The newest checkpoint in `directory` whose files are as they were written; damaged ones are reported."""
+    for path in reversed(complete(directory)):
+        damaged = damaged_file(path)
+        if not damaged:
+            return path
+        say(f"WARNING: {path} is damaged ({damaged} is not as it was written); the one before it is used, if any")
+    return None
+
+
+def checkpoint_of(path: Place) -> Place:
+    """`path` if it is a checkpoint, or the newest undamaged one of the run there.
+
+    Raises UsageError where there is no checkpoint, RunError where there are damaged ones only.
+    """
+    if not (path / _MANIFEST).is_file():
+        if found := newest_undamaged(path / "checkpoints"):
+            return found
+        if not complete(path / "checkpoints"):
+            raise UsageError(
+                f"{path} holds no finished checkpoint; give a run that was trained, or a checkpoint of one"
+            )
+        raise RunError(f"{path} holds damaged checkpoints only; give the command that trained it again")
+    if damaged := damaged_file(path):
+        raise RunError(f"{path} is damaged: {damaged} is not as it was written; use another checkpoint of the run")
+    return path
+
+
+def best_of(paths: list[Place]) -> Place | None:
+    """The one with the lowest held-out loss; None where none was evaluated."""
+    losses = {}
+    for path in paths:
+        with contextlib.suppress(ValueError):  # damaged: found out, and said, by whoever reads it
+            losses[path] = (Manifest.read(path).evaluation or {}).get("loss")
+    return min((path for path, loss in losses.items() if loss is not None), key=losses.get, default=None)
+
+
+def is_sound(path: Place) -> bool:
+    """Whether the step before the checkpoint at `path` had finite gradients."""
+    try:
+        return Manifest.read(path).skipped_in_a_row == 0
+    except ValueError:
+        return False
+
+
+def delete(path: Place) -> None:
+    """Deletes a checkpoint: without its manifest it is none, so half a deletion leaves none either."""
+    (path / _MANIFEST).unlink(missing_ok=True)
+    remove_directory(path)
+
+
+def set_aside(path: Place, damage: str) -> None:
+    """Renames a damaged checkpoint, so that it counts no more and can still be looked at."""
+    aside = path.with_name(f"damaged-{path.name}")
+    remove_directory(aside)
+    path.rename(aside)
+    say(f"WARNING: {path} is damaged ({damage}); it is set aside as {aside.name}, and the one before it used, if any")
