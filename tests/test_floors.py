@@ -17,6 +17,7 @@ FLOORS = {
     "interchange": 2,
     "training": 3,
     "pretraining": 4,
+    "finetuning": 4,
     "inference": 5,
     "planning": 5,
     "cli": 6,

@@ -12,7 +12,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import sizes_of_matching
 
 _END_BYTES = 1 << 12
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class FileSource(TextSource):
@@ -53,12 +53,18 @@ class FileSource(TextSource):
         raise NotImplementedError
 
     def _numbered_parts(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
-        """`numbered_parts` of an opened file, unpacked. Raises UsageError where it is damaged."""
-        number = 0
-        try:
-            for number, part in numbered_parts(decompressed(path, raw)):
-                yield number, part.removeprefix(_BYTE_ORDER_MARK) if number == 1 else part
-        except DAMAGE as error:
-            raise UsageError(
-                f"{path} is damaged or cut short after line {number:,} ({error}); copy it again from its source"
-            ) from None
+        """`undamaged_parts`, without a byte-order mark."""
+        for number, part in undamaged_parts(path, raw):
+            yield number, part.removeprefix(BYTE_ORDER_MARK) if number == 1 else part
+
+
+def undamaged_parts(path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
+    """`numbered_parts` of an opened file, unpacked. Raises UsageError where it is damaged."""
+    number = 0
+    try:
+        for number, part in numbered_parts(decompressed(path, raw)):
+            yield number, part
+    except DAMAGE as error:
+        raise UsageError(
+            f"{path} is damaged or cut short after line {number:,} ({error}); copy it again from its source"
+        ) from None

@@ -3,7 +3,7 @@
 import io
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Any
 
@@ -28,9 +28,9 @@ class JsonlFiles(FileSource):
         next(self.documents(), None)
 
     def _file_lines(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
-        for number, parts in itertools.groupby(self._numbered_parts(path, raw), itemgetter(0)):
+        for number, whole in whole_lines(path, self._numbered_parts(path, raw)):
             place = f"{path}, line {number}"
-            line = self._decoded(_joined(map(itemgetter(1), parts), place), str(path), number)
+            line = self._decoded(whole, str(path), number)
             if line.strip():
                 text = self._text(line, place)
                 # A surrogate without its other half isn't UTF-8 and is treated like any other such bytes.
@@ -40,20 +40,33 @@ class JsonlFiles(FileSource):
 
     def _text(self, line: str, place: str) -> str:
         """The field of the record in `line`; empty where it is null."""
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{place} is not JSON ({error}); mend it or leave it out") from None
+        value = parsed(line, place)
         for name in self.field.split("."):
             if not isinstance(value, dict):
-                raise UsageError(f"{place} has no field {self.field!r}: it is {_kind(value)}; name a field after #")
+                raise UsageError(f"{place} has no field {self.field!r}: it is {kind_of(value)}; name a field after #")
             if name not in value:
                 there = ", ".join(map(repr, value)) or "nothing"
                 raise UsageError(f"{place} has no field {self.field!r}: there is {there}; name another after #")
             value = value[name]
         if not isinstance(value, str | None):
-            raise UsageError(f"{place}: {self.field!r} is {_kind(value)} and not a string; name another field after #")
+            raise UsageError(
+                f"{place}: {self.field!r} is {kind_of(value)} and not a string; name another field after #"
+            )
         return value or ""
+
+
+def parsed(text: str, place: str) -> Any:
+    """The JSON value that `text` is. Raises UsageError, which names its `place`."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{place} is not JSON ({error}); mend it or leave it out") from None
+
+
+def whole_lines(path: Place, parts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """The lines of which `parts` are parts, with their numbers. Raises UsageError for one too long to be held."""
+    for number, of_line in itertools.groupby(parts, itemgetter(0)):
+        yield number, _joined(map(itemgetter(1), of_line), f"{path}, line {number}")
 
 
 def _joined(parts: Iterator[bytes], place: str) -> bytes:
@@ -65,7 +78,8 @@ def _joined(parts: Iterator[bytes], place: str) -> bytes:
     return bytes(whole)
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """What a JSON value is, as an error says it."""
     if isinstance(value, dict):
         return f"an object of {', '.join(map(repr, value)) or 'nothing'}"
     return {list: "an array", str: "a string", bool: "a truth value", type(None): "null"}.get(type(value), "a number")

@@ -2,20 +2,24 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
+from typing import Any
 
+import numpy as np
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.decode import DeserializeMethod
 from tensorflow_datasets.core.file_adapters import FileFormat
 from tensorflow_datasets.proto import tf_example_pb2
 
+from bert_jax.data.task_record import Record
 from bert_jax.data.text_source import TextSource
 from bert_jax.system.errors import UsageError
 
 _PLACE = re.compile(r"(?P<name>[\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):(?P<split>[^#]+)(?:#(?P<feature>.+))?")
 """NAME/CONFIG (a version after it if need be), SPLIT as TFDS writes it (`train[:1%]`), FEATURE."""
 _RECORDS_AT_ONCE = 256
+_TEXT = tfds.features.Text()
 
 
 def tfds_place(text: str) -> tuple[str, str, str | None] | None:
@@ -35,39 +39,80 @@ class TfdsDataset(TextSource):
         Raises UsageError where the set, the split or the feature isn't there.
         """
         super().__init__(undecodable, document_bytes)
-        self._name = f"tfds:{name}:{split}"
-        builder = _builder(name)
-        try:
-            files = builder.info.splits[split].file_instructions
-            # Text is stored as it is: to decode the other features too would only cost time.
-            self._records = (
-                builder.as_data_source(split, deserialize_method=DeserializeMethod.RAW_BYTES) if files else []
-            )
-        except Exception as error:  # ValueError for unknown splits and bad syntax, the readers' own for missing files
-            raise UsageError(f"{self._name} can't be read ({_first_line(error)}); name a split that is there") from None
-        if not self._records:
-            raise UsageError(f"{self._name} holds no record; name another split")
+        # Text is stored as it is: to decode the other features too would only cost time.
+        self._split = opened = _Split(name, split, DeserializeMethod.RAW_BYTES)
+        builder = opened.builder
         self._feature = _chosen(feature, sorted(_text_features(builder.info.features)), name)
-        self.total = len(self._records)
-        parts = [(os.path.basename(file.filename), file.skip, file.take, file.examples_in_shard) for file in files]
+        self.total = len(opened.records)
+        parts = [
+            (os.path.basename(file.filename), file.skip, file.take, file.examples_in_shard) for file in opened.files
+        ]
         described = (builder.info.full_name, self._feature, parts)
         self.stamp = blake2b(repr(described).encode(), digest_size=8).hexdigest()
 
     def _lines(self) -> Iterator[str]:
         key = self._feature.replace(".", "/")
-        for first in range(0, self.total, _RECORDS_AT_ONCE):
-            numbers = range(first, min(first + _RECORDS_AT_ONCE, self.total))
+        for number, record in self._split.read(tf_example_pb2.Example.FromString):
+            self.position = number + 1
+            text = record.features.feature[key].bytes_list.value[:1]
+            yield from self._record_lines(b"".join(text), f"{self._split.name}, record {number}, {self._feature!r}")
+
+
+def tfds_records(name: str, split: str) -> Iterator[Record]:
+    """Records with all features: text as text, classes by their names (None where there is none, as in test splits),
+    sequences as lists, translations by language. Raises UsageError where the set or the split isn't there."""
+    opened = _Split(name, split, DeserializeMethod.DESERIALIZE_AND_DECODE)
+    features = opened.builder.info.features
+    for number, record in opened.read(lambda record: _plain(features, record)):
+        yield Record(f"{opened.name}, record {number}", record)
+
+
+class _Split:
+    """A split opened: `files` that it is in, and its `records`, at least one."""
+
+    def __init__(self, name: str, split: str, method: DeserializeMethod):
+        """Raises UsageError where the set or the split isn't there."""
+        self.name, self.builder = f"tfds:{name}:{split}", _builder(name)
+        try:
+            self.files = self.builder.info.splits[split].file_instructions
+            self.records = self.builder.as_data_source(split, deserialize_method=method) if self.files else []
+        except Exception as error:  # ValueError for unknown splits and bad syntax, the readers' own for missing files
+            raise UsageError(f"{self.name} can't be read ({_first_line(error)}); name a split that is there") from None
+        if not self.records:
+            raise UsageError(f"{self.name} holds no record; name another split")
+
+    def read(self, decode: Callable[[Any], Any]) -> Iterator[tuple[int, Any]]:
+        """Each record, decoded, with its number. Raises UsageError for a damaged file."""
+        for first in range(0, len(self.records), _RECORDS_AT_ONCE):
+            numbers = range(first, min(first + _RECORDS_AT_ONCE, len(self.records)))
             try:
-                examples = map(tf_example_pb2.Example.FromString, self._records.__getitems__(numbers))
-                texts = [example.features.feature[key].bytes_list.value[:1] for example in examples]
+                decoded = list(map(decode, self.records.__getitems__(numbers)))
             except Exception as error:  # the readers underneath raise ValueError, RuntimeError, DecodeError
                 raise UsageError(
-                    f"{self._name}: records {numbers[0]:,} to {numbers[-1]:,} can't be read, a file is damaged "
+                    f"{self.name}: records {numbers[0]:,} to {numbers[-1]:,} can't be read, a file is damaged "
                     f"({_first_line(error)}); copy or prepare the set again"
                 ) from None
-            for number, text in zip(numbers, texts):
-                self.position = number + 1
-                yield from self._record_lines(b"".join(text), f"{self._name}, record {number}, {self._feature!r}")
+            yield from zip(numbers, decoded)
+
+
+def _plain(feature: tfds.features.FeatureConnector, value: Any) -> Any:
+    """A decoded value as JSON would have it."""
+    if isinstance(feature, tfds.features.TranslationVariableLanguages):
+        return {_plain(_TEXT, code): _plain(_TEXT, text) for code, text in zip(value["language"], value["translation"])}
+    if isinstance(feature, tfds.features.FeaturesDict):
+        return {name: _plain(part, value[name]) for name, part in feature.items()}
+    if isinstance(feature, tfds.features.Sequence) and isinstance(feature.feature, tfds.features.FeaturesDict):
+        return {
+            name: [_plain(part, one) for one in value[name]] for name, part in feature.feature.items()
+        }  # TFDS keeps a list of objects as an object of lists
+    if isinstance(feature, tfds.features.Sequence):
+        return [_plain(feature.feature, one) for one in value]
+    if isinstance(feature, tfds.features.ClassLabel):
+        return feature.int2str(int(value)) if value >= 0 else None
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def _builder(name: str) -> tfds.core.DatasetBuilder:

@@ -12,7 +12,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.inference.batches import Batch, Row, ahead, batches, row, row_count
+from bert_jax.data.grouping import ahead, row_count
+from bert_jax.data.rows import Row, row
+from bert_jax.inference.batches import Batch, batches
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
@@ -104,8 +106,8 @@ class Bert:
     def encode_stream(self, texts: Iterable[Text], batch_size: int = 64) -> Iterator[Vectors]:
         """`encode` of `batch_size` texts at a time, in their order, however many there are: memory doesn't grow.
 
-        Reads ahead of what it yields: two windows of 65,536 tokens, some thousands of sentences each, within which
-        texts are sorted by length. How many were cut is said once, at the end.
+        Reads ahead of what it yields: two windows of 65,536 tokens (on an accelerator 262,144), some thousands of
+        sentences each, within which texts are sorted by length. How many were cut is said once, at the end.
         """
         if isinstance(texts, str) or batch_size < 1:
             raise UsageError(

@@ -1,4 +1,4 @@
-"""What a checkpoint is on disk: a directory named by its step, whose manifest, written last, says what all files are."""
+"""What a checkpoint is on disk: a directory named by its step, with a manifest, written last, of all its files."""
 
 import contextlib
 import json

@@ -49,7 +49,7 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
 
     Raises UsageError where the sizes don't multiply to their number.
     """
-    sizes = [getattr(config, axis) for axis in MESH_AXES]
+    sizes = [config.data, config.fsdp, config.tensor]
     devices = jax.devices() if devices is None else devices
     known = math.prod(size for size in sizes if size != -1)
     if sizes.count(-1) == 1 and known and len(devices) % known == 0:

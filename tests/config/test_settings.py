@@ -100,7 +100,17 @@ def test_slots_and_counts_are_the_originals():
 
 
 def test_every_top_level_field_is_of_one_kind():
-    operation = {"mesh", "execution", "input", "evaluation", "checkpoints", "logging", "preparation", "profile_steps"}
+    operation = {
+        "mesh",
+        "hosts",
+        "execution",
+        "input",
+        "evaluation",
+        "checkpoints",
+        "logging",
+        "preparation",
+        "profile_steps",
+    }
     assert set(IDENTITY) | operation == set(RunConfig.model_fields)
     assert not set(IDENTITY) & operation
 

@@ -1,5 +1,6 @@
 import os
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from bert_jax.config.data import DataConfig
 from bert_jax.data import tfds_dataset
 from bert_jax.data.corpus import open_corpus
+from bert_jax.data.task_files import task_records
 from bert_jax.system.errors import UsageError
 
 TEXT = tfds.features.Text()
@@ -23,7 +25,7 @@ def write_set(directory, features, shards, file_format="array_record"):
         path = files.replace(split="train").sharded_filepath(shard_index=number, num_shards=len(shards))
         writer = ArrayRecordWriter(os.fspath(path), "group_size:1")
         for example in examples:
-            writer.write(features.serialize_example(features.encode_example(example)))
+            writer.write(features.serialize_example(example))
         writer.close()
     split = tfds.core.SplitInfo("train", [len(shard) for shard in shards], 0, filename_template=files)
     tfds.folder_dataset.write_metadata(
@@ -147,3 +149,43 @@ def test_a_damaged_file_is_named(data_dir, monkeypatch):
         UsageError, match=r"tfds:pages/plain:train: records \d+ to \d+ can't be read, a file is damaged"
     ):
         read("tfds:pages/plain:train")
+
+
+LABELS = tfds.features.ClassLabel(names=["no", "yes"])
+
+
+def test_a_tasks_records_have_all_features_as_json_would(tmp_path, monkeypatch):
+    languages = ("de", "en")
+    features = {
+        "text": TEXT,
+        "label": LABELS,
+        "score": tfds.features.Scalar(np.float32),
+        "flag": tfds.features.Scalar(np.bool_),
+        "tokens": tfds.features.Sequence(TEXT),
+        "tags": tfds.features.Sequence(LABELS),
+        "answers": tfds.features.Sequence({"text": TEXT, "answer_start": np.int32}),
+        "premise": tfds.features.Translation(languages=languages),
+        "hypothesis": tfds.features.TranslationVariableLanguages(languages=languages),
+    }
+    of_all = {
+        "text": "é",
+        "score": 0.5,
+        "flag": True,
+        "tokens": ["a", "雪"],
+        "tags": ["yes", "no"],
+        "answers": {"text": ["b"], "answer_start": [3]},
+        "premise": {"de": "ja", "en": "yes"},
+        "hypothesis": {"de": "nein", "en": "no"},
+    }
+    examples = [of_all | {"label": label} for label in ("yes", -1)]
+    write_set(tmp_path / "task" / "1.0.0", features, [examples])
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    found = list(task_records("tfds:task:train", Counter()))
+    assert [record.values for record in found] == [of_all | {"label": label} for label in ("yes", None)]
+    assert found[1].place == "tfds:task:train, record 1" and found[0].value("hypothesis.de") == "nein"
+    assert "tensorflow" not in sys.modules
+
+
+def test_a_tasks_set_that_is_not_prepared_gets_the_way_to_do_it(data_dir):
+    with pytest.raises(UsageError, match=r"no set tfds:glue/cola .*pip install bert_jax\[tensorflow\] and tfds build"):
+        next(task_records("tfds:glue/cola:train", Counter()))

@@ -1,0 +1,80 @@
+"""Sentences with a word a line: CoNLL columns and CoNLL-U."""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from bert_jax.data.task_record import Record
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import UsageError
+
+_CONLLU = "id words lemma upos xpos feats head deprel deps misc".split()
+"""CoNLL-U's ten columns; the second, FORM, is what the words are called everywhere here."""
+_WORD_NUMBER = re.compile(r"[1-9]\d*")
+_SPACES = re.compile(" +")
+_Line = tuple[int, list[str]]
+"""Its number, and its columns."""
+
+
+def conll_records(path: Place, lines: Iterable[str], columns: Sequence[str] | None) -> Iterator[Record]:
+    """A list for each column: `words` (the first), `tags` (the last), `column 2`, ... unless `columns` names them.
+
+    Columns stand apart by a tab, or by spaces where a line has no tab; a blank line or -DOCSTART- ends a sentence.
+    Raises UsageError for a line with another number of columns than the first.
+    """
+    split = (_columns(line) for line in lines)
+    names = list(columns) if columns else None
+    for sentence in _sentences(split, lambda columns: columns[0] == "-DOCSTART-"):
+        for number, fields in sentence:
+            names = names or _default_names(len(fields))
+            if len(fields) != len(names):
+                raise UsageError(
+                    f"{path}, line {number} has {len(fields)} columns ({' '.join(fields)[:40]!r}) and should have "
+                    f"{len(names)}: {', '.join(names)}; mend it, or name the columns by task.columns"
+                )
+        yield _record(path, sentence, names)
+
+
+def conllu_records(path: Place, lines: Iterable[str]) -> Iterator[Record]:
+    """A list for each of CoNLL-U's columns: words, upos, xpos, ... Comments are left out, and so are ranges (`3-4`) and
+    words that the text doesn't have (`3.1`), which have no tags of their own."""
+    split = ([] if not line.strip() else line.rstrip("\r\n").split("\t") for line in lines)
+    for sentence in _sentences(split, lambda columns: False):
+        words = []
+        for number, fields in sentence:
+            if len(fields) == 1 and fields[0].startswith("#"):
+                continue
+            if len(fields) != len(_CONLLU):
+                raise UsageError(
+                    f"{path}, line {number} has {len(fields)} columns and CoNLL-U has {len(_CONLLU)}, with tabs "
+                    "between them; mend it, or set task.format"
+                )
+            if _WORD_NUMBER.fullmatch(fields[0]):
+                words.append((number, fields))
+        if words:
+            yield _record(path, words, _CONLLU)
+
+
+def _columns(line: str) -> list[str]:
+    """The columns of a line; none of a blank one. White space other than tabs and spaces may be a word."""
+    line = line.rstrip("\r\n")
+    if not line.strip("\t "):
+        return []
+    return line.split("\t") if "\t" in line.strip("\t") else _SPACES.split(line.strip(" "))
+
+
+def _default_names(count: int) -> list[str]:
+    return ["words", *(f"column {number}" for number in range(2, count)), *["tags"][: count - 1]]
+
+
+def _sentences(lines: Iterable[list[str]], ends) -> Iterator[list[_Line]]:
+    """Numbered lines in groups; a line without columns, or one that `ends` a sentence, is in none."""
+    numbered = enumerate(lines, 1)
+    for inside, group in itertools.groupby(numbered, lambda line: bool(line[1]) and not ends(line[1])):
+        if inside:
+            yield list(group)
+
+
+def _record(path: Place, sentence: list[_Line], names: Sequence[str]) -> Record:
+    columns = zip(*(fields for _, fields in sentence))
+    return Record(f"{path}, line {sentence[0][0]}", {name: list(column) for name, column in zip(names, columns)})

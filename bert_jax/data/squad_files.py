@@ -1,0 +1,40 @@
+"""Questions about texts: the JSON of SQuAD 1.1 and 2.0."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from bert_jax.data.jsonl_files import kind_of, parsed
+from bert_jax.data.task_record import Record
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import UsageError
+
+
+def squad_records(path: Place, lines: Iterable[str]) -> Iterator[Record]:
+    """A record a question: `id`, `title`, `context`, `question`, `answers` if there are any, `is_impossible` if it is
+    said. Raises UsageError where the file is none of SQuAD's."""
+    for number, article in enumerate(_list(parsed("".join(lines), str(path)), "data", str(path)), 1):
+        of_article = f"{path}, article {number}"
+        for place, paragraph in enumerate(_list(article, "paragraphs", of_article), 1):
+            of_paragraph = f"{of_article}, paragraph {place}"
+            for question in _list(paragraph, "qas", of_paragraph):
+                yield Record(
+                    f"{of_paragraph}, question {_value(question, 'id', of_paragraph)!r}",
+                    {"title": article.get("title", ""), "context": _value(paragraph, "context", of_paragraph)}
+                    | question,
+                )
+
+
+def _list(value: Any, name: str, place: str) -> list:
+    found = _value(value, name, place)
+    if not isinstance(found, list):
+        raise UsageError(f"{place}: {name!r} is {kind_of(found)} and in SQuAD's JSON it is an array")
+    return found
+
+
+def _value(value: Any, name: str, place: str) -> Any:
+    if not isinstance(value, dict) or name not in value:
+        raise UsageError(
+            f"{place} has no {name!r}: it is {kind_of(value)}; expected SQuAD's JSON, data: [{{paragraphs: [{{context, "
+            "qas: [{id, question, answers: [{text, answer_start}]}]}]}], or set task.format"
+        )
+    return value[name]

@@ -1,0 +1,60 @@
+"""The rows of a task, whatever their file is written as."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from bert_jax.data.conll_files import conll_records, conllu_records
+from bert_jax.data.decoded_lines import decoded_lines
+from bert_jax.data.squad_files import squad_records
+from bert_jax.data.table_files import csv_records, jsonl_records, tsv_records
+from bert_jax.data.task_record import Record
+from bert_jax.data.tfds_dataset import tfds_place, tfds_records
+from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.errors import UsageError
+
+_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".txt": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "squad",
+    ".conll": "conll",
+    ".bio": "conll",
+    ".bmes": "conll",
+    ".conllu": "conllu",
+}
+_WITH_COLUMNS = {"csv": csv_records, "tsv": tsv_records, "conll": conll_records}
+_WITHOUT = {"jsonl": jsonl_records, "conllu": conllu_records, "squad": squad_records}
+
+
+def task_records(
+    source: str, repairs: Counter[str], format: str | None = None, columns: Sequence[str] | None = None
+) -> Iterator[Record]:
+    """The rows of `source`, a file or `tfds:NAME/CONFIG:SPLIT`, one after the other; SQuAD's JSON is read whole.
+
+    `format` and `columns` as in TaskConfig; `repairs` counts what was mended. Raises UsageError with file and line for
+    what can't be.
+    """
+    kind, _, place = source.partition(":")
+    if kind == "tfds":
+        if not (parts := tfds_place(place)) or parts[2]:
+            raise UsageError(f"{source!r} names no set; expected one like tfds:glue/cola:train")
+        return tfds_records(*parts[:2])
+    path = place_of(source)
+    format = format or format_of(path)
+    if columns and format in _WITHOUT:
+        raise UsageError(f"task.columns names the columns of {path}, and a file of format {format} names its own")
+    lines = decoded_lines(path, repairs)
+    return _WITH_COLUMNS[format](path, lines, columns) if format in _WITH_COLUMNS else _WITHOUT[format](path, lines)
+
+
+def format_of(path: Place) -> str:
+    """What a file is written as, by the end of its name, before .gz or .zst. Raises UsageError for an unknown one."""
+    suffixes = [suffix for suffix in path.suffixes if suffix not in (".gz", ".zst")]
+    if not suffixes or suffixes[-1] not in _FORMATS:
+        raise UsageError(
+            f"{path}: its name doesn't tell how it is written; set task.format to one of "
+            f"{', '.join(dict.fromkeys(_FORMATS.values()))}"
+        )
+    return _FORMATS[suffixes[-1]]

@@ -1,0 +1,35 @@
+"""One row of a task's file: named values, and where they stand."""
+
+from typing import Any, NamedTuple
+
+from bert_jax.system.errors import UsageError
+
+
+class Record(NamedTuple):
+    """A row of a table, a sentence of words, a question: whatever a task's file has one after the other."""
+
+    place: str
+    """File and line, as an error names them."""
+    values: dict[str, Any]
+
+    def value(self, name: str) -> Any:
+        """The value named `name`, or with dots one in an object: `a.b`. Raises UsageError where there is none."""
+        if name in self.values:
+            return self.values[name]
+        value = self.values
+        for part in name.split("."):
+            if not isinstance(value, dict) or part not in value:
+                there = ", ".join(map(repr, self.values)) or "nothing"
+                raise UsageError(
+                    f"{self.place} has no column {name!r}: there is {there}; set task.texts, task.label and the like "
+                    "to names that are there"
+                )
+            value = value[part]
+        return value
+
+    def has(self, name: str) -> bool:
+        """Whether `value` would give something that is not null."""
+        try:
+            return self.value(name) is not None
+        except UsageError:
+            return False

@@ -1,0 +1,95 @@
+"""How good answers are: exact match and F1 as SQuAD's official script (evaluate-v2.0.py) has them, as shares of 1."""
+
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_jax.text.scripts import sets_no_spaces
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_ASCII_PUNCTUATION = frozenset(string.punctuation)
+
+
+class Answered(NamedTuple):
+    """What was said of a question."""
+
+    answer: str
+    """Empty where the text is said to hold none."""
+    best: str
+    """The best answer, whether it is given or not."""
+    null_odds: float | None
+    """By how much the score of no answer is larger than the best answer's; None where there always is one."""
+
+
+def answer_metrics(golds: Sequence[Sequence[str]], answers: Sequence[Answered], by_character: bool) -> dict[str, float]:
+    """`exact_match` and `f1`, the best over a question's `golds`, of which a question without an answer has none.
+
+    Where answers have null odds also both for questions with (`answerable_`) and without an answer
+    (`unanswerable_`), and `best_f1` with the `best_f1_threshold` of the null odds that it would be had with.
+    """
+    pairs = list(zip(golds, answers, strict=True))
+    scores = np.array([scored(gold, one.answer, by_character) for gold, one in pairs]).reshape(-1, 2)
+    found = {"exact_match": _mean(scores[:, 0]), "f1": _mean(scores[:, 1])}
+    if not answers or answers[0].null_odds is None:
+        return found
+    answerable = np.array([any(gold) for gold, _ in pairs])
+    for name, chosen in (("answerable", answerable), ("unanswerable", ~answerable)):
+        found[f"{name}_exact_match"], found[f"{name}_f1"] = (_mean(scores[chosen, place]) for place in (0, 1))
+    given = np.array([scored(gold, one.best, by_character)[1] for gold, one in pairs])
+    found["best_f1"], found["best_f1_threshold"] = _best(
+        given, ~answerable, np.array([one.null_odds for one in answers])
+    )
+    return found
+
+
+def scored(golds: Sequence[str], answer: str, by_character: bool) -> tuple[float, float]:
+    """Exact match and F1 of an answer, each with the gold answer that is best for it."""
+    golds = [gold for gold in golds if normalised(gold, by_character)] or [""]
+    exact = max(float(normalised(gold, by_character) == normalised(answer, by_character)) for gold in golds)
+    return exact, max(_f1(words(gold, by_character), words(answer, by_character)) for gold in golds)
+
+
+def normalised(text: str, by_character: bool) -> str:
+    """In lower case, without punctuation (of any script where `by_character`) and articles, single-spaced."""
+    kept = (character for character in text.lower() if not _is_punctuation(character, by_character))
+    return " ".join(_ARTICLES.sub(" ", "".join(kept)).split())
+
+
+def words(text: str, by_character: bool) -> list[str]:
+    """What F1 counts: words, or where `by_character` each character of a script that sets no spaces."""
+    plain = normalised(text, by_character)
+    if by_character:
+        plain = "".join(f" {character} " if sets_no_spaces(character) else character for character in plain)
+    return plain.split()
+
+
+def _f1(gold: list[str], answer: list[str]) -> float:
+    if not gold or not answer:
+        return float(gold == answer)
+    common = sum((Counter(gold) & Counter(answer)).values())
+    return 2 * common / (len(gold) + len(answer))
+
+
+def _is_punctuation(character: str, by_character: bool) -> bool:
+    every = by_character and unicodedata.category(character).startswith("P")
+    return every or character in _ASCII_PUNCTUATION
+
+
+def _best(given: np.ndarray, unanswerable: np.ndarray, odds: np.ndarray) -> tuple[float, float]:
+    """The best mean F1 and its threshold: answers are given up to these null odds, and none above."""
+    order = np.argsort(odds, kind="stable")
+    gains = np.concatenate([[0.0], np.cumsum(given[order] - unanswerable[order])])
+    last = np.append(odds[order][1:] != odds[order][:-1], True)  # a threshold takes all of the same odds
+    gains[1:][~last] = -np.inf
+    best = int(gains.argmax())
+    total = float(unanswerable.sum() + gains[best]) / len(given)
+    return total, float(odds[order][best - 1]) if best else float(odds.min() - 1.0)
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else 0.0

@@ -1,0 +1,64 @@
+"""The best of several choices."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.config.task import TaskConfig
+from bert_jax.data.rows import row
+from bert_jax.data.task_record import Record
+from bert_jax.finetuning.columns import class_name, text
+from bert_jax.finetuning.metrics import class_metrics
+from bert_jax.finetuning.task import CUT, EMPTY, Feature, Prediction, probabilities
+from bert_jax.system.errors import UsageError
+from bert_jax.text.tokenizer import Tokenizer
+
+
+class ChoiceTask:
+    """[CLS] text [SEP] choice [SEP] for each choice, one score each, a softmax over the choices."""
+
+    outputs = 1
+
+    def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
+        self.config, self._tokenizer = config, tokenizer
+
+    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
+        """See Task. A row without text, or with an empty choice, is not learned from."""
+        config = self.config
+        columns = (*config.texts, *config.choices)
+        texts = [text(record, template) for record in records for template in columns]
+        pieces = iter(self._tokenizer.encode_batch(texts))
+        encoded = []
+        for record in records:
+            first, *choices = (next(pieces) for _ in columns)
+            rows = [row([first, choice], self._tokenizer.vocabulary, config.max_length) for choice in choices]
+            empty = not (first and all(choices))
+            repairs[EMPTY] += empty
+            repairs[CUT] += sum(one.cut for one in rows)
+            target = self.gold(record) if train else None
+            encoded.append([] if train and empty else [Feature(tuple(rows), target)])
+        return encoded
+
+    def gold(self, record: Record) -> int:
+        """See Task: the number of the right choice, from 0. The label may also be the name of its column."""
+        name, count = class_name(record, self.config.label), len(self.config.choices)
+        if name in self.config.choices:
+            return self.config.choices.index(name)
+        if not (name.isdecimal() and int(name) < count):
+            raise UsageError(
+                f"{record.place}: the label {name!r} is no choice; they are numbered from 0 to {count - 1}"
+            )
+        return int(name)
+
+    def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
+        """See Task."""
+        shares = probabilities(outputs[0]).tolist()
+        return {"predicted_choice": int(np.argmax(shares)), "probabilities": shares}
+
+    def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        """See Task."""
+        names = list(map(str, range(len(self.config.choices))))
+        found = class_metrics(golds, [one["predicted_choice"] for one in predictions], names)
+        return {"accuracy": found["accuracy"]}

@@ -1,0 +1,82 @@
+"""What a record's columns hold, as the kind of task needs it."""
+
+import math
+import re
+from collections import Counter
+from typing import Any
+
+from bert_jax.data.jsonl_files import kind_of
+from bert_jax.data.task_record import Record
+from bert_jax.system.errors import UsageError
+
+_NAMED = re.compile(r"\{([^{}]+)\}")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_WHOLE = re.compile(r"\s*-?\d+\s*")
+
+
+def text(record: Record, template: str) -> str:
+    """The text of a column, or of several: `{title}. {body}`; empty where it is null.
+
+    Raises UsageError where a column is missing or is no text.
+    """
+    if "{" not in template:
+        return _text(record, template)
+    return _NAMED.sub(lambda name: _text(record, name[1]), template)
+
+
+def clean(characters: str) -> str:
+    """`characters` with U+FFFD for halves of surrogate pairs, which JSON may hold and UTF-8 not."""
+    return _SURROGATES.sub("\ufffd", characters)
+
+
+def words(record: Record, name: str) -> list[str]:
+    """A column of words. Raises UsageError where it is something else."""
+    value = record.value(name)
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise UsageError(f"{record.place}: {name!r} is {_shown(value)} and not a list of words")
+    return [clean(word) for word in value]
+
+
+def whole_number(record: Record, name: str, value: Any, repairs: Counter[str]) -> int:
+    """`value`, found under `name`, as a whole number; one that is written as a text is read and counted."""
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        repairs["offsets given as texts, read as numbers"] += 1
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(f"{record.place}: {name!r} is {_shown(value)} and not a whole number")
+    return value
+
+
+def number(record: Record, name: str) -> float:
+    """A column of numbers. Raises UsageError for anything else, infinite ones too."""
+    value = record.value(name)
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if not math.isfinite(found) or isinstance(value, bool):
+        raise UsageError(f"{record.place}: {name!r} is {_shown(value)} and not a number")
+    return found
+
+
+def class_name(record: Record, name: str) -> str:
+    """A class as it is called: a text, or a number or truth value as JSON writes it. Raises UsageError for others."""
+    value = record.value(name)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, str | int) or not str(value).strip():
+        raise UsageError(f"{record.place} has no label: {name!r} is {_shown(value)}; give each row one")
+    return str(value).strip()
+
+
+def _text(record: Record, name: str) -> str:
+    value = record.value(name)
+    if not isinstance(value, str | None):
+        raise UsageError(f"{record.place}: {name!r} is {kind_of(value)} and not a text")
+    return clean(value or "")
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, str | int | float) else kind_of(value)

@@ -1,0 +1,156 @@
+"""A task's rows, read and encoded."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_jax.config.task import TaskConfig
+from bert_jax.data.grouping import few_lengths
+from bert_jax.data.task_files import task_records
+from bert_jax.data.task_record import Record
+from bert_jax.finetuning.batches import TrainingBatches
+from bert_jax.finetuning.choice_task import ChoiceTask
+from bert_jax.finetuning.columns import class_name, words
+from bert_jax.finetuning.labels import in_order
+from bert_jax.finetuning.marked_task import MarkedTask
+from bert_jax.finetuning.sentence_task import ClassTask, NumberTask
+from bert_jax.finetuning.span_task import SpanTask
+from bert_jax.finetuning.tag_task import TagTask
+from bert_jax.finetuning.task import Feature, Task
+from bert_jax.system.errors import UsageError
+from bert_jax.system.progress import say
+from bert_jax.text.tokenizer import Tokenizer
+
+_KINDS = {
+    "class": ClassTask,
+    "number": NumberTask,
+    "marked": MarkedTask,
+    "choice": ChoiceTask,
+    "tags": TagTask,
+    "span": SpanTask,
+}
+_RECORDS_AT_ONCE = 512
+"""Go to the tokenizer, which uses several threads."""
+
+
+class Learned(NamedTuple):
+    """What is learned from."""
+
+    task: Task
+    """Its config has labels and padded lengths: a run keeps it, and needs the rows no more to predict."""
+    features: list[Feature]
+
+    def batches(self, seed: int, pad_id: int) -> TrainingBatches:
+        """The batches of all epochs, in the order of `seed`."""
+        config = self.task.config
+        return TrainingBatches(
+            self.features,
+            batch_size=config.batch_size,
+            lengths=config.padded_lengths,
+            epochs=config.epochs,
+            seed=seed,
+            pad_id=pad_id,
+        )
+
+    @property
+    def stamp(self) -> str:
+        """Tells whether other rows are the same, as they are encoded."""
+        digest = hashlib.blake2b(digest_size=8)
+        for feature in self.features:
+            digest.update(repr((feature.target, feature.marks)).encode())
+            for row in feature.rows:
+                digest.update(np.asarray(row.ids, np.int32).tobytes())
+        return digest.hexdigest()
+
+
+class Measured(NamedTuple):
+    """What is measured on."""
+
+    records: list[Record]
+    golds: list[Any]
+    """What ought to be said of each."""
+
+
+def make_task(config: TaskConfig, tokenizer: Tokenizer) -> Task:
+    """The task that `config` says. Raises UsageError where it needs labels and has none."""
+    return _KINDS[config.kind](config, tokenizer)
+
+
+def read_training(config: TaskConfig, tokenizer: Tokenizer) -> Learned:
+    """The training rows, encoded, and the task with what they tell: labels, and lengths to pad to.
+
+    What was mended or left out is said in one line. Raises UsageError with file and line for what can't be.
+    """
+    repairs = Counter()
+    records = _some(read_records(config, config.train, "train", repairs), config.train_rows)
+    if config.labels is None and config.kind in ("class", "marked", "tags"):
+        config = config.replace(labels=in_order(_names(config, records)))
+    task = make_task(config, tokenizer)
+    features = [feature for _, of_one in encoded(task, records, repairs, train=True) for feature in of_one]
+    say_repairs(config.train, repairs)
+    if not features:
+        raise UsageError(f"{config.train} has no row to learn from; give another by --task.train")
+    if config.padded_lengths is None:
+        lengths = few_lengths([feature.size for feature in features], config.max_length)
+        task.config = config.replace(padded_lengths=lengths)
+    return Learned(task, features)
+
+
+def read_measured(task: Task) -> Measured:
+    """The rows to measure on, with what is right. Raises UsageError for a row that doesn't tell."""
+    repairs = Counter()
+    records = read_records(task.config, task.config.dev, "dev", repairs)
+    say_repairs(task.config.dev, repairs)
+    if not any(record.has(task.config.label) or record.has("is_impossible") for record in records):
+        raise UsageError(
+            f"{task.config.dev} has no {task.config.label!r} in any row, and nothing can be measured; give rows with "
+            "labels by --task.dev, or name their column by --task.label"
+        )
+    return Measured(records, [task.gold(record) for record in records])
+
+
+def read_records(config: TaskConfig, source: str | None, setting: str, repairs: Counter[str]) -> list[Record]:
+    """All rows of `source`, at least one. Raises UsageError where there is none; `setting` would name it."""
+    if source is None:
+        raise UsageError(f"task.{setting} names no rows; give a file or a set like tfds:glue/cola:train")
+    records = list(task_records(source, repairs, config.format, config.columns))
+    if not records:
+        raise UsageError(f"{source} has no rows; give another by --task.{setting}")
+    return records
+
+
+def encoded(
+    task: Task, records: Iterable[Record], repairs: Counter[str], train: bool
+) -> Iterator[tuple[Record, list[Feature]]]:
+    """Each record with what the model reads of it, some hundred at a time."""
+    waiting = iter(records)
+    while some := list(islice(waiting, _RECORDS_AT_ONCE)):
+        yield from zip(some, task.encode(some, repairs, train))
+
+
+def say_repairs(source: str | None, repairs: Counter[str]) -> None:
+    """Says in one line what of `source` was mended, cut or left out, and how often."""
+    counted = [f"{count:,} {what}" for what, count in sorted(repairs.items()) if count]
+    if counted:
+        say(f"{source}: {'; '.join(counted)}")
+
+
+def _some(records: list[Record], count: int | None) -> list[Record]:
+    """`count` of `records` drawn at random, always the same, in their order; all where None. Raises UsageError."""
+    if count is None:
+        return records
+    if count > len(records):
+        raise UsageError(f"task.train_rows={count:,} and there are {len(records):,} rows; lower it or leave it out")
+    words = np.random.Philox(key=0).random_raw(len(records))
+    return [records[place] for place in sorted(np.argsort(words, kind="stable")[:count].tolist())]
+
+
+def _names(config: TaskConfig, records: Sequence[Record]) -> set[str]:
+    """The classes or tags of `records`."""
+    if config.kind == "tags":
+        return {tag for record in records for tag in words(record, config.label)}
+    return {class_name(record, config.label) for record in records}

@@ -1,0 +1,57 @@
+"""A class for a text or pair in which a word of each is marked."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from bert_jax.data.rows import Row, kept
+from bert_jax.data.task_record import Record
+from bert_jax.finetuning.columns import text, whole_number
+from bert_jax.finetuning.pieces import pieces_of
+from bert_jax.finetuning.sentence_task import ClassTask
+from bert_jax.finetuning.task import CUT, Feature
+from bert_jax.system.errors import UsageError
+
+_DROPPED = "rows whose marked word has no piece"
+
+
+class MarkedTask(ClassTask):
+    """As SuperGLUE's WiC: is a word meant alike in two texts?"""
+
+    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
+        """See Task. A text that is too long keeps what is around its word. Where a marked word has no piece nothing is
+        learned; asked for all the same, [CLS] stands for it."""
+        encoded = []
+        for record in records:
+            feature, found = self._feature(record, repairs)
+            repairs[_DROPPED] += not found
+            feature = feature._replace(target=self.gold(record)) if train else feature
+            encoded.append([] if train and not found else [feature])
+        return encoded
+
+    def _feature(self, record: Record, repairs: Counter[str]) -> tuple[Feature, bool]:
+        """The feature without its target, and whether every marked word has a piece."""
+        config, vocabulary = self.config, self._tokenizer.vocabulary
+        spans, words = [], []
+        for number, template in enumerate(config.texts):
+            whole = text(record, template)
+            begin, end = (
+                whole_number(record, name, record.value(name), repairs)
+                for name in config.marks[2 * number : 2 * number + 2]
+            )
+            if not 0 <= begin < end <= len(whole):
+                raise UsageError(
+                    f"{record.place}: the marked word is at characters {begin} to {end} of a text of {len(whole)}; "
+                    f"give its beginning, from 0, and its end (exclusive) in {', '.join(config.marks)}"
+                )
+            spans.append(self._tokenizer.encode_spans(whole))
+            words.append(pieces_of(spans[-1], begin, end))
+        sizes = kept(tuple(map(len, spans)), config.max_length)
+        repairs[CUT] += sum(sizes) < sum(map(len, spans))
+        ids, marks = [vocabulary.cls_id], []
+        for of_text, size, word in zip(spans, sizes, words):
+            first = min(max((word.start + word.stop - size) // 2, 0), len(of_text) - size)
+            begin = len(ids) - first
+            marks.append((begin + word.start, begin + min(word.stop, first + size)) if word else (0, 1))
+            ids += [*(piece.id for piece in of_text[first : first + size]), vocabulary.sep_id]
+        row = Row(ids, sizes[0] + 2, False)
+        return Feature((row,), marks=tuple(marks)), all(words)

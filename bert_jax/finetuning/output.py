@@ -1,0 +1,118 @@
+"""Predictions written to a file, with the rows that they are of."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from bert_jax.data.task_record import Record
+from bert_jax.finetuning.task import Prediction
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import UsageError
+from bert_jax.system.files import replacing, write_json
+
+Predicted = Iterable[tuple[Record, Prediction]]
+
+
+def check_output(path: Place, kind: str) -> None:
+    """Raises UsageError where predictions of tasks of this `kind` can't be written as the name of `path` ends."""
+    possible = [*_LINES, *([".conll"] if kind == "tags" else []), *([".json"] if kind == "span" else [])]
+    if path.suffix not in possible:
+        raise UsageError(f"{path}: predictions of kind {kind} are written to {', '.join(possible)}; name it so")
+
+
+def write_predictions(path: Place, predicted: Predicted, kind: str) -> None:
+    """Writes each row with what was predicted of it, as the name of `path` ends; the file is whole or absent.
+
+    JSON lines and tables hold the row's columns and after them the prediction's. `.conll` has the predicted tag after
+    the other columns of each word. `.json` has the answers by question as SQuAD's official script reads them, and
+    beside it are the best ones, `.best.json`, and the odds of no answer, `.null_odds.json`. Raises UsageError for
+    another name, before anything is read.
+    """
+    check_output(path, kind)
+    if path.suffix == ".json":
+        _write_answers(path, predicted)
+        return
+    lines = _conll_lines if path.suffix == ".conll" else _LINES[path.suffix]
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+        for line in lines(predicted):
+            file.write(line)
+
+
+def _jsonl_lines(predicted: Predicted) -> Iterator[str]:
+    for record, prediction in predicted:
+        yield json.dumps({**record.values, **prediction}, ensure_ascii=False) + "\n"
+
+
+def _csv_lines(predicted: Predicted) -> Iterator[str]:
+    for fields, _ in _table(predicted):
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(fields)
+        yield line.getvalue()
+
+
+def _tsv_lines(predicted: Predicted) -> Iterator[str]:
+    for fields, place in _table(predicted):
+        if held := next((field for field in fields if set(field) & set("\t\r\n")), None):
+            raise UsageError(
+                f"{place} holds a tab or line feed in {held[:40]!r}, which a .tsv can't; write a .csv or .jsonl"
+            )
+        yield "\t".join(fields) + "\n"
+
+
+def _table(predicted: Predicted) -> Iterator[tuple[list[str], str]]:
+    """Rows of fields, the first of them names, each with its record's place."""
+    columns: list[str] | None = None
+    for record, prediction in predicted:
+        values = {**record.values, **_flat(prediction)}
+        if columns is None:
+            columns = list(values)
+            yield columns, record.place
+        if extra := set(values) - set(columns):
+            raise UsageError(f"{record.place} has columns that the first row lacks, {sorted(extra)}; write a .jsonl")
+        yield [_field(values.get(name)) for name in columns], record.place
+
+
+def _flat(prediction: Prediction) -> dict[str, Any]:
+    """Each class's probability as a column of its own."""
+    shares = prediction.get("probabilities", {})
+    named = shares.items() if isinstance(shares, dict) else enumerate(shares)
+    others = {name: value for name, value in prediction.items() if name != "probabilities"}
+    return others | {f"probability_{name}": share for name, share in named}
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _conll_lines(predicted: Predicted) -> Iterator[str]:
+    for record, prediction in predicted:
+        tags = prediction["predicted_tags"]
+        columns = [column for column in record.values.values() if isinstance(column, list) and len(column) == len(tags)]
+        yield from ("\t".join(map(str, fields)) + "\n" for fields in zip(*columns, tags))
+        yield "\n"
+
+
+def _write_answers(path: Place, predicted: Predicted) -> None:
+    answers, best, odds = {}, {}, {}
+    for number, (record, prediction) in enumerate(predicted):
+        key = str(record.values.get("id", number))
+        if key in answers:
+            raise UsageError(f"{record.place}: the id {key!r} stands twice, and answers go by it; write a .jsonl")
+        answers[key], best[key] = prediction["predicted_answer"], prediction["best"]
+        odds[key] = prediction["null_odds"]
+    write_json(path.with_suffix(".best.json"), best)
+    if any(one is not None for one in odds.values()):
+        write_json(path.with_suffix(".null_odds.json"), odds)
+    write_json(path, answers)
+
+
+_LINES: dict[str, Callable[[Predicted], Iterator[str]]] = {
+    ".jsonl": _jsonl_lines,
+    ".csv": _csv_lines,
+    ".tsv": _tsv_lines,
+}
+"""By the end of the file's name."""

@@ -1,0 +1,90 @@
+"""A class or a number for a text or a pair."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.config.task import TaskConfig
+from bert_jax.data.rows import row
+from bert_jax.data.task_record import Record
+from bert_jax.finetuning.columns import class_name, number, text
+from bert_jax.finetuning.labels import Labels
+from bert_jax.finetuning.metrics import class_metrics, number_metrics
+from bert_jax.finetuning.task import CUT, EMPTY, Feature, Prediction, probabilities
+from bert_jax.text.tokenizer import Tokenizer
+
+
+class SentenceTask:
+    """[CLS] text [SEP] or [CLS] first [SEP] second [SEP], cut as in the original's run_classifier.py."""
+
+    def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
+        self.config, self._tokenizer = config, tokenizer
+
+    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
+        """See Task. A row of which one text is empty (has no pieces) is not learned from."""
+        count = len(self.config.texts)
+        texts = [text(record, template) for record in records for template in self.config.texts]
+        pieces = iter(self._tokenizer.encode_batch(texts))
+        encoded = []
+        for record in records:
+            segments = [next(pieces) for _ in range(count)]
+            empty = not all(segments)
+            one = row(segments, self._tokenizer.vocabulary, self.config.max_length)
+            repairs[EMPTY] += empty
+            repairs[CUT] += one.cut
+            target = self.gold(record) if train else None
+            encoded.append([] if train and empty else [Feature((one,), target)])
+        return encoded
+
+    def gold(self, record: Record) -> Any:
+        """See Task."""
+        raise NotImplementedError
+
+
+class ClassTask(SentenceTask):
+    """A text or pair to a class."""
+
+    def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
+        """Raises UsageError where there aren't two labels."""
+        super().__init__(config, tokenizer)
+        self.labels = Labels(config.labels or ())
+        self.outputs = len(self.labels)
+
+    def gold(self, record: Record) -> int:
+        """See Task: the number of the class."""
+        return self.labels.number(class_name(record, self.config.label), record.place)
+
+    def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
+        """See Task."""
+        shares = probabilities(outputs[0]).tolist()
+        return {
+            "predicted_label": self.labels.names[int(np.argmax(shares))],
+            "probabilities": dict(zip(self.labels.names, shares)),
+        }
+
+    def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        """See Task."""
+        return class_metrics(golds, [self._number(one) for one in predictions], self.labels.names)
+
+    def _number(self, prediction: Prediction) -> int:
+        return self.labels.number(prediction["predicted_label"], "a prediction")
+
+
+class NumberTask(SentenceTask):
+    """A text or pair to a number."""
+
+    outputs = 1
+
+    def gold(self, record: Record) -> float:
+        """See Task."""
+        return number(record, self.config.label)
+
+    def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
+        """See Task."""
+        return {"predicted_number": float(outputs[0][0])}
+
+    def measure(self, golds: Sequence[float], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        """See Task."""
+        return number_metrics(golds, [one["predicted_number"] for one in predictions])

@@ -1,0 +1,142 @@
+"""The answer to a question in a text (the original's run_squad.py)."""
+
+import functools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.config.task import TaskConfig
+from bert_jax.data.jsonl_files import kind_of
+from bert_jax.data.rows import Row
+from bert_jax.data.task_record import Record
+from bert_jax.finetuning.answer_metrics import Answered, answer_metrics
+from bert_jax.finetuning.best_spans import BestSpans
+from bert_jax.finetuning.columns import clean, text, whole_number
+from bert_jax.finetuning.pieces import pieces_of
+from bert_jax.finetuning.task import EMPTY, Feature, Prediction
+from bert_jax.finetuning.windows import TextWindow, windows, with_best_context
+from bert_jax.system.errors import UsageError
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.vocabulary import PieceSpan
+
+OUTPUTS = 2
+"""A score for the answer's first token and one for its last."""
+_ELSEWHERE = "questions whose answer is not in the text where it should be, not learned from"
+_DROPPED = "questions whose answer has no piece, not learned from"
+_QUESTION = "questions longer than task.span.question_length, cut"
+
+
+class SpanTask:
+    """[CLS] question [SEP] window of the text [SEP]; a window without the answer, or all of it, answers with [CLS]."""
+
+    outputs = OUTPUTS
+
+    def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
+        self.config, self._tokenizer = config, tokenizer
+        # Questions about one text follow each other.
+        self._spans = functools.lru_cache(maxsize=4)(tokenizer.encode_spans)
+
+    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
+        """See Task. `pieces` is a TextWindow."""
+        settings, encoded = self.config.span, []
+        for record in records:
+            question, context = (text(record, template) for template in self.config.texts)
+            asked, spans = self._tokenizer.encode(question), self._spans(context)
+            repairs[EMPTY] += not spans
+            repairs[_QUESTION] += len(asked) > settings.question_length
+            asked = asked[: settings.question_length]
+            if not train:
+                encoded.append(self._features(asked, spans))
+                continue
+            answer = self._pieces(record, context, spans, repairs) if spans else None
+            encoded.append([] if answer is None else self._targeted(self._features(asked, spans), answer))
+        return encoded
+
+    def _features(self, question: list[int], spans: Sequence[PieceSpan]) -> list[Feature]:
+        """A feature a window, without target."""
+        vocabulary = self._tokenizer.vocabulary
+        found = windows(len(spans), self.config.max_length - len(question) - 3, self.config.span.stride)
+        features = []
+        for window, best_context in zip(found, with_best_context(found, len(spans))):
+            ids = [vocabulary.cls_id, *question, vocabulary.sep_id]
+            offset = len(ids)
+            ids += [*(piece.id for piece in spans[window.begin : window.end]), vocabulary.sep_id]
+            pieces = TextWindow(window, best_context, spans, offset)
+            features.append(Feature((Row(ids, offset, False),), pieces=pieces))
+        return features
+
+    def _targeted(self, features: list[Feature], answer: range) -> list[Feature]:
+        """`features` with the tokens of `answer`'s first and last piece, both 0 where a window lacks any of it."""
+        targeted = []
+        for feature in features:
+            (begin, end), offset = feature.pieces.window, feature.pieces.offset
+            inside = len(answer) and begin <= answer.start and answer.stop <= end
+            first = answer.start - begin + offset if inside else 0
+            targeted.append(feature._replace(target=(first, first + len(answer) - 1 if inside else 0), pieces=None))
+        return targeted
+
+    def _pieces(self, record: Record, context: str, spans: Sequence[PieceSpan], repairs: Counter[str]) -> range | None:
+        """The pieces of the first answer; none of a question without one; None where it can't be learned from."""
+        answers = self._answers(record)
+        if not answers:
+            return range(0)
+        begin = whole_number(record, "answer_start", answers[0].get("answer_start"), repairs)
+        answer = clean(answers[0]["text"])
+        begin, answer = begin + len(answer) - len(answer.lstrip()), answer.strip()
+        if begin < 0 or not answer or context[begin : begin + len(answer)] != answer:
+            repairs[_ELSEWHERE] += 1
+            return None
+        found = pieces_of(spans, begin, begin + len(answer))
+        repairs[_DROPPED] += not found
+        return found or None
+
+    def gold(self, record: Record) -> list[str]:
+        """See Task: all answers that are right, none for a question that has none."""
+        return [clean(answer["text"]) for answer in self._answers(record)]
+
+    def _answers(self, record: Record) -> list[dict[str, Any]]:
+        """The answers as SQuAD has them. Raises UsageError for none where each question must have one."""
+        if record.has("is_impossible") and record.value("is_impossible"):
+            answers = []
+        else:
+            answers = _as_list(record.value(self.config.label))
+        if not isinstance(answers, list) or not all(
+            isinstance(answer, dict) and isinstance(answer.get("text"), str) for answer in answers
+        ):
+            raise UsageError(
+                f"{record.place}: {self.config.label!r} is {kind_of(answers)}; expected [{{text, answer_start}}, ...]"
+            )
+        if not answers and not self.config.span.null_answers:
+            raise UsageError(f"{record.place} has no answer; where that may be so, set --task.span.null-answers")
+        return answers
+
+    def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
+        """See Task."""
+        best = BestSpans(text(record, self.config.texts[1]), self.config.span)
+        for feature, logits in zip(features, outputs):
+            best.add(feature.pieces, logits[: feature.size].astype(np.float64))
+        return best.prediction()
+
+    def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        """See Task."""
+        answers = [
+            Answered(
+                one["predicted_answer"],
+                next((answer["text"] for answer in one["best"] if answer["text"]), ""),
+                one["null_odds"],
+            )
+            for one in predictions
+        ]
+        return answer_metrics(golds, answers, self.config.span.by_character)
+
+
+def _as_list(answers: Any) -> Any:
+    """Answers as SQuAD's files have them, where they are an object of lists, as in TFDS and Hugging Face's sets."""
+    if not isinstance(answers, dict) or not {"text", "answer_start"} <= set(answers):
+        return answers
+    return [
+        {"text": one, "answer_start": start}
+        for one, start in zip(answers["text"], answers["answer_start"], strict=True)
+    ]

@@ -1,0 +1,132 @@
+"""A tag for every word."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.config.task import TaskConfig
+from bert_jax.data.rows import Row
+from bert_jax.data.task_record import Record
+from bert_jax.finetuning.columns import words
+from bert_jax.finetuning.labels import Labels
+from bert_jax.finetuning.metrics import OUTSIDE, tag_metrics
+from bert_jax.finetuning.task import EMPTY, IGNORED, Feature, Prediction
+from bert_jax.system.errors import UsageError
+from bert_jax.text.scripts import sets_no_spaces
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.vocabulary import PieceSpan
+
+_PARTS = "sentences longer than task.max_length, cut in parts"
+_LONG = "words longer than task.max_length, cut"
+_DROPPED = "words without a piece of their own, not learned from"
+
+
+class TagTask:
+    """The tag of a word is asked at its first piece; other pieces have none.
+
+    Words are encoded as one text, with a space between two unless one of them is of a script that sets none, so that
+    pieces are those of pretraining. A word that the tokenizer drops (of control characters alone) has no piece; one
+    that it joined to the word before has none of its own, and that word's tag is predicted for it.
+    """
+
+    def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
+        """Raises UsageError where there aren't two tags."""
+        self.config, self._tokenizer = config, tokenizer
+        self.labels = Labels(config.labels or ())
+        self.outputs = len(self.labels)
+
+    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
+        """See Task. A long sentence is cut between words, in parts; `pieces` has the token of each
+        word that has one."""
+        encoded = []
+        for record in records:
+            sentence = words(record, self.config.texts[0])
+            spans, first = first_pieces(sentence, self._tokenizer)
+            tags = self.gold(record) if train else None
+            repairs[EMPTY] += not spans
+            features = [] if train and not spans else self._parts(spans, first, tags, repairs)
+            encoded.append(features)
+        return encoded
+
+    def _parts(
+        self, spans: list[PieceSpan], first: list[int | None], tags: list[str] | None, repairs: Counter[str]
+    ) -> list[Feature]:
+        """The sentence as one feature or several."""
+        vocabulary, room = self._tokenizer.vocabulary, self.config.max_length - 2
+        cuts = _cuts(sorted({0, *(piece for piece in first if piece is not None)}), len(spans), room)
+        repairs[_PARTS] += len(cuts) > 2
+        asked = None if tags is None else self._asked(first, tags, repairs)
+        parts = []
+        for begin, end in zip(cuts, cuts[1:]):
+            here = range(begin, min(end, begin + room))
+            repairs[_LONG] += here.stop < end
+            ids = [vocabulary.cls_id, *(spans[number].id for number in here), vocabulary.sep_id]
+            part = Feature((Row(ids, len(ids), False),))
+            if asked is None:
+                tokens = {word: piece - begin + 1 for word, piece in enumerate(first) if piece in here}
+                parts.append(part._replace(pieces=tokens))
+            else:
+                targets = [asked.get(number, IGNORED) for number in here]
+                parts.append(part._replace(target=[IGNORED, *targets, IGNORED]))
+        return parts
+
+    def _asked(self, first: list[int | None], tags: list[str], repairs: Counter[str]) -> dict[int, int]:
+        """The number of the tag that is asked at each first piece of a word."""
+        asked: dict[int, int] = {}
+        for piece, tag in zip(first, tags):
+            if piece is None or piece in asked:
+                repairs[_DROPPED] += 1
+            else:
+                asked[piece] = self.labels.number(tag, "a sentence")
+        return asked
+
+    def gold(self, record: Record) -> list[str]:
+        """See Task: the tags. Raises UsageError where there aren't as many as words, or for one that isn't known."""
+        tags = words(record, self.config.label)
+        count = len(words(record, self.config.texts[0]))
+        if len(tags) != count:
+            raise UsageError(f"{record.place} has {count} words and {len(tags)} tags; give each word one")
+        for number, tag in enumerate(tags, 1):
+            self.labels.number(tag, f"{record.place}, word {number}")
+        return tags
+
+    def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
+        """See Task. A word without a piece is outside of every entity, or has no tag where none is called O."""
+        without = OUTSIDE if OUTSIDE in self.labels.names else ""
+        tags = [without] * len(record.value(self.config.texts[0]))
+        for feature, logits in zip(features, outputs):
+            for word, place in feature.pieces.items():
+                tags[word] = self.labels.names[int(np.argmax(logits[place]))]
+        return {"predicted_tags": tags}
+
+    def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        """See Task."""
+        return tag_metrics(golds, [one["predicted_tags"] for one in predictions], self.labels.names)
+
+
+def first_pieces(sentence: Sequence[str], tokenizer: Tokenizer) -> tuple[list[PieceSpan], list[int | None]]:
+    """The pieces of a sentence, and for each word the number of the first that stands for any of it; None without."""
+    text, places = "", []
+    for word in sentence:
+        if text and word and not (sets_no_spaces(text[-1]) or sets_no_spaces(word[0])):
+            text += " "
+        places.append((len(text), len(text) + len(word)))
+        text += word
+    spans = tokenizer.encode_spans(text)
+    first, number = [], 0
+    for begin, end in places:
+        while number < len(spans) and spans[number].end <= max(begin, spans[number].begin):
+            number += 1
+        first.append(number if number < len(spans) and spans[number].begin < end else None)
+    return spans, first
+
+
+def _cuts(begins: Sequence[int], count: int, room: int) -> list[int]:
+    """Where parts of at most `room` pieces begin, and `count`; a part ends before a word, unless it is only one."""
+    cuts = [0]
+    for begin, end in zip(begins, [*begins[1:], count]):
+        if end - cuts[-1] > room and begin > cuts[-1]:
+            cuts.append(begin)
+    return [*cuts, count]

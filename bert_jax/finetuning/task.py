@@ -1,0 +1,73 @@
+"""What every kind of task can do."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+
+from bert_jax.config.task import TaskConfig
+from bert_jax.data.rows import Row
+from bert_jax.data.task_record import Record
+
+IGNORED = -1
+"""The tag of a piece of which none is asked."""
+Prediction = dict[str, Any]
+"""Named values, as JSON has them; the names begin with `predicted_` where a column might be called so."""
+EMPTY = "rows without any text"
+CUT = "texts longer than task.max_length, cut"
+
+
+class Feature(NamedTuple):
+    """What the model reads at once: all of a record, or a part of a long one."""
+
+    rows: tuple[Row, ...]
+    """One, or one a choice."""
+    target: int | float | Sequence[int] | None = None
+    """What the right output is: a class, a number, a tag for each token, an answer's first and last token. None where
+    it is asked for."""
+    marks: tuple[tuple[int, int], ...] = ()
+    """Begin and end (exclusive) of the marked words, in tokens; empty where none are marked."""
+    pieces: Any = None
+    """What the kind of task needs to find its way back to the text; None while training."""
+
+    @property
+    def size(self) -> int:
+        """Tokens of the longest row."""
+        return max(len(row.ids) for row in self.rows)
+
+
+@runtime_checkable
+class Task(Protocol):
+    """A task: rows to what the model reads, and its outputs to predictions."""
+
+    config: TaskConfig
+    """With `labels` set where the kind has any."""
+    outputs: int
+    """Numbers that the head gives: for a row, for each of its choices (`choice`) or for each token (`tags`, `span`)."""
+
+    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
+        """For each record what the model reads of it.
+
+        While training with targets, and nothing where there is nothing to learn from; otherwise one at least. `repairs`
+        counts both, and what was cut. Raises UsageError for what a record lacks.
+        """
+
+    def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
+        """What the model says of a record, by its outputs for each of its features.
+
+        They are [outputs]; [choices] for `choice`; [T, outputs] for `tags` and `span`, T at least the row's length.
+        """
+
+    def gold(self, record: Record) -> Any:
+        """What ought to be said of it. Raises UsageError where the record doesn't tell."""
+
+    def measure(self, golds: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        """Every metric of the kind by name, as shares of 1, and for classes the `confusion`."""
+
+
+def probabilities(logits: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
+    """The softmax, in float64."""
+    powers = np.exp(logits.astype(np.float64) - logits.max())
+    return powers / powers.sum()

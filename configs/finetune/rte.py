@@ -1,0 +1,24 @@
+"""RTE: does a sentence follow from a text? (GLUE).
+
+    bert-jax finetune configs/finetune/rte.py --init RUN --workdir RUN2
+
+With files of one's own:
+
+    bert-jax finetune configs/finetune/rte.py --init RUN --workdir RUN2 \
+      --task.train FILE --task.dev FILE
+
+What to expect: BERT-large is right in 70.4% of the dev rows.
+"""
+
+from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.task import TaskConfig
+
+config = FinetuneConfig(
+    task=TaskConfig(
+        name="rte",
+        kind="class",
+        texts=("sentence1", "sentence2"),
+        train="tfds:glue/rte:train",
+        dev="tfds:glue/rte:validation",
+    ),
+)

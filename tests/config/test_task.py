@@ -1,0 +1,43 @@
+import pytest
+
+from bert_jax.config.settings import SettingsError
+from bert_jax.config.task import METRICS, TaskConfig
+
+PAIR = {"name": "x", "kind": "class", "texts": ("a", "b")}
+SPAN = {"name": "x", "kind": "span", "texts": ("question", "context")}
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"kind": "span"}, "task.kind=span takes 2 task.texts and has 1"),
+        ({"kind": "class", "texts": ("a", "b", "c")}, "task.kind=class takes 1 or 2 task.texts and has 3"),
+        ({"kind": "choice", "choices": ("one",)}, "has 1 task.choices; a choice needs two columns or more"),
+        ({"kind": "class", "choices": ("one", "two")}, "has 2 task.choices"),
+        ({"kind": "marked", "texts": ("a", "b"), "marks": ("begin", "end")}, "takes 4 task.marks and has 2"),
+        ({"kind": "class", "marks": ("begin", "end")}, "takes 0 task.marks and has 2"),
+        (
+            {"kind": "number", "metric": "accuracy"},
+            "task.metric=accuracy doesn't measure task.kind=number; choose from",
+        ),
+        ({**SPAN, "max_length": 128}, "task.max_length=128 leaves no window of task.span.stride=128 pieces"),
+        ({"kind": "class", "padded_lengths": (8, 64)}, "must end with task.max_length=128"),
+        ({"kind": "sentence"}, "'sentence'"),
+    ],
+)
+def test_settings_that_do_not_fit_each_other_are_refused(settings, words):
+    with pytest.raises(SettingsError) as refusal:
+        TaskConfig(**{"name": "x"} | settings)
+    assert words in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_every_kind_has_what_it_needs_and_survives_json(kind):
+    needs = {
+        "span": {"texts": ("question", "context"), "max_length": 384},
+        "choice": {"choices": ("first", "second")},
+        "marked": {"marks": ("begin", "end")},
+    }
+    for metric in (None, *METRICS[kind]):
+        config = TaskConfig(name="x", kind=kind, metric=metric, **needs.get(kind, {}))
+        assert TaskConfig(**config.model_dump(mode="json")) == config and hash(config)

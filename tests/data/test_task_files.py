@@ -1,0 +1,172 @@
+import gzip
+from collections import Counter
+
+import pytest
+import zstandard
+
+from bert_jax.data.task_files import task_records
+from bert_jax.data.task_record import Record
+from bert_jax.system.errors import UsageError
+
+SQUAD = """{"data": [{"title": "T", "paragraphs": [{"context": "A cat.", "qas": [
+{"id": "q1", "question": "Who?", "answers": [{"text": "cat", "answer_start": 2}]},
+{"id": "q2", "question": "When?", "answers": [], "is_impossible": true}]}]}]}"""
+
+
+def read(tmp_path, name, content, **settings):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    repairs = Counter()
+    return list(task_records(str(path), repairs, **settings)), repairs
+
+
+def values(tmp_path, name, content, **settings):
+    return [record.values for record in read(tmp_path, name, content, **settings)[0]]
+
+
+def refused(tmp_path, name, content, **settings):
+    with pytest.raises(UsageError) as refusal:
+        read(tmp_path, name, content, **settings)
+    assert "\n" not in str(refusal.value) and name in str(refusal.value)
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize("pack, end", [(bytes, ""), (gzip.compress, ".gz"), (zstandard.compress, ".zst")])
+def test_rows_of_all_formats_have_named_values_and_places(tmp_path, pack, end):
+    rows = [{"text": 'He said "a, b"', "label": "1"}, {"text": "雪\u2028x", "label": "0"}]
+    tsv = 'text\tlabel\r\nHe said "a, b"\t1\r\n\r\n雪\u2028x\t0\r\n'
+    csv = 'text,label\n"He said ""a, b""",1\n\n雪\u2028x,0'
+    jsonl = '{"text": "He said \\"a, b\\"", "label": "1"}\n\n{"text": "雪\\u2028x", "label": "0"}\n'
+    for name, content in (("a.tsv", tsv), ("a.txt", tsv), ("a.csv", csv)):
+        found, repairs = read(tmp_path, name + end, pack(content.encode()))
+        assert [record.values for record in found] == rows and not repairs
+        assert [record.place for record in found] == [f"{tmp_path / (name + end)}, line {line}" for line in (2, 4)]
+    found, _ = read(tmp_path, "a.jsonl" + end, pack(jsonl.encode()))
+    assert [record.values for record in found] == rows and found[1].place.endswith("line 3")
+
+
+def test_a_quoted_field_may_hold_line_feeds(tmp_path):
+    found, _ = read(tmp_path, "a.csv", 'text,label\n"one\ntwo",1\nthree,0\n')
+    assert found[0].values["text"] == "one\ntwo"
+    assert [record.place.split(", ")[1] for record in found] == ["line 2", "line 4"]
+
+
+def test_columns_may_be_named_and_the_last_ones_missing(tmp_path):
+    rows = values(tmp_path, "a.tsv", "x\t1\ny\t0\tmore\n", columns=("text", "label", "rest"))
+    assert rows == [{"text": "x", "label": "1"}, {"text": "y", "label": "0", "rest": "more"}]
+
+
+def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path):
+    for name, content in (
+        ("a.tsv", "text\tlabel\nx\t1\n"),
+        ("a.jsonl", '{"text": "x", "label": "1"}'),
+        ("a.json", SQUAD),
+    ):
+        found, repairs = read(tmp_path, name, b"\xef\xbb\xbf" + content.encode())
+        assert not any("\ufeff" in key for key in found[0].values)
+        assert repairs == {"byte-order marks taken off": 1}
+
+
+@pytest.mark.parametrize(
+    "name, content, words",
+    [
+        ("a.tsv", "text\tlabel\nx\ty\t1\n", "line 2 has 3 columns and 2 are named"),
+        ("a.csv", "text,text\nx,1\n", "names the column 'text' twice"),
+        ("a.csv", 'text,label\nx,1\n"open,0\nmore\n', "line 3: a row begins here that is not CSV"),
+        ("a.tsv", "text\tlabel\nx\t1\n".encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
+        ("a.tsv", b"text\tlabel\nx\xff\t1\n", "line 2: byte 2 is not UTF-8"),
+        ("a.jsonl", '{"text": "x"}\n["x"]\n', "line 2 is an array; a row is an object"),
+        ("a.jsonl", '{"text": "x"\n', "line 1 is not JSON"),
+        ("a.gz", b"", "its name doesn't tell how it is written; set task.format to one of csv, tsv"),
+        ("a.tsv.gz", b"\x1f\x8b\x08\x00", "is damaged or cut short"),
+        ("a.json", "[]", "has no 'data': it is an array; expected SQuAD's JSON"),
+        ("a.json", '{"data": {}}', "'data' is an object of nothing and in SQuAD's JSON it is an array"),
+        ("a.json", '{"data": [{"paragraphs": [{"qas": [{"id": 1}]}]}]}', "article 1, paragraph 1 has no 'context'"),
+    ],
+)
+def test_bad_files_are_refused_in_one_line_with_the_place(tmp_path, name, content, words):
+    assert words in refused(tmp_path, name, content)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="absent.tsv can't be read"):
+        list(task_records(str(tmp_path / "absent.tsv"), Counter()))
+    with pytest.raises(UsageError, match="names no set; expected one like tfds:glue/cola:train"):
+        task_records("tfds:glue", Counter())
+    assert "names its own" in refused(tmp_path, "a.jsonl", "{}", columns=("text",))
+
+
+def test_questions_come_with_their_text(tmp_path):
+    first, second = read(tmp_path, "a.json", SQUAD)[0]
+    assert first.values | {"answers": 0} == {
+        "title": "T",
+        "context": "A cat.",
+        "question": "Who?",
+        "id": "q1",
+        "answers": 0,
+    }
+    assert second.values["is_impossible"] and second.place.endswith("article 1, paragraph 1, question 'q2'")
+
+
+def test_a_missing_column_is_named_with_those_that_are_there():
+    record = Record("f, line 3", {"a": 1, "b": {"c": None, "d": 2}, "e.f": 3})
+    assert [record.value(name) for name in ("a", "b.d", "e.f")] == [1, 2, 3]
+    assert [record.has(name) for name in ("a", "b.c", "x", "a.b")] == [True, False, False, False]
+    with pytest.raises(UsageError, match="f, line 3 has no column 'b.x': there is 'a', 'b', 'e.f'; set task.texts"):
+        record.value("b.x")
+
+
+WORDS = "-DOCSTART-\tO\n\nThe\tO\nU.N.\tB-ORG\n\n\nNew\u00a0York\tB-LOC\n"
+
+
+def test_conll_columns_are_sentences_of_words_and_tags(tmp_path):
+    found, _ = read(tmp_path, "a.conll", WORDS)
+    assert [record.values for record in found] == [
+        {"words": ["The", "U.N."], "tags": ["O", "B-ORG"]},
+        {"words": ["New\u00a0York"], "tags": ["B-LOC"]},
+    ]
+    assert [record.place.split(", ")[1] for record in found] == ["line 3", "line 7"]
+
+
+@pytest.mark.parametrize(
+    "content, columns, expected",
+    [
+        ("中 B-X\n国 E-X\n", None, {"words": ["中", "国"], "tags": ["B-X", "E-X"]}),
+        ("a  N O\nb  V O\n", None, {"words": ["a", "b"], "column 2": ["N", "V"], "tags": ["O", "O"]}),
+        ("a\nb\n", None, {"words": ["a", "b"]}),
+        ("O a\n", ("ner", "word"), {"ner": ["O"], "word": ["a"]}),
+        ("\u3000 O\n", None, {"words": ["\u3000"], "tags": ["O"]}),
+    ],
+)
+def test_conll_columns_stand_apart_by_tabs_or_spaces(tmp_path, content, columns, expected):
+    assert values(tmp_path, "a.bmes", content, columns=columns) == [expected]
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        ("a\tO\nb\n", "line 2 has 1 columns ('b') and should have 2: words, tags; mend it"),
+        ("a\tO\n\nb\tx\tO\n", "line 3 has 3 columns"),
+        ("a\tO\n\tO\n", "line 2 has 1 columns"),
+    ],
+)
+def test_ragged_rows_are_refused_with_their_line(tmp_path, content, words):
+    assert words in refused(tmp_path, "a.conll", content)
+
+
+CONLLU = """# text = Vámonos a casa
+1-2\tVámonos\t_\t_\t_\t_\t_\t_\t_\t_
+1\tVamos\tir\tVERB\tV\t_\t0\troot\t_\t_
+2\tnos\tnos\tPRON\tP\t_\t1\tobj\t_\t_
+2.1\tsomos\tser\tVERB\tV\t_\t_\t_\t_\t_
+
+# newpar
+1\ta\ta\tADP\tE\t_\t0\troot\t_\t_
+"""
+
+
+def test_conllu_has_the_words_that_have_tags(tmp_path):
+    first, second = values(tmp_path, "a.conllu", CONLLU)
+    assert (first["words"], first["upos"], first["xpos"]) == (["Vamos", "nos"], ["VERB", "PRON"], ["V", "P"])
+    assert second["words"] == ["a"]
+    assert "line 1 has 2 columns and CoNLL-U has 10" in refused(tmp_path, "a.conllu", "a\tO\n")

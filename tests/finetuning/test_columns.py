@@ -1,0 +1,65 @@
+from collections import Counter
+
+import pytest
+
+from bert_jax.data.task_record import Record
+from bert_jax.finetuning.columns import class_name, number, text, whole_number, words
+from bert_jax.finetuning.labels import Labels, in_order
+from bert_jax.system.errors import UsageError
+
+
+def record(**values):
+    return Record("f, line 3", values)
+
+
+def test_a_text_is_a_column_or_made_of_several():
+    both = record(first="A", second="b {x}", none=None)
+    assert [text(both, "first"), text(both, "{first}: {second}"), text(both, "none")] == ["A", "A: b {x}", ""]
+    assert text(Record("f", {"#1 String": "x"}), "#1 String") == "x"
+    assert text(record(a="x\ud800y"), "a") == "x\ufffdy"
+
+
+@pytest.mark.parametrize(
+    "read, value, words_of_it",
+    [
+        (text, 3, "'x' is a number and not a text"),
+        (words, "a b", "'x' is 'a b' and not a list of words"),
+        (words, ["a", 1], "'x' is an array and not a list of words"),
+        (number, "one", "'x' is 'one' and not a number"),
+        (number, "nan", "'x' is 'nan' and not a number"),
+        (number, None, "'x' is null and not a number"),
+        (number, True, "'x' is True and not a number"),
+        (class_name, " ", "has no label: 'x' is ' '"),
+        (class_name, None, "has no label: 'x' is null"),
+        (class_name, [1], "has no label: 'x' is an array"),
+    ],
+)
+def test_values_of_another_kind_are_refused_with_their_place(read, value, words_of_it):
+    with pytest.raises(UsageError) as refusal:
+        read(record(x=value), "x")
+    assert str(refusal.value).startswith("f, line 3") and words_of_it in str(refusal.value)
+
+
+@pytest.mark.parametrize("value, name", [("yes ", "yes"), (True, "true"), (1, "1"), (2.0, "2"), ("01", "01")])
+def test_classes_are_called_by_texts(value, name):
+    assert class_name(record(x=value), "x") == name
+
+
+def test_offsets_given_as_texts_are_read_and_counted():
+    repairs = Counter()
+    assert [whole_number(record(), "at", value, repairs) for value in (3, " 12 ", "-1")] == [3, 12, -1]
+    assert repairs == {"offsets given as texts, read as numbers": 2}
+    for value in ("3.5", 3.5, None, True):
+        with pytest.raises(UsageError, match="f, line 3: 'at' is .* and not a whole number"):
+            whole_number(record(), "at", value, repairs)
+
+
+def test_labels_have_an_order_and_numbers():
+    assert in_order(["b", "a", "b"]) == ("a", "b") and in_order(["10", "9", "-1"]) == ("-1", "9", "10")
+    labels = Labels(("no", "yes"))
+    assert labels.number("yes", "f") == 1 and len(labels) == 2
+    with pytest.raises(UsageError, match="f, line 7: the label 'maybe' is none of the 2 that are known, 'no', 'yes'"):
+        labels.number("maybe", "f, line 7")
+    for names in ((), ("a",), ("a", "a")):
+        with pytest.raises(UsageError, match="no two different labels"):
+            Labels(names)

@@ -1,0 +1,104 @@
+import pytest
+
+from bert_jax.config.task import TaskConfig
+from bert_jax.data.grouping import few_lengths
+from bert_jax.finetuning.dataset import make_task, read_measured, read_training
+from bert_jax.system.errors import UsageError
+
+CONFIG = TaskConfig(name="x", kind="class")
+ROWS = "sentence\tlabel\nthe cat\tgood\na dog sees the old house\tbad\nthe dog\tgood\n"
+
+
+def with_files(tmp_path, train=ROWS, dev=ROWS, config=CONFIG, suffix="tsv"):
+    paths = [tmp_path / f"{name}.{suffix}" for name in ("train", "dev")]
+    for path, content in zip(paths, (train, dev)):
+        path.write_text(content, encoding="utf-8")
+    return config.replace(train=str(paths[0]), dev=str(paths[1]))
+
+
+def test_labels_and_lengths_are_those_of_the_training_rows(tmp_path, wordpiece):
+    learned = read_training(with_files(tmp_path), wordpiece)
+    assert learned.task.config.labels == ("bad", "good") and [one.target for one in learned.features] == [1, 0, 1]
+    assert learned.task.config.padded_lengths == few_lengths([4, 8, 4], 128) == (4, 8, 16, 32, 64, 128)
+    assert read_measured(learned.task).golds == [1, 0, 1]
+    again = make_task(learned.task.config, wordpiece)  # as from a run, without the rows
+    assert again.outputs == 2 and again.config == learned.task.config
+
+
+def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):
+    config = CONFIG.replace(labels=("good", "fair", "bad"), padded_lengths=(32, 128))
+    task, features = read_training(with_files(tmp_path, config=config), wordpiece)
+    assert task.outputs == 3 and features[0].target == 0 and task.config.padded_lengths == (32, 128)
+
+
+def test_a_part_of_the_rows_is_the_same_every_time_and_from_all_along_them(tmp_path, wordpiece):
+    rows = "sentence\tlabel\n" + "".join(f"cat{' cat' * (number % 40)}\t{number % 2}\n" for number in range(400))
+    part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece)
+    again = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece)
+    whole = read_training(with_files(tmp_path, rows), wordpiece).features
+    assert len(part.features) == 100 and part.stamp == again.stamp
+    places = [place for place, feature in enumerate(whole) if feature in part.features]
+    assert part.features[:5] != whole[:5] and min(places) < 40 and max(places) > 360
+    with pytest.raises(UsageError, match="task.train_rows=401 and there are 400 rows"):
+        read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=401)), wordpiece)
+
+
+def test_the_tags_of_all_words_are_labels(tmp_path, wordpiece):
+    config = TaskConfig(name="x", kind="tags", texts=("words",), label="tags")
+    rows = "the\tO\ncat\tB-X\n\ndogs\tI-X\n"
+    assert read_training(with_files(tmp_path, rows, rows, config, "conll"), wordpiece).task.config.labels == (
+        "B-X",
+        "I-X",
+        "O",
+    )
+
+
+def test_batches_are_of_the_tasks_size_and_epochs(tmp_path, wordpiece):
+    config = CONFIG.replace(batch_size=2, epochs=2.0, padded_lengths=(6, 128))
+    batches = read_training(with_files(tmp_path, config=config), wordpiece).batches(seed=0, pad_id=0)
+    assert len(batches) == 4 and {batches[step].ids.shape for step in range(4)} == {(2, 1, 6), (2, 1, 128)}
+    assert sum(batches[step].weight.sum() for step in range(4)) == 6
+
+
+def test_the_stamp_tells_other_rows(tmp_path, wordpiece):
+    stamps = {read_training(with_files(tmp_path, rows), wordpiece).stamp for rows in (ROWS, ROWS, ROWS + "cat\tbad\n")}
+    assert len(stamps) == 2
+
+
+def test_what_was_mended_is_said_in_one_line(tmp_path, wordpiece, capsys):
+    rows = "\ufeff" + ROWS + "\u200b\tbad\n" + "the cat " * 100 + "\tgood\n"
+    learned = read_training(with_files(tmp_path, rows), wordpiece)
+    assert len(learned.features) == 4
+    said = "1 byte-order marks taken off; 1 rows without any text; 1 texts longer than task.max_length, cut\n"
+    assert capsys.readouterr().err == f"{tmp_path}/train.tsv: {said}"
+    read_training(with_files(tmp_path), wordpiece)
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "train, dev, words",
+    [
+        (ROWS + "cat\t\n", ROWS, "train.tsv, line 5 has no label"),
+        (ROWS + "cat\n", ROWS, "train.tsv, line 5 has no column 'label': there is 'sentence'"),
+        (
+            ROWS,
+            ROWS + "cat\tfair\n",
+            "dev.tsv, line 5: the label 'fair' is none of the 2 that are known, 'bad', 'good'",
+        ),
+        (ROWS, "sentence\ncat\n", "dev.tsv has no 'label' in any row, and nothing can be measured"),
+        (ROWS, ROWS + "cat\t \n", "dev.tsv, line 5 has no label"),
+        (ROWS.replace("sentence", "text"), ROWS, "line 2 has no column 'sentence': there is 'text', 'label'"),
+        ("sentence\tlabel\ncat\tgood\n", ROWS, "no two different labels to tell apart, only 'good'"),
+        ("sentence\tlabel\n", ROWS, "train.tsv has no rows; give another by --task.train"),
+        ("sentence\tlabel\n\u200b\ta\n\u200b\tb\n", ROWS, "train.tsv has no row to learn from"),
+    ],
+)
+def test_bad_rows_are_refused_with_their_place(tmp_path, wordpiece, train, dev, words):
+    with pytest.raises(UsageError) as refusal:
+        read_measured(read_training(with_files(tmp_path, train, dev), wordpiece).task)
+    assert words in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_rows_have_to_be_named(wordpiece):
+    with pytest.raises(UsageError, match="task.train names no rows; give a file or a set like tfds:glue/cola:train"):
+        read_training(CONFIG, wordpiece)

@@ -1,0 +1,120 @@
+import pytest
+
+from bert_jax.finetuning import metrics
+from bert_jax.finetuning.answer_metrics import Answered, answer_metrics, normalised, scored, words
+from bert_jax.finetuning.metrics import class_metrics, names_entities, number_metrics, tag_metrics
+from bert_jax.system.errors import UsageError
+
+
+def test_classes_are_measured_with_a_confusion():
+    found = class_metrics([1, 1, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0], ("no", "yes"))
+    assert found["accuracy"] == found["f1"] == found["macro_f1"] == pytest.approx(2 / 3)
+    assert found["matthews"] == pytest.approx(1 / 3)
+    assert found["confusion"] == {"labels": ["no", "yes"], "counts": [[2, 1], [1, 2]]}
+
+
+def test_f1_is_the_second_classs_or_the_mean_of_more():
+    assert class_metrics([1, 0, 0, 0], [1, 1, 0, 0], ("no", "yes"))["f1"] == pytest.approx(2 / 3)
+    three = class_metrics([0, 1, 2], [0, 1, 1], ("a", "b", "c"))
+    assert three["f1"] == three["macro_f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
+    assert three["confusion"]["counts"] == [[1, 0, 0], [0, 1, 0], [0, 1, 0]]
+    assert class_metrics([1, 1], [1, 1], ("no", "yes"))["matthews"] == 0.0
+
+
+def test_numbers_are_measured_by_correlations():
+    found = number_metrics([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 10.0])
+    assert found["spearman"] == pytest.approx(1.0) and found["pearson"] == pytest.approx(14 / 250**0.5)
+    assert found["squared_error"] == 9.0
+    assert number_metrics([1.0, 2.0], [3.0, 3.0])["pearson"] == 0.0
+
+
+def test_entities_count_as_a_whole():
+    names = ("B-LOC", "I-LOC", "B-PER", "I-PER", "O")
+    gold = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "B-LOC"]]
+    found = tag_metrics(gold, [["B-PER", "O", "O", "B-LOC"], ["O", "B-PER"]], names)
+    assert found["accuracy"] == pytest.approx(4 / 6)
+    assert found["entity_precision"] == found["entity_recall"] == found["entity_f1"] == pytest.approx(1 / 3)
+    assert set(tag_metrics([["NOUN"]], [["VERB"]], ("NOUN", "VERB"))) == {"accuracy"}
+
+
+@pytest.mark.filterwarnings("error")  # seqeval's about letters that it doesn't know
+def test_entities_may_be_written_with_an_end_and_alone():
+    bmes = ("B-X", "M-X", "E-X", "S-X", "O")
+    gold = [["B-X", "M-X", "E-X", "B-X", "E-X", "S-X", "O"]]
+    assert tag_metrics(gold, gold, bmes)["entity_f1"] == 1.0
+    found = tag_metrics(gold, [["B-X", "M-X", "E-X", "B-X", "M-X", "E-X", "O"]], bmes)
+    assert found["entity_precision"] == pytest.approx(1 / 2) and found["entity_recall"] == pytest.approx(1 / 3)
+    bilou = [["B-X", "I-X", "L-X", "B-X", "L-X", "U-X", "O"]]
+    assert tag_metrics(bilou, bilou, ("B-X", "I-X", "L-X", "U-X", "O"))["entity_f1"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "tags, entities",
+    [(("O", "B-X", "I-X"), True), (("O", "S-X", "U-X", "L-X"), True), (("NOUN", "O"), False), (("B-X", "I-X"), False)],
+)
+def test_entities_are_known_by_their_tags(tags, entities):
+    assert names_entities(tags) == entities
+
+
+def test_a_library_that_is_missing_is_named_with_the_extra(monkeypatch):
+    def absent(name):
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(metrics.importlib, "import_module", absent)
+    with pytest.raises(UsageError, match=r"needs sklearn, which isn't installed; pip install bert_jax\[tasks\]"):
+        class_metrics([0], [0], ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    "text, plain",
+    [
+        ("The  Cat's tail, an ANNEX.", "cats tail annex"),
+        ("a.b-c", "ab-c".replace("-", "")),
+        ("“the” 10,000 $", "“ ” 10000"),
+        ("theater", "theater"),
+    ],
+)
+def test_answers_are_normalised_as_the_official_script_does(text, plain):
+    assert normalised(text, False) == plain
+
+
+def test_words_of_scripts_without_spaces_are_characters():
+    assert words("《东京大学》 in 1877", True) == ["东", "京", "大", "学", "in", "1877"]
+    assert words("《东京大学》 in 1877", False) == ["《东京大学》", "in", "1877"]
+    assert scored(["东京大学"], "东京", True) == (0.0, pytest.approx(2 / 3))
+    assert scored(["东京大学"], "《东京大学》", True) == (1.0, 1.0)
+    assert scored(["东京大学"], "东京", False) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "golds, answer, exact, f1",
+    [
+        (["the cat", "an old cat"], "Cat.", 1.0, 1.0),
+        (["old cat sees dog"], "the old dog", 0.0, 2 * (2 / 2) * (2 / 4) / (1 + 2 / 4)),
+        (["cat cat"], "cat", 0.0, 2 / 3),
+        (["cat"], "", 0.0, 0.0),
+        ([], "", 1.0, 1.0),
+        ([], "cat", 0.0, 0.0),
+        (["the"], "", 1.0, 1.0),
+    ],
+)
+def test_an_answer_is_compared_with_the_best_of_the_right_ones(golds, answer, exact, f1):
+    assert scored(golds, answer, False) == (exact, pytest.approx(f1))
+
+
+def test_answers_are_measured_with_and_without_null_answers():
+    golds = [["cat"], ["dog"], [], []]
+    always = [Answered(text, text, None) for text in ("cat", "the old dog", "", "x")]
+    assert answer_metrics(golds, always, False) == {"exact_match": 0.5, "f1": pytest.approx((1 + 2 / 3 + 1) / 4)}
+    odds = [Answered("cat", "cat", -2.0), Answered("", "dog", 1.0), Answered("x", "x", -1.0), Answered("", "y", 3.0)]
+    found = answer_metrics(golds, odds, False)
+    assert (found["f1"], found["answerable_f1"], found["unanswerable_exact_match"]) == (0.5, 0.5, 0.5)
+    # Answers up to 1.0 give cat and dog, and x wrongly; all thresholds from -2.0 to 1.0 are right three times.
+    assert (found["best_f1"], found["best_f1_threshold"]) == (0.75, -2.0)
+
+
+def test_the_best_threshold_takes_all_answers_of_the_same_odds():
+    golds, odds = [["cat"], []], 1.0
+    answers = [Answered("", text, odds) for text in ("cat", "x")]
+    found = answer_metrics(golds, answers, False)
+    assert found["best_f1"] == 0.5 and found["best_f1_threshold"] < odds

@@ -1,0 +1,146 @@
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bert_jax.config.task import SpanConfig, TaskConfig
+from bert_jax.data.task_record import Record
+from bert_jax.finetuning.dataset import Measured, encoded, make_task
+from bert_jax.finetuning.predicting import given_records, measure, metric_of, predictions
+from bert_jax.system.errors import UsageError
+
+LENGTHS = (8, 16, 32)
+CLASS = TaskConfig(name="x", kind="class", labels=("even", "odd"), max_length=32, padded_lengths=LENGTHS)
+TAGS = CLASS.replace(kind="tags", texts=("words",), label="tags", labels=("a", "b", "c"))
+CHOICE = CLASS.replace(kind="choice", choices=("first", "second"), labels=None)
+SPAN = TaskConfig(
+    name="x",
+    kind="span",
+    texts=("question", "context"),
+    max_length=16,
+    padded_lengths=(16,),
+    span=SpanConfig(stride=4, question_length=4),
+)
+
+
+def by_ids(task):
+    """A model whose outputs depend on the row's real tokens alone: their sum, told apart by output."""
+
+    def run(batch):
+        kind, outputs = task.config.kind, task.outputs
+        real = np.arange(batch.ids.shape[2]) < batch.length[..., None]
+        ids = np.where(real, batch.ids, 0)
+        if kind == "choice":
+            return np.sin(ids.sum(axis=2))
+        if kind in ("tags", "span"):
+            return np.sin(ids[:, 0, :, None] * (1 + np.arange(outputs)) + ids[:, 0].sum(axis=1)[:, None, None])
+        return np.sin(ids[:, 0].sum(axis=1)[:, None] * (1 + np.arange(outputs)))
+
+    return run
+
+
+def rows(kind, count):
+    random = np.random.default_rng(1)
+    some = ["the", "cat", "sees", "dogs", "unseen", "house", "old"]
+    for number in range(count):
+        words = [some[place] for place in random.integers(0, len(some), random.integers(1, 50))]
+        text = " ".join(words)
+        yield Record(
+            f"row {number}",
+            {"tags": {"words": words}, "span": {"question": "who ?", "context": text}}.get(
+                kind, {"sentence": text[:100], "first": text[:40], "second": text[20:60]}
+            ),
+        )
+
+
+@pytest.mark.parametrize("config", [CLASS, TAGS, CHOICE, SPAN], ids=lambda config: config.kind)
+def test_rows_come_in_their_order_with_what_each_has_alone(wordpiece, config):
+    task = make_task(config, wordpiece)
+    records = list(rows(config.kind, 300))
+    found = list(predictions(task, records, by_ids(task), pad_id=0, tokens=64))
+    assert [record for record, _ in found] == records
+    for record, said in found[::37]:
+        [(_, alone)] = predictions(task, [record], by_ids(task), pad_id=0, tokens=64)
+        assert flat(said) == pytest.approx(flat(alone), abs=1e-9)
+    assert len({str(said) for _, said in found}) > 10
+
+
+def flat(said):
+    """All strings and numbers of a prediction."""
+    if isinstance(said, dict):
+        said = [*said, *said.values()]
+    found = {}
+    for number, value in enumerate(said if isinstance(said, list) else [said]):
+        inner = flat(value) if isinstance(value, (dict, list)) else {"": value}
+        found |= {f"{number}.{key}": one for key, one in inner.items()}
+    return {key: one for key, one in found.items() if not isinstance(one, str)} | {
+        f"{key}={one}": 0 for key, one in found.items() if isinstance(one, str)
+    }
+
+
+def test_shapes_are_few_and_little_is_padded(wordpiece):
+    task, seen = make_task(CLASS, wordpiece), []
+    run = by_ids(task)
+    list(predictions(task, rows("class", 2000), lambda batch: seen.append(batch) or run(batch), pad_id=0, tokens=256))
+    assert {batch.ids.shape[2] for batch in seen} <= set(LENGTHS) and all(batch.ids.size <= 256 for batch in seen)
+    assert len({batch.ids.shape for batch in seen}) <= 3 * 4
+
+
+def test_an_endless_stream_is_read_a_bounded_way_ahead(wordpiece):
+    task, read = make_task(CLASS, wordpiece), itertools.count()
+    endless = (Record("f", {"sentence": f"the cat {next(read)}"}) for _ in itertools.repeat(None))
+    found = predictions(task, endless, by_ids(task), pad_id=0, tokens=64)
+    first = list(itertools.islice(found, 20))
+    assert len(first) == 20 and next(read) < 3000
+
+
+def test_what_was_cut_is_said_at_the_end(wordpiece, capsys):
+    task = make_task(CLASS, wordpiece)
+    texts = [Record("f", {"sentence": text}) for text in ("the " * 50, "", "cat")]
+    assert len(list(predictions(task, texts, by_ids(task), pad_id=0, tokens=64, name="in.csv"))) == 3
+    said = "in.csv: 1 rows without any text; 1 texts longer than task.max_length, cut\n"
+    assert capsys.readouterr().err == said
+
+
+def test_predictions_are_measured_by_the_metric_that_counts(wordpiece):
+    task = make_task(CLASS.replace(metric="matthews"), wordpiece)
+    records = list(rows("class", 50))
+    said = [one["predicted_label"] for _, one in predictions(task, records, by_ids(task), pad_id=0, tokens=64)]
+    golds = [task.labels.number(name, "") for name in said]
+    found = measure(task, Measured(records, golds), by_ids(task), pad_id=0, tokens=64)
+    assert (found["metric"], found["score"], found["accuracy"]) == ("matthews", 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "config, metric",
+    [
+        (CLASS, "accuracy"),
+        (CLASS.replace(metric="f1"), "f1"),
+        (TAGS, "accuracy"),
+        (TAGS.replace(labels=("B-X", "O")), "entity_f1"),
+        (TAGS.replace(labels=("B-X", "O"), metric="accuracy"), "accuracy"),
+        (CLASS.replace(kind="number", labels=None), "pearson"),
+        (SPAN, "f1"),
+    ],
+)
+def test_every_kind_has_a_metric_that_counts(config, metric):
+    assert metric_of(config) == metric
+
+
+def test_rows_may_be_given_in_python():
+    pair = CLASS.replace(texts=("first", "second"))
+    assert [record.values for record in given_records(["a"], CLASS)] == [{"sentence": "a"}]
+    assert [record.values for record in given_records([("a", "b"), {"x": 1}], pair)] == [
+        {"first": "a", "second": "b"},
+        {"x": 1},
+    ]
+    for row in ("a", ("a", "b", "c"), 3):
+        with pytest.raises(UsageError, match="row 1 is .*; give {column: value}, or a tuple of first, second"):
+            list(given_records([row], pair))
+
+
+def test_features_of_a_record_stay_with_it(wordpiece):
+    task = make_task(SPAN, wordpiece)
+    found = list(encoded(task, rows("span", 600), Counter(), train=False))
+    assert len(found) == 600 and max(len(features) for _, features in found) > 3

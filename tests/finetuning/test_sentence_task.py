@@ -1,0 +1,104 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bert_jax.config.task import TaskConfig
+from bert_jax.data.task_record import Record
+from bert_jax.finetuning.choice_task import ChoiceTask
+from bert_jax.finetuning.sentence_task import ClassTask, NumberTask
+from bert_jax.finetuning.task import Task
+from bert_jax.system.errors import UsageError
+
+PAIR = TaskConfig(name="x", kind="class", texts=("a", "b"), labels=("no", "yes"), max_length=10)
+
+
+def records(*rows):
+    return [Record(f"f, line {number}", row) for number, row in enumerate(rows, 1)]
+
+
+def written(tokenizer, feature):
+    return [" ".join(tokenizer.vocabulary.pieces[number] for number in row.ids) for row in feature.rows]
+
+
+def test_a_pair_is_one_row_with_its_class(wordpiece):
+    task, repairs = ClassTask(PAIR, wordpiece), Counter()
+    assert isinstance(task, Task) and task.outputs == 2
+    [[feature]] = task.encode(records({"a": "The cat sees", "b": "A DOG", "label": "yes"}), repairs, train=True)
+    assert written(wordpiece, feature) == ["[CLS] the cat sees [SEP] a dog [SEP]"]
+    assert (feature.rows[0].second, feature.target, feature.size) == (5, 1, 8)
+    assert not +repairs
+
+
+def test_what_is_too_long_is_cut_and_counted_and_what_is_empty_is_not_learned_from(wordpiece):
+    task, repairs = ClassTask(PAIR, wordpiece), Counter()
+    rows = records(
+        {"a": "the cat sees a dog", "b": "a cat sees the dog", "label": "no"},
+        {"a": "\u200b", "b": "dog", "label": "no"},
+        {"a": "dog", "b": None, "label": "no"},
+    )
+    long, *empty = task.encode(rows, repairs, train=True)
+    assert written(wordpiece, long[0]) == ["[CLS] the cat sees a [SEP] a cat sees [SEP]"] and empty == [[], []]
+    assert repairs == {"rows without any text": 2, "texts longer than task.max_length, cut": 1}
+    asked = task.encode(rows, Counter(), train=False)
+    assert [written(wordpiece, one[0]) for one in asked[1:]] == [["[CLS] [SEP] dog [SEP]"], ["[CLS] dog [SEP] [SEP]"]]
+
+
+def test_a_row_without_a_known_label_is_refused(wordpiece):
+    task = ClassTask(PAIR, wordpiece)
+    row = {"a": "cat", "b": "dog"}
+    for label, words in (("maybe", "f, line 1: the label 'maybe'"), ("", "f, line 1 has no label"), (None, "no label")):
+        with pytest.raises(UsageError, match=words):
+            task.encode(records(row | {"label": label}), Counter(), train=True)
+    with pytest.raises(UsageError, match="f, line 1 has no column 'b'"):
+        task.encode(records({"a": "cat", "label": "no"}), Counter(), train=False)
+
+
+def test_logits_become_a_class_with_probabilities(wordpiece):
+    task = ClassTask(PAIR, wordpiece)
+    said = task.predict(records({})[0], [], [np.array([0.0, np.log(3)], np.float32)])
+    assert said == {"predicted_label": "yes", "probabilities": {"no": pytest.approx(0.25), "yes": pytest.approx(0.75)}}
+    measured = task.measure([1, 0], [said, said])
+    assert measured["accuracy"] == 0.5 and measured["confusion"] == {
+        "labels": ["no", "yes"],
+        "counts": [[0, 1], [0, 1]],
+    }
+
+
+def test_a_number_is_read_and_said(wordpiece):
+    task = NumberTask(TaskConfig(name="x", kind="number", label="score"), wordpiece)
+    assert isinstance(task, Task) and task.outputs == 1
+    [[feature]] = task.encode(records({"sentence": "cat", "score": "3.5"}), Counter(), train=True)
+    assert feature.target == 3.5
+    said = task.predict(records({})[0], [feature], [np.array([1.25], np.float32)])
+    assert said == {"predicted_number": 1.25}
+    assert task.measure([1.0, 2.0], [said, {"predicted_number": 3.0}])["pearson"] == pytest.approx(1.0)
+
+
+CHOICE = TaskConfig(name="x", kind="choice", texts=("{premise} {question}",), choices=("first", "second"))
+
+
+def test_every_choice_is_a_row_of_its_own(wordpiece):
+    task, repairs = ChoiceTask(CHOICE, wordpiece), Counter()
+    assert isinstance(task, Task)
+    row = {"premise": "the cat", "question": "sees", "first": "a dog", "second": "a house", "label": 1}
+    found = task.encode(records(row, row | {"second": ""}), repairs, train=True)
+    assert written(wordpiece, found[0][0]) == [
+        "[CLS] the cat sees [SEP] a dog [SEP]",
+        "[CLS] the cat sees [SEP] a house [SEP]",
+    ]
+    assert (found[0][0].target, found[1]) == (1, []) and +repairs == {"rows without any text": 1}
+    said = task.predict(records(row)[0], found[0], [np.array([np.log(4), 0.0])])
+    assert said == {"predicted_choice": 0, "probabilities": [pytest.approx(0.8), pytest.approx(0.2)]}
+    assert task.measure([0, 1], [said, said]) == {"accuracy": 0.5}
+
+
+@pytest.mark.parametrize("label, number", [(0, 0), ("1", 1), ("second", 1), ("first", 0)])
+def test_a_choice_is_numbered_from_0_or_named_by_its_column(wordpiece, label, number):
+    assert ChoiceTask(CHOICE, wordpiece).gold(records({"label": label})[0]) == number
+
+
+@pytest.mark.parametrize("label", [2, "third", -1, 0.5])
+def test_a_label_that_is_no_choice_is_refused(wordpiece, label):
+    with pytest.raises(UsageError, match="f, line 1.*(numbered from 0 to 1|no label)"):
+        ChoiceTask(CHOICE, wordpiece).gold(records({"label": label})[0])

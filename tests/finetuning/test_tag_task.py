@@ -1,0 +1,125 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bert_jax.config.task import TaskConfig
+from bert_jax.data.task_record import Record
+from bert_jax.finetuning.tag_task import TagTask, first_pieces
+from bert_jax.finetuning.task import IGNORED, Task
+from bert_jax.system.errors import UsageError
+
+CONFIG = TaskConfig(name="ner", kind="tags", texts=("words",), label="tags", labels=("B-X", "I-X", "O"), max_length=16)
+DROPPED = "words without a piece of their own, not learned from"
+
+
+def record(words, tags=None):
+    return Record("f, line 1", {"words": words.split(" ")} | ({"tags": tags.split()} if tags else {}))
+
+
+def oracle(task, one, **settings):
+    """What is predicted where each asked token's logits are those of its tag."""
+    train, asked = (task.encode([one], Counter(), train=flag)[0] for flag in (True, False))
+    assert [feature.rows for feature in train] == [feature.rows for feature in asked]
+    outputs = [np.eye(task.outputs)[[max(tag, 0) for tag in feature.target]] for feature in train]
+    return task.predict(one, asked, outputs)["predicted_tags"], train
+
+
+def test_a_tag_is_asked_at_the_first_piece_of_its_word(wordpiece):
+    task, repairs = TagTask(CONFIG, wordpiece), Counter()
+    assert isinstance(task, Task)
+    [[feature]] = task.encode([record("the dogs unseen cat", "O B-X I-X O")], repairs, train=True)
+    names = [wordpiece.vocabulary.pieces[number] for number in feature.rows[0].ids]
+    assert names == "[CLS] the dog ##s un ##seen cat [SEP]".split()
+    assert feature.target == [IGNORED, 2, 0, IGNORED, 1, IGNORED, 2, IGNORED] and not +repairs
+
+
+@pytest.mark.parametrize(
+    "words, tags",
+    [
+        ("the dogs' , cat", "O B-X I-X O"),
+        ("unseen unseen dogs", "B-X I-X O"),
+        ("the 1 2 12", "O B-X I-X O"),
+        ("cafe\u0301 in café", "B-X O I-X"),
+        ("学 大 . the", "B-X I-X O O"),
+    ],
+)
+def test_words_that_are_split_get_their_tags_back(tokenizer, words, tags):
+    said, _ = oracle(TagTask(CONFIG, tokenizer), record(words, tags))
+    assert said == tags.split()
+
+
+@pytest.mark.parametrize("dropped", ["\u200b", "\x00\u200d"])
+def test_words_that_are_dropped_are_outside(tokenizer, dropped):
+    one = record(f"the {dropped} cat {dropped}", "B-X I-X B-X O")
+    task = TagTask(CONFIG, tokenizer)
+    assert oracle(task, one)[0] == ["B-X", "O", "B-X", "O"]
+    repairs = Counter()
+    task.encode([one], repairs, train=True)
+    assert repairs[DROPPED] == 2
+
+
+def test_a_word_that_is_joined_to_the_one_before_has_its_tag(tokenizer):
+    one = record("東 京 大 学", "B-X I-X B-X O")
+    joined = tokenizer.kind != "wordpiece" and len(tokenizer.encode("東京")) < 3
+    repairs = Counter()
+    task = TagTask(CONFIG, tokenizer)
+    task.encode([one], repairs, train=True)
+    _, first = first_pieces(one.values["words"], tokenizer)
+    own = [place for place, piece in enumerate(first) if piece not in first[:place]]
+    assert repairs[DROPPED] == 4 - len(own) and (len(own) < 4) == joined
+    said, _ = oracle(task, one)
+    assert all(said[place] == one.values["tags"][place] for place in own)
+    assert all(said[place] == said[place - 1] for place in range(4) if place not in own)
+
+
+def test_pieces_are_those_of_the_text_without_spaces_where_none_are_set(tokenizer):
+    spans, _ = first_pieces("the cat 大 学 ， 東 京 dogs".split(" "), tokenizer)
+    assert [piece.id for piece in spans] == tokenizer.encode("the cat大学，東京dogs")
+
+
+def test_a_long_sentence_is_cut_between_words(tokenizer):
+    words, tags = "the unseen dogs , old " * 9, "O B-X I-X O O " * 9
+    task = TagTask(CONFIG.replace(max_length=12), tokenizer)
+    said, parts = oracle(task, record(words.strip(), tags.strip()))
+    assert said == tags.split() and len(parts) > 3 and all(feature.size <= 12 for feature in parts)
+    whole = [number for feature in parts for number in feature.rows[0].ids[1:-1]]
+    assert whole == tokenizer.encode(words)
+    asked = sum(tag != IGNORED for feature in parts for tag in feature.target)
+    assert asked == len(said)  # each once
+
+
+def test_a_word_longer_than_a_sequence_keeps_its_tag(wordpiece):
+    task, repairs = TagTask(CONFIG.replace(max_length=8), wordpiece), Counter()
+    one = record("the " + "dog" + "s" * 20 + " cat", "O B-X I-X")
+    task.encode([one], repairs, train=True)
+    assert oracle(task, one)[0] == ["O", "B-X", "I-X"]
+    assert repairs["words longer than task.max_length, cut"] == 1
+
+
+def test_empty_sentences_are_not_learned_from(wordpiece):
+    task, repairs = TagTask(CONFIG, wordpiece), Counter()
+    assert task.encode([record("\u200b", "O")], repairs, train=True) == [[]]
+    assert repairs["rows without any text"] == 1
+    [[feature]] = task.encode([record("\u200b")], Counter(), train=False)
+    assert task.predict(record("\u200b"), [feature], [np.zeros((16, 3))]) == {"predicted_tags": ["O"]}
+
+
+@pytest.mark.parametrize(
+    "one, words",
+    [
+        (record("a b", "O"), "f, line 1 has 2 words and 1 tags"),
+        (record("a b", "O B-Y"), "f, line 1, word 2: the label 'B-Y' is none of the 3"),
+        (record("a b"), "f, line 1 has no column 'tags'"),
+    ],
+)
+def test_tags_that_do_not_fit_are_refused(wordpiece, one, words):
+    with pytest.raises(UsageError, match=words):
+        TagTask(CONFIG, wordpiece).gold(one)
+
+
+def test_whole_entities_are_measured(wordpiece):
+    task = TagTask(CONFIG, wordpiece)
+    golds = [["B-X", "I-X", "O"], ["B-X", "O", "O"]]
+    found = task.measure(golds, [{"predicted_tags": tags} for tags in (["B-X", "O", "O"], ["B-X", "O", "O"])])
+    assert found == {"accuracy": pytest.approx(5 / 6), "entity_f1": 0.5, "entity_precision": 0.5, "entity_recall": 0.5}
