@@ -220,7 +220,7 @@ def test_what_other_settings_left_is_not_taken_for_finished(recipe, tmp_path, mo
 
 def test_half_a_deletion_leaves_no_data_set(recipe, tmp_path, monkeypatch):
     build(recipe, tmp_path)
-    monkeypatch.setattr(prepared_data.shutil, "rmtree", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(prepared_data, "remove_directory", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         prepared_data.discard(tmp_path)
     assert PreparedData.open(tmp_path) is None
