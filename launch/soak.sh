@@ -106,6 +106,11 @@ patiently() {
 past() { [ "$(newest_step "$1")" -gt "$2" ]; } # RUN STEP
 # shellcheck disable=SC2329
 saved_past() { [ "$(saved_step)" -gt "$1" ]; } # STEP
+# shellcheck disable=SC2329
+several_saved() { # so that one is left to go on from
+  local found=("$disturbed"/checkpoints/[0-9]*[0-9]/manifest.json)
+  [ "${#found[@]}" -gt 1 ]
+}
 goes_on() { patiently past "$disturbed" "$(newest_step "$disturbed")"; }
 # shellcheck disable=SC2329
 stopped() { ! running; }
@@ -171,6 +176,7 @@ overwrite() { # FILE: the middle half of it
 
 fault_damaged_checkpoint() {
   local file
+  patiently several_saved || return
   kill_
   file="$(find "$(newest_checkpoint "$disturbed")" -type f -printf '%s %p\n' | sort -n | tail -n 1 | cut -d ' ' -f 2-)"
   overwrite "$file"

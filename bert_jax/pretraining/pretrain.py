@@ -76,6 +76,8 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     checkpoints = Checkpoints(run.checkpoints, carried, config.checkpoints.keep, run.check_owner)
     state = checkpoints.restore(trainer.state_shapes)
     if state is None:
+        if aside := sorted(path.name for path in run.checkpoints.glob("damaged-*")):
+            say(f"WARNING: {run.path} has no good checkpoint left ({', '.join(aside)}): it begins anew")
         initial = InitialModel.open(config)
         state = trainer.initial_state(initial and initial.parameters(tokenizer, mesh))
     elif state.step:

@@ -539,6 +539,16 @@ def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, 
     assert "MLM accuracy" in shown and "NSP" not in shown and "second segment" not in shown
 
 
+def test_a_run_whose_checkpoints_are_all_damaged_says_that_it_begins_anew(tiny_run, tiny_config, tmp_path, capsys):
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(tiny_run.path, run.path)
+    for path in complete(run.checkpoints):
+        (path / "config.json").write_text("{}")
+    assert pretrain(tiny_config, run)["steps"] == 12
+    assert "no good checkpoint left (damaged-000000" in capsys.readouterr().err.replace("\n", " ")
+    assert parameter_sums(run) == parameter_sums(tiny_run)
+
+
 def test_results_of_fewer_steps_are_not_those_of_the_run(tiny_run, tiny_config, tmp_path):
     run = RunDirectory(tmp_path / "run")
     shutil.copytree(tiny_run.path, run.path)
