@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
+from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.system.bucket import Place, place_of
@@ -17,6 +18,7 @@ from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 
 Arguments = TypeVar("Arguments")
+Config = TypeVar("Config", RunConfig, FinetuneConfig)
 ConfigKind = TypeVar("ConfigKind", bound="ConfigArguments")
 PlaceArgument = Annotated[
     Place,
@@ -31,27 +33,28 @@ PlaceArgument = Annotated[
 """A path that may also be in a bucket."""
 
 
-def load_config(path: Place) -> RunConfig:
-    """The `config` that the Python file at `path` builds, or that the run there has.
+def load_config(path: Place, kind: type[Config] = RunConfig) -> Config:
+    """The `config` that the Python file at `path` builds, or that the run there has, where `kind` is RunConfig.
 
     Raises UsageError in one line, whatever is wrong with it.
     """
-    if path.is_dir():
+    example = "configs/demo.py" if kind is RunConfig else "configs/finetune/sst2.py"
+    if path.is_dir() and kind is RunConfig:
         from bert_jax.training.run_directory import (
-            read_config,  # which needs Orbax; a config file doesn't
+            read_pretraining_config,  # which needs Orbax; a config file doesn't
         )
 
-        return read_config(path)
+        return read_pretraining_config(path)
     if not path.is_file():
-        raise UsageError(f"no config file at {path}; give one like configs/demo.py")
+        raise UsageError(f"no config file at {path}; give one like {example}")
     try:
         config = runpy.run_path(str(fetched(path))).get("config")
     except SettingsError as error:
         raise UsageError(f"{path}: {error}") from None
     except Exception as error:
         raise UsageError(f"{path}: {type(error).__name__}: {error}") from None
-    if not isinstance(config, RunConfig):
-        raise UsageError(f"{path} builds no RunConfig named `config`; see configs/demo.py")
+    if not isinstance(config, kind):
+        raise UsageError(f"{path} builds no {kind.__name__} named `config`; give one like {example}")
     return config
 
 
@@ -59,7 +62,7 @@ def load_config(path: Place) -> RunConfig:
 class ConfigArguments:
     """Arguments of a command that takes CONFIG.py. A command with flags of its own adds them in a subclass."""
 
-    config: RunConfig
+    config: RunConfig | FinetuneConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +74,26 @@ class RunArguments(ConfigArguments):
     ]
 
 
-def parse_config(shape: type[ConfigKind], command: str, help_text: str, arguments: list[str]) -> ConfigKind:
-    """An instance of `shape` from `CONFIG.py [--own VALUE ...] [--any.field VALUE ...]`. Raises UsageError."""
+def parse_config(
+    shape: type[ConfigKind],
+    command: str,
+    help_text: str,
+    arguments: list[str],
+    defaults: RunConfig | FinetuneConfig = RunConfig(),
+) -> ConfigKind:
+    """An instance of `shape` from `CONFIG.py [--own VALUE ...] [--any.field VALUE ...]`.
+
+    The file builds a config like `defaults`, which --help shows where none is given. Raises UsageError.
+    """
     if arguments and not arguments[0].startswith("-"):
-        default, flags = load_config(place_of(arguments[0])), arguments[1:]
+        default, flags = load_config(place_of(arguments[0]), type(defaults)), arguments[1:]
     elif {"-h", "--help"} & set(arguments):
-        default, flags = RunConfig(), arguments
+        default, flags = defaults, arguments
     else:
         names = [own.name for own in fields(shape) if own.name != "config" and own.default is MISSING]
         required = "".join(f" --{name.replace('_', '-')} {name.upper()}" for name in names)
         raise UsageError(f"give a config file first: bert-jax {command} CONFIG.py{required}")
-    settings = ("config", Annotated[RunConfig, tyro.conf.arg(name="")], field(default=default))
+    settings = ("config", Annotated[type(defaults), tyro.conf.arg(name="")], field(default=default))
     shape = make_dataclass(shape.__name__, [settings], bases=(shape,), frozen=True, kw_only=True)
     return parse(shape, f"{command} CONFIG.py", f"{help_text} Defaults below are those of the config file.", flags)
 

@@ -10,13 +10,14 @@ from rich.table import Table
 from bert_jax.cli.arguments import ConfigArguments, parse_config
 from bert_jax.config.run import RunConfig
 from bert_jax.planning.bench import Bench, OperationCost, bench, operation_costs
-from bert_jax.pretraining.trainer import Trainer, planned_vocabulary_size
+from bert_jax.pretraining.trainer import planned_vocabulary_size, pretraining_trainer
 from bert_jax.system.batch import Batch
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import output, say
 from bert_jax.training.devices import keep_compiled_programs
 from bert_jax.training.sharding import check_batch_size, make_mesh
+from bert_jax.training.trainer import Trainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ def run(arguments: list[str]) -> None:
         trainer, batches = _of_a_run(config, place_of(arguments[0]))
     else:
         # Some piece stands for [MASK]: which one makes no difference to the time.
-        trainer, batches = Trainer(config, mesh, planned_vocabulary_size(config), mask_id=4), None
+        trainer, batches = pretraining_trainer(config, mesh, planned_vocabulary_size(config), mask_id=4), None
     say(f"Measuring steps of {phase.batch_size:,} sequences of {phase.length:,} tokens, {config.model.compute_dtype}")
     measured = bench(trainer, asked.seconds, batches)
     output.print(_step_table(measured))
@@ -70,13 +71,14 @@ def _of_a_run(config: RunConfig, path: Place) -> tuple[Trainer, Iterator[Batch]]
     from bert_jax.pretraining.dataset import prepared_for
     from bert_jax.pretraining.pretrain import training_source
     from bert_jax.text.tokenizer import load_tokenizer
+    from bert_jax.training.input import read_ahead
     from bert_jax.training.run_directory import RunDirectory
 
     run = RunDirectory(path)
     prepared = prepared_for(config, run, config.phases[0].length)
     vocabulary = load_tokenizer(run.tokenizer).vocabulary
-    trainer = Trainer(config, make_mesh(config.mesh), len(vocabulary), vocabulary.mask_id)
-    return trainer, training_source(trainer, 0, prepared).batches()
+    trainer = pretraining_trainer(config, make_mesh(config.mesh), len(vocabulary), vocabulary.mask_id)
+    return trainer, read_ahead(training_source(trainer, 0, prepared))
 
 
 def _step_table(measured: Bench) -> Table:

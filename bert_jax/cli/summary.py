@@ -39,6 +39,43 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
         output.print(f"{results['skipped_steps']:,} steps were skipped because a gradient was not finite")
 
 
+def print_task_results(results: dict[str, Any]) -> None:
+    """Every metric of a task and, for classes, how often each was taken for each."""
+    if "metric" not in results:
+        output.print(f"{results['steps']:,} steps done; task.dev names no rows to measure on")
+        return
+    of = f"{results['dev_rows']:,} dev rows"
+    if len(results["seeds"]) > 1:
+        table = Table(title=escape(f"{results['task']}, {of}, means of {len(results['seeds'])} seeds"))
+    else:
+        table = Table(title=escape(f"{results['task']}, {of}, best checkpoint (step {results['best_step']:,})"))
+    table.title_justify = "left"
+    table.add_column("")
+    table.add_column("score", justify="right")
+    spread = {"score", "standard_deviation", "best_score"}
+    for name, value in results.items():
+        if isinstance(value, float) and name not in spread:
+            chosen = name == results["metric"]
+            table.add_row(f"[bold]{name}[/bold]" if chosen else name, f"{value:.4f}")
+    if "scores" in results:
+        table.add_row("standard deviation over seeds", f"{results['standard_deviation']:.4f}")
+        table.add_row("best seed", f"{results['best_score']:.4f}")
+    output.print(table)
+    if "confusion" in results:
+        output.print(_confusion_table(results["confusion"]))
+
+
+def _confusion_table(confusion: dict[str, Any]) -> Table:
+    """Rows: what is right. Columns: what was predicted."""
+    table = Table(title="What is right (rows) and what was predicted (columns)", title_justify="left")
+    table.add_column("")
+    for label in confusion["labels"]:
+        table.add_column(escape(label), justify="right")
+    for label, counts in zip(confusion["labels"], confusion["counts"]):
+        table.add_row(escape(label), *(f"{count:,}" for count in counts))
+    return table
+
+
 def print_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> None:
     """Held-out sentences with a word masked, and what the model would put there."""
     sentences = prepare_lengths(config, run)[config.phases[-1].length].example_sentences

@@ -1,33 +1,51 @@
 """Everything that one fine-tuning run is."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
-from bert_jax.config.model import Rate
-from bert_jax.config.operation import CheckpointConfig, ExecutionConfig, LoggingConfig, MeshConfig
+from bert_jax.config.model import ModelConfig, Rate
+from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
 from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.settings import Settings
+from bert_jax.config.phase import Phase
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.training import OperationConfig, Seed, TrainingConfig
 
 
-class FinetuneConfig(Settings):
+class TaskRunConfig(TrainingConfig):
+    """A fine-tuning run as it is planned once model and rows are known: what its config.json holds."""
+
+    IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, "task", "rows", "from_random", "layers_frozen")
+
+    task: TaskConfig
+    """With labels and padded lengths set."""
+    rows: str
+    """Tells whether training rows are the same, as they are encoded."""
+    from_random: bool = False
+    """See FinetuneConfig."""
+    layers_frozen: int | None = None
+    """See FinetuneConfig."""
+
+
+class FinetuneConfig(OperationConfig):
     """A task, the model that is to learn it, and how. The defaults are those of the original's run_classifier.py."""
 
     task: TaskConfig
     init: str | None = None
     """The run, checkpoint or Hugging Face directory whose encoder and vocabulary are taken."""
+    from_random: bool = False
+    """Start from random parameters all the same, and take only the shape and vocabulary of `init`: what a score is to
+    be compared with."""
     dropout: Rate = 0.1
     """Dropout rate wherever the model has one, and on the vectors that the task's head reads; whatever it was in
     pretraining."""
+    layers_frozen: Annotated[int, Field(ge=0)] | None = None
+    """Embeddings and so many layers, from the first on, stay as they are; 0 the embeddings alone, None nothing."""
     optimizer: OptimizerConfig = OptimizerConfig(peak_learning_rate=2e-5, warmup=0.1)
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    seed: Seed = 0
     """Seed of everything random: the head's initial parameters, order, dropout."""
-
-    mesh: MeshConfig = MeshConfig()
-    execution: ExecutionConfig = ExecutionConfig()
-    checkpoints: CheckpointConfig = CheckpointConfig()
-    logging: LoggingConfig = LoggingConfig()
+    evaluations: Annotated[float, Field(gt=0.0)] = 1.0
+    """Times an epoch that the dev rows are measured and a checkpoint is written; below 1, once in several epochs."""
 
     @model_validator(mode="after")
     def _batches_divide(self) -> "FinetuneConfig":
@@ -37,3 +55,18 @@ class FinetuneConfig(Settings):
                 f"{self.execution.accumulation}; change one of them"
             )
         return self
+
+    def planned(self, model: ModelConfig, task: TaskConfig, rows: str, steps: int) -> TaskRunConfig:
+        """The run of `steps` steps on a model and rows that are known by now. Raises SettingsError."""
+        every = max(1, round(steps / task.epochs / self.evaluations))
+        shared = {name: getattr(self, name) for name in ("init", "from_random", "layers_frozen", "optimizer", "seed")}
+        return TaskRunConfig(
+            **{name: getattr(self, name) for name in OperationConfig.model_fields},
+            **shared,
+            model=model.replace(dropout=self.dropout, attention_dropout=self.dropout),
+            task=task,
+            rows=rows,
+            phases=(Phase(steps=steps, length=task.max_length, batch_size=task.batch_size),),
+            evaluation=EvaluationConfig(every=every),
+            checkpoints=CheckpointConfig(every=every),
+        )

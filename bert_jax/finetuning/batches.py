@@ -68,11 +68,15 @@ class TrainingBatches:
         """Steps of all epochs."""
         return self._count
 
-    def __getitem__(self, number: int) -> TaskBatch:
-        """Batch `number`."""
+    def records(self, number: int) -> list[int]:
+        """See NumberedBatches: the features of batch `number`."""
         epoch, index = divmod(number, self._an_epoch)
         window, place = divmod(index, self._in_window)
-        chosen = self._window(epoch, window)[place]
+        return self._window(epoch, window)[place]
+
+    def __getitem__(self, number: int) -> TaskBatch:
+        """Batch `number`."""
+        chosen = self.records(number)
         length = padded_length(max(self._sizes[feature] for feature in chosen), self._lengths)
         features = [self._features[feature] for feature in chosen]
         return assemble(features, (self._batch_size, length), self._pad_id, number * self._batch_size)

@@ -21,7 +21,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK
-from bert_jax.training.devices import keep_compiled_programs
+from bert_jax.training.devices import keep_compiled_programs, tokens_at_once
 from bert_jax.training.trained_model import TrainedModel
 
 VectorsOfText = tuple[Float[np.ndarray, "_ D"], Float[np.ndarray, " D"] | None]
@@ -32,8 +32,6 @@ Text = str | tuple[str, str]
 """A text, or a pair of them: the model's first and second segment."""
 _TEXTS_AT_ONCE = 512
 """Go to the tokenizer, which uses several threads."""
-_TOKENS, _TOKENS_ON_CPU = 1 << 13, 1 << 11
-"""Make a batch, padding counted: enough to keep an accelerator busy, and few enough for a CPU's caches."""
 _MASKS_AT_ONCE = 256
 """Get their logits over the vocabulary."""
 
@@ -161,10 +159,9 @@ class Bert:
 
     def _encoded(self, rows: Iterable[Row], return_layers: bool = False) -> Iterator[tuple[Batch, Encoded]]:
         """Batches and what the encoder says of them; the next ones are made and computed while one is used."""
-        tokens = _TOKENS_ON_CPU if jax.default_backend() == "cpu" else _TOKENS
         return ahead(
             (batch, self._encode(self.params, batch.ids, batch.segments, batch.mask, return_layers))
-            for batch in batches(rows, self.tokenizer.vocabulary.pad_id, self.config.max_positions, tokens)
+            for batch in batches(rows, self.tokenizer.vocabulary.pad_id, self.config.max_positions, tokens_at_once())
         )
 
     def _each(self, rows: Iterable[Row]) -> Iterator[VectorsOfText]:

@@ -47,10 +47,12 @@ class BertEncoder(nn.Module):
     config: ModelConfig
     remat: Remat = "none"
     unroll: int = 1
+    frozen_layers: int | None = None
+    """See Encoder."""
 
     def setup(self):
         self.embeddings = Embeddings(self.config)
-        self.encoder = Encoder(self.config, self.remat, self.unroll)
+        self.encoder = Encoder(self.config, self.remat, self.unroll, self.frozen_layers)
         self.pooler = Pooler(self.config)
 
     def __call__(

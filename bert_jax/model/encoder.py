@@ -59,6 +59,8 @@ class Encoder(nn.Module):
     remat: Remat = "none"
     unroll: int = 1
     """Blocks a turn of the loop: more compile longer and, on a CPU, run faster."""
+    frozen_layers: int | None = None
+    """No gradient goes back into so many blocks, from the first on, nor beyond them; None: into all."""
 
     @nn.compact
     def __call__(
@@ -86,12 +88,21 @@ class Encoder(nn.Module):
             x, probabilities = run(layer, x)
             return x, ((x, probabilities) if return_layers else None)
 
-        scanned = count if return_layers else count - 1
-        first = jax.tree.map(lambda leaf: leaf[:scanned], layers)
-        x, outputs = jax.lax.scan(turn, split_by_rows(x), first, unroll=min(self.unroll, max(scanned, 1)))
-        if not return_layers:
-            x, _ = run(jax.tree.map(lambda leaf: leaf[-1], layers), x, read)
-        return x, outputs
+        def scan(x, begin, end):
+            some = jax.tree.map(lambda leaf: leaf[begin:end], layers)
+            return jax.lax.scan(turn, x, some, unroll=min(self.unroll, max(end - begin, 1)))
+
+        x = split_by_rows(x)
+        if return_layers:
+            return scan(x, 0, count)
+        frozen = min(self.frozen_layers or 0, count - 1)
+        if frozen:
+            x, _ = scan(x, 0, frozen)
+        if self.frozen_layers is not None:
+            x = jax.lax.stop_gradient(x)
+        x, _ = scan(x, frozen, count - 1)
+        x, _ = run(jax.tree.map(lambda leaf: leaf[-1], layers), x, read)
+        return (jax.lax.stop_gradient(x) if self.frozen_layers == count else x), None
 
 
 def _stacked(block: Block, count: int) -> Callable[..., Any]:

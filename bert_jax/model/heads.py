@@ -1,11 +1,12 @@
-"""What stands on the encoder in pretraining."""
+"""What stands on the encoder."""
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.model.dropout import dropout
 from bert_jax.model.linear import LayerNorm, Linear, activation, compute_dtype
 
 MASKED_OUT = -1e30
@@ -58,6 +59,19 @@ class NextSentenceHead(nn.Module):
     @nn.compact
     def __call__(self, pooled: Float[Array, "B D"]) -> Float[Array, "B 2"]:
         return Linear(self.config, (2,), name="dense")(pooled).astype(jnp.float32)
+
+
+class TaskHead(nn.Module):
+    """Dropout, then a linear layer: what a task learns beside the encoder (Devlin et al. 2019, section 4)."""
+
+    config: ModelConfig
+    outputs: int
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "B *rest"], dropout_keys: Key[Array, " B"] | None) -> Float[Array, "B ..."]:
+        """Float32 outputs for each vector of `x`."""
+        x = dropout(x, self.config.dropout, dropout_keys)
+        return Linear(self.config, (self.outputs,), name="dense")(x).astype(jnp.float32)
 
 
 @jax.custom_vjp

@@ -88,8 +88,18 @@ def train_flops(config: ModelConfig, length: int, predictions: int) -> int:
 def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
     """FLOPs of the forward pass of one sequence in pretraining: matrix products only.
 
-    A product of [m, k] and [k, n] counts 2 m k n. The last block is counted where it is read (the predicted tokens
-    and the first), the vocabulary at the predicted tokens with its true size.
+    The vocabulary is counted at the predicted tokens with its true size.
+    """
+    width = config.hidden_size
+    head = 2 * predictions * (width * width + width * config.vocabulary_size)
+    pooler = 2 * width * width + 2 * width * 2
+    return encoder_flops(config, length, read=predictions + 1) + head + pooler
+
+
+def encoder_flops(config: ModelConfig, length: int, read: int) -> int:
+    """FLOPs of the blocks' forward pass over one sequence, the last block counted at the `read` tokens alone.
+
+    A product of [m, k] and [k, n] counts 2 m k n.
     """
     width, inner = config.hidden_size, config.inner_size
 
@@ -99,7 +109,4 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
         attention = 2 * 2 * read * length * width
         return keys_and_values + at_read_positions + attention
 
-    blocks = (config.num_layers - 1) * block(length) + block(predictions + 1)
-    head = 2 * predictions * (width * width + width * config.vocabulary_size)
-    pooler = 2 * width * width + 2 * width * 2
-    return blocks + head + pooler
+    return (config.num_layers - 1) * block(length) + block(read)

@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Array
 
 from bert_jax.planning.operations import copy_bandwidth, operations
-from bert_jax.pretraining.trainer import Trainer
 from bert_jax.system.batch import MASKABLE, WORD_START, Batch
 from bert_jax.training.devices import peak_flops
 from bert_jax.training.sharding import batch_sharding
+from bert_jax.training.trainer import Trainer
 
 _WARM_ROUNDS = 2
 _LEAST_ROUNDS = 5
@@ -80,7 +80,11 @@ def bench(trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = No
     """
     phase = trainer.config.phases[0]
     input_rate = _input_rate(batches, phase.batch_size, seconds) if batches else None
-    batch = next(batches) if batches else synthetic_batch(phase.batch_size, phase.length, trainer.model.vocabulary_size)
+    batch = (
+        next(batches)
+        if batches
+        else synthetic_batch(phase.batch_size, phase.length, trainer.objective.model.vocabulary_size)
+    )
     product = SquareProduct()
     compile_seconds, times = _times(trainer, batch, product, seconds)
     step = Timing.of(times["step"])
@@ -99,7 +103,7 @@ def bench(trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = No
         devices=trainer.mesh.size,
         batch_size=phase.batch_size,
         length=phase.length,
-        compute_dtype=trainer.model.compute_dtype,
+        compute_dtype=trainer.objective.model.compute_dtype,
         compile_seconds=compile_seconds,
         step=step,
         parts=parts,

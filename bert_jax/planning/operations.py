@@ -12,7 +12,7 @@ from bert_jax.model.dropout import dropout
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.heads import MaskedLanguageHead
 from bert_jax.model.linear import LayerNorm, activation, compute_dtype, project
-from bert_jax.pretraining.trainer import Trainer
+from bert_jax.training.trainer import Trainer
 
 _FORWARD_AND_BACKWARD = 3
 """Matrix products of a backward pass take twice the forward one's FLOPs."""
@@ -37,7 +37,7 @@ class Operation(NamedTuple):
 
 def operations(trainer: Trainer) -> list[Operation]:
     """Those that take most of a step of the trainer's first phase, on one device."""
-    model, phase = trainer.model, trainer.config.phases[0]
+    model, phase = trainer.objective.model, trainer.config.phases[0]
     batch, length = phase.batch_size // trainer.mesh.size, phase.length
     slots = trainer.config.objective.slots(length)
     blocks = model.num_layers - 1

@@ -18,9 +18,10 @@ from bert_jax.planning.collectives import Collective, collectives
 from bert_jax.planning.program import Program
 from bert_jax.planning.topology import Topology, topology_devices
 from bert_jax.planning.traffic import memory_traffic
-from bert_jax.pretraining.trainer import Trainer
+from bert_jax.pretraining.trainer import pretraining_trainer
 from bert_jax.system.errors import RunError
 from bert_jax.training.sharding import abstract, batch_sharding, check_batch_size, make_mesh
+from bert_jax.training.trainer import Trainer
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -139,14 +140,14 @@ class Planner:
         for phase in config.phases:
             check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
         # Some piece stands for [MASK]: which one makes no difference.
-        trainer = Trainer(config, mesh, self._vocabulary_size, mask_id=4)
+        trainer = pretraining_trainer(config, mesh, self._vocabulary_size, mask_id=4)
         _ = trainer.state_shapes  # refuses what doesn't divide
         return trainer
 
     def phase(self, config: RunConfig, number: int) -> PhasePlan:
         """Compiles the step of phase `number`. Raises UsageError as `trainer` does, RunError where libtpu fails."""
         trainer, phase = self.trainer(config), config.phases[number]
-        batch = synthetic_batch(phase.batch_size, phase.length, trainer.model.vocabulary_size)
+        batch = synthetic_batch(phase.batch_size, phase.length, trainer.objective.model.vocabulary_size)
         rows = batch_sharding(trainer.mesh)
         shapes = abstract(batch, jax.tree.map(lambda _: rows, batch))
         began = time.perf_counter()

@@ -12,7 +12,7 @@ from bert_jax.data.store import InstanceSource
 from bert_jax.model.bert import Parameters
 from bert_jax.pretraining.objective import PretrainingObjective
 from bert_jax.system.batch import Batch
-from bert_jax.training.input import BatchSource, InOrder
+from bert_jax.training.input import BatchSource, InOrder, read_ahead
 from bert_jax.training.measurement import Mean, Means
 from bert_jax.training.sharding import local_rows, on_mesh, placed
 from bert_jax.training.step import example_keys, make_evaluation_step
@@ -78,7 +78,7 @@ class HeldOut:
     def _means(self, step: Callable[[Batch], Means], stop: Callable[[], bool]) -> dict[str, float] | None:
         """Sums in float64 over all batches, then one division."""
         sums = []
-        for batch in self._source.batches():
+        for batch in read_ahead(self._source):
             if stop():
                 return None
             sums.append(jax.device_get(step(placed(batch, self._sharding, self._batch_size))))

@@ -8,7 +8,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.model.bert import BertForPretraining, Parameters
+from bert_jax.model.bert import BertForPretraining, Parameters, init
+from bert_jax.model.size import train_flops
 from bert_jax.pretraining.masking import Masked, mask_sequences
 from bert_jax.system.batch import Batch
 from bert_jax.training.cross_entropy import cross_entropy
@@ -34,11 +35,23 @@ class PretrainingObjective:
     """
 
     def __init__(self, config: ObjectiveConfig, model: ModelConfig, mask_id: int, execution: ExecutionConfig):
-        self._config, self._model, self._mask_id = config, model, mask_id
+        self.model, self._config, self._mask_id = model, config, mask_id
         self._network = BertForPretraining(model, execution.remat, execution.unroll)
         self._tasks = ("mlm", "nsp") if config.pair == "next_sentence" else ("mlm",)
         self.losses = tuple(f"{task}_loss" for task in self._tasks)
         self.measurements = (*self.losses, *(f"{task}_accuracy" for task in self._tasks))
+
+    def init(self, key: Key[Array, ""]) -> Parameters:
+        """See Objective."""
+        return init(self.model, key)
+
+    def learns(self, params: Parameters) -> None:
+        """See Objective: all."""
+
+    def flops(self, shape: tuple[int, ...]) -> float:
+        """See Objective."""
+        batch_size, length = shape
+        return batch_size * train_flops(self.model, length, self._config.slots(length))
 
     def targets(self, batch: Batch, keys: Key[Array, " B"]) -> PretrainingTargets:
         """Masks each sequence by its key."""
@@ -49,7 +62,7 @@ class PretrainingObjective:
             keys,
             self._config,
             mask_id=self._mask_id,
-            vocabulary_size=self._model.vocabulary_size,
+            vocabulary_size=self.model.vocabulary_size,
         )
         at = jnp.arange(batch.ids.shape[1])
         inside = at < batch.length[:, None]

@@ -3,7 +3,6 @@
 import bisect
 import contextlib
 import itertools
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,22 +20,19 @@ from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepare
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.objective import PretrainingTargets
-from bert_jax.pretraining.trainer import Trainer, planned_vocabulary_size
+from bert_jax.pretraining.trainer import planned_vocabulary_size, pretraining_trainer
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.system.batch import Batch
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
-from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.devices import keep_compiled_programs, peak_flops
+from bert_jax.training.devices import keep_compiled_programs
 from bert_jax.training.hosts import first_alone, is_first
-from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
-from bert_jax.training.loop import PhaseWork, train
-from bert_jax.training.manifest import complete, damaged_file
-from bert_jax.training.metrics import MetricsLog, read_metrics
-from bert_jax.training.profile import StepTrace
-from bert_jax.training.run_directory import RunDirectory, read_config
+from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder, read_ahead
+from bert_jax.training.loop import PhaseWork
+from bert_jax.training.metrics import read_metrics
+from bert_jax.training.run_directory import RunDirectory, read_pretraining_config
 from bert_jax.training.sharding import (
     batch_sharding,
     check_batch_size,
@@ -47,7 +43,9 @@ from bert_jax.training.sharding import (
     tree_shardings,
 )
 from bert_jax.training.step import example_keys
+from bert_jax.training.train import train
 from bert_jax.training.trained_model import TrainedModel
+from bert_jax.training.trainer import Trainer
 
 
 def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
@@ -62,57 +60,32 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     # Whatever can be refused is refused before anything is written: every size but a new vocabulary's is known.
     check_sources(config, run)
     size = len(load_tokenizer(run.tokenizer).vocabulary) if run.under_way else planned_vocabulary_size(config)
-    Trainer(config, mesh, size, mask_id=0).state_shapes
+    pretraining_trainer(config, mesh, size, mask_id=0).state_shapes
     with first_alone("prepare"):
         run.open(config)
-        if results := _finished(config, run):
+        if results := run.results(config.steps):
             say(f"{run.path} is finished: {config.steps:,} steps")
             return results
         tokenizer = make_tokenizer(config, run)
         prepared = prepare_lengths(config, run)
-    trainer = Trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
+    trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     held_out = {length: held_out_sequences(trainer, data) for length, data in prepared.items()}
-    carried = (run.config_file, run.tokenizer)
-    checkpoints = Checkpoints(run.checkpoints, carried, config.checkpoints.keep, run.check_owner)
-    state = checkpoints.restore(trainer.state_shapes)
-    if state is None:
-        if aside := sorted(path.name for path in run.checkpoints.glob("damaged-*")):
-            say(f"WARNING: {run.path} has no good checkpoint left ({', '.join(aside)}): it begins anew")
-        initial = InitialModel.open(config)
-        state = trainer.initial_state(initial and initial.parameters(tokenizer, mesh))
-    elif state.step:
-        say(f"going on from step {int(state.step):,}")
-        if config.profiled and config.profiled[-1] <= state.step:
-            say(f"profile_steps={config.profile_steps} are done already: no trace is written")
-    log = MetricsLog(run.path, int(state.step), config.logging.tensorboard)
     phases = [
         _phase_work(trainer, number, prepared[phase.length], held_out[phase.length])
         for number, phase in enumerate(config.phases)
     ]
-    all_peaks = (peak_flops(jax.devices()[0]) or 0) * mesh.size or None
-    try:
-        with StepTrace(config.profiled if is_first() else range(0), run.profile) as trace:
-            state = train(state, phases, checkpoints, log, trace, config, all_peaks)
-    finally:
-        log.close()
-        checkpoints.close()
+
+    def initial() -> Parameters | None:
+        model = InitialModel.open(config)
+        return model and model.parameters(tokenizer, mesh)
+
+    state = train(trainer, run, phases, initial)
     results = _results(trainer, int(state.step), state.params, prepared, held_out)
-    skipped_records = sum(line.get("skipped_records", 0) for line in read_metrics(log.path))
+    skipped_records = sum(line.get("skipped_records", 0) for line in read_metrics(run.metrics_file))
     results |= {"skipped_steps": int(state.skipped), "skipped_records": skipped_records}
     if is_first():
         write_json(run.results_file, results)
     return results
-
-
-def _finished(config: RunConfig, run: RunDirectory) -> dict[str, Any] | None:
-    """The results of a run that has done all its steps; None where something is missing or damaged."""
-    if run.newest_step != config.steps or damaged_file(complete(run.checkpoints)[-1]):
-        return None
-    try:
-        results = json.loads(run.results_file.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return None
-    return results if results.get("steps") == config.steps else None  # of fewer, if steps were added
 
 
 def evaluate_run(run: RunDirectory, source: str | None = None, language: str | None = None) -> dict[str, Any]:
@@ -123,10 +96,12 @@ def evaluate_run(run: RunDirectory, source: str | None = None, language: str | N
     Raises UsageError where the run has no checkpoint or no data, or `source` too little.
     """
     keep_compiled_programs()
-    config = read_config(run.path)
+    config = read_pretraining_config(run.path)
     tokenizer = load_tokenizer(run.tokenizer)
     # Whatever devices there are here: the run may come from another machine.
-    trainer = Trainer(config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
+    trainer = pretraining_trainer(
+        config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
+    )
     trained = TrainedModel.open(run.path)
     if trained.tokenizer.vocabulary.pieces != tokenizer.vocabulary.pieces:
         raise UsageError(f"{run.tokenizer} is another tokenizer than its model was trained with; put that back")
@@ -187,7 +162,7 @@ def measured_sequences(trainer: Trainer, data: PreparedData, split: str, max_seq
         length=data.length,
         batch_size=-(-batch_size // rows) * rows,
         max_sequences=max_sequences or len(instances),
-        vocabulary_size=trainer.model.vocabulary_size,
+        vocabulary_size=trainer.objective.model.vocabulary_size,
         seed=config.seed,
         sharding=batch_sharding(trainer.mesh),
     )
@@ -199,14 +174,16 @@ def training_batch(run: RunDirectory, step: int) -> tuple[Tokenizer, Batch, Pret
 
     Raises UsageError where `run` has no data or no such step.
     """
-    config = read_config(run.path)
+    config = read_pretraining_config(run.path)
     ends = list(itertools.accumulate(phase.steps for phase in config.phases))
     if not 1 <= step <= ends[-1]:
         raise UsageError(f"step {step} is none of the run's {ends[-1]:,}; choose one from 1 to there")
     number = bisect.bisect_left(ends, step)
     prepared = prepared_for(config, run, config.phases[number].length)
     tokenizer = load_tokenizer(run.tokenizer)
-    trainer = Trainer(config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
+    trainer = pretraining_trainer(
+        config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
+    )
     source = training_source(trainer, number, prepared)
     of_phase = step - 1 - (ends[number] - config.phases[number].steps)
     batch = jax.device_put(source[of_phase])
@@ -223,7 +200,7 @@ def training_source(trainer: Trainer, number: int, prepared: PreparedData) -> Ba
         _training_order(config, number, prepared),
         batch_size=phase.batch_size,
         length=phase.length,
-        vocabulary_size=trainer.model.vocabulary_size,
+        vocabulary_size=trainer.objective.model.vocabulary_size,
         num_batches=phase.steps,
         rows=local_rows(batch_sharding(trainer.mesh), phase.batch_size),
     )
@@ -242,11 +219,11 @@ def _phase_work(trainer: Trainer, number: int, prepared: PreparedData, held_out:
         name="Training" if len(phases) == 1 else f"Training, phase {number + 1} of {len(phases)}",
         first=sum(before.steps for before in phases[:number]),
         steps=phases[number].steps,
-        batches=lambda first: (placed(batch, rows, batch_size) for batch in source.batches(first)),
+        batches=lambda first: (placed(batch, rows, batch_size) for batch in read_ahead(source, first)),
         records=source.records,
         skips_records=trainer.config.input.damaged_records == "skip",
         train_step=trainer.train_step(number),
         evaluate=held_out.evaluate if held_out else None,
         batch_size=batch_size,
-        flops=trainer.flops(number),
+        flops=trainer.objective.flops,
     )

@@ -1,105 +1,25 @@
-"""A run's parts put together: model, objective, optimizer and mesh. What trains, is benchmarked and is planned."""
+"""What pretrains: the one trainer, with the pretraining objective."""
 
-from collections.abc import Callable
-from functools import cached_property
-from typing import Any
-
-import jax
 from jax.sharding import Mesh
 
 from bert_jax.config.run import RunConfig
-from bert_jax.model.bert import Parameters, completed, init
-from bert_jax.model.size import train_flops
 from bert_jax.pretraining.objective import PretrainingObjective
-from bert_jax.system.batch import Batch
 from bert_jax.system.errors import UsageError
-from bert_jax.training.measurement import Means
-from bert_jax.training.optimizer import learning_rate, make_optimizer
-from bert_jax.training.sharding import abstract, batch_sharding, on_mesh, tree_shardings
-from bert_jax.training.step import (
-    STEP_MEASUREMENTS,
-    TrainState,
-    example_keys,
-    initial_state,
-    loss_gradients,
-    make_train_step,
-    purpose_key,
-)
+from bert_jax.training.trainer import Trainer
 
 
-class Trainer:
-    """Needs no data, only the size of the vocabulary and the id of [MASK]."""
+def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int) -> Trainer:
+    """Needs no data, only the size of the vocabulary and the id of [MASK].
 
-    def __init__(self, config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int):
-        """Raises UsageError where the settings name another size."""
-        if config.model.vocabulary_size not in (None, vocabulary_size):
-            raise UsageError(
-                f"model.vocabulary_size={config.model.vocabulary_size} and the vocabulary has {vocabulary_size} "
-                "pieces; leave the setting out: it is taken from the vocabulary"
-            )
-        self.config, self.mesh = config, mesh
-        self.model = config.model.replace(vocabulary_size=vocabulary_size)
-        self.objective = PretrainingObjective(config.objective, self.model, mask_id, config.execution)
-        self._optimizer = make_optimizer(config.optimizer)
-
-    def initial_state(self, params: Parameters | None = None) -> TrainState:
-        """The state before the first step, born with its shardings: `params`, and random what they lack.
-
-        The same on every mesh.
-        """
-        return jax.jit(self._make_state, out_shardings=self._shardings)(params)
-
-    @cached_property
-    def state_shapes(self) -> TrainState:
-        """Shapes, types and shardings of the state."""
-        return abstract(jax.eval_shape(self._make_state), self._shardings)
-
-    def train_step(self, phase: int) -> Callable[[TrainState, Batch], tuple[TrainState, Means]]:
-        """The jitted step of phase number `phase`. The state is donated."""
-        step = make_train_step(
-            self.objective,
-            self._optimizer,
-            learning_rate(self.config.optimizer, self.config.steps),
-            self.config.execution,
-            seed=self.config.seed,
-            phase=phase,
-            window=self.config.logging.every,
+    Raises UsageError where the settings name another size.
+    """
+    if config.model.vocabulary_size not in (None, vocabulary_size):
+        raise UsageError(
+            f"model.vocabulary_size={config.model.vocabulary_size} and the vocabulary has {vocabulary_size} "
+            "pieces; leave the setting out: it is taken from the vocabulary"
         )
-        rows = batch_sharding(self.mesh)
-        return jax.jit(
-            on_mesh(self.mesh, step),
-            in_shardings=(self._shardings, rows),
-            out_shardings=(self._shardings, None),
-            donate_argnums=0,
-        )
-
-    def parts(self, phase: int) -> tuple[Callable[[Parameters, Batch], Means], Callable[[Parameters, Batch], Any]]:
-        """The forward pass of a training step alone, and forward with backward: to be timed."""
-
-        def questions(batch: Batch):
-            keys = [example_keys(self.config.seed, name, phase, batch.ordinal) for name in ("targets", "dropout")]
-            return self.objective.targets(batch, keys[0]), keys[1]
-
-        forward = lambda params, batch: self.objective.measure(params, *questions(batch))
-        backward = lambda params, batch: loss_gradients(
-            self.objective, params, *questions(batch), self.config.execution.accumulation
-        )
-        return on_mesh(self.mesh, forward), on_mesh(self.mesh, backward)
-
-    def flops(self, phase: int) -> int:
-        """FLOPs of one step of a phase, by formula, over all devices."""
-        settings = self.config.phases[phase]
-        slots = self.config.objective.slots(settings.length)
-        return settings.batch_size * train_flops(self.model, settings.length, slots)
-
-    @cached_property
-    def _shardings(self) -> TrainState:
-        return tree_shardings(jax.eval_shape(self._make_state), self.mesh)
-
-    def _make_state(self, params: Parameters | None = None) -> TrainState:
-        random = init(self.model, purpose_key(self.config.seed, "parameters"))
-        params = completed(params, random) if params else random
-        return initial_state(params, self._optimizer, (*self.objective.measurements, *STEP_MEASUREMENTS))
+    model = config.model.replace(vocabulary_size=vocabulary_size)
+    return Trainer(config, mesh, PretrainingObjective(config.objective, model, mask_id, config.execution))
 
 
 def planned_vocabulary_size(config: RunConfig) -> int:

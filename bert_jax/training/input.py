@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from bert_jax.data.instances import Instances
 from bert_jax.data.store import InstanceSource
-from bert_jax.system.batch import Batch
+from bert_jax.system.batch import AnyBatch, Batch
 from bert_jax.system.errors import RunError
 
 _SHUFFLE_ROUNDS = 4
@@ -111,8 +111,20 @@ class InOrder(NamedTuple):
         return ordinal * self.size // self.count if ordinal < self.count else None
 
 
+@runtime_checkable
+class NumberedBatches(Protocol):
+    """The batches of a training by their number, at random access: what Grain reads, prefetches and counts."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int) -> AnyBatch: ...
+
+    def records(self, number: int) -> list[int]:
+        """Which of its records the whole of batch `number` holds; fillers have none."""
+
+
 class BatchSource:
-    """A random-access source whose element i is batch i: what Grain reads, prefetches and counts."""
+    """The batches of a prepared data set."""
 
     def __init__(
         self,
@@ -148,18 +160,19 @@ class BatchSource:
         return batch
 
     def records(self, number: int) -> list[int]:
-        """Which records the whole of batch `number` holds; fillers have none."""
+        """See NumberedBatches."""
         return self._records(np.arange(number * self._batch_size, (number + 1) * self._batch_size))
-
-    def batches(self, first: int = 0) -> Iterator[Batch]:
-        """Batches from number `first` on, read ahead by threads."""
-        dataset = grain.MapDataset.source(self)[first:]
-        options = grain.ReadOptions(num_threads=_READ_THREADS, prefetch_buffer_size=_PREFETCHED_BATCHES)
-        return iter(dataset.to_iter_dataset(options))
 
     def _records(self, ordinals: Int[np.ndarray, " b"]) -> list[int]:
         records = map(self._order.record, ordinals.tolist())
         return [record for record in records if record is not None]
+
+
+def read_ahead(source: NumberedBatches, first: int = 0) -> Iterator[AnyBatch]:
+    """The batches of `source` from number `first` on, read ahead by threads."""
+    dataset = grain.MapDataset.source(source)[first:]
+    options = grain.ReadOptions(num_threads=_READ_THREADS, prefetch_buffer_size=_PREFETCHED_BATCHES)
+    return iter(dataset.to_iter_dataset(options))
 
 
 def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"] | Sequence[int], length: int) -> Batch:

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from bert_jax.config.run import RunConfig
+from bert_jax.config.training import TrainingConfig
 from bert_jax.model.bert import Parameters
-from bert_jax.system.batch import Batch
+from bert_jax.system.batch import AnyBatch
 from bert_jax.system.errors import Interrupted, RunError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say, stage
@@ -35,28 +35,28 @@ class PhaseWork(NamedTuple):
     first: int
     """Steps of the phases before it."""
     steps: int
-    batches: Callable[[int], Iterator[Batch]]
+    batches: Callable[[int], Iterator[AnyBatch]]
     """Batches from the given step of the phase on, on the devices."""
     records: Callable[[int], Sequence[int]]
     """The training records of such a batch, by their numbers in the data set."""
     skips_records: bool
     """Whether a batch leaves out damaged ones, as rows of weight 0."""
-    train_step: Callable[[TrainState, Batch], tuple[TrainState, Means]]
+    train_step: Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]
     """Jitted, the state donated."""
     evaluate: Callable[[Parameters, Callable[[], bool]], dict[str, float] | None] | None
     """Measures on held-out documents. Asks after each batch whether it is to stop, and then gives None."""
     batch_size: int
-    flops: float
-    """Of one step, over all devices."""
+    flops: Callable[[tuple[int, ...]], float]
+    """Of one step on a batch whose ids are of this shape, over all devices."""
 
 
-def train(
+def run_phases(
     state: TrainState,
     phases: list[PhaseWork],
     checkpoints: Checkpoints,
     log: MetricsLog,
     trace: StepTrace,
-    config: RunConfig,
+    config: TrainingConfig,
     peak_flops: float | None,
 ) -> TrainState:
     """Runs the steps that `state` has not done yet, with evaluation, checkpoints and log at their cadence.
@@ -81,7 +81,7 @@ class _Loop:
         phase: PhaseWork,
         checkpoints: Checkpoints,
         log: MetricsLog,
-        config: RunConfig,
+        config: TrainingConfig,
         stop: "_StopSignals",
         peak_flops: float | None,
     ):
@@ -224,6 +224,8 @@ def _note(values: dict[str, float], sequences_per_second: float | None = None) -
             ("loss", "loss", ".3f"),
             ("mlm_accuracy", "MLM", ".3f"),
             ("nsp_accuracy", "NSP", ".3f"),
+            ("accuracy", "accuracy", ".3f"),
+            ("score", "score", ".4f"),
             ("learning_rate", "rate", ".2e"),
         )
         if name in values
@@ -239,13 +241,14 @@ class _Speed:
     """Steps since the last line of the log, and the time they took."""
 
     def __init__(self, phase: PhaseWork, peak_flops: float | None):
-        self._steps, self._skipped_records = 0, 0
+        self._steps, self._flops, self._skipped_records = 0, 0.0, 0
         self._phase, self._peak = phase, peak_flops
         self._began = time.monotonic()
 
-    def count(self, batch: Batch) -> None:
+    def count(self, batch: AnyBatch) -> None:
         """One step more."""
         self._steps += 1
+        self._flops += self._phase.flops(batch.ids.shape)
         if not self._phase.skips_records:
             return
         shards = [np.asarray(shard.data) for shard in batch.weight.addressable_shards if shard.replica_id == 0]
@@ -263,11 +266,12 @@ class _Speed:
     def measurements(self, tokens_a_step: float) -> dict[str, float | None]:
         """What the contract names, `mfu` None where the peak isn't known; and how many damaged records this process
         skipped."""
-        rate = self._steps / (time.monotonic() - self._began)
+        seconds = time.monotonic() - self._began
+        rate = self._steps / seconds
         return {
             "sequences_per_second": rate * self._phase.batch_size,
             "tokens_per_second": rate * tokens_a_step,
-            "mfu": rate * self._phase.flops / self._peak if self._peak else None,
+            "mfu": self._flops / seconds / self._peak if self._peak else None,
             "skipped_records": self._skipped_records,
         }
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import copy_into
@@ -106,11 +106,15 @@ def newest_undamaged(directory: Place) -> Place | None:
 
 
 def checkpoint_of(path: Place) -> Place:
-    """`path` if it is a checkpoint, or the newest undamaged one of the run there.
+    """`path` if it is a checkpoint; or the one of the run there to be used: of a task the undamaged one with the best
+    score, otherwise the newest undamaged one.
 
     Raises UsageError where there is no checkpoint, RunError where there are damaged ones only.
     """
     if not (path / _MANIFEST).is_file():
+        best = best_of(complete(path / "checkpoints"), by="score")
+        if best and not damaged_file(best):
+            return best
         if found := newest_undamaged(path / "checkpoints"):
             return found
         if not complete(path / "checkpoints"):
@@ -123,13 +127,17 @@ def checkpoint_of(path: Place) -> Place:
     return path
 
 
-def best_of(paths: list[Place]) -> Place | None:
-    """The one with the lowest held-out loss; None where none was evaluated."""
-    losses = {}
+def best_of(paths: list[Place], by: Literal["score", "any"] = "any") -> Place | None:
+    """The first with the highest score on a task or, where `by` is any, with the lowest held-out loss; None where none
+    was so evaluated."""
+    values = {}
     for path in paths:
         with contextlib.suppress(ValueError):  # damaged: found out, and said, by whoever reads it
-            losses[path] = (Manifest.read(path).evaluation or {}).get("loss")
-    return min((path for path, loss in losses.items() if loss is not None), key=losses.get, default=None)
+            evaluation = Manifest.read(path).evaluation or {}
+            loss = evaluation.get("loss") if by == "any" else None
+            score = evaluation.get("score")
+            values[path] = score if score is not None else loss and -loss
+    return max((path for path, value in values.items() if value is not None), key=values.get, default=None)
 
 
 def is_sound(path: Place) -> bool:

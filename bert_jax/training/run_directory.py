@@ -9,15 +9,17 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.phase import same_until
-from bert_jax.config.run import IDENTITY, RunConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
+from bert_jax.config.training import TrainingConfig
 from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FULL_DISK, full_disk_explained, write_json, write_text
 from bert_jax.system.progress import say
 from bert_jax.training.hosts import is_first
-from bert_jax.training.manifest import complete
+from bert_jax.training.manifest import complete, damaged_file
 
 SCHEMA_VERSION = 1
 """Of config.json. Later releases read all earlier ones."""
@@ -33,6 +35,7 @@ class RunDirectory:
         self.config_file = self.path / "config.json"
         self.tokenizer = self.path / "tokenizer"
         self.checkpoints = self.path / "checkpoints"
+        self.metrics_file = self.path / "metrics.jsonl"
         self.results_file = self.path / "results.json"
         self.profile = self.path / "profile"
         self._owner_file, self._owner = self.path / ".owner", None
@@ -52,7 +55,17 @@ class RunDirectory:
         finished = complete(self.checkpoints)
         return int(finished[-1].name) if finished else None
 
-    def open(self, config: RunConfig) -> None:
+    def results(self, steps: int) -> dict[str, Any] | None:
+        """The results of a run that has done all its `steps`; None where something is missing or damaged."""
+        if self.newest_step != steps or damaged_file(complete(self.checkpoints)[-1]):
+            return None
+        try:
+            results = json.loads(self.results_file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return None
+        return results if results.get("steps") == steps else None  # of fewer, if steps were added
+
+    def open(self, config: TrainingConfig) -> None:
         """Makes the directory, or goes on with it; locks it until this process ends; writes config.json.
 
         A bucket has no locks that end with a process: there the newest process has the run, and `check_owner` tells an
@@ -80,10 +93,13 @@ class RunDirectory:
                 raise UsageError(f"--workdir {self.path} can't be written ({reason}); choose another") from None
         write_config(self.config_file, config)
 
-    def _refuse_another_run(self, config: RunConfig) -> None:
+    def _refuse_another_run(self, config: TrainingConfig) -> None:
         """Refuses settings that make another run of it. Phases may change where no step has been taken yet."""
         before = read_config(self.path)
-        changed = [change for change in differences(before, config) if change[0].partition(".")[0] in IDENTITY]
+        if type(before) is not type(config):
+            other = "pretrained" if isinstance(before, RunConfig) else "fine-tuned"
+            raise UsageError(f"{self.path} is a run that was {other}; choose another --workdir")
+        changed = [change for change in differences(before, config) if change[0].partition(".")[0] in config.IDENTITY]
         may_change = "phases" if same_until(self.newest_step, before.phases, config.phases) else None
         replanned = [change for change in changed if change[0].partition(".")[0] == may_change]
         if refused := [change for change in changed if change not in replanned]:
@@ -130,19 +146,33 @@ class RunDirectory:
             ) from None
 
 
-def write_config(path: Place, config: RunConfig, imported_from: str | None = None) -> None:
+def write_config(path: Place, config: TrainingConfig, imported_from: str | None = None) -> None:
     """Writes a config.json; `imported_from` says where a model that was not trained here comes from."""
     origin = {_IMPORTED: imported_from} if imported_from else {}
     write_json(path, {"schema_version": SCHEMA_VERSION, **origin, "config": config.model_dump(mode="json")})
 
 
-def read_config(path: Place) -> RunConfig:
-    """The settings of the run (or checkpoint) at `path`. Raises UsageError where there is none or a later release's."""
-    value = _read(path)
+def read_config(path: Place) -> RunConfig | TaskRunConfig:
+    """The settings of the run (or checkpoint) at `path`, by which it was pretrained or fine-tuned.
+
+    Raises UsageError where there is none or a later release's.
+    """
+    settings = _read(path)["config"]
     try:
-        return RunConfig(**value["config"])
+        return TaskRunConfig(**settings) if "task" in settings else RunConfig(**settings)
     except SettingsError as error:
         raise UsageError(f"{path / 'config.json'}: {error}") from None
+
+
+def read_pretraining_config(path: Place) -> RunConfig:
+    """As `read_config`. Raises UsageError for a fine-tuned run too."""
+    config = read_config(path)
+    if not isinstance(config, RunConfig):
+        raise UsageError(
+            f"{path} was fine-tuned for {config.task.name}, and a run that was pretrained is needed here; its "
+            "config.json names the one that it began with"
+        )
+    return config
 
 
 def _read(path: Place) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -14,9 +14,9 @@ from jaxtyping import Int
 
 from bert_jax.config.operation import MeshConfig
 from bert_jax.model.placement import BATCH_AXES
-from bert_jax.system.batch import Batch
 from bert_jax.system.errors import UsageError
 
+Rows = TypeVar("Rows")
 MESH_AXES = (*BATCH_AXES, "tensor")
 """The mesh's axes, fastest-changing last: devices that share a tensor lie next to each other."""
 
@@ -37,8 +37,8 @@ PARAMETER_TABLE: tuple[tuple[str, P], ...] = (
     (r"bert/encoder/layers/(attention/output|feedforward_out)/bias", P()),
     (r"(bert/pooler|masked_lm)/dense/kernel", P("fsdp", "tensor")),
     (r"masked_lm/bias", P(_VOCABULARY)),
-    (r"next_sentence/dense/kernel", P("fsdp", None)),
-    (r"(bert/pooler|masked_lm|next_sentence)/dense/bias", P()),
+    (r"(next_sentence|task)/dense/kernel", P("fsdp", None)),
+    (r"(bert/pooler|masked_lm|next_sentence|task)/dense/bias", P()),
     (r".*norm/(scale|bias)", P()),
 )
 """Path of a parameter -> how it is split. Exactly one row matches each; optimizer slots follow their parameter."""
@@ -84,8 +84,8 @@ def local_rows(sharding: NamedSharding, batch_size: int) -> Int[np.ndarray, " b"
     return np.unique(np.concatenate([np.arange(batch_size)[index] for index in indices]))
 
 
-def placed(batch: Batch, sharding: NamedSharding, batch_size: int) -> Batch:
-    """A batch on the devices; `batch` has its `local_rows`."""
+def placed(batch: Rows, sharding: NamedSharding, batch_size: int) -> Rows:
+    """A batch, or any tree of arrays with its rows first, on the devices; `batch` has its `local_rows`."""
     if sharding.is_fully_addressable:
         return jax.device_put(batch, sharding)
     rows = local_rows(sharding, batch_size)

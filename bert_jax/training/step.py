@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key, UInt32
 
+from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model.bert import Parameters
-from bert_jax.system.batch import Batch
+from bert_jax.system.batch import AnyBatch
 from bert_jax.training.measurement import Mean, Means, add
 
 PURPOSES = {"parameters": 0, "targets": 1, "dropout": 2, "evaluation": 3}
@@ -27,12 +28,22 @@ Targets = Any
 class Objective(Protocol):
     """What is learned from a batch."""
 
+    model: ModelConfig
     losses: tuple[str, ...]
     """Names of the measurements whose means add up to the loss."""
     measurements: tuple[str, ...]
     """Names of all that `measure` gives."""
 
-    def targets(self, batch: Batch, keys: Key[Array, " B"]) -> Targets:
+    def init(self, key: Key[Array, ""]) -> Parameters:
+        """Random parameters of all that is trained. Same key, same values."""
+
+    def learns(self, params: Parameters) -> Parameters | None:
+        """For each of `params` whether it is trained, booleans that broadcast with it; None where all are."""
+
+    def flops(self, shape: tuple[int, ...]) -> float:
+        """Of one step, by formula, on a batch whose ids are of this shape."""
+
+    def targets(self, batch: AnyBatch, keys: Key[Array, " B"]) -> Targets:
         """Input and labels of each example; randomness from its key alone."""
 
     def counts(self, targets: Targets) -> dict[str, Float[Array, ""]]:
@@ -84,14 +95,14 @@ def make_train_step(
     seed: int,
     phase: int,
     window: int,
-) -> Callable[[TrainState, Batch], tuple[TrainState, Means]]:
+) -> Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]:
     """`(state, batch) -> (state, measurements of the window so far)`, to be jitted with the state donated.
 
     A window begins anew every `window` steps. Where gradients are not finite, parameters, optimizer and window stay
     as they are.
     """
 
-    def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Means]:
+    def train_step(state: TrainState, batch: AnyBatch) -> tuple[TrainState, Means]:
         targets = objective.targets(batch, example_keys(seed, "targets", phase, batch.ordinal))
         dropout_keys = example_keys(seed, "dropout", phase, batch.ordinal)
         gradients, means = loss_gradients(objective, state.params, targets, dropout_keys, execution.accumulation)
@@ -99,19 +110,20 @@ def make_train_step(
         good = jnp.isfinite(norm)
         rate = learning_rate(state.step)
         updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params, good=good)
-        move = lambda old, update: jnp.where(good, old - rate * update, old)
+        learns = objective.learns(state.params)
+        move = lambda old, update, learned=True: jnp.where(good & learned, old - rate * update, old)
         one = jnp.ones(())
         means |= {
             "loss": Mean(sum(means[name].value for name in objective.losses), one),
             "grad_norm": Mean(norm, one),
             "learning_rate": Mean(rate, one),
-            "tokens": Mean(jnp.sum(batch.length * batch.weight), one),
+            "tokens": Mean(jnp.einsum("B...,B->", batch.length, batch.weight), one),
         }
         begun = state.step % window > 0
         so_far = {name: Mean(mean.total * begun, mean.count * begun) for name, mean in state.window.items()}
         state = TrainState(
             step=state.step + 1,
-            params=jax.tree.map(move, state.params, updates),
+            params=jax.tree.map(move, state.params, updates, *([learns] if learns else [])),
             optimizer=optimizer_state,
             window={name: mean.where(good, so_far[name]) for name, mean in add(so_far, means).items()},
             skipped=state.skipped + ~good,
@@ -154,10 +166,10 @@ def _every_nth(x: Array, n: int) -> Array:
     return x.reshape(-1, n, *x.shape[1:]).swapaxes(0, 1)
 
 
-def make_evaluation_step(objective: Objective, *, seed: int) -> Callable[[Parameters, Batch], Means]:
+def make_evaluation_step(objective: Objective, *, seed: int) -> Callable[[Parameters, AnyBatch], Means]:
     """`(params, batch) -> measurements`, without dropout; the same targets every time."""
 
-    def evaluation_step(params: Parameters, batch: Batch) -> Means:
+    def evaluation_step(params: Parameters, batch: AnyBatch) -> Means:
         targets = objective.targets(batch, example_keys(seed, "evaluation", 0, batch.ordinal))
         return objective.measure(params, targets, None)
 

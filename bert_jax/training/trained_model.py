@@ -5,9 +5,12 @@ from typing import Any, NamedTuple
 
 import jax
 
+from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_directory import holds_published_model, open_model_directory
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
+from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
@@ -29,6 +32,8 @@ class TrainedModel(NamedTuple):
     """The parameters with the shardings given, a tree like `shapes`."""
     step: int = 0
     """Steps that it was trained here."""
+    task: TaskConfig | None = None
+    """What it was fine-tuned for, and has a head for; None of a pretrained one."""
 
     @classmethod
     def open(cls, path: Place) -> "TrainedModel":
@@ -58,7 +63,8 @@ def _published(path: Place) -> TrainedModel:
 def _trained_here(path: Place) -> TrainedModel:
     checkpoint = checkpoint_of(path)
     tokenizer = load_tokenizer(checkpoint)
-    told = read_config(checkpoint).model
+    settings = read_config(checkpoint)
+    told, task = settings.model, settings.task if isinstance(settings, TaskRunConfig) else None
     if told.vocabulary_size not in (None, len(tokenizer.vocabulary)):
         raise UsageError(
             f"{checkpoint}: its tokenizer has {len(tokenizer.vocabulary):,} pieces and its config.json says "
@@ -66,11 +72,13 @@ def _trained_here(path: Place) -> TrainedModel:
         )
     config = told.replace(vocabulary_size=len(tokenizer.vocabulary))
     saved = saved_shapes(checkpoint)
-    shapes = parameter_shapes(config, absent_parts(saved))
+    shapes = (
+        task_parameter_shapes(config, HeadShape.of(task)) if task else parameter_shapes(config, absent_parts(saved))
+    )
     if jax.tree.map(lambda leaf: tuple(leaf.shape), saved) != jax.tree.map(lambda leaf: leaf.shape, shapes):
         raise UsageError(f"{checkpoint}: its parameters aren't those of its config.json; they don't belong together")
 
     def read(shardings: Any) -> Parameters:
         return load_parameters(checkpoint, abstract(shapes, shardings))
 
-    return TrainedModel(config, tokenizer, shapes, read, int(checkpoint.name))
+    return TrainedModel(config, tokenizer, shapes, read, int(checkpoint.name), task)

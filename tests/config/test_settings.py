@@ -9,7 +9,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase, same_until
-from bert_jax.config.run import IDENTITY, RunConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
 
 ROOT = Path(bert_jax.__file__).parent
@@ -111,8 +111,8 @@ def test_every_top_level_field_is_of_one_kind():
         "preparation",
         "profile_steps",
     }
-    assert set(IDENTITY) | operation == set(RunConfig.model_fields)
-    assert not set(IDENTITY) & operation
+    assert set(RunConfig.IDENTITY) | operation == set(RunConfig.model_fields)
+    assert not set(RunConfig.IDENTITY) & operation
 
 
 def all_settings(kind: type[Settings] = Settings) -> set[type[Settings]]:

@@ -12,7 +12,7 @@ from bert_jax.cli.main import run
 from bert_jax.planning import bench as bench_module
 from bert_jax.planning.bench import Timing, bench, synthetic_batch
 from bert_jax.planning.operations import Operation
-from bert_jax.pretraining.trainer import Trainer
+from bert_jax.pretraining.trainer import pretraining_trainer
 from bert_jax.training.devices import CHIPS, Chip
 from bert_jax.training.sharding import make_mesh
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def trainer(tiny_config):
-    return Trainer(tiny_config, make_mesh(tiny_config.mesh), 150, mask_id=4)
+    return pretraining_trainer(tiny_config, make_mesh(tiny_config.mesh), 150, mask_id=4)
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining import vocabulary as vocabulary_step
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain, training_batch
-from bert_jax.pretraining.trainer import Trainer
+from bert_jax.pretraining.trainer import pretraining_trainer
 from bert_jax.system.batch import WORD_START
 from bert_jax.system.errors import Interrupted, RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
@@ -342,7 +342,7 @@ def test_a_stop_while_it_is_evaluated_is_not_put_off(tiny_run, tiny_config, tmp_
 
 def batches_of(config, run: RunDirectory) -> BatchSource:
     """Those of the first phase."""
-    trainer = Trainer(config, make_mesh(MeshConfig()), 150, 4)
+    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150, 4)
     return pretrain_module.training_source(trainer, 0, PreparedData.open(run.data(32)))
 
 
@@ -456,7 +456,7 @@ def test_a_run_on_sources_with_weights_draws_its_shares(tiny_config, tmp_path, c
     assert read_config(run.path) == config
     prepared = PreparedData.open(run.data(32))
     assert len(prepared.sources) == 2 and min(prepared.sources) > 30
-    trainer = Trainer(config, make_mesh(MeshConfig()), 150, 4)
+    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150, 4)
     order = pretrain_module.training_source(trainer, 0, prepared)._order
     drawn = np.array([order.record(ordinal) for ordinal in range(10_000)])
     assert (drawn >= prepared.sources[0]).sum() == 7500 and drawn.max() < sum(prepared.sources)

@@ -6,7 +6,7 @@ import pytest
 from bert_jax.data.instances import Instances
 from bert_jax.data.store import InstanceSource
 from bert_jax.system.errors import RunError
-from bert_jax.training.input import BatchSource, InOrder, MixedOrder, ShuffledOrder, apportion, assemble
+from bert_jax.training.input import BatchSource, InOrder, MixedOrder, ShuffledOrder, apportion, assemble, read_ahead
 
 
 class Numbered(InstanceSource):
@@ -122,10 +122,10 @@ def test_a_part_of_the_held_out_records_is_taken_from_all_along_them(size, count
 
 
 def test_going_on_at_a_batch_gives_what_comes_there():
-    whole = [batch.ids for batch in source().batches()]
+    whole = [batch.ids for batch in read_ahead(source())]
     assert len(whole) == 20
     for first in (0, 7, 19):
-        rest = [batch.ids for batch in source().batches(first)]
+        rest = [batch.ids for batch in read_ahead(source(), first)]
         assert all(np.array_equal(one, other) for one, other in zip(rest, whole[first:], strict=True))
 
 
@@ -150,7 +150,7 @@ def test_instances_are_padded():
 
 def test_an_id_past_the_vocabulary_is_an_error():
     with pytest.raises(RunError, match="holds piece id 4. and the vocabulary has 40 pieces.*another vocabulary"):
-        list(source(vocabulary_size=40).batches())
+        list(read_ahead(source(vocabulary_size=40)))
 
 
 def test_a_record_without_tokens_is_a_row_of_weight_0_where_it_stands(monkeypatch):

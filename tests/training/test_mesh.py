@@ -20,7 +20,8 @@ import jax
 from bert_jax.config.operation import MeshConfig
 from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.pretraining.pretrain import training_source
-from bert_jax.pretraining.trainer import Trainer
+from bert_jax.pretraining.trainer import pretraining_trainer
+from bert_jax.training.input import read_ahead
 from bert_jax.training.run_directory import RunDirectory, read_config
 from bert_jax.training.sharding import batch_sharding, make_mesh, parameter_spec, parts
 
@@ -29,8 +30,8 @@ config = read_config(run.path)
 meshes = {name: MeshConfig(**dict(zip(("data", "fsdp", "tensor"), map(int, name.split("x"))))) for name in sys.argv[2:]}
 for name, mesh in meshes.items():
     size = mesh.data * mesh.fsdp * mesh.tensor
-    trainer = Trainer(config, make_mesh(mesh, jax.devices()[:size]), 150, mask_id=4)
-    batches = training_source(trainer, 0, prepared_for(config, run, 32)).batches()
+    trainer = pretraining_trainer(config, make_mesh(mesh, jax.devices()[:size]), 150, mask_id=4)
+    batches = read_ahead(training_source(trainer, 0, prepared_for(config, run, 32)))
     step, state, losses = trainer.train_step(0), trainer.initial_state(), []
     for _ in range(20):
         state, measured = step(state, jax.device_put(next(batches), batch_sharding(trainer.mesh)))

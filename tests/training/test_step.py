@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.system.batch import Batch
@@ -21,8 +22,18 @@ from bert_jax.training.step import (
 class Regression:
     """y = x w, where each example has a random number of its own and one in ids[:, 1] for its weight."""
 
+    model = ModelConfig()
     losses = ("square",)
     measurements = ("square", "largest")
+
+    def init(self, key):
+        raise NotImplementedError
+
+    def learns(self, params):
+        return None
+
+    def flops(self, shape):
+        raise NotImplementedError
 
     def targets(self, batch, keys):
         noise = jax.vmap(jax.random.normal)(keys)

@@ -1,0 +1,90 @@
+"""What every training is, whatever is learned in it."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field, model_validator
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import (
+    CheckpointConfig,
+    EvaluationConfig,
+    ExecutionConfig,
+    HostsConfig,
+    LoggingConfig,
+    MeshConfig,
+)
+from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.settings import Settings
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class OperationConfig(Settings):
+    """How a training is carried out: what may change whenever it goes on."""
+
+    mesh: MeshConfig = MeshConfig()
+    hosts: HostsConfig = HostsConfig()
+    execution: ExecutionConfig = ExecutionConfig()
+    logging: LoggingConfig = LoggingConfig()
+    profile_steps: Annotated[str, Field(pattern=r"^[1-9]\d*:[1-9]\d*$")] | None = None
+    """A:B writes a trace of steps A to B, both included, to the run's profile/, for TensorBoard or Perfetto."""
+
+    @property
+    def profiled(self) -> range:
+        """The steps of `profile_steps`, the run's first being 1; empty where None."""
+        first, _, last = (self.profile_steps or "1:0").partition(":")
+        return range(int(first), int(last) + 1)
+
+
+class TrainingConfig(OperationConfig):
+    """A training as it is planned, step by step: what the one loop carries out.
+
+    Going on with it refuses a change of `IDENTITY`, the settings that make it what it is, and takes all others.
+    """
+
+    IDENTITY: ClassVar[tuple[str, ...]] = ("model", "optimizer", "phases", "init", "seed")
+
+    model: ModelConfig = ModelConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
+    """Stretches of training, one after the other."""
+    init: str | None = None
+    """A run, one of its checkpoints or a Hugging Face directory, whose parameters this one starts from."""
+    seed: Seed = 0
+    """Seed of everything random."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoints: CheckpointConfig = CheckpointConfig()
+
+    @model_validator(mode="after")
+    def _phases_fit(self) -> "TrainingConfig":
+        for number, phase in enumerate(self.phases):
+            if phase.length > self.model.max_positions:
+                raise ValueError(
+                    f"phases.{number}.length={phase.length} is more than model.max_positions="
+                    f"{self.model.max_positions}; lower the first or raise the second"
+                )
+            if phase.batch_size % self.execution.accumulation:
+                raise ValueError(
+                    f"phases.{number}.batch_size={phase.batch_size} is not a multiple of execution.accumulation="
+                    f"{self.execution.accumulation}; change one of them"
+                )
+            if phase.steps * phase.batch_size > 2**32:
+                raise ValueError(
+                    f"phases.{number} takes {phase.steps * phase.batch_size:,} sequences and random keys number them "
+                    "up to 2^32; split the phase in two"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _profiled_steps_are_the_runs(self) -> "TrainingConfig":
+        if self.profile_steps and not (self.profiled and self.profiled[-1] <= self.steps):
+            raise ValueError(
+                f"profile_steps={self.profile_steps} are none of the run's {self.steps:,} steps; give FIRST:LAST"
+            )
+        return self
+
+    @property
+    def steps(self) -> int:
+        """Steps of all phases together."""
+        return sum(phase.steps for phase in self.phases)

@@ -1,0 +1,150 @@
+"""A trained model made one for a task: the one loop on the task's rows, measured on its dev rows."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
+from bert_jax.finetuning.batches import TaskBatch, TrainingBatches
+from bert_jax.finetuning.dataset import Measured, read_measured, read_training
+from bert_jax.finetuning.objective import Outputs, TaskObjective
+from bert_jax.finetuning.predicting import measure
+from bert_jax.finetuning.task import Task
+from bert_jax.model.bert import Parameters
+from bert_jax.model.task import HeadShape
+from bert_jax.system.bucket import place_of
+from bert_jax.system.errors import UsageError
+from bert_jax.system.files import write_json
+from bert_jax.system.progress import say
+from bert_jax.training.devices import keep_compiled_programs, tokens_at_once
+from bert_jax.training.hosts import first_alone, is_first
+from bert_jax.training.input import read_ahead
+from bert_jax.training.loop import PhaseWork
+from bert_jax.training.run_directory import RunDirectory
+from bert_jax.training.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, placed, tree_shardings
+from bert_jax.training.train import train
+from bert_jax.training.trained_model import TrainedModel
+from bert_jax.training.trainer import Trainer
+
+
+def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
+    """Does what of the run is not done yet; returns what came out of its best checkpoint, as results.json has it.
+
+    Raises UsageError, RunError or Interrupted; the same call then goes on where it stopped.
+    """
+    keep_compiled_programs()
+    mesh = make_mesh(config.mesh)
+    check_batch_size(config.task.batch_size, config.execution.accumulation, mesh)
+    started = open_initial(config)
+    tokenizer = started.tokenizer
+    learned = read_training(config.task, tokenizer)
+    measured = read_measured(learned.task) if config.task.dev else None
+    batches = learned.batches(config.seed, tokenizer.vocabulary.pad_id)
+    planned = config.planned(started.config, learned.task.config, learned.stamp, len(batches))
+    with first_alone(f"prepare {run.path}"):
+        run.open(planned)
+        if results := run.results(planned.steps):
+            say(f"{run.path} is finished: {planned.steps:,} steps")
+            return results
+        if not run.under_way:
+            tokenizer.save(run.tokenizer)
+    objective = TaskObjective(planned.task, planned.model, planned.execution, planned.layers_frozen)
+    trainer = Trainer(planned, mesh, objective)
+    dev = measured and DevRows(learned.task, measured, Outputs(objective, mesh), tokenizer.vocabulary.pad_id)
+    train(trainer, run, [_work(trainer, batches, dev)], lambda: _initial_parameters(planned, started, mesh))
+    results = _results(planned, run, dev, mesh) | {"training_rows": len(learned.features)}
+    if is_first():
+        write_json(run.results_file, results)
+    return results
+
+
+def open_initial(config: FinetuneConfig) -> TrainedModel:
+    """The model that `config.init` names. Raises UsageError where there is none, or where it can't read the task."""
+    if config.init is None:
+        raise UsageError("init names no model; give a run, a checkpoint or a Hugging Face directory by --init")
+    started, task = TrainedModel.open(place_of(config.init)), config.task
+    if task.max_length > started.config.max_positions:
+        raise UsageError(
+            f"task.max_length={task.max_length} and the model of init={config.init} has "
+            f"{started.config.max_positions} positions; lower the first"
+        )
+    pairs = len(task.texts) == 2 or task.kind == "choice"
+    if pairs and started.config.num_segments < 2:
+        raise UsageError(f"task {task.name} has pairs and the model of init={config.init} has one segment only")
+    return started
+
+
+class DevRows:
+    """The rows that a task is measured on."""
+
+    def __init__(self, task: Task, rows: Measured, outputs: Outputs, pad_id: int):
+        self.count = len(rows.records)
+        self._task, self._rows, self._outputs, self._pad_id = task, rows, outputs, pad_id
+
+    def measure(self, params: Parameters, stop: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
+        """Every metric, and `metric` and `score`; None where `stop`, asked before each batch, says so."""
+
+        def run(batch: TaskBatch) -> Any:
+            if stop():
+                raise _Stopped
+            return self._outputs(params, batch)
+
+        try:
+            return measure(self._task, self._rows, run, pad_id=self._pad_id, tokens=tokens_at_once())
+        except _Stopped:
+            return None
+
+    def evaluate(self, params: Parameters, stop: Callable[[], bool]) -> dict[str, float] | None:
+        """The numbers of `measure`."""
+        measured = self.measure(params, stop)
+        return measured and {name: value for name, value in measured.items() if isinstance(value, float)}
+
+
+class _Stopped(Exception):
+    """A measurement was given up."""
+
+
+def _work(trainer: Trainer, batches: TrainingBatches, dev: DevRows | None) -> PhaseWork:
+    rows, batch_size = batch_sharding(trainer.mesh), trainer.config.task.batch_size
+    here = local_rows(rows, batch_size)
+
+    def placed_batches(first: int) -> Iterator[TaskBatch]:
+        for batch in read_ahead(batches, first):
+            yield placed(jax.tree.map(lambda leaf: leaf[here], batch), rows, batch_size)
+
+    return PhaseWork(
+        name=f"Fine-tuning, {trainer.config.task.name}",
+        first=0,
+        steps=len(batches),
+        batches=placed_batches,
+        records=batches.records,
+        skips_records=False,
+        train_step=trainer.train_step(0),
+        evaluate=dev.evaluate if dev else None,
+        batch_size=batch_size,
+        flops=trainer.objective.flops,
+    )
+
+
+def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh) -> Parameters | None:
+    """The encoder of `started`, with its pooler where the task's head reads that; None for random parameters."""
+    if config.from_random:
+        return None
+    encoder = started.read(tree_shardings(started.shapes, mesh))["bert"]
+    if HeadShape.of(config.task).read == "tokens":
+        encoder.pop("pooler", None)
+    elif "pooler" not in encoder:
+        say("the model to start from has no pooler: random values are put there")
+    return {"bert": encoder}
+
+
+def _results(config: TaskRunConfig, run: RunDirectory, dev: DevRows | None, mesh: Mesh) -> dict[str, Any]:
+    """What results.json says: the best checkpoint, measured."""
+    results = {"task": config.task.name, "steps": config.steps, "seeds": [config.seed]}
+    if dev is None:
+        return results
+    best = TrainedModel.open(run.path)
+    measured = dev.measure(best.read(tree_shardings(best.shapes, mesh)))
+    return results | measured | {"best_step": best.step, "dev_rows": dev.count}

@@ -1,0 +1,120 @@
+"""What a task learns from a batch (Devlin et al. 2019, section 4)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Bool, Float, Key
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
+from bert_jax.config.task import TaskConfig
+from bert_jax.finetuning.batches import TaskBatch
+from bert_jax.finetuning.task import IGNORED
+from bert_jax.model.bert import Parameters
+from bert_jax.model.size import encoder_flops
+from bert_jax.model.task import BertForTask, HeadShape, init_for_task
+from bert_jax.training.cross_entropy import cross_entropy
+from bert_jax.training.measurement import Mean, Means
+from bert_jax.training.sharding import batch_sharding, local_rows, on_mesh, placed, row_shards
+
+_NOWHERE = -1e30
+"""Score of padding as an answer's first or last token: a sequence has the same loss whatever it is padded to."""
+
+
+class Outputs:
+    """The model run on a mesh, without dropout, on batches of any shape."""
+
+    def __init__(self, objective: "TaskObjective", mesh: Mesh):
+        self._rows, self._shards = batch_sharding(mesh), row_shards(mesh)
+        self._run = jax.jit(on_mesh(mesh, objective.outputs), out_shardings=NamedSharding(mesh, PartitionSpec()))
+
+    def __call__(self, params: Parameters, batch: TaskBatch) -> Float[Array, "N ..."]:
+        """What it says of the batch, on every device; fillers may follow the batch's own rows."""
+        count = -(-len(batch.ids) // self._shards) * self._shards
+        here = local_rows(self._rows, count)
+
+        def filled(leaf: np.ndarray) -> np.ndarray:
+            return np.pad(leaf, [(0, count - len(leaf))] + [(0, 0)] * (leaf.ndim - 1))[here]
+
+        return self._run(params, placed(jax.tree.map(filled, batch), self._rows, count))
+
+
+class TaskObjective:
+    """The mean loss over all that is asked in the global batch.
+
+    Cross-entropy over classes, choices, tags (of the words' first pieces) and the tokens that an answer may begin and
+    end with (the mean of both); squared error of numbers.
+    """
+
+    losses = ("task_loss",)
+
+    def __init__(
+        self, task: TaskConfig, model: ModelConfig, execution: ExecutionConfig, frozen_layers: int | None = None
+    ):
+        """`task` has its labels."""
+        self.model, self._kind, self._frozen_layers = model, task.kind, frozen_layers
+        self._head = HeadShape.of(task)
+        self._network = BertForTask(model, self._head, execution.remat, execution.unroll, frozen_layers)
+        self.measurements = self.losses if self._kind == "number" else (*self.losses, "accuracy")
+
+    def init(self, key: Key[Array, ""]) -> Parameters:
+        """See Objective."""
+        return init_for_task(self.model, self._head, key)
+
+    def learns(self, params: Parameters) -> Parameters | None:
+        """See Objective: all but the embeddings and the first layers, where some are frozen."""
+        if self._frozen_layers is None:
+            return None
+        layer = jnp.arange(self.model.num_layers) >= self._frozen_layers
+
+        def learned(path, leaf: Array) -> Bool[Array, "..."]:
+            names = [key.key for key in path]
+            if "layers" in names:
+                return layer.reshape(-1, *[1] * (leaf.ndim - 1))
+            return jnp.array("embeddings" not in names)
+
+        return jax.tree_util.tree_map_with_path(learned, params)
+
+    def flops(self, shape: tuple[int, ...]) -> float:
+        """See Objective: of the encoder, beside which a head's are nothing; as if no layer were frozen."""
+        rows, choices, length = shape
+        read = 1 if self._head.read in ("pooled", "choices") else length
+        return 3 * rows * choices * encoder_flops(self.model, length, read)
+
+    def targets(self, batch: TaskBatch, keys: Key[Array, " B"]) -> TaskBatch:
+        """See Objective: the batch itself, in which nothing is random."""
+        return batch
+
+    def counts(self, targets: TaskBatch) -> dict[str, Float[Array, ""]]:
+        """See Objective: rows, of tags the words."""
+        return {"task_loss": jnp.sum(self._weights(targets))}
+
+    def measure(self, params: Parameters, targets: TaskBatch, dropout_keys: Key[Array, " B"] | None) -> Means:
+        """See Objective: the loss and, but for numbers, the share of right answers."""
+        outputs, weights = self.outputs(params, targets, dropout_keys), self._weights(targets)
+        if self._kind == "number":
+            return {"task_loss": Mean.of(jnp.square(outputs[:, 0] - targets.target), weights)}
+        labels = jnp.maximum(targets.target, 0)
+        if self._kind == "span":
+            inside = jnp.arange(outputs.shape[1]) < targets.length
+            outputs = jnp.where(inside[:, None], outputs.swapaxes(1, 2), _NOWHERE)
+        loss, hit = cross_entropy(outputs, labels)
+        return {"task_loss": Mean.of(loss, weights), "accuracy": Mean.of(hit, weights)}
+
+    def outputs(
+        self, params: Parameters, batch: TaskBatch, dropout_keys: Key[Array, " B"] | None = None
+    ) -> Float[Array, "B ..."]:
+        """What the model says: [B, outputs], of choices [B, C], of tags and answers [B, T, outputs]."""
+        return self._network.apply(
+            {"params": params}, batch.ids, batch.length, batch.first_length, batch.marks, dropout_keys
+        )
+
+    def _weights(self, batch: TaskBatch) -> Float[Array, "B ..."]:
+        """How much each label counts."""
+        match self._kind:
+            case "tags":
+                return jnp.where(batch.target == IGNORED, 0.0, batch.weight[:, None])
+            case "span":
+                return jnp.stack([batch.weight / 2] * 2, axis=1)
+        return batch.weight

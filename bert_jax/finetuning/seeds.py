@@ -1,0 +1,56 @@
+"""Several runs that differ by their seed alone: how far a score is chance."""
+
+import statistics
+from typing import Any
+
+from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.finetuning.finetune import finetune
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import UsageError
+from bert_jax.system.files import write_json
+from bert_jax.training.hosts import is_first
+from bert_jax.training.run_directory import RunDirectory
+
+
+def finetune_seeds(config: FinetuneConfig, path: Place, count: int) -> dict[str, Any]:
+    """Fine-tunes at `path`, with `count` seeds from `config.seed` on; returns what results.json there says.
+
+    With more than one each has a run of its own below `path`, one after the other, and what is returned are means, the
+    `standard_deviation` of the score over seeds, and the `run` with the `best_score`. Raises what `finetune` does, and
+    UsageError where nothing is measured.
+    """
+    if count < 1:
+        raise UsageError(f"--seeds {count} asks for no runs; give how many, from 1")
+    if count == 1:
+        return finetune(config, RunDirectory(path)) | {"run": str(path)}
+    if not config.task.dev:
+        raise UsageError("--seeds compares scores, and task.dev names no rows to measure on; give some by --task.dev")
+    each = {}
+    for seed in range(config.seed, config.seed + count):
+        run = path / f"seed-{seed}"
+        each[str(run)] = finetune(config.replace(seed=seed), RunDirectory(run))
+    results = summed_up(each)
+    if is_first():
+        write_json(path / "results.json", results)
+    return results
+
+
+def summed_up(each: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The results of runs, by their paths, as one."""
+    all_results = list(each.values())
+    scores = [results["score"] for results in all_results]
+    best = max(each, key=lambda run: each[run]["score"])
+    numbers = [name for name, value in all_results[0].items() if isinstance(value, float)]
+    return {
+        "task": all_results[0]["task"],
+        "steps": all_results[0]["steps"],
+        "seeds": [seed for results in all_results for seed in results["seeds"]],
+        "metric": all_results[0]["metric"],
+        **{name: statistics.fmean(results[name] for results in all_results) for name in numbers},
+        "standard_deviation": statistics.stdev(scores),
+        "scores": scores,
+        "best_score": max(scores),
+        "run": best,
+        "training_rows": all_results[0]["training_rows"],
+        "dev_rows": all_results[0]["dev_rows"],
+    }

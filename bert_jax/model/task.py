@@ -1,0 +1,126 @@
+"""The encoder with the head of a task (Devlin et al. 2019, figure 4).
+
+Further letters in shapes: C sequences a row (its choices, otherwise one), M marked words, O outputs of the head.
+"""
+
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float, Int, Key
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.task import TaskConfig
+from bert_jax.model.bert import BertEncoder, Parameters
+from bert_jax.model.dropout import split
+from bert_jax.model.encoder import Remat
+from bert_jax.model.heads import TaskHead
+
+Read = Literal["pooled", "choices", "marked", "tokens"]
+"""What the head reads: the pooled vector; that of each choice; the pooled one and beside it the mean vector of each
+marked word; every token's vector."""
+
+
+_READ: dict[str, Read] = {
+    "class": "pooled",
+    "number": "pooled",
+    "marked": "marked",
+    "choice": "choices",
+    "tags": "tokens",
+    "span": "tokens",
+}
+"""By the kind of task."""
+
+
+class HeadShape(NamedTuple):
+    """What a task's head is like."""
+
+    read: Read
+    outputs: int
+    """Numbers it gives for each vector that it reads."""
+    marks: int = 0
+    """Marked words a row."""
+    drops: bool = True
+    """Whether there is dropout on what it reads. The original has none before the scores of answers."""
+
+    @classmethod
+    def of(cls, task: TaskConfig) -> "HeadShape":
+        """The head of a task whose labels are known."""
+        outputs = {"number": 1, "choice": 1, "span": 2}.get(task.kind) or len(task.labels)
+        return cls(_READ[task.kind], outputs, len(task.marks) // 2, drops=task.kind != "span")
+
+
+class BertForTask(nn.Module):
+    """Rows of C sequences to outputs."""
+
+    config: ModelConfig
+    head: HeadShape
+    remat: Remat = "none"
+    unroll: int = 1
+    frozen_layers: int | None = None
+    """See Encoder."""
+
+    def setup(self):
+        self.bert = BertEncoder(self.config, self.remat, self.unroll, self.frozen_layers)
+        self.task = TaskHead(self.config, self.head.outputs)
+
+    def __call__(
+        self,
+        ids: Int[Array, "B C T"],
+        length: Int[Array, "B C"],
+        first_length: Int[Array, "B C"],
+        marks: Int[Array, "B M 2"],
+        dropout_keys: Key[Array, " B"] | None = None,
+    ) -> Float[Array, "B ..."]:
+        """Float32 outputs: [B, O] of pooled and marked vectors, [B, C] of choices, [B, T, O] of tokens.
+
+        `marks` are begin and end (exclusive) of the marked words, in tokens. A filler has length 0.
+        """
+        rows, choices, tokens = ids.shape
+        in_encoder, in_head = (None, None) if dropout_keys is None else split(dropout_keys, 2)
+        if in_encoder is not None:
+            in_encoder = split(in_encoder, choices).T.reshape(-1)
+        places = jnp.arange(tokens)
+        mask = places < length.reshape(-1, 1)
+        segments = (mask & (places >= first_length.reshape(-1, 1))).astype(jnp.int32)
+        only_first = None if self.head.read in ("marked", "tokens") else jnp.zeros((rows * choices, 1), jnp.int32)
+        encoded = self.bert(ids.reshape(-1, tokens), segments, mask, in_encoder, only_first)
+        in_head = in_head if self.head.drops else None
+        match self.head.read:
+            case "pooled":
+                return self.task(encoded.pooled, in_head)
+            case "choices":
+                return self.task(encoded.pooled.reshape(rows, choices, -1), in_head)[:, :, 0]
+            case "marked":
+                words = mean_of_marked(encoded.tokens, marks).reshape(rows, -1)
+                return self.task(jnp.concatenate([encoded.pooled, words], axis=-1), in_head)
+            case "tokens":
+                return self.task(encoded.tokens, in_head)
+
+
+def mean_of_marked(x: Float[Array, "B T D"], marks: Int[Array, "B M 2"]) -> Float[Array, "B M D"]:
+    """The mean vector of the tokens begin to end - 1 of each mark; 0 of an empty one."""
+    places = jnp.arange(x.shape[1])
+    inside = (places >= marks[..., :1]) & (places < marks[..., 1:])
+    share = inside / jnp.maximum(jnp.sum(inside, axis=-1, keepdims=True), 1)
+    return jnp.einsum("BMT,BTD->BMD", share.astype(x.dtype), x)
+
+
+def init_for_task(config: ModelConfig, head: HeadShape, key: Key[Array, ""]) -> Parameters:
+    """Initial parameters of encoder and head. Same key, same values.
+
+    A head that reads tokens has no pooler below it.
+    """
+    one = jnp.ones((1, 1), jnp.int32)
+    params = BertForTask(config, head).init(key, one[None], one, one, jnp.zeros((1, head.marks, 2), jnp.int32))[
+        "params"
+    ]
+    if head.read == "tokens":
+        params = params | {"bert": {name: part for name, part in params["bert"].items() if name != "pooler"}}
+    return params
+
+
+def task_parameter_shapes(config: ModelConfig, head: HeadShape) -> Parameters:
+    """The tree of `init_for_task` as shapes and types; nothing is allocated."""
+    return jax.eval_shape(lambda: init_for_task(config, head, jax.random.key(0)))

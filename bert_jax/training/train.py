@@ -1,0 +1,46 @@
+"""A run's training from where it stands to its end."""
+
+from collections.abc import Callable
+
+import jax
+
+from bert_jax.model.bert import Parameters
+from bert_jax.system.progress import say
+from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.devices import peak_flops
+from bert_jax.training.hosts import is_first
+from bert_jax.training.loop import PhaseWork, run_phases
+from bert_jax.training.metrics import MetricsLog
+from bert_jax.training.profile import StepTrace
+from bert_jax.training.run_directory import RunDirectory
+from bert_jax.training.step import TrainState
+from bert_jax.training.trainer import Trainer
+
+
+def train(
+    trainer: Trainer, run: RunDirectory, phases: list[PhaseWork], initial: Callable[[], Parameters | None]
+) -> TrainState:
+    """What of `run` is not done yet, from its newest good checkpoint or from `initial` parameters; the last state.
+
+    Raises what `run_phases` does.
+    """
+    config = trainer.config
+    carried = (run.config_file, run.tokenizer)
+    checkpoints = Checkpoints(run.checkpoints, carried, config.checkpoints.keep, run.check_owner)
+    state = checkpoints.restore(trainer.state_shapes)
+    if state is None:
+        if aside := sorted(path.name for path in run.checkpoints.glob("damaged-*")):
+            say(f"WARNING: {run.path} has no good checkpoint left ({', '.join(aside)}): it begins anew")
+        state = trainer.initial_state(initial())
+    elif state.step:
+        say(f"going on from step {int(state.step):,}")
+        if config.profiled and config.profiled[-1] <= state.step:
+            say(f"profile_steps={config.profile_steps} are done already: no trace is written")
+    log = MetricsLog(run.path, int(state.step), config.logging.tensorboard)
+    all_peaks = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None
+    try:
+        with StepTrace(config.profiled if is_first() else range(0), run.profile) as trace:
+            return run_phases(state, phases, checkpoints, log, trace, config, all_peaks)
+    finally:
+        log.close()
+        checkpoints.close()

@@ -1,0 +1,93 @@
+"""A training's parts put together: objective, optimizer and mesh. What trains, is benchmarked and is planned."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from bert_jax.config.training import TrainingConfig
+from bert_jax.model.bert import Parameters, completed
+from bert_jax.system.batch import AnyBatch
+from bert_jax.training.measurement import Means
+from bert_jax.training.optimizer import learning_rate, make_optimizer
+from bert_jax.training.sharding import abstract, batch_sharding, on_mesh, tree_shardings
+from bert_jax.training.step import (
+    STEP_MEASUREMENTS,
+    Objective,
+    TrainState,
+    example_keys,
+    initial_state,
+    loss_gradients,
+    make_train_step,
+    purpose_key,
+)
+
+
+class Trainer:
+    """Needs no data."""
+
+    def __init__(self, config: TrainingConfig, mesh: Mesh, objective: Objective):
+        self.config, self.mesh, self.objective = config, mesh, objective
+        self._optimizer = make_optimizer(config.optimizer)
+
+    def initial_state(self, params: Parameters | None = None) -> TrainState:
+        """The state before the first step, born with its shardings: `params`, and random what they lack.
+
+        The same on every mesh.
+        """
+        return jax.jit(self._make_state, out_shardings=self._shardings)(params)
+
+    @cached_property
+    def state_shapes(self) -> TrainState:
+        """Shapes, types and shardings of the state."""
+        return abstract(jax.eval_shape(self._make_state), self._shardings)
+
+    def train_step(self, phase: int) -> Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]:
+        """The jitted step of phase number `phase`. The state is donated."""
+        step = make_train_step(
+            self.objective,
+            self._optimizer,
+            learning_rate(self.config.optimizer, self.config.steps),
+            self.config.execution,
+            seed=self.config.seed,
+            phase=phase,
+            window=self.config.logging.every,
+        )
+        rows = batch_sharding(self.mesh)
+        return jax.jit(
+            on_mesh(self.mesh, step),
+            in_shardings=(self._shardings, rows),
+            out_shardings=(self._shardings, None),
+            donate_argnums=0,
+        )
+
+    def parts(
+        self, phase: int
+    ) -> tuple[Callable[[Parameters, AnyBatch], Means], Callable[[Parameters, AnyBatch], Any]]:
+        """The forward pass of a training step alone, and forward with backward: to be timed."""
+
+        def questions(batch: AnyBatch):
+            keys = [example_keys(self.config.seed, name, phase, batch.ordinal) for name in ("targets", "dropout")]
+            return self.objective.targets(batch, keys[0]), keys[1]
+
+        forward = lambda params, batch: self.objective.measure(params, *questions(batch))
+        backward = lambda params, batch: loss_gradients(
+            self.objective, params, *questions(batch), self.config.execution.accumulation
+        )
+        return on_mesh(self.mesh, forward), on_mesh(self.mesh, backward)
+
+    def flops(self, phase: int) -> float:
+        """FLOPs of one step of a phase, by formula, over all devices."""
+        settings = self.config.phases[phase]
+        return self.objective.flops((settings.batch_size, settings.length))
+
+    @cached_property
+    def _shardings(self) -> TrainState:
+        return tree_shardings(jax.eval_shape(self._make_state), self.mesh)
+
+    def _make_state(self, params: Parameters | None = None) -> TrainState:
+        random = self.objective.init(purpose_key(self.config.seed, "parameters"))
+        params = completed(params, random) if params else random
+        return initial_state(params, self._optimizer, (*self.objective.measurements, *STEP_MEASUREMENTS))
