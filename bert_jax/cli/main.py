@@ -22,6 +22,7 @@ COMMANDS = {
     "inspect": "sequences of a run as the model sees them, with masks and labels",
     "params": "what a model is made of: parameters, memory, FLOPs",
     "finetune": "a trained model made one for a task: classes, numbers, tags, choices, answers",
+    "predict": "what a fine-tuned model says of rows",
     "evaluate": "measure a run on its held-out documents, or on any text",
     "verify": "whether a run's checkpoints and data are as they were written",
     "fill-mask": "the likeliest pieces for each [MASK] of a text",

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
 from bert_jax.data.conll_files import conll_records, conllu_records
 from bert_jax.data.decoded_lines import decoded_lines
@@ -9,7 +10,7 @@ from bert_jax.data.squad_files import squad_records
 from bert_jax.data.table_files import csv_records, jsonl_records, tsv_records
 from bert_jax.data.task_record import Record
 from bert_jax.data.tfds_dataset import tfds_place, tfds_records
-from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 
 _FORMATS = {
@@ -42,19 +43,19 @@ def task_records(
             raise UsageError(f"{source!r} names no set; expected one like tfds:glue/cola:train")
         return tfds_records(*parts[:2])
     path = place_of(source)
-    format = format or format_of(path)
+    format = format or format_of(source)
+    if format is None:
+        raise UsageError(
+            f"{path}: its name doesn't tell how it is written; set task.format to one of "
+            f"{', '.join(dict.fromkeys(_FORMATS.values()))}"
+        )
     if columns and format in _WITHOUT:
         raise UsageError(f"task.columns names the columns of {path}, and a file of format {format} names its own")
     lines = decoded_lines(path, repairs)
     return _WITH_COLUMNS[format](path, lines, columns) if format in _WITH_COLUMNS else _WITHOUT[format](path, lines)
 
 
-def format_of(path: Place) -> str:
-    """What a file is written as, by the end of its name, before .gz or .zst. Raises UsageError for an unknown one."""
-    suffixes = [suffix for suffix in path.suffixes if suffix not in (".gz", ".zst")]
-    if not suffixes or suffixes[-1] not in _FORMATS:
-        raise UsageError(
-            f"{path}: its name doesn't tell how it is written; set task.format to one of "
-            f"{', '.join(dict.fromkeys(_FORMATS.values()))}"
-        )
-    return _FORMATS[suffixes[-1]]
+def format_of(source: str) -> str | None:
+    """What a file is written as, by the end of its name, before .gz or .zst; None where that doesn't tell."""
+    suffixes = [suffix for suffix in PurePath(source).suffixes if suffix not in (".gz", ".zst")]
+    return _FORMATS.get(suffixes[-1]) if suffixes else None

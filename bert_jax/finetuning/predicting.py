@@ -20,12 +20,12 @@ Run = Callable[[TaskBatch], Any]
 
 
 def predictions(
-    task: Task, records: Iterable[Record], run: Run, *, pad_id: int, tokens: int, name: str = "the rows"
+    task: Task, records: Iterable[Record], run: Run, *, pad_id: int, tokens: int, name: str | None = "the rows"
 ) -> Iterator[tuple[Record, Prediction]]:
     """Each record with what the model says of it, in their order; memory doesn't grow with their number.
 
     They are computed in batches of similar length of some `tokens` each, in few shapes. At the end one line says what
-    of `name` was cut or is empty.
+    of `name` was cut or is empty (none where None).
     """
     repairs = Counter()
     waiting: dict[int, tuple[Record, list[Feature], int]] = {}
@@ -52,12 +52,18 @@ def predictions(
             del waiting[first]
             first += 1
             yield record, task.predict(record, of_one, [outputs.pop(place) for place in places])
-    say_repairs(name, repairs)
+    if name:
+        say_repairs(name, repairs)
 
 
-def measure(task: Task, rows: Measured, run: Run, *, pad_id: int, tokens: int) -> dict[str, Any]:
-    """Every metric of the task's kind over `rows`; `metric` names the one that counts and `score` is its value."""
-    found = [said for _, said in predictions(task, rows.records, run, pad_id=pad_id, tokens=tokens, name="dev rows")]
+def measure(
+    task: Task, rows: Measured, run: Run, *, pad_id: int, tokens: int, name: str | None = None
+) -> dict[str, Any]:
+    """Every metric of the task's kind over `rows`; `metric` names the one that counts and `score` is its value.
+
+    `name` as in `predictions`.
+    """
+    found = [said for _, said in predictions(task, rows.records, run, pad_id=pad_id, tokens=tokens, name=name)]
     metrics = task.measure(rows.golds, found)
     name = metric_of(task.config)
     return {"metric": name, "score": metrics[name], **metrics}

@@ -3,18 +3,22 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.task import TaskConfig
 from bert_jax.data.grouping import ahead, row_count
 from bert_jax.data.rows import Row, row
+from bert_jax.finetuning.predicting import given_records
+from bert_jax.finetuning.task import Prediction
 from bert_jax.inference.batches import Batch, batches
+from bert_jax.inference.predictor import Predictor
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
@@ -48,16 +52,17 @@ class Vectors(NamedTuple):
 
 
 class Bert:
-    """A model with its tokenizer. `config`, `params` and `tokenizer` are there to be used."""
+    """A model with its tokenizer. `config`, `params`, `tokenizer` and, of a fine-tuned one, `task` are there to be
+    used."""
 
-    def __init__(self, config: ModelConfig, params: Parameters, tokenizer: Tokenizer):
+    def __init__(self, config: ModelConfig, params: Parameters, tokenizer: Tokenizer, task: TaskConfig | None = None):
         """Raises UsageError where the tokenizer's vocabulary isn't the model's."""
         if len(tokenizer.vocabulary) != config.vocabulary_size:
             raise UsageError(
                 f"the tokenizer has {len(tokenizer.vocabulary)} pieces and the model {config.vocabulary_size}; "
                 "they don't belong together"
             )
-        self.config, self.params, self.tokenizer = config, params, tokenizer
+        self.config, self.params, self.tokenizer, self.task = config, params, tokenizer, task
         network = BertForPretraining(config)
         self._encode = jax.jit(partial(_encode, network), static_argnums=4)
         self._likeliest = jax.jit(partial(_likeliest, network), static_argnums=2)
@@ -74,9 +79,7 @@ class Bert:
         no [MASK], a text is too long, or the model has no head for it.
         """
         if "masked_lm" not in self.params:
-            raise UsageError(
-                "the model was imported without a masked-language head, which fills masks; use one with it"
-            )
+            raise UsageError("the model has no masked-language head, which fills masks; use one with it")
         if top < 1:
             raise UsageError(f"top={top} asks for no pieces; give how many, from 1")
         if isinstance(text, str):
@@ -114,6 +117,29 @@ class Bert:
         each = self._each(self._rows(texts))
         while some := list(islice(each, batch_size)):
             yield self._stacked(some, [len(tokens) for tokens, _ in some])
+
+    def predict(self, rows: Iterable[Any]) -> list[Prediction]:
+        """What a fine-tuned model says of `rows`, each an object of columns, a text, or a tuple of the task's texts.
+
+        A prediction has `predicted_label` and `probabilities`, `predicted_number`, `predicted_choice`,
+        `predicted_tags`, or `predicted_answer` with its `probability`, the `best` ones and `null_odds`. Raises
+        UsageError where the model has no task, or a row lacks a column.
+        """
+        return list(self.predict_stream(rows))
+
+    def predict_stream(self, rows: Iterable[Any]) -> Iterator[Prediction]:
+        """`predict`, row by row, however many there are: memory doesn't grow. Reads ahead as `encode_stream` does."""
+        records = given_records(rows, self.predictor.task)
+        return (prediction for _, prediction in self.predictor.predictions(records))
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """What predicts. Raises UsageError where the model has no task."""
+        if self.task is None:
+            raise UsageError(
+                "the model was fine-tuned for no task, so it predicts none; make one with bert-jax finetune"
+            )
+        return Predictor(self.task, self.config, self.params, self.tokenizer)
 
     def attention(self, text: Text) -> Float[np.ndarray, "L H T T"]:
         """How much each token (row) attends to each other (column), in every layer and head."""
@@ -207,7 +233,7 @@ def load(path: str | os.PathLike) -> Bert:
     trained = TrainedModel.open(place_of(path))
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     params = trained.read(jax.tree.map(lambda _: device, trained.shapes))
-    return Bert(trained.config, params, trained.tokenizer)
+    return Bert(trained.config, params, trained.tokenizer, trained.task)
 
 
 def _encode(

@@ -1,0 +1,61 @@
+"""bert-jax predict RUN INPUT OUTPUT: what a fine-tuned model says of rows."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+from bert_jax.cli.arguments import PlaceArgument, parse
+from bert_jax.data.task_files import format_of, task_records
+from bert_jax.finetuning.dataset import say_repairs
+from bert_jax.finetuning.output import check_output, write_predictions
+from bert_jax.inference.bert import load
+from bert_jax.system.bucket import place_of
+from bert_jax.system.errors import UsageError
+from bert_jax.system.progress import say, stage
+
+_HELP = "What a fine-tuned model says of rows."
+_FORMAT = "How INPUT is written. None: as the end of its name says, or as the training rows were."
+_COLUMNS = "Names of INPUT's columns where it has no line of them. None: those of the training rows."
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Arguments."""
+
+    run: tyro.conf.Positional[PlaceArgument]
+    """A run of bert-jax finetune, or one of its checkpoints."""
+    input: tyro.conf.Positional[str]
+    """Rows with the columns that the model was trained on; labels aren't needed. A file, or tfds:NAME/CONFIG:SPLIT."""
+    output: tyro.conf.Positional[PlaceArgument]
+    """The same rows with what is predicted: .jsonl, .csv, .tsv; of tags .conll too, of answers SQuAD's .json."""
+    format: Annotated[
+        Literal["csv", "tsv", "jsonl", "conll", "conllu", "squad"] | None, tyro.conf.arg(help=_FORMAT)
+    ] = None
+    columns: Annotated[tuple[str, ...] | None, tyro.conf.arg(help=_COLUMNS)] = None
+
+
+def run(arguments: list[str]) -> None:
+    """Parses, predicts, says how many rows there were."""
+    asked = parse(Predict, "predict", _HELP, arguments)
+    if not asked.input.startswith("tfds:") and place_of(asked.input) == asked.output:
+        raise UsageError(f"{asked.output} is the input as well; name another output")
+    predictor = load(asked.run).predictor
+    task = predictor.task
+    check_output(asked.output, task.kind)
+    repairs = Counter()
+    format = asked.format or format_of(asked.input) or task.format
+    records = task_records(asked.input, repairs, format, asked.columns or task.columns)
+    with stage("Predicting", None, "rows") as shown:
+
+        def counted() -> Iterator:
+            for one in predictor.predictions(records):
+                yield one
+                shown.advance()
+
+        write_predictions(asked.output, counted(), task.kind)
+        count = int(shown.done)
+    say_repairs(asked.input, repairs)
+    say(f"{count:,} rows with predictions: {asked.output}")
