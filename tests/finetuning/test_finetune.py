@@ -1,0 +1,213 @@
+"""Fine-tuning end to end, on a task that is learned in seconds: which of two kinds of things a text is about."""
+
+import json
+import random
+
+import jax
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.cli.main import run as bert_jax_command
+from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
+from bert_jax.config.operation import LoggingConfig
+from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.task import TaskConfig
+from bert_jax.finetuning import finetune as finetune_module
+from bert_jax.finetuning.finetune import finetune
+from bert_jax.finetuning.seeds import finetune_seeds
+from bert_jax.system.errors import Interrupted, UsageError
+from bert_jax.training.manifest import Manifest, best_of, checkpoint_of, complete
+from bert_jax.training.metrics import read_metrics
+from bert_jax.training.run_directory import RunDirectory, read_config
+from bert_jax.training.trained_model import TrainedModel
+
+THINGS = {"animal": ["cat", "dog"], "water": ["river", "stone"]}
+
+
+def written(path, count: int, seed: int):
+    """`count` rows, a text and its class."""
+    rng = random.Random(seed)
+    lines = ["sentence\tlabel"]
+    for _ in range(count):
+        label = rng.choice(list(THINGS))
+        lines.append(f"The {rng.choice(['old', 'green'])} {rng.choice(THINGS[label])} sees the house.\t{label}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def config(tiny_run, tmp_path_factory) -> FinetuneConfig:
+    folder = tmp_path_factory.mktemp("rows")
+    return FinetuneConfig(
+        task=TaskConfig(
+            name="things",
+            kind="class",
+            train=written(folder / "train.tsv", 64, 0),
+            dev=written(folder / "dev.tsv", 20, 1),
+            max_length=32,
+            padded_lengths=(32,),
+            batch_size=16,
+            epochs=4.0,
+        ),
+        init=str(tiny_run.path),
+        optimizer=OptimizerConfig(peak_learning_rate=5e-3, warmup=0.1),
+        logging=LoggingConfig(every=4, tensorboard=False),
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(config, tmp_path_factory) -> RunDirectory:
+    """`config`, trained to its end. Not to be changed."""
+    run = RunDirectory(tmp_path_factory.mktemp("finetuned") / "run")
+    finetune(config, run)
+    return run
+
+
+def test_a_task_is_learned_and_measured(finished, config):
+    results = json.loads(finished.results_file.read_text())
+    assert results["task"] == "things" and results["metric"] == "accuracy" and results["score"] == 1.0
+    assert results["steps"] == 16 and results["seeds"] == [0]
+    assert (results["training_rows"], results["dev_rows"]) == (64, 20)
+    assert np.sum(results["confusion"]["counts"]) == 20
+    planned = read_config(finished.path)
+    assert isinstance(planned, TaskRunConfig) and planned.task.labels == ("animal", "water")
+    lines = read_metrics(finished.metrics_file)
+    assert [line["step"] for line in lines if line["split"] == "eval"] == [4, 8, 12, 16]
+    losses = [line["loss"] for line in lines if line["split"] == "train"]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_the_checkpoint_with_the_best_score_is_the_one_that_is_used(finished):
+    checkpoints = complete(finished.checkpoints)
+    scores = {int(path.name): Manifest.read(path).evaluation["score"] for path in checkpoints}
+    best = min(step for step, score in scores.items() if score == max(scores.values()))
+    assert int(best_of(checkpoints).name) == int(checkpoint_of(finished.path).name) == best
+    assert json.loads(finished.results_file.read_text())["best_step"] == best
+
+
+def test_done_again_it_is_finished(finished, config, monkeypatch):
+    monkeypatch.setattr(finetune_module, "train", None)
+    assert finetune(config, finished)["score"] == 1.0
+
+
+def test_other_rows_are_another_run(finished, config, tmp_path):
+    other = config.task.replace(train=written(tmp_path / "train.tsv", 64, 5))
+    with pytest.raises(UsageError, match="is another run: .*rows is "):
+        finetune(config.replace(task=other), finished)
+    with pytest.raises(UsageError, match="is another run: .*layers_frozen is null there and 1 now"):
+        finetune(config.replace(layers_frozen=1), finished)
+
+
+def test_a_pretrained_run_is_not_gone_on_with(tiny_run, config):
+    with pytest.raises(UsageError, match="is a run that was pretrained; choose another --workdir"):
+        finetune(config, tiny_run)
+
+
+def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, monkeypatch):
+    steps = []
+
+    class Stopping(finetune_module.DevRows):
+        def evaluate(self, params, stop):
+            steps.append(1)
+            if len(steps) == 2:
+                raise Interrupted("here")
+            return super().evaluate(params, stop)
+
+    run = RunDirectory(tmp_path / "run")
+    with monkeypatch.context() as patched, pytest.raises(Interrupted):
+        patched.setattr(finetune_module, "DevRows", Stopping)
+        finetune(config, run)
+    assert run.newest_step == 4
+    finetune(config, run)
+    ends = [TrainedModel.open(path.path / "checkpoints" / "00000016") for path in (finished, run)]
+    first, second = (end.read(jax.tree.map(lambda _: None, end.shapes)) for end in ends)
+    assert all(map(np.array_equal, jax.tree.leaves(first), jax.tree.leaves(second)))
+
+
+def test_predictions_from_python_and_from_the_command(finished, config, tmp_path, capsys):
+    bert = bert_jax.load(finished.path)
+    found = bert.predict(["The old cat sees the house.", {"sentence": "The green river sees the house."}])
+    assert [one["predicted_label"] for one in found] == ["animal", "water"]
+    assert bert.encode(["The cat."]).pooled.shape == (1, 32)
+    assert bert_jax_command(["predict", str(finished.path), config.task.dev, str(tmp_path / "out.tsv")]) == 0
+    header, *rows = (line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines())
+    assert header == ["sentence", "label", "predicted_label", "probability_animal", "probability_water"]
+    assert len(rows) == 20 and all(row[1] == row[2] for row in rows)
+    assert "20 rows with predictions" in capsys.readouterr().err
+
+
+def test_what_can_not_be_predicted_is_refused_in_one_line(finished, tiny_run, config, tmp_path, capsys):
+    output = tmp_path / "out.jsonl"
+    other = tmp_path / "other.tsv"
+    other.write_text("text\nThe cat.\n")
+    for arguments, said in (
+        ([tiny_run.path, config.task.dev, output], "was fine-tuned for no task"),
+        ([finished.path, other, output], "other.tsv, line 2 has no column 'sentence'"),
+        ([finished.path, config.task.dev, tmp_path / "out.conll"], "predictions of kind class are written to .jsonl"),
+        ([finished.path, config.task.dev, config.task.dev], "is the input as well"),
+    ):
+        assert bert_jax_command(["predict", *map(str, arguments)]) == 2
+        assert said in capsys.readouterr().err
+    assert not output.exists()
+    assert bert_jax_command(["evaluate", str(finished.path)]) == 2
+    assert "was fine-tuned for things, and a run that was pretrained is needed" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="the model has no masked-language head"):
+        bert_jax.load(finished.path).fill_mask("The [MASK].")
+
+
+def test_frozen_layers_stay_as_they_were(config, tiny_run, tmp_path):
+    frozen = config.replace(layers_frozen=1, task=config.task.replace(epochs=1.0))
+    run = RunDirectory(tmp_path / "run")
+    finetune(frozen, run)
+    before, after = (
+        model.read(jax.tree.map(lambda _: None, model.shapes))["bert"]
+        for model in (TrainedModel.open(tiny_run.path), TrainedModel.open(run.path))
+    )
+    same = jax.tree.map(lambda one, other: np.array_equal(one[:1], other[:1]), before, after)
+    assert all(jax.tree.leaves(same["embeddings"])) and all(jax.tree.leaves(same["encoder"]))
+    assert not np.array_equal(*(model["encoder"]["layers"]["feedforward_in"]["kernel"][1] for model in (before, after)))
+
+
+def test_several_seeds_give_a_mean_and_a_spread(config, tmp_path):
+    short = config.replace(task=config.task.replace(epochs=1.0), from_random=True)
+    results = finetune_seeds(short, tmp_path / "runs", 2)
+    assert results["seeds"] == [0, 1] and len(results["scores"]) == 2
+    assert results["score"] == pytest.approx(np.mean(results["scores"]))
+    assert results["standard_deviation"] == pytest.approx(np.std(results["scores"], ddof=1))
+    assert json.loads((tmp_path / "runs" / "results.json").read_text()) == results
+    each = [json.loads((tmp_path / "runs" / f"seed-{seed}" / "results.json").read_text()) for seed in (0, 1)]
+    assert [one["score"] for one in each] == results["scores"]
+    assert results["run"] == str(tmp_path / "runs" / f"seed-{int(np.argmax(results['scores']))}")
+
+
+def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    for changes, said in (
+        ({"init": None}, "init names no model"),
+        ({"init": str(tmp_path / "none")}, "there is nothing at"),
+        (
+            {"task": config.task.replace(max_length=64, padded_lengths=None)},
+            "task.max_length=64 and the model .* 32",
+        ),
+        ({"task": config.task.replace(train=None)}, "task.train names no rows"),
+        ({"task": config.task.replace(label="class")}, "has no column 'class'"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            finetune(config.replace(**changes), run)
+    assert not run.path.exists()
+
+
+def test_without_dev_rows_nothing_is_measured(config, tmp_path, capsys):
+    file = tmp_path / "task.py"
+    short = config.replace(task=config.task.replace(epochs=1.0, dev=None))
+    file.write_text(
+        "from bert_jax.config.finetune import FinetuneConfig\n"
+        f"config = FinetuneConfig(**{short.model_dump(mode='json')!r})\n"
+    )
+    assert bert_jax_command(["finetune", str(file), "--workdir", str(tmp_path / "run"), "--seed", "3"]) == 0
+    shown = capsys.readouterr()
+    assert "task.dev names no rows to measure on" in shown.out and f"bert-jax predict {tmp_path / 'run'}" in shown.out
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["seeds"] == [3]
+    assert bert_jax_command(["finetune", str(file), "--workdir", str(tmp_path / "more"), "--seeds", "2"]) == 2
+    assert "--seeds compares scores" in capsys.readouterr().err

@@ -1,0 +1,116 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
+from bert_jax.config.task import TaskConfig
+from bert_jax.finetuning.batches import TaskBatch
+from bert_jax.finetuning.objective import TaskObjective
+from bert_jax.finetuning.task import IGNORED
+from bert_jax.training.step import loss_gradients
+
+MODEL = ModelConfig(num_layers=2, hidden_size=16, num_heads=2, max_positions=16, vocabulary_size=20)
+CLASS = TaskConfig(name="x", kind="class", labels=("a", "b", "c"), max_length=16)
+TASKS = {
+    "class": CLASS,
+    "number": CLASS.replace(kind="number"),
+    "choice": CLASS.replace(kind="choice", choices=("first", "second")),
+    "tags": CLASS.replace(kind="tags"),
+    "span": CLASS.replace(kind="span", texts=("q", "c"), span={"stride": 4, "question_length": 4}),
+    "marked": CLASS.replace(kind="marked", marks=("begin", "end")),
+}
+
+
+def batch_of(kind: str, length: int = 8, weight=(1, 1, 1, 1)) -> TaskBatch:
+    """Four rows of 5 to 8 tokens, padded to `length`."""
+    random = np.random.default_rng(0)
+    choices = 2 if kind == "choice" else 1
+    lengths = np.array([[8], [5], [6], [7]]).repeat(choices, axis=1)
+    ids = random.integers(1, 20, (4, choices, 8)) * (np.arange(8) < lengths[..., None])
+    ids = np.pad(ids, ((0, 0), (0, 0), (0, length - 8)))
+    tags = np.where(np.arange(length) < 4, random.integers(0, 3, (4, 1)), IGNORED)
+    target = {
+        "number": np.array([0.5, -1.0, 2.0, 3.0], np.float32),
+        "choice": np.array([0, 1, 1, 0]),
+        "tags": tags,
+        "span": np.array([[1, 2], [3, 3], [0, 0], [2, 4]]),
+    }.get(kind, np.array([0, 1, 2, 1]))
+    marks = np.array([[[1, 3]]] * 4)[:, : kind == "marked"]
+    return TaskBatch(
+        *map(jnp.asarray, (ids, lengths, lengths, marks, target)),
+        weight=jnp.asarray(weight, jnp.float32),
+        ordinal=jnp.arange(4, dtype=jnp.uint32),
+    )
+
+
+def objective_of(kind: str, frozen_layers: int | None = None) -> TaskObjective:
+    return TaskObjective(TASKS[kind], MODEL, ExecutionConfig(), frozen_layers)
+
+
+@pytest.fixture(params=TASKS)
+def kind(request):
+    return request.param
+
+
+def test_the_loss_of_each_kind(kind):
+    objective, batch = objective_of(kind), batch_of(kind)
+    params = objective.init(jax.random.key(0))
+    outputs = np.asarray(objective.outputs(params, batch), np.float64)
+    found = objective.measure(params, batch, None)
+    target = np.asarray(batch.target)
+    if kind == "number":
+        expected = np.mean((outputs[:, 0] - target) ** 2)
+    elif kind == "span":
+        expected = np.mean(
+            [
+                np.log(np.exp(outputs[row, : batch.length[row, 0], end]).sum()) - outputs[row, target[row, end], end]
+                for row in range(4)
+                for end in (0, 1)
+            ]
+        )
+    else:
+        logits = outputs.reshape(-1, outputs.shape[-1])
+        labels = target.reshape(-1)
+        asked = labels != IGNORED
+        expected = np.mean((np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(labels)), labels])[asked])
+    assert float(found["task_loss"].value) == pytest.approx(expected, rel=1e-5)
+    assert set(found) == set(objective.measurements)
+    assert float(objective.counts(batch)["task_loss"]) == float(found["task_loss"].count)
+
+
+def test_padding_and_fillers_change_nothing(kind):
+    objective = objective_of(kind)
+    params = objective.init(jax.random.key(0))
+    loss = lambda batch: float(objective.measure(params, batch, None)["task_loss"].value)
+    assert loss(batch_of(kind, length=12)) == pytest.approx(loss(batch_of(kind)), rel=1e-5)
+    three = jax.tree.map(lambda x: x[:3], batch_of(kind))
+    assert loss(batch_of(kind, weight=(1, 1, 1, 0))) == pytest.approx(loss(three), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["tags", "span"])
+def test_accumulation_gives_the_large_batchs_gradients(kind):
+    objective, batch = objective_of(kind), batch_of(kind)
+    params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), 4)
+    whole, parts = (loss_gradients(objective, params, batch, keys, count)[0] for count in (1, 2))
+    for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_dropout_is_each_rows_own(kind):
+    objective, batch = objective_of(kind), batch_of(kind)
+    params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), 4)
+    whole = objective.outputs(params, batch, keys)
+    last = objective.outputs(params, jax.tree.map(lambda x: x[2:], batch), keys[2:])
+    np.testing.assert_allclose(whole[2:], last, rtol=1e-4, atol=1e-6)
+    assert not np.allclose(whole, objective.outputs(params, batch), rtol=1e-3)
+
+
+def test_what_is_frozen_does_not_learn():
+    assert objective_of("class").learns({}) is None
+    objective = objective_of("class", frozen_layers=1)
+    learns = objective.learns(objective.init(jax.random.key(0)))
+    assert learns["bert"]["encoder"]["layers"]["feedforward_in"]["kernel"].tolist() == [[[False]], [[True]]]
+    assert not learns["bert"]["embeddings"]["word"] and not learns["bert"]["embeddings"]["norm"]["scale"]
+    assert learns["bert"]["pooler"]["dense"]["kernel"] and learns["task"]["dense"]["bias"]

@@ -1,0 +1,100 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.task import TaskConfig
+from bert_jax.model.bert import BertForPretraining
+from bert_jax.model.task import BertForTask, HeadShape, init_for_task, mean_of_marked, task_parameter_shapes
+from bert_jax.training.sharding import parameter_spec
+
+MODEL = ModelConfig(
+    num_layers=3, hidden_size=16, num_heads=2, max_positions=12, vocabulary_size=20, dropout=0.0, attention_dropout=0.0
+)
+HEADS = {
+    "pooled": HeadShape("pooled", 3),
+    "choices": HeadShape("choices", 1),
+    "marked": HeadShape("marked", 2, marks=2),
+    "tokens": HeadShape("tokens", 4),
+}
+IDS = np.arange(2 * 3 * 8).reshape(2, 3, 8) % 19 + 1
+LENGTH = np.array([[8, 5, 6], [3, 8, 7]])
+FIRST = np.array([[4, 5, 2], [3, 8, 3]])
+MARKS = np.array([[[1, 3], [4, 5]], [[2, 3], [0, 1]]])
+
+
+def rows(read):
+    """A batch as the head wants it: three choices, or one sequence."""
+    choices = 3 if read == "choices" else 1
+    marks = MARKS if read == "marked" else MARKS[:, :0]
+    return [jnp.asarray(x) for x in (IDS[:, :choices], LENGTH[:, :choices], FIRST[:, :choices], marks)]
+
+
+@pytest.mark.parametrize("read", HEADS)
+def test_outputs_are_a_linear_layer_on_what_the_head_reads(read):
+    params = init_for_task(MODEL, HEADS[read], jax.random.key(0))
+    ids, length, first, marks = rows(read)
+    found = BertForTask(MODEL, HEADS[read]).apply({"params": params}, ids, length, first, marks)
+
+    places = np.arange(8)
+    mask = places < length.reshape(-1, 1)
+    segments = ((places >= first.reshape(-1, 1)) & mask).astype(jnp.int32)
+    encoder = BertForPretraining(MODEL)
+    encoded = encoder.apply({"params": params}, ids.reshape(-1, 8), segments, mask, method="encode")
+    read_of = {
+        "pooled": encoded.pooled,
+        "choices": encoded.pooled,
+        "tokens": encoded.tokens,
+        "marked": None,
+    }[read]
+    if read == "marked":
+        words = [[encoded.tokens[row, begin:end].mean(axis=0) for begin, end in MARKS[row]] for row in range(2)]
+        read_of = jnp.concatenate([encoded.pooled, jnp.array(words).reshape(2, -1)], axis=1)
+    dense = params["task"]["dense"]
+    expected = read_of @ dense["kernel"] + dense["bias"]
+    shape = {"pooled": (2, 3), "choices": (2, 3), "marked": (2, 2), "tokens": (2, 8, 4)}[read]
+    assert found.shape == shape
+    np.testing.assert_allclose(found, expected.reshape(shape), rtol=1e-5, atol=1e-6)
+
+
+def test_a_head_that_reads_tokens_has_no_pooler_below_it():
+    poolers = {read: "pooler" in task_parameter_shapes(MODEL, head)["bert"] for read, head in HEADS.items()}
+    assert poolers == {"pooled": True, "choices": True, "marked": True, "tokens": False}
+
+
+@pytest.mark.parametrize("read", HEADS)
+def test_every_parameter_has_its_row_in_the_sharding_table(read):
+    for path, _ in jax.tree_util.tree_leaves_with_path(task_parameter_shapes(MODEL, HEADS[read])):
+        parameter_spec("/".join(key.key for key in path))
+
+
+def test_an_empty_mark_is_no_vector():
+    x = jnp.arange(12.0).reshape(1, 4, 3)
+    found = mean_of_marked(x, jnp.array([[[1, 3], [2, 2]]]))
+    np.testing.assert_array_equal(found, [[[4.5, 5.5, 6.5], [0, 0, 0]]])
+
+
+@pytest.mark.parametrize("frozen", [None, 0, 1, 2, 3])
+def test_no_gradient_goes_into_frozen_layers(frozen):
+    params = init_for_task(MODEL, HEADS["pooled"], jax.random.key(0))
+    batch = rows("pooled")
+
+    def loss(params, frozen):
+        return jnp.sum(BertForTask(MODEL, HEADS["pooled"], frozen_layers=frozen).apply({"params": params}, *batch) ** 2)
+
+    assert float(loss(params, frozen)) == pytest.approx(float(loss(params, None)), rel=1e-6)
+    gradients = jax.grad(loss)(params, frozen)["bert"]
+    of_layers = np.abs(gradients["encoder"]["layers"]["feedforward_in"]["kernel"]).max(axis=(1, 2))
+    assert (of_layers > 0).tolist() == [layer >= (frozen or 0) for layer in range(3)]
+    assert (float(np.abs(gradients["embeddings"]["word"]).max()) > 0) == (frozen is None)
+
+
+def test_the_head_of_a_task():
+    config = TaskConfig(name="x", kind="class", labels=("a", "b", "c"))
+    assert HeadShape.of(config) == HeadShape("pooled", 3)
+    assert HeadShape.of(config.replace(kind="number")) == HeadShape("pooled", 1)
+    span = config.replace(kind="span", texts=("question", "context"), max_length=384)
+    assert HeadShape.of(span) == HeadShape("tokens", 2, drops=False)
+    marked = config.replace(kind="marked", texts=("a", "b"), marks=("a0", "a1", "b0", "b1"))
+    assert HeadShape.of(marked) == HeadShape("marked", 3, marks=2)
