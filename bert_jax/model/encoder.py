@@ -68,7 +68,8 @@ class Encoder(nn.Module):
         dropout_keys: Key[Array, " B"] | None,
         read: Int[Array, "B R"] | None = None,
         return_layers: bool = False,
-    ) -> tuple[Float[Array, "B R D"], tuple[Float[Array, "L B T D"], Float[Array, "L B H T T"]] | None]:
+        return_attention: bool = False,
+    ) -> tuple[Float[Array, "B R D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
         """The output at the positions `read` (all T where None); if asked for, every block's output and attention."""
         count = self.config.num_layers
         block = Block(self.config, parent=None)
@@ -77,21 +78,21 @@ class Encoder(nn.Module):
 
         def run(layer, x, read=None):
             params, keys = layer
-            x, probabilities = block.apply({"params": params}, x, mask, keys, read, return_layers)
+            x, probabilities = block.apply({"params": params}, x, mask, keys, read, return_attention)
             return split_by_rows(x), probabilities
 
         run = _rematerialised(run, self.remat)
 
         def turn(x, layer):
             x, probabilities = run(layer, x)
-            return x, ((x, probabilities) if return_layers else None)
+            return x, (x if return_layers else None, probabilities)
 
-        scanned = count if return_layers else count - 1
+        scanned = count if return_layers or return_attention else count - 1
         first = jax.tree.map(lambda leaf: leaf[:scanned], layers)
-        x, outputs = jax.lax.scan(turn, split_by_rows(x), first, unroll=min(self.unroll, max(scanned, 1)))
-        if not return_layers:
+        x, (outputs, attention) = jax.lax.scan(turn, split_by_rows(x), first, unroll=min(self.unroll, max(scanned, 1)))
+        if scanned < count:
             x, _ = run(jax.tree.map(lambda leaf: leaf[-1], layers), x, read)
-        return x, outputs
+        return x, outputs, attention
 
 
 def _stacked(block: Block, count: int) -> Callable[..., Any]:
