@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
 from bert_jax.data.conll_files import conll_records, conllu_records
 from bert_jax.data.decoded_lines import decoded_lines
@@ -49,12 +50,18 @@ def task_records(
     return _WITH_COLUMNS[format](path, lines, columns) if format in _WITH_COLUMNS else _WITHOUT[format](path, lines)
 
 
+def has_columns(source: str) -> bool:
+    """Whether `source` is written as rows of columns, as far as its name tells; a .txt may be either and counts not."""
+    suffixes = [suffix for suffix in PurePath(source).suffixes if suffix not in (".gz", ".zst")]
+    return source.startswith("tfds:") or bool(suffixes) and suffixes[-1] in _FORMATS and suffixes[-1] != ".txt"
+
+
 def format_of(path: Place) -> str:
     """What a file is written as, by the end of its name, before .gz or .zst. Raises UsageError for an unknown one."""
     suffixes = [suffix for suffix in path.suffixes if suffix not in (".gz", ".zst")]
     if not suffixes or suffixes[-1] not in _FORMATS:
         raise UsageError(
-            f"{path}: its name doesn't tell how it is written; set task.format to one of "
-            f"{', '.join(dict.fromkeys(_FORMATS.values()))}"
+            f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set "
+            f"task.format to one of {', '.join(dict.fromkeys(_FORMATS.values()))}"
         )
     return _FORMATS[suffixes[-1]]

@@ -15,7 +15,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.data.grouping import WINDOW_GROUPS, ahead, row_count
 from bert_jax.data.rows import Row, row
 from bert_jax.inference.batches import Batch, Output, Text, batches, in_order
-from bert_jax.inference.features import Choice, Feature, Join, Pool, Precision, features
+from bert_jax.inference.features import Choice, Feature, features
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
@@ -120,12 +120,13 @@ class Bert:
         self,
         texts: Iterable[Text],
         layers: Sequence[int] = (),
-        join: Join = "concat",
-        pool: Pool = "none",
-        dtype: Precision = "float32",
+        join: str = "concat",
+        pool: str = "none",
+        dtype: str = "float32",
     ) -> Iterator[Feature]:
         """Each text with vectors of its tokens, or with `pool` one of its own, from chosen layers, in their order.
 
+        `join`, `pool` and `dtype` are words of Join, Pool and Precision in bert_jax.inference.features.
         Layers are numbered as the blocks are, from 1; 0 are the embeddings, -1 is the last block, -2 the one before.
         None named are the last four, -1 -2 -3 -4, or all of a model that has fewer. Several are joined in the order
         given. Pooling counts all of a text's tokens, [CLS] and [SEP] too. Reads ahead as `encode_stream` does, a

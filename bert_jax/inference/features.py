@@ -43,7 +43,7 @@ class Choice(NamedTuple):
     dtype: Precision
 
     @classmethod
-    def of(cls, layers: Sequence[int], join: Join, pool: Pool, dtype: Precision, count: int) -> "Choice":
+    def of(cls, layers: Sequence[int], join: str, pool: str, dtype: str, count: int) -> "Choice":
         """For a model of `count` blocks; negative `layers` count from the last, -1. No layers: the last four, or all.
 
         Raises UsageError for a layer that isn't there or that is named twice, and for other words than those above.
