@@ -22,16 +22,16 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import Stage, say, stage
 
 _HELP = (
-    "Vectors of texts from chosen layers of a model, as in the feature-based experiment of Devlin et al. (2019), section "
-    "5.3. Row by row as the input; a text longer than the model has positions is cut, and how many were is said."
+    "Vectors of texts from chosen layers of a model, as in the feature-based experiment of Devlin et al. (2019), "
+    "section 5.3. Row by row as the input; a text longer than the model has positions is cut, and how many is said."
 )
 _TEXTS = (
     "Columns of the input that hold the texts: one, or a pair's two. Without it each line of the input is a text, an "
     "empty one too."
 )
 _LAYERS = (
-    "Layers, in the order in which they are joined: 1, 2, ... from the first block, or -1, -2, ... from the last; 0 are "
-    "the embeddings. Without it the last four, -1 -2 -3 -4, or all of a model that has fewer."
+    "Layers, in the order in which they are joined: 1, 2, ... from the first block, or -1, -2, ... from the last; 0 "
+    "are the embeddings. Without it the last four, -1 -2 -3 -4, or all of a model that has fewer."
 )
 _JOIN = "What becomes of a token's vectors from several layers: one behind the other, added, averaged, or kept apart."
 _POOL = (
