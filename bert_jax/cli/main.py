@@ -26,6 +26,7 @@ COMMANDS = {
     "evaluate": "measure a run on its held-out documents, or on any text",
     "verify": "whether a run's checkpoints and data are as they were written",
     "fill-mask": "the likeliest pieces for each [MASK] of a text",
+    "features": "vectors of texts from chosen layers, to .npz, .parquet or .jsonl",
     "import": "a model of Hugging Face's or Google's files made a run",
     "export": "a model written for Hugging Face's transformers",
     "plan": "what a TPU slice would make of the real train step: memory, collectives, time; no TPU needed",

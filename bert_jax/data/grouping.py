@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 _SHORTEST = 16
-_WINDOW_GROUPS = 32
+WINDOW_GROUPS = 32
 """Sequences are sorted by length among their neighbours that make so many groups together."""
 _WELL_FILLED = 0.9
 """A group that has so few padding tokens may as well be of its length's largest shape."""
@@ -31,25 +31,29 @@ class Group(NamedTuple, Generic[Item]):
 
 
 def grouped(
-    items: Iterable[Item], size: Callable[[Item], int], lengths: Sequence[int], tokens: int
+    items: Iterable[Item],
+    size: Callable[[Item], int],
+    lengths: Sequence[int],
+    tokens: int,
+    window: int = WINDOW_GROUPS,
 ) -> Iterator[Group[Item]]:
-    """All `items`, longest first within a window of 32 times `tokens`; reads one window at a time.
+    """All `items`, longest first within a window of so many times `tokens`; reads one window at a time.
 
     `size` gives an item's tokens, at most the last of `lengths`. A group has the one of `lengths` that its longest item
     needs, and as many rows as make `tokens`, or as many of 1, 4, 16, 64, ... as take those that need this length;
     shorter ones fill it up. With `doublings(512)` and 8,192 tokens that makes 6 lengths and 27 shapes in all.
     """
     begin = 0
-    for window in _windows(items, size, _WINDOW_GROUPS * tokens):
-        sizes = list(map(size, window))
-        order = sorted(range(len(window)), key=sizes.__getitem__, reverse=True)
+    for some in _windows(items, size, window * tokens):
+        sizes = list(map(size, some))
+        order = sorted(range(len(some)), key=sizes.__getitem__, reverse=True)
         while order:
             length = padded_length(sizes[order[0]], lengths)
             most = max(tokens // length, 1)
             shape = _rows([sizes[place] for place in order[:most]], length, lengths, most), length
             chosen, order = order[: shape[0]], order[shape[0] :]
-            yield Group([begin + place for place in chosen], [window[place] for place in chosen], shape)
-        begin += len(window)
+            yield Group([begin + place for place in chosen], [some[place] for place in chosen], shape)
+        begin += len(some)
 
 
 def row_count(needed: int, most: int) -> int:

@@ -46,7 +46,8 @@ def task_records(
     format = format or format_of(source)
     if format is None:
         raise UsageError(
-            f"{path}: its name doesn't tell how it is written; set task.format to one of "
+            f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set "
+            "task.format to one of "
             f"{', '.join(dict.fromkeys(_FORMATS.values()))}"
         )
     if columns and format in _WITHOUT:
@@ -55,7 +56,16 @@ def task_records(
     return _WITH_COLUMNS[format](path, lines, columns) if format in _WITH_COLUMNS else _WITHOUT[format](path, lines)
 
 
+def has_columns(source: str) -> bool:
+    """Whether `source` is written as rows of columns, as far as its name tells; a .txt may be either and counts not."""
+    return source.startswith("tfds:") or _suffix(source) in _FORMATS.keys() - {".txt"}
+
+
 def format_of(source: str) -> str | None:
     """What a file is written as, by the end of its name, before .gz or .zst; None where that doesn't tell."""
-    suffixes = [suffix for suffix in PurePath(source).suffixes if suffix not in (".gz", ".zst")]
-    return _FORMATS.get(suffixes[-1]) if suffixes else None
+    return _FORMATS.get(_suffix(source))
+
+
+def _suffix(source: str) -> str:
+    """The end of a file's name, before .gz or .zst."""
+    return next((end for end in reversed(PurePath(source).suffixes) if end not in (".gz", ".zst")), "")

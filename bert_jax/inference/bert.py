@@ -1,11 +1,11 @@
-"""A trained model to use: fill masks, encode text, look at attention."""
+"""A trained model to use: fill masks, encode text, take features from layers, look at attention."""
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import islice
-from typing import Any, NamedTuple, overload
+from itertools import islice, tee
+from typing import Any, NamedTuple, TypeVar, overload
 
 import jax
 import numpy as np
@@ -13,11 +13,12 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.grouping import ahead, row_count
+from bert_jax.data.grouping import WINDOW_GROUPS, ahead, row_count
 from bert_jax.data.rows import Row, row
 from bert_jax.finetuning.predicting import given_records
 from bert_jax.finetuning.task import Prediction
-from bert_jax.inference.batches import Batch, batches
+from bert_jax.inference.batches import Batch, Output, Text, batches, in_order
+from bert_jax.inference.features import Choice, Feature, features
 from bert_jax.inference.predictor import Predictor
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
 from bert_jax.system.bucket import place_of
@@ -28,12 +29,9 @@ from bert_jax.text.vocabulary import MASK
 from bert_jax.training.devices import keep_compiled_programs, tokens_at_once
 from bert_jax.training.trained_model import TrainedModel
 
-VectorsOfText = tuple[Float[np.ndarray, "_ D"], Float[np.ndarray, " D"] | None]
-"""Of one text's tokens, and the pooled one if there is a pooler."""
+Computed = TypeVar("Computed", Encoded, Output)
 Fill = tuple[str, float]
 """A piece and its probability."""
-Text = str | tuple[str, str]
-"""A text, or a pair of them: the model's first and second segment."""
 _TEXTS_AT_ONCE = 512
 """Go to the tokenizer, which uses several threads."""
 _MASKS_AT_ONCE = 256
@@ -64,7 +62,8 @@ class Bert:
             )
         self.config, self.params, self.tokenizer, self.task = config, params, tokenizer, task
         network = BertForPretraining(config)
-        self._encode = jax.jit(partial(_encode, network), static_argnums=4)
+        self._encode = jax.jit(partial(_encode, network), static_argnames="return_attention")
+        self._features = jax.jit(partial(features, config), static_argnames="choice")
         self._likeliest = jax.jit(partial(_likeliest, network), static_argnums=2)
 
     @overload
@@ -86,7 +85,7 @@ class Bert:
             return self.fill_mask([text], top)[0]
         rows = [self._masked_row(one) for one in text]
         fills: dict[int, list[list[Fill]]] = {place: [] for place in range(len(rows))}
-        for batch, encoded in self._encoded(rows):
+        for batch, encoded in self._computed(rows, self._encode):
             numbers, positions = np.nonzero(batch.ids == self.tokenizer.vocabulary.mask_id)
             for number, found in zip(numbers, self._fills(np.asarray(encoded.tokens)[numbers, positions], top)):
                 fills[batch.places[number]].append(found)
@@ -102,7 +101,7 @@ class Bert:
         if isinstance(texts, str):
             raise UsageError(f"encode takes a list of texts and got the text {_shown(texts)}; put it in brackets")
         rows = list(self._rows(texts))
-        return self._stacked(self._each(rows), [len(row.ids) for row in rows])
+        return self._stacked(in_order(self._computed(rows, self._encode)), [len(row.ids) for row in rows])
 
     def encode_stream(self, texts: Iterable[Text], batch_size: int = 64) -> Iterator[Vectors]:
         """`encode` of `batch_size` texts at a time, in their order, however many there are: memory doesn't grow.
@@ -114,9 +113,29 @@ class Bert:
             raise UsageError(
                 f"encode_stream takes texts and a batch_size from 1, and got {_shown(texts)} and {batch_size}"
             )
-        each = self._each(self._rows(texts))
+        each = in_order(self._computed(self._rows(texts), self._encode))
         while some := list(islice(each, batch_size)):
-            yield self._stacked(some, [len(tokens) for tokens, _ in some])
+            yield self._stacked(some, [len(one.tokens) for one in some])
+
+    def features(
+        self,
+        texts: Iterable[Text],
+        layers: Sequence[int] = (),
+        join: str = "concat",
+        pool: str = "none",
+        dtype: str = "float32",
+    ) -> Iterator[Feature]:
+        """Each text with vectors of its tokens, or with `pool` one of its own, from chosen layers, in their order.
+
+        `join`, `pool` and `dtype` are words of Join, Pool and Precision in bert_jax.inference.features.
+        Layers are numbered as the blocks are, from 1; 0 are the embeddings, -1 is the last block, -2 the one before.
+        None named are the last four, -1 -2 -3 -4, or all of a model that has fewer. Several are joined in the order
+        given. Pooling counts all of a text's tokens, [CLS] and [SEP] too. Reads ahead as `encode_stream` does, a
+        shorter way where layers are concatenated: memory doesn't grow. Raises UsageError, for settings at once.
+        """
+        if isinstance(texts, str):
+            raise UsageError(f"features takes texts and got the text {_shown(texts)}; put it in brackets")
+        return self._features_of(texts, Choice.of(layers, join, pool, dtype, self.config.num_layers))
 
     def predict(self, rows: Iterable[Any]) -> list[Prediction]:
         """What a fine-tuned model says of `rows`, each an object of columns, a text, or a tuple of the task's texts.
@@ -143,7 +162,7 @@ class Bert:
 
     def attention(self, text: Text) -> Float[np.ndarray, "L H T T"]:
         """How much each token (row) attends to each other (column), in every layer and head."""
-        [(batch, encoded)] = self._encoded(self._rows([text]), return_layers=True)
+        [(batch, encoded)] = self._computed(self._rows([text]), self._encode, return_attention=True)
         length = int(batch.mask[0].sum())
         return np.asarray(encoded.attention)[:, 0, :, :length, :length]
 
@@ -183,27 +202,27 @@ class Bert:
             )
         return one
 
-    def _encoded(self, rows: Iterable[Row], return_layers: bool = False) -> Iterator[tuple[Batch, Encoded]]:
-        """Batches and what the encoder says of them; the next ones are made and computed while one is used."""
+    def _features_of(self, texts: Iterable[Text], choice: Choice) -> Iterator[Feature]:
+        texts, given = tee(texts)
+        rows, read = tee(self._rows(texts))
+        window = max(WINDOW_GROUPS // choice.vectors_a_token, 1)
+        pieces = self.tokenizer.vocabulary.pieces
+        computed = in_order(self._computed(rows, self._features, window, choice=choice))
+        for found, one, text in zip(computed, read, given):  # in this order all three are read to their ends
+            vectors = found.tokens if found.pooled is None else found.pooled
+            yield Feature(text, [pieces[number] for number in one.ids], vectors)
+
+    def _computed(
+        self, rows: Iterable[Row], compute: Callable[..., Computed], window: int = WINDOW_GROUPS, **settings
+    ) -> Iterator[tuple[Batch, Computed]]:
+        """Batches and what is computed of them; the next ones are made and computed while one is used."""
+        tokens = tokens_at_once()
         return ahead(
-            (batch, self._encode(self.params, batch.ids, batch.segments, batch.mask, return_layers))
-            for batch in batches(rows, self.tokenizer.vocabulary.pad_id, self.config.max_positions, tokens_at_once())
+            (batch, compute(self.params, batch.ids, batch.segments, batch.mask, **settings))
+            for batch in batches(rows, self.tokenizer.vocabulary.pad_id, self.config.max_positions, tokens, window)
         )
 
-    def _each(self, rows: Iterable[Row]) -> Iterator[VectorsOfText]:
-        """For each row, in their order."""
-        found, next_place = {}, 0
-        for batch, encoded in self._encoded(rows):
-            lengths = batch.mask.sum(axis=1).tolist()
-            tokens = np.asarray(encoded.tokens)
-            pooled = [None] * len(tokens) if encoded.pooled is None else np.asarray(encoded.pooled)
-            for number, (place, length) in enumerate(zip(batch.places, lengths)):
-                found[place] = tokens[number, :length], pooled[number]
-            while next_place in found:
-                yield found.pop(next_place)
-                next_place += 1
-
-    def _stacked(self, each: Iterable[VectorsOfText], lengths: Sequence[int]) -> Vectors:
+    def _stacked(self, each: Iterable[Output], lengths: Sequence[int]) -> Vectors:
         """Vectors of texts one by one, of so many tokens, as arrays of all."""
         count, longest, width = len(lengths), max(lengths, default=0), self.config.hidden_size
         tokens, pooled = np.zeros((count, longest, width), np.float32), np.zeros((count, width), np.float32)
@@ -242,9 +261,9 @@ def _encode(
     ids: Int[Array, "B T"],
     segments: Int[Array, "B T"],
     mask: Bool[Array, "B T"],
-    return_layers: bool,
+    return_attention: bool = False,
 ) -> Encoded:
-    return network.apply({"params": params}, ids, segments, mask, return_layers, method="encode")
+    return network.apply({"params": params}, ids, segments, mask, return_attention=return_attention, method="encode")
 
 
 def _likeliest(

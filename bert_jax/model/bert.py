@@ -35,8 +35,8 @@ class Encoded(NamedTuple):
     """The last layer's vector at each position that is read: of every token, unless fewer were asked for."""
     pooled: Float[Array, "B D"] | None
     """One vector a sequence; None where the parameters have no pooler."""
-    layers: Float[Array, "L B T D"] | None
-    """Every layer's vectors, if asked for."""
+    layers: Float[Array, "N B T D"] | None
+    """The embeddings and after them every layer's vectors, N = L + 1, if asked for."""
     attention: Float[Array, "L B H T T"] | None
     """Every layer's attention probabilities, if asked for."""
 
@@ -63,6 +63,7 @@ class BertEncoder(nn.Module):
         dropout_keys: Key[Array, " B"] | None = None,
         read: Int[Array, "B R"] | None = None,
         return_layers: bool = False,
+        return_attention: bool = False,
     ) -> Encoded:
         """`segments` is 0 in the first and 1 in the second segment, `mask` False at padding.
 
@@ -71,9 +72,11 @@ class BertEncoder(nn.Module):
         whoever makes a batch checks it.
         """
         in_embeddings, in_encoder = (None, None) if dropout_keys is None else split(dropout_keys, 2)
-        x, layers = self.encoder(self.embeddings(ids, segments, in_embeddings), mask, in_encoder, read, return_layers)
+        embedded = self.embeddings(ids, segments, in_embeddings)
+        x, layers, attention = self.encoder(embedded, mask, in_encoder, read, return_layers, return_attention)
         has_pooler = self.is_initializing() or self.has_variable("params", "pooler")
-        return Encoded(x, self.pooler(x[:, 0]) if has_pooler else None, *(layers or (None, None)))
+        layers = None if layers is None else jnp.concatenate([embedded[None], layers])
+        return Encoded(x, self.pooler(x[:, 0]) if has_pooler else None, layers, attention)
 
 
 class BertForPretraining(nn.Module):
@@ -107,9 +110,10 @@ class BertForPretraining(nn.Module):
         segments: Int[Array, "B T"],
         mask: Bool[Array, "B T"],
         return_layers: bool = False,
+        return_attention: bool = False,
     ) -> Encoded:
         """The encoder alone, at every position and without dropout: `model.apply(variables, ..., method="encode")`."""
-        return self.bert(ids, segments, mask, return_layers=return_layers)
+        return self.bert(ids, segments, mask, return_layers=return_layers, return_attention=return_attention)
 
 
 def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:

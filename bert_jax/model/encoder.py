@@ -70,7 +70,8 @@ class Encoder(nn.Module):
         dropout_keys: Key[Array, " B"] | None,
         read: Int[Array, "B R"] | None = None,
         return_layers: bool = False,
-    ) -> tuple[Float[Array, "B R D"], tuple[Float[Array, "L B T D"], Float[Array, "L B H T T"]] | None]:
+        return_attention: bool = False,
+    ) -> tuple[Float[Array, "B R D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
         """The output at the positions `read` (all T where None); if asked for, every block's output and attention."""
         count = self.config.num_layers
         block = Block(self.config, parent=None)
@@ -79,22 +80,23 @@ class Encoder(nn.Module):
 
         def run(layer, x, read=None):
             params, keys = layer
-            x, probabilities = block.apply({"params": params}, x, mask, keys, read, return_layers)
+            x, probabilities = block.apply({"params": params}, x, mask, keys, read, return_attention)
             return split_by_rows(x), probabilities
 
         run = _rematerialised(run, self.remat)
 
         def turn(x, layer):
             x, probabilities = run(layer, x)
-            return x, ((x, probabilities) if return_layers else None)
+            return x, (x if return_layers else None, probabilities)
 
         def scan(x, begin, end):
             some = jax.tree.map(lambda leaf: leaf[begin:end], layers)
             return jax.lax.scan(turn, x, some, unroll=min(self.unroll, max(end - begin, 1)))
 
         x = split_by_rows(x)
-        if return_layers:
-            return scan(x, 0, count)
+        if return_layers or return_attention:
+            x, (outputs, attention) = scan(x, 0, count)
+            return x, outputs, attention
         frozen = min(self.frozen_layers or 0, count - 1)
         if frozen:
             x, _ = scan(x, 0, frozen)
@@ -102,7 +104,7 @@ class Encoder(nn.Module):
             x = jax.lax.stop_gradient(x)
         x, _ = scan(x, frozen, count - 1)
         x, _ = run(jax.tree.map(lambda leaf: leaf[-1], layers), x, read)
-        return (jax.lax.stop_gradient(x) if self.frozen_layers == count else x), None
+        return (jax.lax.stop_gradient(x) if self.frozen_layers == count else x), None, None
 
 
 def _stacked(block: Block, count: int) -> Callable[..., Any]:

@@ -163,7 +163,7 @@ def loss_gradients(
 
 def _every_nth(x: Array, n: int) -> Array:
     """[B, ...] -> [n, B/n, ...], part i taking every nth row from row i: so that each device keeps its own rows."""
-    return x.reshape(-1, n, *x.shape[1:]).swapaxes(0, 1)
+    return x.reshape(len(x) // n, n, *x.shape[1:]).swapaxes(0, 1)
 
 
 def make_evaluation_step(objective: Objective, *, seed: int) -> Callable[[Parameters, AnyBatch], Means]:

@@ -77,7 +77,7 @@ def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path):
         ("a.tsv", b"text\tlabel\nx\xff\t1\n", "line 2: byte 2 is not UTF-8"),
         ("a.jsonl", '{"text": "x"}\n["x"]\n', "line 2 is an array; a row is an object"),
         ("a.jsonl", '{"text": "x"\n', "line 1 is not JSON"),
-        ("a.gz", b"", "its name doesn't tell how it is written; set task.format to one of csv, tsv"),
+        ("a.gz", b"", "or set task.format to one of csv, tsv"),
         ("a.tsv.gz", b"\x1f\x8b\x08\x00", "is damaged or cut short"),
         ("a.json", "[]", "has no 'data': it is an array; expected SQuAD's JSON"),
         ("a.json", '{"data": {}}', "'data' is an object of nothing and in SQuAD's JSON it is an array"),
@@ -112,7 +112,9 @@ def test_a_missing_column_is_named_with_those_that_are_there():
     record = Record("f, line 3", {"a": 1, "b": {"c": None, "d": 2}, "e.f": 3})
     assert [record.value(name) for name in ("a", "b.d", "e.f")] == [1, 2, 3]
     assert [record.has(name) for name in ("a", "b.c", "x", "a.b")] == [True, False, False, False]
-    with pytest.raises(UsageError, match="f, line 3 has no column 'b.x': there is 'a', 'b', 'e.f'; set task.texts"):
+    with pytest.raises(
+        UsageError, match="f, line 3 has no column 'b.x': there is 'a', 'b', 'e.f'; name what is there by --texts"
+    ):
         record.value("b.x")
 
 

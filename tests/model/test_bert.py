@@ -138,15 +138,18 @@ def test_bfloat16_computes_in_bfloat16_and_answers_in_float32(params):
 
 
 def test_layers_and_attention_are_there_if_asked_for(params):
-    encode = jax.jit(partial(BertForPretraining(CONFIG).apply, method="encode"), static_argnums=4)
+    encode = jax.jit(partial(BertForPretraining(CONFIG).apply, method="encode"), static_argnums=(4, 5))
     batch = inputs(padding=8)
-    with_layers = encode({"params": params}, *batch, True)
-    without = encode({"params": params}, *batch, False)
+    with_layers = encode({"params": params}, *batch, True, False)
+    with_attention = encode({"params": params}, *batch, False, True)
+    without = encode({"params": params}, *batch, False, False)
     assert without.layers is None and without.attention is None
-    assert with_layers.layers.shape == (3, ROWS, 24, 32) and with_layers.attention.shape == (3, ROWS, 4, 24, 24)
-    assert jnp.allclose(with_layers.attention.sum(axis=-1), 1, atol=1e-5)
-    assert (with_layers.attention[..., 16:] == 0).all()
-    # One computes attention by plain einsums, the other by jax.nn.dot_product_attention.
+    assert with_layers.attention is None and with_attention.layers is None
+    assert with_layers.layers.shape == (4, ROWS, 24, 32) and with_attention.attention.shape == (3, ROWS, 4, 24, 24)
+    assert jnp.allclose(with_attention.attention.sum(axis=-1), 1, atol=1e-5)
+    assert (with_attention.attention[..., 16:] == 0).all()
+    # One computes attention by plain einsums, the others by jax.nn.dot_product_attention.
+    assert largest_difference(with_attention.tokens[:, :16], without.tokens[:, :16]) < 2e-6
     assert largest_difference(with_layers.tokens[:, :16], without.tokens[:, :16]) < 2e-6
     assert jnp.array_equal(with_layers.layers[-1], with_layers.tokens)
 

@@ -1,0 +1,187 @@
+"""Features of texts written to a file: .npz, .parquet or .jsonl."""
+
+import contextlib
+import json
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from bert_jax.inference.features import Feature
+from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.errors import UsageError
+from bert_jax.system.files import FULL_DISK, replacing
+
+_GROUP_BYTES = 1 << 24
+"""Vectors that make a row group of a Parquet file: what is in memory of it at once."""
+_COPY_BYTES = 1 << 20
+
+
+def check_output(path: Place) -> None:
+    """Raises UsageError where features can't be written to `path`: its name, its folder, or no pyarrow."""
+    if path.suffix not in _WRITERS:
+        raise UsageError(f"{path}: features are written to {', '.join(_WRITERS)}; name it so")
+    if path.suffix == ".parquet":
+        _pyarrow()
+    if not in_bucket(path) and not path.parent.is_dir():
+        raise UsageError(f"{path} can't be written: there is no folder {path.parent}; make it or choose another place")
+    if path.is_dir():
+        raise UsageError(f"{path} can't be written: it is a folder; choose another name")
+
+
+def write_features(path: Place, found: Iterable[Feature], pooled: bool) -> None:
+    """Writes `found` as the name of `path` ends; the file is whole or absent, and replaces an older one.
+
+    `.npz`: `vectors`, all tokens' one after the other, of row i those from `offsets[i]` to `offsets[i + 1]`, and
+    `pieces`, as many; with `pooled` `vectors` alone, one a row. `.parquet` and `.jsonl`: a row with `text`, of a pair
+    `text_pair` too, then `pieces` and `vectors`, or `vector` if `pooled`. Memory doesn't grow with their number.
+    Raises UsageError for what `check_output` refuses, and where there is no row.
+    """
+    check_output(path)
+    found = iter(found)
+    first = next(found, None)
+    if first is None:
+        raise UsageError(f"there is no text to write the features of to {path}; give some")
+    with replacing(path) as temporary:
+        try:
+            temporary.touch()
+        except OSError as error:
+            if error.errno in FULL_DISK:
+                raise
+            raise UsageError(f"{path} can't be written ({error.strerror}); choose another place") from None
+        _WRITERS[path.suffix](temporary, first, chain([first], found), pooled)
+
+
+def _write_jsonl(path: Path, _: Feature, found: Iterable[Feature], pooled: bool) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        for one in found:
+            row = {**_texts(one), **({} if pooled else {"pieces": one.pieces}), _column(pooled): _shortest(one.vectors)}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def _shortest(vectors: Float[np.ndarray, "..."]) -> list:
+    """As numbers with the fewest digits that are read back as the same float32 or float16."""
+    return vectors.astype(str).astype(float).tolist()
+
+
+def _write_parquet(path: Path, _: Feature, found: Iterable[Feature], pooled: bool) -> None:
+    arrow = _pyarrow()
+    with contextlib.ExitStack() as stack:
+        writer = None
+        for group in _groups(found):
+            table = arrow.table(_columns(arrow, group, pooled))
+            # Of vectors, which don't repeat, a dictionary would only be begun and given up.
+            writer = writer or stack.enter_context(
+                arrow.parquet.ParquetWriter(path, table.schema, use_dictionary=["pieces.list.element"])
+            )
+            writer.write_table(table, row_group_size=len(group))
+
+
+def _groups(found: Iterable[Feature]) -> Iterator[list[Feature]]:
+    group, size = [], 0
+    for one in found:
+        group.append(one)
+        size += one.vectors.nbytes
+        if size >= _GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _columns(arrow: Any, group: list[Feature], pooled: bool) -> dict[str, Any]:
+    columns = {name: arrow.array([_texts(one)[name] for one in group]) for name in _texts(group[0])}
+    if not pooled:
+        columns["pieces"] = arrow.array([one.pieces for one in group])
+    vectors = np.stack if pooled else np.concatenate
+    array = vectors([one.vectors for one in group])
+    column = arrow.array(array.ravel())
+    for size in array.shape[:0:-1]:
+        column = arrow.FixedSizeListArray.from_arrays(column, size)
+    if not pooled:
+        offsets = np.cumsum([0, *(len(one.vectors) for one in group)], dtype=np.int32)
+        column = arrow.ListArray.from_arrays(arrow.array(offsets), column)
+    return {**columns, _column(pooled): column}
+
+
+def _write_npz(path: Path, first: Feature, found: Iterable[Feature], pooled: bool) -> None:
+    shape = first.vectors.shape[0 if pooled else 1 :]
+    with contextlib.ExitStack() as stack:
+        vectors = stack.enter_context(_Growing(path.parent, first.vectors.dtype, shape))
+        offsets = stack.enter_context(_Growing(path.parent, np.int64))
+        pieces = stack.enter_context(_Growing(path.parent, np.int32))
+        numbers: dict[str, int] = {}
+        offsets.extend([0])
+        for one in found:
+            vectors.extend(one.vectors[None] if pooled else one.vectors)
+            if not pooled:
+                offsets.extend([vectors.length])
+                pieces.extend([numbers.setdefault(piece, len(numbers)) for piece in one.pieces])
+        archive = stack.enter_context(zipfile.ZipFile(path, "w"))
+        vectors.copy_to(archive, "vectors")
+        if not pooled:
+            offsets.copy_to(archive, "offsets")
+            pieces.copy_to(archive, "pieces", np.array(list(numbers)))
+
+
+class _Growing:
+    """An array in the making of which nobody knows the length yet, in a file without a name, gone with the process."""
+
+    def __init__(self, folder: Path, dtype: Any, shape: tuple[int, ...] = ()):
+        self.length, self._dtype, self._shape = 0, np.dtype(dtype), shape
+        self._file = tempfile.TemporaryFile(dir=folder)
+
+    def __enter__(self) -> "_Growing":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._file.close()
+
+    def extend(self, items: Shaped[np.ndarray, "N ..."] | list[int]) -> None:
+        """Puts `items` at the end."""
+        self._file.write(np.ascontiguousarray(items, self._dtype).data)
+        self.length += len(items)
+
+    def copy_to(self, archive: zipfile.ZipFile, name: str, table: Shaped[np.ndarray, " K"] | None = None) -> None:
+        """Writes the array `name`; with `table` not its numbers, but what stands there under them."""
+        dtype = self._dtype if table is None else table.dtype
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
+        self._file.seek(0)
+        # The date of all members is that of zip's beginning, so that the same features are the same bytes.
+        with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+            np.lib.format.write_array_header_1_0(member, {**header, "shape": (self.length, *self._shape)})
+            while block := self._file.read(_COPY_BYTES):
+                member.write(block if table is None else table[np.frombuffer(block, self._dtype)].data)
+
+
+def _texts(one: Feature) -> dict[str, str]:
+    """A row's columns of text."""
+    return {"text": one.text} if isinstance(one.text, str) else dict(zip(("text", "text_pair"), one.text))
+
+
+def _column(pooled: bool) -> str:
+    return "vector" if pooled else "vectors"
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError(
+            "Parquet files are written by pyarrow, which is not installed; pip install bert_jax[parquet], or name "
+            "the file .npz or .jsonl"
+        ) from None
+    return pyarrow
+
+
+_WRITERS: dict[str, Callable[[Path, Feature, Iterable[Feature], bool], None]] = {
+    ".npz": _write_npz,
+    ".parquet": _write_parquet,
+    ".jsonl": _write_jsonl,
+}
+"""By the end of the file's name."""

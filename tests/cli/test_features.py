@@ -1,0 +1,89 @@
+"""bert-jax features, as typed."""
+
+import gzip
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.cli.main import run
+
+LINES = ["The old cat.", "", "  The river\tcrosses the bridge. ", "dog " * 40]
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    path = tmp_path_factory.mktemp("texts") / "lines.txt.gz"
+    path.write_bytes(gzip.compress("\r\n".join(LINES).encode()))
+    return path
+
+
+def test_a_line_is_a_text_and_an_empty_one_too(tiny_run, lines, tmp_path, capsys):
+    assert run(["features", str(tiny_run.path), str(lines), str(tmp_path / "out.npz")]) == 0
+    said = capsys.readouterr().err
+    assert "1 of 4 texts are longer than 32 tokens" in said and "out.npz: features of 4 texts" in said
+    expected = list(bert_jax.load(tiny_run.path).features(LINES))
+    with np.load(tmp_path / "out.npz") as found:
+        np.testing.assert_allclose(found["vectors"], np.concatenate([one.vectors for one in expected]), atol=2e-6)
+        assert found["pieces"].tolist() == [piece for one in expected for piece in one.pieces]
+        assert np.diff(found["offsets"]).tolist() == [len(one.pieces) for one in expected]
+
+
+def test_columns_are_texts_or_pairs(tiny_run, tmp_path):
+    rows = [{"a": "The cat.", "b": {"c": "It sees."}}, {"a": None, "b": {"c": "The dog."}}]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    flags = ["--texts", "a", "b.c", "--layers", "-1", "0", "--join", "sum", "--pool", "mean", "--dtype", "float16"]
+    command = ["features", str(tiny_run.path), str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl"), *flags]
+    assert run(command) == 0
+    pairs = [("The cat.", "It sees."), ("", "The dog.")]
+    expected = bert_jax.load(tiny_run.path).features(pairs, [-1, 0], "sum", "mean", "float16")
+    for line, pair, one in zip((tmp_path / "out.jsonl").read_text().splitlines(), pairs, expected, strict=True):
+        row = json.loads(line)
+        assert (row["text"], row["text_pair"]) == pair and set(row) == {"text", "text_pair", "vector"}
+        np.testing.assert_allclose(row["vector"], one.vectors, atol=2e-3)
+
+
+def test_texts_come_from_standard_input(tiny_run, tmp_path):
+    line = [sys.executable, "-m", "bert_jax.cli.main", "features", tiny_run.path, "-", tmp_path / "out.npz"]
+    subprocess.run([*map(str, line), "--pool", "cls"], input=b"The cat.\n\nThe dog.\n", check=True)
+    with np.load(tmp_path / "out.npz") as found:
+        assert found["vectors"].shape == (3, 64)
+
+
+@pytest.mark.parametrize(
+    "content, name, flags, words",
+    [
+        ("a\tb\nx\ty\n", "in.tsv", [], "in.tsv has columns; name those of the texts by --texts"),
+        ("a\tb\nx\ty\n", "in.tsv", ["--texts", "c"], "line 2 has no column 'c': there is 'a', 'b'; name what is there"),
+        ("x\n", "in.txt", ["--texts", "a", "b", "c"], "--texts a b c are 3 columns; give one, or a pair's two"),
+        ("x\n", "in", ["--texts", "a"], "its name doesn't tell how it is written; name it .csv, .tsv or .jsonl"),
+        ("x\n", "in.txt", ["--layers", "-1", "7"], "there is no layer 7: the model has 2"),
+        ("x\n", "in.txt", ["--pool", "first"], "--pool"),
+        (b"x\n\xff\n", "in.txt", [], "in.txt, line 2: byte 1 is not UTF-8"),
+        ("", "in.txt", [], "there is no text to write the features of"),
+        (None, "in.txt", [], "in.txt can't be read"),
+    ],
+)
+def test_wrong_use_is_one_line_and_leaves_nothing(tiny_run, tmp_path, capsys, content, name, flags, words):
+    if content is not None:
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    before = list(tmp_path.iterdir())
+    assert run(["features", str(tiny_run.path), str(tmp_path / name), str(tmp_path / "out.npz"), *flags]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and words in said[0] and list(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "source, output, flags, words",
+    [
+        ("-", "out.npz", ["--texts", "a"], "standard input holds a text a line and has no columns"),
+        ("same.jsonl", "same.jsonl", ["--texts", "a"], "same.jsonl is both read and written"),
+        ("in.txt", "out.txt", [], "features are written to .npz, .parquet, .jsonl"),
+    ],
+)
+def test_what_goes_wrong_before_anything_is_read(capsys, source, output, flags, words):
+    assert run(["features", "absent", source, output, *flags]) == 2
+    assert words in capsys.readouterr().err

@@ -1,0 +1,119 @@
+import json
+import sys
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from bert_jax.inference import feature_files
+from bert_jax.inference.feature_files import check_output, write_features
+from bert_jax.inference.features import Feature
+from bert_jax.system.errors import UsageError
+
+ENDS = [".npz", ".parquet", ".jsonl"]
+
+
+def features(count, shape, pooled=False, dtype=np.float32, pair=False) -> list[Feature]:
+    """Texts of 2, 3, 4, 2, ... tokens."""
+    rng, found = np.random.default_rng(0), []
+    for number in range(count):
+        pieces = ["[CLS]", *["雪", "##ed"][: number % 3], "[SEP]"]
+        vectors = rng.normal(size=shape if pooled else (len(pieces), *shape)).astype(dtype)
+        found.append(Feature((f"a {number}", "雪") if pair else f"a {number}", pieces, vectors))
+    return found
+
+
+def read(path, pooled) -> list[tuple[str | None, list[str] | None, np.ndarray]]:
+    """Text, pieces and vectors of each row, as far as they are there."""
+    if path.suffix == ".npz":
+        with np.load(path) as file:
+            if pooled:
+                return [(None, None, vector) for vector in file["vectors"]]
+            parts = list(zip(file["offsets"], file["offsets"][1:]))
+            return [(None, file["pieces"][a:b].tolist(), file["vectors"][a:b]) for a, b in parts]
+    if path.suffix == ".parquet":
+        rows = pyarrow.parquet.read_table(path).to_pylist()
+    else:
+        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return [(row["text"], row.get("pieces"), np.array(row["vector" if pooled else "vectors"])) for row in rows]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("shape", [(6,), (2, 3)])
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_what_is_read_back_is_what_was_written(tmp_path, monkeypatch, end, shape, pooled, dtype):
+    monkeypatch.setattr(feature_files, "_GROUP_BYTES", 200)
+    monkeypatch.setattr(feature_files, "_COPY_BYTES", 16)
+    path, given = tmp_path / f"out{end}", features(20, shape, pooled, dtype)
+    write_features(path, iter(given), pooled)
+    found = read(path, pooled)
+    assert len(found) == 20 and [path.name for path in tmp_path.iterdir()] == [path.name]
+    for (text, pieces, vectors), one in zip(found, given):
+        assert text in (None, one.text) and pieces == (None if pooled else one.pieces)
+        assert vectors.shape == one.vectors.shape and np.array_equal(vectors.astype(dtype), one.vectors)
+        assert end != ".npz" or vectors.dtype == dtype
+    if end == ".parquet":
+        file = pyarrow.parquet.ParquetFile(path)
+        assert file.metadata.num_row_groups > 1
+        assert ("float" if dtype == np.float32 else "halffloat") in str(file.schema_arrow.field(-1).type)
+
+
+@pytest.mark.parametrize("end", [".parquet", ".jsonl"])
+def test_a_pair_has_two_columns_of_text(tmp_path, end):
+    path = tmp_path / f"out{end}"
+    write_features(path, features(2, (3,), True, pair=True), True)
+    rows = (
+        pyarrow.parquet.read_table(path).to_pylist()
+        if end == ".parquet"
+        else [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    )
+    assert [(row["text"], row["text_pair"]) for row in rows] == [("a 0", "雪"), ("a 1", "雪")]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_same_features_are_the_same_bytes(tmp_path, end):
+    for name in "ab":
+        write_features(tmp_path / f"{name}{end}", features(5, (4,)), False)
+    assert (tmp_path / f"a{end}").read_bytes() == (tmp_path / f"b{end}").read_bytes()
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_file_is_whole_or_absent(tmp_path, end):
+    def failing():
+        yield from features(5, (4,))
+        raise UsageError("line 6")
+
+    path = tmp_path / f"out{end}"
+    with pytest.raises(UsageError, match="line 6"):
+        write_features(path, failing(), False)
+    with pytest.raises(UsageError, match="there is no text"):
+        write_features(path, [], False)
+    assert not list(tmp_path.iterdir())
+    path.write_text("old")
+    with pytest.raises(UsageError, match="line 6"):
+        write_features(path, failing(), False)
+    assert path.read_text() == "old" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_no_more_than_a_row_group_is_held(tmp_path, monkeypatch):
+    monkeypatch.setattr(feature_files, "_GROUP_BYTES", 400)
+    sizes = [len(group) for group in feature_files._groups(iter(features(50, (10,), True)))]
+    assert sizes == [10] * 5
+
+
+def test_an_output_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    for path, words in [
+        (tmp_path / "out.csv", "out.csv: features are written to .npz, .parquet, .jsonl; name it so"),
+        (tmp_path / "absent" / "out.npz", "there is no folder"),
+        (tmp_path, "features are written to"),
+    ]:
+        with pytest.raises(UsageError) as refusal:
+            check_output(path)
+        assert words in str(refusal.value)
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(UsageError, match="it is a folder"):
+        check_output(tmp_path / "folder.npz")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(UsageError, match=r"pip install bert_jax\[parquet\], or name the file .npz"):
+        check_output(tmp_path / "out.parquet")

@@ -1,0 +1,137 @@
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.inference.features import Choice
+from bert_jax.model.bert import BertForPretraining
+from bert_jax.system.errors import UsageError
+
+TEXTS = ["The old cat.", "", "The bright river crosses the broken bridge near the old house number 7.", "dog " * 50]
+TEXTS += [("The old cat.", "It sees the dog.")]
+
+
+@pytest.fixture(scope="module")
+def bert(tiny_run):
+    return bert_jax.load(tiny_run.path)
+
+
+def layers_of(bert, text) -> np.ndarray:
+    """Every layer's vectors of one text, the embeddings first: [layers, T, D]."""
+    ids, parts = bert.tokenizer.vocabulary, [text] if isinstance(text, str) else text
+    row, segments = [ids.cls_id], [0]
+    for number, part in enumerate(parts):
+        pieces = bert.tokenizer.encode(part)[:30]
+        row += [*pieces, ids.sep_id]
+        segments += [number] * (len(pieces) + 1)
+    row, segments = jnp.array([row]), jnp.array([segments])
+    network, variables = BertForPretraining(bert.config), {"params": bert.params}
+    mask = jnp.ones(row.shape, bool)
+    return np.asarray(network.apply(variables, row, segments, mask, return_layers=True, method="encode").layers[:, 0])
+
+
+def check(bert, expected, texts=TEXTS, **asked):
+    """Every text's vectors are what `expected` makes of its layers."""
+    found = list(bert.features(texts, **asked))
+    assert [one.text for one in found] == texts
+    for one in found:
+        layers = layers_of(bert, one.text)
+        assert len(one.pieces) == layers.shape[1] and one.pieces[0] == "[CLS]" and one.pieces[-1] == "[SEP]"
+        np.testing.assert_allclose(one.vectors, expected(layers), atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "join, joined",
+    [
+        ("concat", lambda layers: np.concatenate([layers[2], layers[0]], -1)),
+        ("sum", lambda layers: layers[2] + layers[0]),
+        ("mean", lambda layers: (layers[2] + layers[0]) / 2),
+        ("none", lambda layers: np.stack([layers[2], layers[0]], 1)),
+    ],
+)
+@pytest.mark.parametrize(
+    "pool, pooled",
+    [
+        ("none", lambda vectors: vectors),
+        ("cls", lambda vectors: vectors[0]),
+        ("mean", lambda vectors: vectors.mean(0)),
+        ("max", lambda vectors: vectors.max(0)),
+    ],
+)
+def test_layers_are_joined_and_tokens_pooled(bert, join, joined, pool, pooled):
+    check(bert, lambda layers: pooled(joined(layers)), layers=(-1, 0), join=join, pool=pool)
+
+
+def test_unless_layers_are_named_they_are_the_last_four_or_all(bert):
+    check(bert, lambda layers: np.concatenate([layers[2], layers[1]], -1))
+    assert Choice.of((), "concat", "none", "float32", 12).layers == (12, 11, 10, 9)
+    assert Choice.of((-13, 1, -1), "sum", "none", "float32", 12).layers == (0, 1, 12)
+
+
+def test_layers_above_the_highest_are_not_computed(bert):
+    check(bert, lambda layers: layers[1], layers=[1])
+    check(bert, lambda layers: layers[0], layers=[0])
+    damaged = {**bert.params["bert"], "encoder": {"layers": {**bert.params["bert"]["encoder"]["layers"]}}}
+    norm = damaged["encoder"]["layers"]["feedforward_norm"]
+    damaged["encoder"]["layers"]["feedforward_norm"] = {name: leaf.at[1].set(jnp.nan) for name, leaf in norm.items()}
+    without = type(bert)(bert.config, {**bert.params, "bert": damaged}, bert.tokenizer)
+    check_same = zip(without.features(TEXTS, [-2]), bert.features(TEXTS, [1]))
+    assert all(np.array_equal(one.vectors, other.vectors) for one, other in check_same)
+    assert np.isnan(next(without.features(TEXTS)).vectors).any()
+
+
+def test_the_last_layer_is_what_encode_gives(bert):
+    texts = [" ".join(["The cat sees"] * (1 + number % 7)) + f" number {number}." for number in range(700)]
+    encoded = bert.encode(texts)
+    for number, one in enumerate(bert.features(iter(texts), [-1])):
+        assert one.text == texts[number]
+        np.testing.assert_allclose(one.vectors, encoded.tokens[number][encoded.mask[number]], atol=2e-6)
+    assert number == 699
+
+
+def test_half_precision_is_the_same_rounded(bert):
+    for pool in ("none", "mean"):
+        for half, whole in zip(bert.features(TEXTS, pool=pool, dtype="float16"), bert.features(TEXTS, pool=pool)):
+            assert half.vectors.dtype == np.float16 and whole.vectors.dtype == np.float32
+            np.testing.assert_allclose(half.vectors, whole.vectors.astype(np.float16), atol=2e-3)
+
+
+def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
+    read = itertools.count()
+    endless = (f"The old cat number {next(read)} sees the dog." for _ in itertools.repeat(None))
+    assert len(list(itertools.islice(bert.features(endless, pool="cls"), 20))) == 20
+    pooled = next(read)
+    read = itertools.count()
+    endless = (f"The old cat number {next(read)} sees the dog." for _ in itertools.repeat(None))
+    assert len(list(itertools.islice(bert.features(endless), 20))) == 20
+    assert next(read) < 0.7 * pooled < 0.7 * 2 * 65_536 / 10  # of two vectors a token half as many texts are held
+
+
+def test_texts_too_long_are_counted_at_the_end(bert, capsys):
+    list(bert.features(TEXTS))
+    assert capsys.readouterr().err == "1 of 5 texts are longer than 32 tokens and were cut\n"
+    assert list(bert.features([])) == []
+
+
+@pytest.mark.parametrize(
+    "asked, words",
+    [
+        ({"layers": [3]}, "there is no layer 3: the model has 2, which are 1 to 2 or, from the last, -1 to -2; 0 are"),
+        ({"layers": [-4, 1]}, "there is no layer -4"),
+        ({"layers": [-1, 2]}, "layers -1 2 name one twice"),
+        ({"join": "both"}, "join='both' is unknown; choose from concat, sum, mean, none"),
+        ({"pool": "first"}, "pool='first' is unknown"),
+        ({"dtype": "float64"}, "dtype='float64' is unknown; choose from float32, float16"),
+    ],
+)
+def test_what_cannot_be_given_is_refused_at_once(bert, asked, words):
+    with pytest.raises(UsageError) as refusal:
+        bert.features(["text"], **asked)
+    assert words in str(refusal.value)
+
+
+def test_one_text_is_not_taken_for_a_list_of_letters(bert):
+    with pytest.raises(UsageError, match="put it in brackets"):
+        bert.features("one text")
