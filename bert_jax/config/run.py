@@ -87,6 +87,15 @@ class RunConfig(Settings):
         return self
 
     @model_validator(mode="after")
+    def _prediction_is_of_what_the_model_does_not_see(self) -> "RunConfig":
+        if self.model.causal != (self.objective.predict == "next"):
+            raise ValueError(
+                f"objective.predict={self.objective.predict} with model.causal={self.model.causal}: next tokens are "
+                "predicted by a causal model, masked ones by one that sees both sides; change one of the two"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _profiled_steps_are_the_runs(self) -> "RunConfig":
         if self.profile_steps and not (self.profiled and self.profiled[-1] <= self.steps):
             raise ValueError(

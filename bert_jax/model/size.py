@@ -89,7 +89,8 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
     """FLOPs of the forward pass of one sequence in pretraining: matrix products only.
 
     A product of [m, k] and [k, n] counts 2 m k n. The last block is counted where it is read (the predicted tokens
-    and the first), the vocabulary at the predicted tokens with its true size.
+    and the pooled one), the vocabulary at the predicted tokens with its true size. Causal attention is counted whole,
+    as it is computed.
     """
     width, inner = config.hidden_size, config.inner_size
 
@@ -99,7 +100,7 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
         attention = 2 * 2 * read * length * width
         return keys_and_values + at_read_positions + attention
 
-    blocks = (config.num_layers - 1) * block(length) + block(predictions + 1)
+    blocks = (config.num_layers - 1) * block(length) + block(min(predictions + 1, length))
     head = 2 * predictions * (width * width + width * config.vocabulary_size)
     pooler = 2 * width * width + 2 * width * 2
     return blocks + head + pooler
