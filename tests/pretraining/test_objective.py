@@ -6,7 +6,7 @@ import pytest
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.model.bert import init
+from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.pretraining.objective import PretrainingObjective
 from bert_jax.system.batch import MASKABLE, WORD_START, Batch
 
@@ -91,3 +91,27 @@ def test_without_pairs_there_is_one_task(params):
     measured = measure(alone, params, batch())
     assert alone.losses == ("mlm_loss",) and set(measured) == set(alone.measurements) == {"mlm_loss", "mlm_accuracy"}
     assert measured["mlm_loss"] == pytest.approx(measure(both, params, batch())["mlm_loss"])
+
+
+def test_each_next_token_is_predicted_from_those_before_it(params):
+    causal = MODEL.replace(causal=True)
+    objective = PretrainingObjective(
+        ObjectiveConfig(predict="next", pair="none"), causal, 4, ExecutionConfig(remat="full")
+    )
+    some = batch(real=4)._replace(first_length=batch().length)
+    measured = measure(objective, params, some)
+    assert objective.losses == ("lm_loss",) and set(measured) == set(objective.measurements) == {
+        objective.score,
+        "lm_loss",
+    }
+    assert measured["lm_loss"][1] == measured["lm_accuracy"][1] == int(some.length[:4].sum()) - 4
+    total = hits = 0
+    for row in range(4):
+        size = int(some.length[row])
+        ids = some.ids[row : row + 1, :size]
+        whole = jnp.ones(ids.shape, bool)
+        logits, _ = BertForPretraining(causal).apply({"params": params}, ids, jnp.zeros_like(ids), whole, None)
+        likely = jax.nn.log_softmax(logits[0])
+        total -= sum(float(likely[at, ids[0, at + 1]]) for at in range(size - 1))
+        hits += int((likely[:-1].argmax(axis=1) == ids[0, 1:]).sum())
+    assert measured["lm_loss"][0] == pytest.approx(total, rel=1e-5) and measured["lm_accuracy"][0] == hits
