@@ -28,12 +28,12 @@ class Inspect:
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, prints sequences in words: what is replaced, what is to be predicted, how the pair is labelled."""
+    """Parses, prints sequences in words: what is replaced or comes next, how the pair is labelled."""
     asked = parse(Inspect, "inspect", "Sequences of a run as the model sees them, with masks and labels.", arguments)
     if asked.rows < 1:
         raise UsageError(f"--rows {asked.rows} shows nothing; give how many sequences, from 1")
     tokenizer, batch, targets, records = training_batch(RunDirectory(asked.run), asked.step)
-    output.print("[bold]bold[/bold]: to be predicted, as input/truth. A space stands before each word.\n")
+    output.print("[bold]bold[/bold]: a prediction is asked for, as input/truth. A space stands before each word.\n")
     for row in range(min(asked.rows, len(batch.ids))):
         length, masked = int(batch.length[row]), jax.tree.map(lambda array, row=row: array[row], targets.masked)
         used = masked.weights > 0
@@ -47,7 +47,7 @@ def run(arguments: list[str]) -> None:
 
 
 def _sequence(ids: np.ndarray, units: np.ndarray, truth: dict[int, int], tokenizer: Tokenizer) -> Text:
-    """Pieces put together to words, those to be predicted with what stood there."""
+    """Pieces put together to words, those where a prediction is asked for with its truth."""
     line = Text()
     for at, number in enumerate(ids.tolist()):
         special = not units[at]

@@ -23,10 +23,12 @@ def run(arguments: list[str]) -> None:
     if not is_first():
         return
     print_results(results)
-    if jax.process_count() == 1:  # the others would have to take part
+    fills_masks = not config.model.causal
+    if fills_masks and jax.process_count() == 1:  # the others would have to take part
         print_examples(directory, config)
     print(f"\nThe run is in {workdir}. To go on from here:")
-    print(f'  bert-jax fill-mask {workdir} "Return the [MASK] of the array."')
+    if fills_masks:
+        print(f'  bert-jax fill-mask {workdir} "Return the [MASK] of the array."')
     print(f"  bert-jax inspect {workdir}")
     print(f"  bert-jax evaluate {workdir}")
     print(f"  python -c \"import bert_jax; print(bert_jax.load('{workdir}').encode(['some text']).pooled.shape)\"")

@@ -30,6 +30,8 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
     for name, label, guess in (
         ("mlm_loss", "MLM loss (nats)", "each piece at its share of the text"),
         ("mlm_accuracy", "MLM accuracy", "always the commonest piece"),
+        ("lm_loss", "LM loss (nats)", "each piece at its share of the text"),
+        ("lm_accuracy", "LM accuracy", "always the commonest piece"),
         ("nsp_accuracy", "NSP accuracy", "always the commoner class"),
     ):
         if name in baseline:

@@ -26,6 +26,9 @@ class ModelConfig(Settings):
     positions: Literal["learned", "sinusoidal"] = "learned"
     """How a token's place is told: a learned table (BERT's), or fixed sines and cosines (Vaswani et al. 2017, section
     3.5), here with a root mean square of initializer_range, which word vectors start from."""
+    causal: bool = False
+    """Each token attends to itself and to those before it alone, as in GPT (Radford et al. 2018, section 3.1): what
+    objective.predict=next is asked of. The vector of the whole sequence is then the last token's, not the first's."""
     num_segments: Count = 2
     """Rows of the segment (token type) table."""
     vocabulary_size: Count | None = None

@@ -42,3 +42,12 @@ class RunConfig(TrainingConfig):
                 f"{self.model.num_segments}; raise it, or set objective.pair=none"
             )
         return self
+
+    @model_validator(mode="after")
+    def _prediction_is_of_what_the_model_does_not_see(self) -> "RunConfig":
+        if self.model.causal != (self.objective.predict == "next"):
+            raise ValueError(
+                f"objective.predict={self.objective.predict} with model.causal={self.model.causal}: next tokens are "
+                "predicted by a causal model, masked ones by one that sees both sides; change one of the two"
+            )
+        return self

@@ -75,8 +75,13 @@ class Bert:
 
         Several texts are computed together, and there is one such answer for each. Pieces are written as in the
         vocabulary: a ## of WordPiece joins, a \u2581 of sentencepiece begins a word. Raises UsageError where there is
-        no [MASK], a text is too long, or the model has no head for it.
+        no [MASK], a text is too long, or the model has no head for it or sees only what stands before it.
         """
+        if self.config.causal:
+            raise UsageError(
+                "the model is causal (model.causal): it doesn't see what stands after a [MASK] and never saw one; "
+                "fill masks with a model that was trained with objective.predict=masked"
+            )
         if "masked_lm" not in self.params:
             raise UsageError("the model has no masked-language head, which fills masks; use one with it")
         if top < 1:

@@ -10,6 +10,7 @@ from bert_jax.interchange.tensors import WEIGHTS
 from bert_jax.interchange.tokenizer_writing import write_tokenizer
 from bert_jax.model.bert import Parameters, absent_parts
 from bert_jax.system.bucket import Place
+from bert_jax.system.errors import UsageError
 from bert_jax.system.files import new_directory, write_json
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -20,8 +21,13 @@ def write_model_directory(directory: Place, config: ModelConfig, params: Paramet
     """Writes config.json, model.safetensors and the tokenizer's files; returns the class it is of.
 
     For AutoModelForPreTraining where both heads are there, AutoModelForMaskedLM without the second one, AutoModel
-    without both. Raises UsageError where something is at `directory` already; it appears when all is written.
+    without both. Raises UsageError where something is at `directory` already, or the model is causal; it appears when
+    all is written.
     """
+    if config.causal:
+        raise UsageError(
+            "the model is causal (model.causal), and what is exported would see both sides; export a model that does"
+        )
     tensors = to_tensors(params, config)
     architecture = _architecture(absent_parts(params))
     if architecture == _ENCODER:  # an encoder by itself is named so in its files

@@ -5,7 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.dropout import dropout
@@ -25,11 +25,14 @@ class SelfAttention(nn.Module):
         self,
         queries: Float[Array, "B T D"],
         x: Float[Array, "B S D"],
-        mask: Bool[Array, "B S"],
+        mask: Bool[Array, "B #T S"],
         dropout_keys: Key[Array, " B"] | None,
         return_probabilities: bool,
     ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:
-        """Each of `queries` attends to all of `x` where `mask` is True. The probabilities are those before dropout."""
+        """Each of `queries` attends to what of `x` its row of `mask` (or the one row there is for all) admits.
+
+        The probabilities are those before dropout.
+        """
         config = self.config
         shape = (3, config.num_heads, config.head_size)
         kernel = self.param("kernel", initial_weights(config), (config.hidden_size, *shape))
@@ -47,7 +50,7 @@ class SelfAttention(nn.Module):
             context = jnp.einsum("BHTS,BSHK->BTHK", dropped, value)
         else:
             probabilities = None
-            context = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None, None, :])
+            context = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None])
         output = Linear(config, (config.hidden_size,), contracted=2, name="output")(context)
         return output, probabilities if return_probabilities else None
 
@@ -57,14 +60,26 @@ def _parted(x: Float[Array, "B T H N K"]) -> list[Float[Array, "B T H K"]]:
     return [jnp.squeeze(part, 3) for part in jnp.split(x, x.shape[3], axis=3)]
 
 
+def admitted(config: ModelConfig, mask: Bool[Array, "B S"], read: Int[Array, "B T"] | None) -> Bool[Array, "B #T S"]:
+    """What each query may attend to: tokens where `mask` is True and, in a causal model, none that comes after it.
+
+    `read` says where the queries stand, None that they are all tokens. A model that sees both sides has one row for
+    all queries.
+    """
+    if not config.causal:
+        return mask[:, None]
+    places = jnp.arange(mask.shape[1])
+    return mask[:, None] & (places <= (places if read is None else read)[..., None])
+
+
 def attention_probabilities(
-    query: Float[Array, "B T H K"], key: Float[Array, "B S H K"], mask: Bool[Array, "B S"]
+    query: Float[Array, "B T H K"], key: Float[Array, "B S H K"], mask: Bool[Array, "B #T S"]
 ) -> Float[Array, "B H T S"]:
     """The softmax over the keys that `mask` admits, in float32."""
     scores = jnp.einsum("BTHK,BSHK->BHTS", query, key, preferred_element_type=jnp.float32)
     return softmax_where(scores / math.sqrt(query.shape[-1]), mask)
 
 
-def softmax_where(scores: Float[Array, "B H T S"], mask: Bool[Array, "B S"]) -> Float[Array, "B H T S"]:
+def softmax_where(scores: Float[Array, "B H T S"], mask: Bool[Array, "B #T S"]) -> Float[Array, "B H T S"]:
     """Over the keys that `mask` admits."""
-    return jax.nn.softmax(jnp.where(mask[:, None, None, :], scores, jnp.finfo(jnp.float32).min), axis=-1)
+    return jax.nn.softmax(jnp.where(mask[:, None], scores, jnp.finfo(jnp.float32).min), axis=-1)

@@ -67,16 +67,25 @@ class BertEncoder(nn.Module):
     ) -> Encoded:
         """`segments` is 0 in the first and 1 in the second segment, `mask` False at padding.
 
-        `dropout_keys` holds one key an example; None means no dropout. With `read`, whose first column is 0, `tokens`
-        holds these positions alone: the same values for less work. An id past the vocabulary must not get here:
-        whoever makes a batch checks it.
+        `dropout_keys` holds one key an example; None means no dropout. With `read` (and without `return_layers`)
+        `tokens` holds these positions alone: the same values for less work. An id past the vocabulary must not get
+        here: whoever makes a batch checks it.
         """
+        pooled = pooled_position(self.config, mask)
+        positions = None if read is None else jnp.concatenate([pooled, read], axis=1)
         in_embeddings, in_encoder = (None, None) if dropout_keys is None else split(dropout_keys, 2)
         embedded = self.embeddings(ids, segments, in_embeddings)
-        x, layers, attention = self.encoder(embedded, mask, in_encoder, read, return_layers, return_attention)
+        x, layers, attention = self.encoder(embedded, mask, in_encoder, positions, return_layers, return_attention)
+        of_all, x = (jnp.take_along_axis(x, pooled[:, :, None], axis=1), x) if read is None else (x[:, :1], x[:, 1:])
         has_pooler = self.is_initializing() or self.has_variable("params", "pooler")
         layers = None if layers is None else jnp.concatenate([embedded[None], layers])
-        return Encoded(x, self.pooler(x[:, 0]) if has_pooler else None, layers, attention)
+        return Encoded(x, self.pooler(of_all[:, 0]) if has_pooler else None, layers, attention)
+
+
+def pooled_position(config: ModelConfig, mask: Bool[Array, "B T"]) -> Int[Array, "B 1"]:
+    """The token whose vector stands for the sequence: the first or, where that sees nothing else, the last real one."""
+    last = jnp.sum(mask, axis=1, keepdims=True, dtype=jnp.int32) - 1
+    return jnp.maximum(last, 0) if config.causal else jnp.zeros_like(last)
 
 
 class BertForPretraining(nn.Module):
@@ -96,13 +105,12 @@ class BertForPretraining(nn.Module):
         ids: Int[Array, "B T"],
         segments: Int[Array, "B T"],
         mask: Bool[Array, "B T"],
-        positions: Int[Array, "B P"],
+        positions: Int[Array, "B P"] | None,
         dropout_keys: Key[Array, " B"] | None = None,
     ) -> tuple[Float[Array, "B P V"], Float[Array, "B 2"]]:
-        """Float32 logits over the padded vocabulary at `positions` alone, and those of the pair."""
-        read = jnp.pad(positions, ((0, 0), (1, 0)))  # [CLS] first
-        encoded = self.bert(ids, segments, mask, dropout_keys, read)
-        return self.masked_lm(encoded.tokens[:, 1:], self.bert.embeddings.word), self.next_sentence(encoded.pooled)
+        """Float32 logits over the padded vocabulary at `positions` alone (at all where None), and those of the pair."""
+        encoded = self.bert(ids, segments, mask, dropout_keys, positions)
+        return self.masked_lm(encoded.tokens, self.bert.embeddings.word), self.next_sentence(encoded.pooled)
 
     def encode(
         self,

@@ -9,7 +9,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import SelfAttention
+from bert_jax.model.attention import SelfAttention, admitted
 from bert_jax.model.dropout import dropout, split
 from bert_jax.model.linear import LayerNorm, Linear, activation
 from bert_jax.model.placement import split_by_rows
@@ -41,7 +41,7 @@ class Block(nn.Module):
         keys = [None] * 3 if dropout_keys is None else split(dropout_keys, 3)
         queries = x if read is None else jnp.take_along_axis(x, read[:, :, None], axis=1)
         attended, probabilities = SelfAttention(config, name="attention")(
-            queries, x, mask, keys[0], return_probabilities
+            queries, x, admitted(config, mask, read), keys[0], return_probabilities
         )
         x = LayerNorm(config, name="attention_norm")(queries + dropout(attended, config.dropout, keys[1]))
         inner = activation(config)(Linear(config, (config.inner_size,), name="feedforward_in")(x))

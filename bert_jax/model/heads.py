@@ -14,7 +14,7 @@ MASKED_OUT = -1e30
 
 
 class Pooler(nn.Module):
-    """tanh(x W + b) of the first token's vector x: one vector for the sequence.
+    """tanh(x W + b) of the vector x of one token, the first (of a causal model the last): one for the sequence.
 
     Grabovoy's lecture (slide on BP) writes a sigma for tanh, and no b; BERT's code, and this, has both.
     """
@@ -22,8 +22,8 @@ class Pooler(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, first: Float[Array, "B D"]) -> Float[Array, "B D"]:
-        return jnp.tanh(Linear(self.config, (self.config.hidden_size,), name="dense")(first))
+    def __call__(self, x: Float[Array, "B D"]) -> Float[Array, "B D"]:
+        return jnp.tanh(Linear(self.config, (self.config.hidden_size,), name="dense")(x))
 
 
 class MaskedLanguageHead(nn.Module):

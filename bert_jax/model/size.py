@@ -99,7 +99,7 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
 def encoder_flops(config: ModelConfig, length: int, read: int) -> int:
     """FLOPs of the blocks' forward pass over one sequence, the last block counted at the `read` tokens alone.
 
-    A product of [m, k] and [k, n] counts 2 m k n.
+    A product of [m, k] and [k, n] counts 2 m k n. Causal attention is counted whole, as it is computed.
     """
     width, inner = config.hidden_size, config.inner_size
 
@@ -109,4 +109,4 @@ def encoder_flops(config: ModelConfig, length: int, read: int) -> int:
         attention = 2 * 2 * read * length * width
         return keys_and_values + at_read_positions + attention
 
-    return (config.num_layers - 1) * block(length) + block(read)
+    return (config.num_layers - 1) * block(length) + block(min(read, length))

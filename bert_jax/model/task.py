@@ -84,8 +84,8 @@ class BertForTask(nn.Module):
         places = jnp.arange(tokens)
         mask = places < length.reshape(-1, 1)
         segments = (mask & (places >= first_length.reshape(-1, 1))).astype(jnp.int32)
-        only_first = None if self.head.read in ("marked", "tokens") else jnp.zeros((rows * choices, 1), jnp.int32)
-        encoded = self.bert(ids.reshape(-1, tokens), segments, mask, in_encoder, only_first)
+        read = None if self.head.read in ("marked", "tokens") else jnp.zeros((rows * choices, 0), jnp.int32)
+        encoded = self.bert(ids.reshape(-1, tokens), segments, mask, in_encoder, read)
         in_head = in_head if self.head.drops else None
         match self.head.read:
             case "pooled":

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import softmax_where
+from bert_jax.model.attention import admitted, softmax_where
 from bert_jax.model.dropout import dropout
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.heads import MaskedLanguageHead
@@ -23,7 +23,7 @@ class Operation(NamedTuple):
 
     name: str
     count: int
-    """How often a step has it at all positions. The last block, computed where it is read, isn't counted."""
+    """How often a step has it at all positions. A last block that is computed where it is read isn't counted."""
     run: Callable[[], Any]
     flops: int
     """Of matrix products."""
@@ -40,11 +40,11 @@ def operations(trainer: Trainer) -> list[Operation]:
     model, phase = trainer.objective.model, trainer.config.phases[0]
     batch, length = phase.batch_size // trainer.mesh.size, phase.length
     slots = trainer.config.objective.slots(length)
-    blocks = model.num_layers - 1
+    blocks = model.num_layers - (slots < length)
     of_tokens = _random(model, batch, length, model.hidden_size)
     inner = _random(model, batch, length, model.inner_size)
     scores = _random(model, batch, model.num_heads, length, length).astype(jnp.float32)
-    mask = jnp.ones((batch, length), bool)
+    mask = admitted(model, jnp.ones((batch, length), bool), None)
     keys = jax.random.split(jax.random.key(0), batch)
     return [
         _matrices(model, of_tokens, inner, blocks),

@@ -1,5 +1,6 @@
 """Held-out documents: how well the model does, and how well one does that knows only frequencies."""
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -54,23 +55,29 @@ class HeldOut:
     def baseline(self, piece_counts: Int[np.ndarray, " V"]) -> dict[str, float]:
         """What frequencies alone give on the same questions.
 
-        `mlm_loss` by always predicting the pieces as `piece_counts` has them, `mlm_accuracy` by always guessing the
-        commonest one, `nsp_accuracy` (if pairs are asked about) by always guessing the label that is commoner here.
+        The loss of tokens by always predicting the pieces as `piece_counts` has them, their accuracy by always guessing
+        the commonest one, `nsp_accuracy` (if pairs are asked about) by always guessing the label that is commoner here.
+        Next tokens may be a [SEP], which isn't counted there: it is predicted as often as it is the answer here.
         """
         log_share = jnp.log((piece_counts + 1) / np.sum(piece_counts + 1))
+        (loss, *_), accuracy = self._objective.losses, self._objective.score
 
         @jax.jit
         def step(batch: Batch) -> Means:
             targets = self._objective.targets(batch, example_keys(self._seed, "evaluation", 0, batch.ordinal))
             labels, weights = targets.masked.labels, targets.masked.weights
+            is_end = labels == jnp.take_along_axis(batch.ids, batch.length[:, None] - 1, axis=1)  # a [SEP] is the last
             return {
-                "mlm_loss": Mean.of(-log_share[labels], weights),
-                "mlm_accuracy": Mean.of((labels == jnp.argmax(log_share)).astype(jnp.float32), weights),
+                loss: Mean.of(jnp.where(is_end, 0.0, -log_share[labels]), weights),
+                accuracy: Mean.of((labels == jnp.argmax(log_share)).astype(jnp.float32), weights),
+                "end": Mean.of(is_end.astype(jnp.float32), weights),
                 "random": Mean.of(batch.pair_label.astype(jnp.float32), batch.weight),
             }
 
         values = self._means(step, lambda: False)
-        random = values.pop("random")
+        random, end = values.pop("random"), values.pop("end")
+        values[loss] -= sum(share * math.log(share) for share in (end, 1 - end) if share)
+        values[accuracy] = max(values[accuracy], end)
         if "nsp_accuracy" in self._objective.measurements:
             values["nsp_accuracy"] = max(random, 1 - random)
         return values

@@ -19,7 +19,7 @@ class Masked(NamedTuple):
     positions: Int[Array, "*B P"]
     """Where to predict, in order; 0 in slots that aren't used."""
     labels: Int[Array, "*B P"]
-    """The tokens that stood there."""
+    """The tokens that stood there or, of next tokens, that come after."""
     weights: Float[Array, "*B P"]
     """1 for a used slot, 0 for another."""
 
@@ -64,6 +64,16 @@ def mask_sequences(
         )
 
     return jax.vmap(mask_one)(ids, units, counts[length], keys)
+
+
+def next_tokens(ids: Int[Array, "B T"], length: Int[Array, " B"]) -> Masked:
+    """Every token, as it is, with the one that comes next for its label; slot t is position t.
+
+    Nothing comes after the last real token: the [CLS] is never asked for, each [SEP] is.
+    """
+    at = jnp.arange(ids.shape[1])
+    used = at + 1 < length[:, None]
+    return Masked(ids, jnp.where(used, at, 0), jnp.where(used, jnp.roll(ids, -1, axis=1), 0), used.astype(jnp.float32))
 
 
 def choose_units(

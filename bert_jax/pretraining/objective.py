@@ -1,4 +1,7 @@
-"""Masked language modelling, and next sentence prediction where asked (Devlin et al. 2019, section 3.1)."""
+"""Masked language modelling, and next sentence prediction where asked (Devlin et al. 2019, section 3.1).
+
+Or, to compare with: each next token from those before it (Radford et al. 2018, section 3.1).
+"""
 
 from typing import NamedTuple
 
@@ -10,7 +13,7 @@ from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model.bert import BertForPretraining, Parameters, init
 from bert_jax.model.size import train_flops
-from bert_jax.pretraining.masking import Masked, mask_sequences
+from bert_jax.pretraining.masking import Masked, mask_sequences, next_tokens
 from bert_jax.system.batch import Batch
 from bert_jax.training.cross_entropy import cross_entropy
 from bert_jax.training.measurement import Mean, Means
@@ -37,9 +40,13 @@ class PretrainingObjective:
     def __init__(self, config: ObjectiveConfig, model: ModelConfig, mask_id: int, execution: ExecutionConfig):
         self.model, self._config, self._mask_id = model, config, mask_id
         self._network = BertForPretraining(model, execution.remat, execution.unroll)
-        self._tasks = ("mlm", "nsp") if config.pair == "next_sentence" else ("mlm",)
+        self._of_next = config.predict == "next"
+        of_tokens = "lm" if self._of_next else "mlm"
+        self._tasks = (of_tokens, "nsp") if config.pair == "next_sentence" else (of_tokens,)
         self.losses = tuple(f"{task}_loss" for task in self._tasks)
         self.measurements = (*self.losses, *(f"{task}_accuracy" for task in self._tasks))
+        self.score = f"{of_tokens}_accuracy"
+        """The measurement that a run is judged by."""
 
     def init(self, key: Key[Array, ""]) -> Parameters:
         """See Objective."""
@@ -54,8 +61,38 @@ class PretrainingObjective:
         return batch_size * train_flops(self.model, length, self._config.slots(length))
 
     def targets(self, batch: Batch, keys: Key[Array, " B"]) -> PretrainingTargets:
-        """Masks each sequence by its key."""
-        masked = mask_sequences(
+        """Masks each sequence by its key; next tokens need none."""
+        masked = next_tokens(batch.ids, batch.length) if self._of_next else self._masked(batch, keys)
+        at = jnp.arange(batch.ids.shape[1])
+        inside = at < batch.length[:, None]
+        segments = (inside & (at >= batch.first_length[:, None])).astype(jnp.int32)
+        masked = masked._replace(weights=masked.weights * batch.weight[:, None])
+        return PretrainingTargets(masked, segments, inside, batch.pair_label, batch.weight)
+
+    def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
+        """Predicted tokens, and sequences."""
+        return {f"{task}_loss": jnp.sum(weights) for task, (_, weights) in self._questions(targets).items()}
+
+    def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, " B"] | None) -> Means:
+        """Cross-entropy in nats and accuracy of each task."""
+        masked = targets.masked
+        positions = None if self._of_next else masked.positions
+        logits = self._network.apply(
+            {"params": params}, masked.ids, targets.segments, targets.mask, positions, dropout_keys
+        )
+        means = {}
+        for (task, (labels, weights)), of_task in zip(self._questions(targets).items(), logits):
+            loss, hit = cross_entropy(of_task, labels)
+            means |= {f"{task}_loss": Mean.of(loss, weights), f"{task}_accuracy": Mean.of(hit, weights)}
+        return means
+
+    def _questions(self, targets: PretrainingTargets) -> dict[str, tuple[Array, Array]]:
+        """Labels and weights of each task: of tokens first, then of pairs."""
+        masked = targets.masked
+        return dict(zip(self._tasks, ((masked.labels, masked.weights), (targets.pair_label, targets.weight))))
+
+    def _masked(self, batch: Batch, keys: Key[Array, " B"]) -> Masked:
+        return mask_sequences(
             batch.ids,
             batch.units,
             batch.length,
@@ -64,31 +101,3 @@ class PretrainingObjective:
             mask_id=self._mask_id,
             vocabulary_size=self.model.vocabulary_size,
         )
-        at = jnp.arange(batch.ids.shape[1])
-        inside = at < batch.length[:, None]
-        segments = (inside & (at >= batch.first_length[:, None])).astype(jnp.int32)
-        masked = masked._replace(weights=masked.weights * batch.weight[:, None])
-        return PretrainingTargets(masked, segments, inside, batch.pair_label, batch.weight)
-
-    def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
-        """Masked tokens, and sequences."""
-        return {f"{task}_loss": jnp.sum(weights) for task, (_, weights) in self._questions(targets).items()}
-
-    def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, " B"] | None) -> Means:
-        """Cross-entropy in nats and accuracy of each task."""
-        masked = targets.masked
-        pieces, pairs = self._network.apply(
-            {"params": params}, masked.ids, targets.segments, targets.mask, masked.positions, dropout_keys
-        )
-        logits = {"mlm": pieces, "nsp": pairs}
-        means = {}
-        for task, (labels, weights) in self._questions(targets).items():
-            loss, hit = cross_entropy(logits[task], labels)
-            means |= {f"{task}_loss": Mean.of(loss, weights), f"{task}_accuracy": Mean.of(hit, weights)}
-        return means
-
-    def _questions(self, targets: PretrainingTargets) -> dict[str, tuple[Array, Array]]:
-        """Labels and weights of each task."""
-        masked = targets.masked
-        questions = {"mlm": (masked.labels, masked.weights), "nsp": (targets.pair_label, targets.weight)}
-        return {task: questions[task] for task in self._tasks}

@@ -135,7 +135,8 @@ def _results(
     sequences = held_out[length]
     if sequences:
         measured = sequences.evaluate(params)
-        results |= {"metric": "mlm_accuracy", "score": measured["mlm_accuracy"], **measured}
+        metric = trainer.objective.score
+        results |= {"metric": metric, "score": measured[metric], **measured}
         results["baseline"] = sequences.baseline(prepared[length].piece_counts)
         results["held_out_sequences"] = sequences.sequences
     return results

@@ -223,6 +223,7 @@ def _note(values: dict[str, float], sequences_per_second: float | None = None) -
         for name, label, form in (
             ("loss", "loss", ".3f"),
             ("mlm_accuracy", "MLM", ".3f"),
+            ("lm_accuracy", "LM", ".3f"),
             ("nsp_accuracy", "NSP", ".3f"),
             ("accuracy", "accuracy", ".3f"),
             ("score", "score", ".4f"),

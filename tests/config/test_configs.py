@@ -7,7 +7,8 @@ import pytest
 
 from bert_jax.config.run import RunConfig
 
-CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.py"))
+ROOT = Path(__file__).parents[2] / "configs"
+CONFIGS = sorted(ROOT.glob("*.py"))
 SIZES = {
     "tiny": (2, 128),
     "mini": (4, 256),
@@ -15,20 +16,38 @@ SIZES = {
     "medium": (8, 512),
     "base": (12, 768),
     "large": (24, 1024),
+    "gpt_ltr": (12, 768),
 }
+ABLATIONS = sorted((ROOT / "ablations").glob("*.py"))
 
 
 def test_the_published_sizes_are_there():
     assert {path.stem for path in CONFIGS} == {*SIZES, "cpu", "demo"}
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CONFIGS + ABLATIONS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_config_says_how_to_run_it_and_builds(path):
     built = runpy.run_path(str(path))
     assert isinstance(built["config"], RunConfig)
-    assert f"bert-jax pretrain configs/{path.name} --workdir" in built["__doc__"]
-    if path.stem in SIZES:
+    assert f"bert-jax pretrain configs/{path.relative_to(ROOT)} --workdir" in built["__doc__"]
+    if path in CONFIGS and path.stem in SIZES:
         model = built["config"].model
         assert (model.num_layers, model.hidden_size) == SIZES[path.stem]
         assert model.hidden_size == 64 * model.num_heads
         assert model.inner_size == 4 * model.hidden_size
+
+
+def test_ablations_differ_in_what_is_asked_alone():
+    built = {path.stem: runpy.run_path(str(path))["config"] for path in ABLATIONS}
+    asked = {name: (config.objective.predict, config.objective.pair) for name, config in built.items()}
+    assert asked == {"mlm_nsp": ("masked", "next_sentence"), "mlm": ("masked", "none"), "gpt_ltr": ("next", "none")}
+    bert = built["mlm_nsp"]
+    for config in built.values():
+        seen_alike = config.model.replace(causal=False)
+        assert config.replace(model=seen_alike, objective=bert.objective) == bert
+
+
+def test_the_left_to_right_twin_is_berts_but_for_its_question():
+    base, twin = (runpy.run_path(str(ROOT / f"{name}.py"))["config"] for name in ("base", "gpt_ltr"))
+    assert twin.replace(model=twin.model.replace(causal=False), objective=base.objective) == base
+    assert twin.model.causal

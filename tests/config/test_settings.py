@@ -47,6 +47,12 @@ ROOT = Path(bert_jax.__file__).parent
         (lambda: RunConfig(profile_steps="5:3"), ["profile_steps=5:3", "FIRST:LAST"]),
         (lambda: RunConfig(profile_steps="5:2000000"), ["profile_steps=5:2000000", "1,000,000 steps"]),
         (lambda: ObjectiveConfig(mask_probability=0.9, random_probability=0.2), ["0.9", "0.2", "more than 1"]),
+        (lambda: ObjectiveConfig(predict="next"), ["predict=next", "pair=next_sentence", "set objective.pair=none"]),
+        (lambda: RunConfig(model={"causal": True}), ["predict=masked with model.causal=True", "sees both sides"]),
+        (
+            lambda: RunConfig(objective={"predict": "next", "pair": "none"}),
+            ["predict=next with model.causal=False", "change one"],
+        ),
         (lambda: DataConfig(source=()), ["source=()", "at least 1"]),
         (lambda: DataConfig(source=("a", "b", "a")), ["data.source=a b a names a source twice"]),
         (lambda: DataConfig(source=("a", "b"), weights=(1,)), ["1 numbers for 2 sources; give one for each"]),
@@ -96,6 +102,7 @@ def test_replace_validates():
 def test_slots_and_counts_are_the_originals():
     objective = ObjectiveConfig()
     assert (objective.slots(128), objective.slots(512)) == (20, 77)
+    assert ObjectiveConfig(predict="next", pair="none").slots(128) == 128
     assert [objective.num_predictions(n) for n in (1, 3, 10, 128, 190, 350, 390, 512)] == [1, 1, 2, 19, 28, 52, 58, 77]
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.inference.bert import Bert
 from bert_jax.model.bert import BertForPretraining
 from bert_jax.system.errors import UsageError
 
@@ -33,6 +34,18 @@ def test_a_text_that_cannot_be_filled_is_refused(bert, text, words):
     with pytest.raises(UsageError) as refusal:
         bert.fill_mask(text)
     assert words in str(refusal.value)
+
+
+def test_a_causal_model_encodes_and_fills_no_mask(bert):
+    causal = Bert(bert.config.replace(causal=True), bert.params, bert.tokenizer)
+    with pytest.raises(UsageError, match="the model is causal .* trained with objective.predict=masked"):
+        causal.fill_mask("The [MASK].")
+    short, long = causal.encode(["The old cat"]), causal.encode(["The old cat sees the dog"])
+    before = short.tokens.shape[1] - 1  # all but its [SEP]
+    np.testing.assert_allclose(short.tokens[0, :before], long.tokens[0, :before], atol=2e-6)
+    assert np.abs(short.pooled - long.pooled).max() > 1e-4
+    attention = causal.attention("The old cat")
+    assert (attention == np.tril(attention)).all()
 
 
 def test_several_texts_are_filled_as_each_alone(bert):

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.bert import BertForPretraining, init
+from bert_jax.model.bert import BertEncoder, BertForPretraining, init
 
 CONFIG = ModelConfig(
     num_layers=3, hidden_size=32, num_heads=4, max_positions=24, vocabulary_size=100, initializer_range=0.1
 )
+CAUSAL = CONFIG.replace(causal=True)
 ROWS, LENGTH = 3, 16
 
 
@@ -164,3 +165,68 @@ def test_dropout_comes_by_example_not_by_batch(params):
             CONFIG, params, *(x[row : row + 1] for x in batch), positions=((1, 5),), keys=keys[row : row + 1]
         )
         assert largest_difference(jax.tree.map(lambda x: x[row : row + 1], together), alone) < 2e-6
+
+
+@partial(jax.jit, static_argnames=("config", "return_layers"))
+def encoded(config, params, batch, keys=None, read=None, return_layers=False):
+    return BertEncoder(config).apply({"params": params["bert"]}, *batch, keys, read, return_layers)
+
+
+READ = jnp.asarray([[3, 15, 7, 0, 8, 7]] * ROWS, jnp.int32)  # in no order, and one of them twice
+
+
+@pytest.mark.parametrize("read", [None, READ], ids=["all read", "some read"])
+@pytest.mark.parametrize("dropped", [False, True], ids=["no dropout", "dropout"])
+def test_a_causal_model_does_not_see_what_comes_after(params, dropped, read):
+    keys = jax.random.split(jax.random.key(1), ROWS) if dropped else None
+    ids, *others = inputs()
+    before = encoded(CAUSAL, params, (ids, *others), keys, read)
+    places = np.arange(LENGTH) if read is None else np.asarray(read[0])
+    for at in (0, 7, 15):
+        after = encoded(CAUSAL, params, (ids.at[:, at].add(1), *others), keys, read)
+        difference = jnp.abs(after.tokens - before.tokens).max(axis=(0, 2))
+        assert (difference[places < at] == 0).all() and (difference[places >= at] > 1e-4).all()
+        assert (jnp.abs(after.pooled - before.pooled).max(axis=1) > 1e-4).all()  # the last token sees them all
+
+
+@pytest.mark.parametrize("dropped", [False, True], ids=["no dropout", "dropout"])
+def test_no_gradient_comes_from_what_comes_after(params, dropped):
+    keys = jax.random.split(jax.random.key(1), ROWS) if dropped else None
+
+    def one_logit(table):
+        changed = params | {"bert": params["bert"] | {"embeddings": params["bert"]["embeddings"] | {"position": table}}}
+        return logits(CAUSAL, changed, *inputs(), keys=keys)[0][0, 1, 7]  # at position 5
+
+    per_position = jnp.abs(jax.jit(jax.grad(one_logit))(params["bert"]["embeddings"]["position"])).sum(axis=1)
+    assert (per_position[:6] > 0).all() and (per_position[6:] == 0).all()
+
+
+def test_a_causal_sequence_is_told_by_its_last_real_token(params):
+    plain, padded = (encoded(CAUSAL, params, inputs(padding=padding)) for padding in (0, 8))
+    assert largest_difference(plain.pooled, padded.pooled) < 2e-6
+    assert largest_difference(plain.tokens, padded.tokens[:, :LENGTH]) < 2e-6
+    some = encoded(CAUSAL, params, inputs(padding=8), read=READ)
+    assert largest_difference(some.pooled, padded.pooled) < 2e-6
+    assert largest_difference(some.tokens, jnp.take_along_axis(padded.tokens, READ[:, :, None], axis=1)) < 2e-6
+    dense = params["bert"]["pooler"]["dense"]
+    assert largest_difference(jnp.tanh(plain.tokens[:, -1] @ dense["kernel"] + dense["bias"]), plain.pooled) < 2e-6
+    empty = (*inputs()[:2], jnp.zeros((ROWS, LENGTH), bool))  # rows that fill up a batch
+    assert jnp.isfinite(encoded(CAUSAL, params, empty).pooled).all()
+
+
+def test_causal_layers_and_attention_are_those_of_the_other_path(params):
+    batch = inputs(padding=8)
+    with_layers, without = (encoded(CAUSAL, params, batch, return_layers=asked) for asked in (True, False))
+    assert largest_difference(with_layers.tokens[:, :LENGTH], without.tokens[:, :LENGTH]) < 2e-6
+    assert largest_difference(with_layers.pooled, without.pooled) < 2e-6
+    attention = with_layers.attention
+    assert (attention == jnp.tril(attention)).all() and (attention[..., LENGTH:] == 0).all()
+    assert jnp.allclose(attention.sum(axis=-1), 1, atol=1e-5)
+    assert (attention[..., 7, :8] > 0).all()
+
+
+def test_logits_are_at_all_positions_where_none_are_named(params):
+    everywhere = jnp.broadcast_to(jnp.arange(LENGTH), (ROWS, LENGTH))
+    for config in (CONFIG, CAUSAL):
+        named = logits(config, params, *inputs(), positions=everywhere)
+        assert largest_difference(named, apply(config, params, inputs(), None, None, "none", 1)) < 2e-6

@@ -43,12 +43,16 @@ def test_a_parameter_that_no_part_holds_is_an_error(monkeypatch):
         parts(ModelConfig.tiny(vocabulary_size=256))
 
 
-def test_flops_by_formula_are_those_of_the_compiled_forward_pass():
-    config = ModelConfig(num_layers=1, hidden_size=256, num_heads=4, vocabulary_size=1024, max_positions=64)
-    params, batch, length, slots = parameter_shapes(config), 4, 64, 10
+@pytest.mark.parametrize("slots", [10, 64])
+def test_flops_by_formula_are_those_of_the_compiled_forward_pass(slots):
+    everywhere = slots == 64  # as next tokens are predicted
+    config = ModelConfig(
+        num_layers=1, hidden_size=256, num_heads=4, vocabulary_size=1024, max_positions=64, causal=everywhere
+    )
+    params, batch, length = parameter_shapes(config), 4, 64
     ids = jax.ShapeDtypeStruct((batch, length), "int32")
     mask = jax.ShapeDtypeStruct((batch, length), "bool")
-    positions = jax.ShapeDtypeStruct((batch, slots), "int32")
+    positions = None if everywhere else jax.ShapeDtypeStruct((batch, slots), "int32")
     compiled = jax.jit(BertForPretraining(config).apply).lower({"params": params}, ids, ids, mask, positions).compile()
     counted = compiled.cost_analysis()["flops"] / batch
     assert forward_flops(config, length, slots) == pytest.approx(counted, rel=0.1)  # the rest is elementwise

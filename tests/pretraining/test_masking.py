@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.pretraining.masking import choose_units, mask_sequences
+from bert_jax.pretraining.masking import choose_units, mask_sequences, next_tokens
 from bert_jax.system.batch import MASKABLE, WORD_START
 
 LENGTH, VOCABULARY, MASK_ID = 48, 300, 4
@@ -127,3 +127,14 @@ def test_the_rounds_choose_what_going_one_by_one_chooses(seed):
     count, key = int(rng.integers(1, 12)), jax.random.key(seed)
     chosen = jax.jit(choose_units)(jnp.asarray(starts), jnp.asarray(maskable), jnp.asarray(count, jnp.int32), key)
     assert np.array_equal(chosen, greedy(starts, maskable, count, key))
+
+
+def test_the_next_token_is_asked_for_up_to_the_last_real_one():
+    ids, _, lengths = sequences(16, 1)
+    asked = jax.tree.map(np.asarray, next_tokens(jnp.asarray(ids), jnp.asarray(lengths)))
+    assert np.array_equal(asked.ids, ids)
+    for row, length in enumerate(lengths):
+        assert asked.weights[row].tolist() == [1] * (length - 1) + [0] * (LENGTH - length + 1)
+        assert np.array_equal(asked.positions[row, : length - 1], np.arange(length - 1))
+        assert np.array_equal(asked.labels[row, : length - 1], ids[row, 1:length])
+        assert not asked.positions[row, length - 1 :].any() and not asked.labels[row, length - 1 :].any()

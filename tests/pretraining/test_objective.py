@@ -6,7 +6,7 @@ import pytest
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.model.bert import init
+from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.pretraining.objective import PretrainingObjective
 from bert_jax.system.batch import MASKABLE, WORD_START, Batch
 
@@ -91,3 +91,22 @@ def test_without_pairs_there_is_one_task(params):
     measured = measure(alone, params, batch())
     assert alone.losses == ("mlm_loss",) and set(measured) == set(alone.measurements) == {"mlm_loss", "mlm_accuracy"}
     assert measured["mlm_loss"] == pytest.approx(measure(both, params, batch())["mlm_loss"])
+
+
+def test_each_next_token_is_predicted_from_those_before_it(params):
+    causal = MODEL.replace(causal=True)
+    objective = PretrainingObjective(
+        ObjectiveConfig(predict="next", pair="none"), causal, 4, ExecutionConfig(remat="full")
+    )
+    some = batch(real=4)._replace(first_length=batch().length)
+    measured = measure(objective, params, some)
+    assert objective.losses == ("lm_loss",) and objective.score == "lm_accuracy"
+    assert set(measured) == set(objective.measurements) == {"lm_loss", "lm_accuracy"}
+    assert measured["lm_loss"][1] == measured["lm_accuracy"][1] == int(some.length[:4].sum()) - 4
+    network = jax.jit(lambda params, *seen: BertForPretraining(causal).apply({"params": params}, *seen, None))
+    inside = jnp.arange(24) < some.length[:, None]
+    likely = np.asarray(jax.nn.log_softmax(network(params, some.ids, jnp.zeros_like(some.ids), inside)[0]))
+    asked = [(row, at) for row in range(4) for at in range(int(some.length[row]) - 1)]
+    right = [(row, at, int(some.ids[row, at + 1])) for row, at in asked]
+    assert measured["lm_loss"][0] == pytest.approx(-sum(likely[place] for place in right), rel=1e-5)
+    assert measured["lm_accuracy"][0] == sum(likely[row, at].argmax() == piece for row, at, piece in right)
