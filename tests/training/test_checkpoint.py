@@ -292,6 +292,21 @@ def test_a_disk_that_takes_nothing_ends_no_training(fault, tmp_path, carried, ca
     survives(fault, tmp_path, carried, capsys)
 
 
+@pytest.mark.parametrize("then", [lambda checkpoints: save(checkpoints, 30), Checkpoints.close])
+def test_what_a_failed_save_writes_late_does_not_stay(checkpoints, tmp_path, then, capsys):
+    """The writer's threads may go on after it has raised, with directories that they make anew."""
+    save(checkpoints, 10)
+    with file_limit(tmp_path):
+        save(checkpoints, 20)
+    for name in ("00000020.orbax-checkpoint-tmp", "00000020"):
+        late = tmp_path / "checkpoints" / name / "d" / "late"
+        late.parent.mkdir(parents=True)
+        late.write_text("late")
+    then(checkpoints)
+    names = {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    assert names - {"00000030"} == {"00000010"} and set(map(int, names)) == set(steps_in(tmp_path))
+
+
 @pytest.mark.parametrize("fault", [full_disk, read_only])
 def test_a_disk_that_takes_nothing_more_ends_no_training(fault, disk, carried, capsys):
     survives(fault, disk, carried, capsys)
