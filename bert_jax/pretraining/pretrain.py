@@ -244,7 +244,6 @@ def _phase_work(trainer: Trainer, number: int, prepared: PreparedData, held_out:
         steps=phases[number].steps,
         batches=lambda first: (placed(batch, rows, batch_size) for batch in source.batches(first)),
         records=source.records,
-        skips_records=trainer.config.input.damaged_records == "skip",
         train_step=trainer.train_step(number),
         evaluate=held_out.evaluate if held_out else None,
         batch_size=batch_size,

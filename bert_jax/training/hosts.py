@@ -63,12 +63,17 @@ def is_first() -> bool:
 
 @contextlib.contextmanager
 def first_alone(name: str) -> Iterator[None]:
-    """The first process runs the block, then all others, who find done what it did. `name` may be used once."""
+    """The first process runs the block, then all others, who find done what it did; all leave it together.
+
+    `name` may be used once. (Should the others still copy data while the first one computes with them already, the
+    collectives between CPUs and GPUs would give up waiting for them.)
+    """
     if not is_first():
-        _wait_for_all(name)
+        _wait_for_all(f"{name} done")
     yield
     if is_first():
-        _wait_for_all(name)
+        _wait_for_all(f"{name} done")
+    _wait_for_all(f"{name} seen")
 
 
 def agreed(number: int) -> int:
