@@ -16,7 +16,7 @@ from bert_jax.system.errors import Interrupted, RunError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say, stage
 from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.hosts import is_first
+from bert_jax.training.hosts import compile_together, is_first
 from bert_jax.training.measurement import Means
 from bert_jax.training.metrics import MetricsLog
 from bert_jax.training.profile import StepTrace
@@ -104,6 +104,8 @@ class _Loop:
             self._shown.advance(0, note="compiling")
             for step in range(step + 1, phase.first + phase.steps + 1):
                 batch, before = next(batches), measured
+                if before is None:
+                    compile_together(phase.name, phase.train_step, state, batch)
                 trace.before(step, state)
                 state, measured = phase.train_step(state, batch)
                 trace.after(step, state)
