@@ -215,6 +215,17 @@ def test_the_last_before_a_row_of_skipped_steps_stays(checkpoints, tmp_path):
     assert steps_in(tmp_path) == [50, 60] and checkpoints.last_good().name == "00000060"
 
 
+def test_nothing_is_saved_into_a_run_that_is_another_process_by_now(tmp_path, carried):
+    def taken_over():
+        raise RunError("taken over")
+
+    checkpoints = Checkpoints(tmp_path / "checkpoints", carried, 2, taken_over)
+    with pytest.raises(RunError, match="taken over"):
+        checkpoints.save(10, state_at(10), None)
+    checkpoints.close()
+    assert not (tmp_path / "checkpoints").exists()
+
+
 @contextlib.contextmanager
 def file_limit(directory):
     """No file of this process grows beyond 1 kB."""
