@@ -7,15 +7,19 @@ STARTED_AGAIN=0
 # attend COMMAND...: runs it and returns its exit code. SIGTERM and Ctrl-C reach it as SIGTERM, upon which a run writes a
 # checkpoint and ends with 143.
 attend() {
-  local child code
+  local child="" code
+  trap 'STOPPED=1; [ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true' TERM INT
   "$@" &
   child=$!
-  trap 'STOPPED=1; kill -TERM "$child" 2>/dev/null || true' TERM INT
+  if [ "$STOPPED" = 1 ]; then # before there was anyone to tell
+    kill -TERM "$child" 2>/dev/null || true
+  fi
   while :; do # a signal ends `wait` before the command has ended
-    code=0
-    wait "$child" || code=$?
+    wait "$child" || true
     kill -0 "$child" 2>/dev/null || break
   done
+  code=0
+  wait "$child" || code=$?
   trap - TERM INT
   return "$code"
 }

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import tyro
 
-from bert_jax.cli.arguments import RunArguments, parse, parse_config
+from bert_jax.cli.arguments import PlaceArgument, RunArguments, parse, parse_config
 from bert_jax.pretraining.dataset import check_sources
 from bert_jax.pretraining.vocabulary import make_tokenizer
+from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 from bert_jax.text.extension import extend
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, tokenizer_directory
@@ -23,11 +25,15 @@ _EXTEND_HELP = "A longer vocabulary: every old piece keeps its id, words that ar
 
 @dataclass(frozen=True)
 class Extend:
-    """Arguments of the second form."""
+    """Arguments of the second form; every path may be in a bucket."""
 
-    extend: Annotated[Path, tyro.conf.arg(help="A vocab.txt, a sentencepiece .model, a run or a tokenizer directory.")]
-    words: Annotated[Path, tyro.conf.arg(help="Words to add: UTF-8, one a line; cleaned as the tokenizer cleans text.")]
-    output: Annotated[Path | None, tyro.conf.arg(help="Where to write it; beside VOCAB where None.")] = None
+    extend: Annotated[
+        PlaceArgument, tyro.conf.arg(help="A vocab.txt, a sentencepiece .model, a run or a tokenizer directory.")
+    ]
+    words: Annotated[
+        PlaceArgument, tyro.conf.arg(help="Words to add: UTF-8, one a line; cleaned as the tokenizer cleans text.")
+    ]
+    output: Annotated[PlaceArgument | None, tyro.conf.arg(help="Where to write it; beside VOCAB where None.")] = None
     lowercase: Annotated[bool, tyro.conf.arg(help="Of a vocab.txt; all others bring their own casing.")] = True
 
 
@@ -50,13 +56,20 @@ def _extend(asked: Extend) -> None:
     _check_casing(asked, tokenizer)
     output = asked.output or _beside(asked.extend, tokenizer)
     _check_output(output, tokenizer)
-    lines = read_lines(asked.words, "file of words", "one with a word a line")
+    lines = read_lines(_words_here(asked.words), "file of words", "one with a word a line")
     made = extend(tokenizer, [line for line in lines if line.strip()])
     counts = f"{made.added:,} words added, {made.known:,} known already, {made.split:,} left out: they are always split"
     if not made.added:
         raise UsageError(f"{asked.words} adds nothing to {asked.extend} ({counts}); nothing was written")
     made.tokenizer.write_vocabulary(output)
     print(f"{len(made.tokenizer.vocabulary):,} pieces ({counts}): {output}")
+
+
+def _words_here(words: Place) -> Path:
+    """The file of words, or a copy of it on this machine."""
+    if in_bucket(words) and not words.is_file():
+        raise UsageError(f"no file of words at {words}; give the path of one with a word a line")
+    return fetched(words)
 
 
 def _check_casing(asked: Extend, tokenizer: Tokenizer) -> None:
@@ -66,7 +79,7 @@ def _check_casing(asked: Extend, tokenizer: Tokenizer) -> None:
         raise UsageError(f"{asked.extend} has pieces with capitals and words would be lower-cased; add --no-lowercase")
 
 
-def _beside(vocabulary: Path, tokenizer: Tokenizer) -> Path:
+def _beside(vocabulary: Place, tokenizer: Tokenizer) -> Place:
     """VOCAB.extended.txt or .model, but never in a tokenizer directory: what is in there belongs to its run."""
     directory = tokenizer_directory(vocabulary) or tokenizer_directory(vocabulary.parent)
     place = directory.parent if directory in (vocabulary, vocabulary.parent) else vocabulary
@@ -74,12 +87,12 @@ def _beside(vocabulary: Path, tokenizer: Tokenizer) -> Path:
     return (place if place.is_dir() else place.parent) / f"{file.stem}.extended{Path(tokenizer.file_name).suffix}"
 
 
-def _check_output(output: Path, tokenizer: Tokenizer) -> None:
+def _check_output(output: Place, tokenizer: Tokenizer) -> None:
     if (output.suffix == ".model") != (tokenizer.kind != "wordpiece"):
         raise UsageError(
             f"--output {output}: a {tokenizer.kind} vocabulary is written as {tokenizer.file_name}; name it like that"
         )
-    if not output.parent.is_dir():
+    if not in_bucket(output) and not output.parent.is_dir():  # in a bucket there are no directories to be made
         raise UsageError(f"--output {output}: there is no directory {output.parent}; make it first")
     if output.exists():
         raise UsageError(f"{output} exists already; choose another --output, or delete it first")

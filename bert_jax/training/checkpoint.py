@@ -55,10 +55,7 @@ class Checkpoints:
         `check_owner` is called before each is written and raises RunError where the run is another process' by now.
         """
         self._directory, self._carried, self._keep, self._check_owner = directory, carried, keep, check_owner
-        if is_first():
-            self._discard("*")
-            for path in incomplete(directory):
-                remove_directory(path)
+        self._delete_unfinished()
         # One item: each one more would start threads of its own, for which the loop waits.
         # Directories at once: where that fails in the background, threads that wait for them hold up the process' end.
         self._checkpointer = ocp.AsyncCheckpointer(
@@ -75,6 +72,8 @@ class Checkpoints:
         self._check_owner()
         path, check = path_of(self._directory, step), check_state(state)
         try:
+            if self.failure:
+                self._delete_unfinished()
             if is_first():
                 remove_directory(path)  # complete or not: this state takes its place
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,6 +96,8 @@ class Checkpoints:
         self.wait()
         with contextlib.suppress(Exception):  # raises the failure of a save once more
             self._checkpointer.close()
+        if self.failure:
+            self._delete_unfinished()
 
     def restore(self, shapes: TrainState) -> TrainState | None:
         """The newest good state, with the shardings of `shapes`; None where there is none.
@@ -142,22 +143,31 @@ class Checkpoints:
         except Exception as error:
             self._failed(step, error)
         else:
+            if self.failure:
+                self._delete_unfinished()
             self.failure = None
             self._delete_old(path)
 
     def _failed(self, step: int, error: Exception) -> None:
         if is_first():
-            with contextlib.suppress(OSError):  # read-only by now
+            with contextlib.suppress(Exception):  # read-only or out of reach by now
                 delete(path_of(self._directory, step))
-            self._discard(path_of(self._directory, step).name)
+        self._delete_unfinished()
         reason = os.strerror(errno.ENOSPC) if os.strerror(errno.ENOSPC) in str(error) else str(error).partition("\n")[0]
         self.failure = f"checkpoint {step} could not be written to {self._directory}: {reason}"
         say(f"WARNING: {self.failure}; training goes on, and the next one is tried")
 
-    def _discard(self, step: str) -> None:
-        """Deletes what was begun and not finished."""
-        for path in self._directory.glob(f"{step}{_UNFINISHED}"):
-            remove_directory(path)
+    def _delete_unfinished(self) -> None:
+        """Deletes what was begun and not finished, by a process before this one or by a save that failed.
+
+        The writer's threads go on for a while after it has raised, and make anew the directories that they write to:
+        so after a failure what they left is deleted before and after the next save as well, and at the end.
+        """
+        if not is_first():
+            return
+        with contextlib.suppress(Exception):  # a disk or bucket out of reach by now
+            for path in (*self._directory.glob(f"*{_UNFINISHED}"), *incomplete(self._directory)):
+                remove_directory(path)
 
     def _delete_old(self, verified: Place) -> None:
         """Deletes what is older than the good ones that are to stay, each of which is read once more: all but

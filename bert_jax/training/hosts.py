@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 from jax.experimental import multihost_utils
@@ -63,17 +64,33 @@ def is_first() -> bool:
 
 @contextlib.contextmanager
 def first_alone(name: str) -> Iterator[None]:
-    """The first process runs the block, then all others, who find done what it did. `name` may be used once."""
+    """The first process runs the block, then all others, who find done what it did; all leave it together.
+
+    `name` may be used once. (Should the others still copy data while the first one computes with them already, the
+    collectives between CPUs and GPUs would give up waiting for them.)
+    """
     if not is_first():
-        _wait_for_all(name)
+        _wait_for_all(f"{name} done")
     yield
     if is_first():
-        _wait_for_all(name)
+        _wait_for_all(f"{name} done")
+    _wait_for_all(f"{name} seen")
 
 
 def agreed(number: int) -> int:
     """The first process' `number`, on all."""
     return int(multihost_utils.broadcast_one_to_all(number)) if jax.process_count() > 1 else number
+
+
+def compile_together(name: str, function: Callable, *arguments: Any) -> None:
+    """Compiles a jitted `function` on all processes before any of them calls it with such `arguments`.
+
+    `name` may be used once. (The first call connects the devices, and CPUs wait 30 s for each other's then; compiling
+    may take one process longer than that.)
+    """
+    if jax.process_count() > 1:
+        function.lower(*arguments).compile()  # kept for the call
+        _wait_for_all(f"{name} compiled")
 
 
 @contextlib.contextmanager

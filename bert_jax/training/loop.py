@@ -1,12 +1,12 @@
 """The one training loop."""
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
-import numpy as np
 from jax.experimental import multihost_utils
 
 from bert_jax.config.training import TrainingConfig
@@ -16,7 +16,7 @@ from bert_jax.system.errors import Interrupted, RunError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say, stage
 from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.hosts import is_first
+from bert_jax.training.hosts import compile_together, is_first
 from bert_jax.training.measurement import Means
 from bert_jax.training.metrics import MetricsLog
 from bert_jax.training.profile import StepTrace
@@ -106,6 +106,8 @@ class _Loop:
             self._shown.advance(0, note="compiling")
             for step in range(step + 1, phase.first + phase.steps + 1):
                 batch, before = next(batches), measured
+                if before is None:
+                    compile_together(phase.name, phase.train_step, state, batch)
                 trace.before(step, state)
                 state, measured = phase.train_step(state, batch)
                 trace.after(step, state)
@@ -114,7 +116,7 @@ class _Loop:
                     self._speed = _Speed(phase, self._peak_flops)
                 elif skipped := skips.too_many(before, step - 1):
                     raise self._no_finite_gradient(skipped, step - 1)
-                self._speed.count(batch)
+                self._speed.count(batch, measured)
                 self._show(before)
                 self._after(step, state, measured)
             if measured and (skipped := skips.too_many(measured, step)):
@@ -208,7 +210,7 @@ def _finish(checkpoints: Checkpoints) -> None:
 def _values(measured: Means) -> dict[str, float]:
     """Fetches measurements."""
     values = {name: float(mean.value) for name, mean in jax.device_get(measured).items()}
-    del values["skipped_in_a_row"]
+    del values["skipped_in_a_row"], values["skipped_records"]
     return values
 
 
@@ -242,18 +244,16 @@ class _Speed:
     """Steps since the last line of the log, and the time they took."""
 
     def __init__(self, phase: PhaseWork, peak_flops: float | None):
-        self._steps, self._flops, self._skipped_records = 0, 0.0, 0
+        self._steps, self._flops, self._skipped_records = 0, 0.0, []
         self._phase, self._peak = phase, peak_flops
         self._began = time.monotonic()
 
-    def count(self, batch: AnyBatch) -> None:
-        """One step more."""
+    def count(self, batch: AnyBatch, measured: Means) -> None:
+        """One step more, of which this was measured."""
         self._steps += 1
         self._flops += self._phase.flops(batch.ids.shape)
-        if not self._phase.skips_records:
-            return
-        shards = [np.asarray(shard.data) for shard in batch.weight.addressable_shards if shard.replica_id == 0]
-        self._skipped_records += sum(int(np.count_nonzero(weights == 0)) for weights in shards)
+        if self._phase.skips_records:
+            self._skipped_records.append(measured["skipped_records"].total)  # fetched when it is asked for
 
     def paused(self) -> "_Speed":
         return self
@@ -265,29 +265,31 @@ class _Speed:
         self._began += time.monotonic() - self._paused_at
 
     def measurements(self, tokens_a_step: float) -> dict[str, float | None]:
-        """What the contract names, `mfu` None where the peak isn't known; and how many damaged records this process
-        skipped."""
+        """What the contract names, `mfu` None where the peak isn't known; and how many damaged records were skipped,
+        on all hosts."""
         seconds = time.monotonic() - self._began
         rate = self._steps / seconds
         return {
             "sequences_per_second": rate * self._phase.batch_size,
             "tokens_per_second": rate * tokens_a_step,
             "mfu": self._flops / seconds / self._peak if self._peak else None,
-            "skipped_records": self._skipped_records,
+            "skipped_records": int(sum(jax.device_get(self._skipped_records))),
         }
 
 
 class _StopSignals:
     """Within the block SIGTERM and the first Ctrl-C ask for a stop after the step in flight.
 
-    Of several processes each has JAX listen for SIGTERM instead, whichever gets it: they agree on the step.
+    Of several processes each has JAX listen for SIGTERM instead, whichever gets it: they agree on the step. There a
+    Ctrl-C is made a SIGTERM. A second Ctrl-C ends a process at once.
     """
 
     requested = False
 
     def __enter__(self) -> "_StopSignals":
-        numbers = (signal.SIGTERM, signal.SIGINT) if jax.process_count() == 1 else ()
-        self._before = {number: signal.signal(number, self._request) for number in numbers}
+        alone = {signal.SIGTERM: self._request, signal.SIGINT: self._request}
+        handlers = alone if jax.process_count() == 1 else {signal.SIGINT: self._request_of_all}
+        self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
 
     def at(self, step: int) -> bool:
@@ -302,3 +304,7 @@ class _StopSignals:
         if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.requested = True
+
+    def _request_of_all(self, number: int, frame) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -98,8 +98,9 @@ def make_train_step(
 ) -> Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]:
     """`(state, batch) -> (state, measurements of the window so far)`, to be jitted with the state donated.
 
-    A window begins anew every `window` steps. Where gradients are not finite, parameters, optimizer and window stay
-    as they are.
+    A window begins anew every `window` steps. `skipped_records`, the batch's rows of weight 0, are those of the step
+    alone; `skipped` and `skipped_in_a_row`, steps, those of the run up to it. Where gradients are not finite,
+    parameters, optimizer and window stay as they are.
     """
 
     def train_step(state: TrainState, batch: AnyBatch) -> tuple[TrainState, Means]:
@@ -132,6 +133,7 @@ def make_train_step(
         return state, state.window | {
             "skipped": Mean(state.skipped.astype(jnp.float32), one),
             "skipped_in_a_row": Mean(state.skipped_in_a_row.astype(jnp.float32), one),
+            "skipped_records": Mean(jnp.sum(batch.weight == 0, dtype=jnp.float32), one),
         }
 
     return train_step

@@ -12,6 +12,7 @@ from conftest import stories
 from bert_jax.cli import main as main_module
 from bert_jax.cli.main import COMMANDS, run
 from bert_jax.data.prepared_data import PreparedData
+from bert_jax.system.bucket import place_of
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.metrics import read_metrics
 
@@ -268,6 +269,24 @@ def test_a_vocabulary_that_cannot_be_made_longer_is_one_line(tmp_path, capsys, f
     assert words in refused(capsys, "vocab", *arguments)
     assert {path.name for path in tmp_path.iterdir()} == set(contents)
     assert (tmp_path / "vocab.txt").read_text() == contents["vocab.txt"]
+
+
+def test_a_vocabulary_in_a_bucket_is_made_longer(tiny_run, bucket_server, bucket, tmp_path, capsys):
+    bucket_server.put(f"{bucket}/words.txt".removeprefix("gs://"), b"Coronavirus\n")
+    for file in tiny_run.tokenizer.iterdir():
+        bucket_server.put(f"{bucket}/run/tokenizer/{file.name}".removeprefix("gs://"), file.read_bytes())
+    made = [f"{bucket}/run/vocab.extended.txt"] * 3 + [f"{bucket}/new/longer.txt", str(tmp_path / "longer.txt")]
+    given = ["run", "run/tokenizer", "run/tokenizer/vocab.txt", "run", "run"]
+    for vocabulary, longer in zip(given, map(place_of, made)):
+        line = ["vocab", "--extend", f"{bucket}/{vocabulary}", "--words", f"{bucket}/words.txt"]
+        assert run(line if "extended" in longer.name else [*line, "--output", str(longer)]) == 0
+        assert capsys.readouterr().out.replace("\n", "").endswith(str(longer))
+        assert longer.read_text().splitlines() == [*load_tokenizer(tiny_run.path).vocabulary.pieces, "coronavirus"]
+        longer.unlink()
+    before = dict(bucket_server.objects)
+    assert "no file of words at gs://" in refused(capsys, *line[:-1], f"{bucket}/absent.txt")
+    assert "exists already" in refused(capsys, *line, "--output", f"{bucket}/run/tokenizer/vocab.txt")
+    assert bucket_server.objects == before
 
 
 def test_a_run_is_not_made_into_another(config, tiny_run, tmp_path, capsys):

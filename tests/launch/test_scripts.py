@@ -2,6 +2,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,23 @@ def test_shellcheck_finds_nothing():
 )
 def test_what_says_who_runs_it_can_be_run(script):
     assert os.access(script, os.X_OK) or script.name == "tpu_worker.sh"
+
+
+ATTENDED = 'trap "rm armed; kill \\$!; exit 5" TERM; sleep 20 & : >armed; wait'
+BEFORE_ITS_NUMBER_IS_KNOWN = '"child=\\$!") until [ -e armed ]; do sleep 0.02; done; kill -TERM $$ ;;'
+WHEN_IT_HAS_ENDED_BEFORE_ANYONE_LOOKS = '"kill -0"*) while [ -e armed ]; do sleep 0.02; done; sleep 0.1 ;;'
+
+
+@pytest.mark.parametrize("moment", [BEFORE_ITS_NUMBER_IS_KNOWN, WHEN_IT_HAS_ENDED_BEFORE_ANYONE_LOOKS])
+def test_a_signal_reaches_what_is_attended_whenever_it_comes(moment, tmp_path):
+    hook = f"""set -T; trap 'case "$BASH_COMMAND" in {moment} esac' DEBUG"""  # before each command of `attend`
+    script = f". {ROOT}/launch/again.sh; {hook}; attend bash -c '{ATTENDED}'"
+    process = subprocess.Popen(["bash", "-c", script], cwd=tmp_path)
+    if moment == WHEN_IT_HAS_ENDED_BEFORE_ANYONE_LOOKS:
+        while not (tmp_path / "armed").exists():
+            time.sleep(0.02)
+        process.terminate()
+    assert process.wait(timeout=10) == 5
 
 
 def test_xla_knows_our_flags_and_ends_at_others():

@@ -216,7 +216,7 @@ def test_a_causal_sequence_is_told_by_its_last_real_token(params):
 
 def test_causal_layers_and_attention_are_those_of_the_other_path(params):
     batch = inputs(padding=8)
-    with_layers, without = (encoded(CAUSAL, params, batch, return_layers=asked) for asked in (True, False))
+    with_layers, without = (encoded(CAUSAL, params, batch, return_attention=asked) for asked in (True, False))
     assert largest_difference(with_layers.tokens[:, :LENGTH], without.tokens[:, :LENGTH]) < 2e-6
     assert largest_difference(with_layers.pooled, without.pooled) < 2e-6
     attention = with_layers.attention

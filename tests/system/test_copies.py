@@ -2,7 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bert_jax.system.bucket import place_of
+from bert_jax.system.bucket import objects, place_of
 from bert_jax.system.copies import copy_into, fetched, publish, worked_on
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FileSum, files_below, new_directory, remove_directory, write_json, write_text
@@ -20,6 +20,10 @@ def folder(bucket_server, bucket):
 
 def downloads(bucket_server):
     return [request for request in bucket_server.requests if request.startswith("GET /download")]
+
+
+def uploads(bucket_server):
+    return [request for request in bucket_server.requests if request.startswith("POST /upload")]
 
 
 def content(directory):
@@ -80,13 +84,15 @@ def test_work_is_published_with_its_record_last(bucket_server, bucket, tmp_path)
     bucket_server.requests.clear()
     bucket_server.fail("POST /upload/.*", "503")
     publish(there, last="record.json")
+    assert len(uploads(bucket_server)) == 3 + 1  # once each
     generations = {name: stored.generation for name, stored in bucket_server.objects.items() if "/made/" in name}
     assert max(generations, key=generations.get).endswith("/made/record.json") and len(generations) == 3
     bucket_server.requests.clear()
     assert fetched(there) == here and not downloads(bucket_server)
-    (here / "b").write_text("new")
+    (here / "b").write_text("c")  # of the same length
     publish(there, last="record.json")
-    assert len([request for request in bucket_server.requests if request.startswith("POST /upload")]) == 1
+    assert content(there)["b"] == b"c"
+    assert len(uploads(bucket_server)) == 1
 
 
 def test_writes_replace_objects_whole(bucket_server, bucket):
@@ -127,6 +133,13 @@ def test_a_folder_is_deleted_with_all_below_it(bucket_server, bucket, folder):
     remove_directory(folder)
     remove_directory(folder)
     assert bucket_server.names(bucket.removeprefix("gs://")) == ["/folder2/a"]
+
+
+def test_a_folder_is_not_taken_for_one_whose_name_begins_alike(bucket_server, bucket, folder):
+    bucket_server.put(f"{bucket}/folder2/a".removeprefix("gs://"), b"another")
+    bucket_server.put(f"{bucket}/folder.txt".removeprefix("gs://"), b"another")
+    assert objects(folder).keys() == content(fetched(folder)).keys() == CONTENT.keys()
+    assert list(objects(folder / "a.txt")) == [""] and not objects(place_of(f"{bucket}/fold"))
 
 
 @pytest.mark.parametrize("text", ["gs://", "gs://bucket/../other"])

@@ -215,6 +215,17 @@ def test_the_last_before_a_row_of_skipped_steps_stays(checkpoints, tmp_path):
     assert steps_in(tmp_path) == [50, 60] and checkpoints.last_good().name == "00000060"
 
 
+def test_nothing_is_saved_into_a_run_that_is_another_process_by_now(tmp_path, carried):
+    def taken_over():
+        raise RunError("taken over")
+
+    checkpoints = Checkpoints(tmp_path / "checkpoints", carried, 2, taken_over)
+    with pytest.raises(RunError, match="taken over"):
+        checkpoints.save(10, state_at(10), None)
+    checkpoints.close()
+    assert not (tmp_path / "checkpoints").exists()
+
+
 @contextlib.contextmanager
 def file_limit(directory):
     """No file of this process grows beyond 1 kB."""
@@ -290,6 +301,21 @@ def survives(fault, directory, carried, capsys):
 @pytest.mark.parametrize("fault", [file_limit, input_output_errors])
 def test_a_disk_that_takes_nothing_ends_no_training(fault, tmp_path, carried, capsys):
     survives(fault, tmp_path, carried, capsys)
+
+
+@pytest.mark.parametrize("then", [lambda checkpoints: save(checkpoints, 30), Checkpoints.close])
+def test_what_a_failed_save_writes_late_does_not_stay(checkpoints, tmp_path, then, capsys):
+    """The writer's threads may go on after it has raised, with directories that they make anew."""
+    save(checkpoints, 10)
+    with file_limit(tmp_path):
+        save(checkpoints, 20)
+    for name in ("00000020.orbax-checkpoint-tmp", "00000020"):
+        late = tmp_path / "checkpoints" / name / "d" / "late"
+        late.parent.mkdir(parents=True)
+        late.write_text("late")
+    then(checkpoints)
+    names = {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    assert names - {"00000030"} == {"00000010"} and set(map(int, names)) == set(steps_in(tmp_path))
 
 
 @pytest.mark.parametrize("fault", [full_disk, read_only])

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -14,14 +15,21 @@ from conftest import command
 
 import bert_jax
 from bert_jax.config.operation import HostsConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
+from bert_jax.data.shards import shard_path
+from bert_jax.data.store import InstanceSource
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.training import hosts as hosts_module
 from bert_jax.training.hosts import connect, several
+from bert_jax.training.input import ShuffledOrder
 from bert_jax.training.metrics import read_metrics
 
 TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+
+ALONE = {"BERT_JAX_SUPERVISED": "1"}
+"""Without the process beside it that says what happened when JAX ends it: that one costs all imports once more."""
 
 RECORDING = """
 import sys
@@ -59,7 +67,7 @@ def run(tiny_run, tmp_path):
 def test_two_hosts_do_the_run_of_one(tiny_run, config_file, run, hosts):
     """Over data and fsdp: parameters and batches both lie on both."""
     shorter = ["pretrain", config_file, "--workdir", run, "--mesh.fsdp", 2]
-    environment = os.environ | TWO_DEVICES | {"BERT_JAX_SUPERVISED": "1"}
+    environment = os.environ | TWO_DEVICES | ALONE
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", RECORDING, *map(str, shorter), *flags],
@@ -79,15 +87,18 @@ def test_two_hosts_do_the_run_of_one(tiny_run, config_file, run, hosts):
 
 def test_two_hosts_share_nothing_but_a_bucket(bucket_server, bucket, tiny_run, config_file, tmp_path, hosts):
     """The first prepares the data; each copies it to its own disk; both write their part of each checkpoint."""
-    line = ["pretrain", config_file, "--workdir", bucket, "--mesh.fsdp", 2]
-    machines = [TWO_DEVICES | {"XDG_CACHE_HOME": str(tmp_path / f"machine{index}")} for index in range(2)]
+    once = ["--checkpoints.every", 12, "--evaluation.every", 12]
+    line = ["pretrain", config_file, "--workdir", bucket, "--mesh.fsdp", 2, *once]
+    machines = [ALONE | TWO_DEVICES | {"XDG_CACHE_HOME": str(tmp_path / f"machine{index}")} for index in range(2)]
     processes = [command(*line, *flags, **machine) for flags, machine in zip(hosts, machines)]
     outputs = [process.communicate(timeout=300)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     for index in range(2):
         assert len(list((tmp_path / f"machine{index}").rglob("train-*.array_record"))) > 1
-    found = read_metrics(place_of(bucket) / "metrics.jsonl")
-    expected = read_metrics(tiny_run.path / "metrics.jsonl")
+    found, expected = (
+        [line for line in read_metrics(run / "metrics.jsonl") if line["split"] == "train"]
+        for run in (place_of(bucket), tiny_run.path)
+    )
     assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-5)
     assert bert_jax.load(bucket).fill_mask("The [MASK].")
 
@@ -95,7 +106,7 @@ def test_two_hosts_share_nothing_but_a_bucket(bucket_server, bucket, tiny_run, c
 def test_a_run_goes_on_with_another_number_of_hosts(tiny_run, config_file, run, hosts):
     """Two hosts do the first 8 steps, one process the rest: the losses are those of one process throughout."""
     line = ["pretrain", config_file, "--workdir", run]
-    processes = [command(*line, *flags, "--mesh.fsdp", 2, **TWO_DEVICES) for flags in hosts]
+    processes = [command(*line, *flags, "--mesh.fsdp", 2, **ALONE | TWO_DEVICES) for flags in hosts]
     wait_for(run / "checkpoints" / "00000008" / "manifest.json", processes)
     for process in processes:
         os.killpg(process.pid, signal.SIGKILL)
@@ -123,15 +134,27 @@ def test_where_one_host_dies_the_other_says_so_and_ends(config_file, run, hosts,
     assert "start the command again on all hosts" in output
 
 
-def test_sigterm_to_one_stops_all_with_a_checkpoint(config_file, run, hosts):
+@pytest.mark.parametrize("send, number", [(os.kill, signal.SIGTERM), (os.killpg, signal.SIGINT)])
+def test_a_signal_to_one_stops_all_with_a_checkpoint(config_file, run, hosts, send, number):
+    """Ctrl-C of a terminal goes to all its processes. Meanwhile both hosts skip, and the first counts, damaged data."""
+    skipped = damage_a_shard(run)
     endless = ["--phases.0.steps", 100_000, "--checkpoints.every", 100_000, "--evaluation.every", 100_000]
-    line = ["pretrain", config_file, "--workdir", run, *endless]
+    line = ["pretrain", config_file, "--workdir", run, *endless, "--input.damaged-records", "skip"]
     processes = [command(*line, *flags, **TWO_DEVICES) for flags in hosts]
     wait_for(run / "metrics.jsonl", processes, lambda path: path.stat().st_size)
-    processes[1].send_signal(signal.SIGTERM)
+    send(processes[1].pid, number)
     outputs = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [143, 143], outputs
     assert len(list((run / "checkpoints").glob("*/manifest.json"))) == 1
+    assert read_metrics(run / "metrics.jsonl")[0]["skipped_records"] == skipped > 0
+
+
+def damage_a_shard(run):
+    """Destroys the first one; how many of the first three steps' records were in it."""
+    instances = InstanceSource(run / "data" / "length-32", "train")
+    shard, order = shard_path(instances.directory, "train", 0), ShuffledOrder(len(instances), RunConfig().seed, 0)
+    shard.write_bytes(bytes(shard.stat().st_size))
+    return sum(order.record(ordinal) < instances._starts[1] for ordinal in range(3 * 8))
 
 
 def wait_for(path, processes, there=lambda path: True):
@@ -140,7 +163,8 @@ def wait_for(path, processes, there=lambda path: True):
     while not (path.exists() and there(path)):
         if time.monotonic() > deadline or any(process.poll() is not None for process in processes):
             for process in processes:
-                os.killpg(process.pid, signal.SIGKILL)
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
             pytest.fail("\n".join(process.communicate()[0] for process in processes))
         time.sleep(0.05)
 
@@ -156,6 +180,28 @@ def wait_for(path, processes, there=lambda path: True):
 def test_settings_that_name_no_host_are_refused(given, said):
     with pytest.raises(SettingsError, match=said):
         HostsConfig(**given)
+
+
+def test_all_go_on_together_from_what_the_first_did_alone(monkeypatch):
+    """The first one too, once the last of them has seen it: a collective would not wait that long."""
+    order, barrier = [], threading.Barrier(2)
+    monkeypatch.setattr(hosts_module, "is_first", lambda: threading.current_thread().name == "first")
+    monkeypatch.setattr(hosts_module, "_wait_for_all", lambda name: barrier.wait(60))
+
+    def work():
+        name = threading.current_thread().name
+        with hosts_module.first_alone("work"):
+            if name == "second":
+                time.sleep(0.2)  # while the first might leave
+            order.append(f"{name} does it")
+        order.append("leaves")
+
+    threads = [threading.Thread(target=work, name=name) for name in ("second", "first")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert order == ["first does it", "second does it", "leaves", "leaves"]
 
 
 def test_a_coordinator_that_nobody_is_behind_ends_the_wait(config_file, tmp_path, hosts):
