@@ -20,6 +20,7 @@ PURPOSES = {"parameters": 0, "targets": 1, "dropout": 2, "evaluation": 3}
 STEP_MEASUREMENTS = ("loss", "grad_norm", "learning_rate", "tokens")
 """What a step measures besides its objective: `tokens` are real ones, per step."""
 
+Seed = int | UInt32[Array, ""]
 Targets = Any
 """What an objective makes of a batch: a tree of arrays whose first axis is the batch's."""
 
@@ -67,23 +68,27 @@ class TrainState(NamedTuple):
     """Steps skipped because a gradient wasn't finite, in all ..."""
     skipped_in_a_row: Int[Array, ""]
     """... and up to now without a good one between."""
+    seed: UInt32[Array, ""]
+    """Of all that is random in a step: here, so that runs that differ by their seed share one compiled program."""
 
 
-def purpose_key(seed: int, purpose: str) -> Key[Array, ""]:
+def purpose_key(seed: Seed, purpose: str) -> Key[Array, ""]:
     """The key of everything random that serves `purpose` in a run."""
     return jax.random.fold_in(jax.random.key(seed), PURPOSES[purpose])
 
 
-def example_keys(seed: int, purpose: str, phase: int, ordinals: UInt32[Array, " B"]) -> Key[Array, " B"]:
+def example_keys(seed: Seed, purpose: str, phase: int, ordinals: UInt32[Array, " B"]) -> Key[Array, " B"]:
     """One key an example, from what it is and not from where it stands."""
     of_phase = jax.random.fold_in(purpose_key(seed, purpose), phase)
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(of_phase, ordinals)
 
 
-def initial_state(params: Parameters, optimizer: optax.GradientTransformation, names: tuple[str, ...]) -> TrainState:
+def initial_state(
+    params: Parameters, optimizer: optax.GradientTransformation, names: tuple[str, ...], seed: Seed
+) -> TrainState:
     """The state before the first step; `names` are those of the window."""
-    zero = jnp.zeros((), jnp.int32)
-    return TrainState(zero, params, optimizer.init(params), {name: Mean.zero() for name in names}, zero, zero)
+    zero, window = jnp.zeros((), jnp.int32), {name: Mean.zero() for name in names}
+    return TrainState(zero, params, optimizer.init(params), window, zero, zero, jnp.asarray(seed, jnp.uint32))
 
 
 def make_train_step(
@@ -92,7 +97,6 @@ def make_train_step(
     learning_rate: optax.Schedule,
     execution: ExecutionConfig,
     *,
-    seed: int,
     phase: int,
     window: int,
 ) -> Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]:
@@ -104,8 +108,8 @@ def make_train_step(
     """
 
     def train_step(state: TrainState, batch: AnyBatch) -> tuple[TrainState, Means]:
-        targets = objective.targets(batch, example_keys(seed, "targets", phase, batch.ordinal))
-        dropout_keys = example_keys(seed, "dropout", phase, batch.ordinal)
+        targets = objective.targets(batch, example_keys(state.seed, "targets", phase, batch.ordinal))
+        dropout_keys = example_keys(state.seed, "dropout", phase, batch.ordinal)
         gradients, means = loss_gradients(objective, state.params, targets, dropout_keys, execution.accumulation)
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm)
@@ -129,6 +133,7 @@ def make_train_step(
             window={name: mean.where(good, so_far[name]) for name, mean in add(so_far, means).items()},
             skipped=state.skipped + ~good,
             skipped_in_a_row=(state.skipped_in_a_row + 1) * ~good,
+            seed=state.seed,
         )
         return state, state.window | {
             "skipped": Mean(state.skipped.astype(jnp.float32), one),

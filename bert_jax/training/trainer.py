@@ -5,7 +5,9 @@ from functools import cached_property
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
+from jaxtyping import Array, UInt32
 
 from bert_jax.config.training import TrainingConfig
 from bert_jax.model.bert import Parameters, completed
@@ -37,12 +39,12 @@ class Trainer:
 
         The same on every mesh.
         """
-        return jax.jit(self._make_state, out_shardings=self._shardings)(params)
+        return jax.jit(self._make_state, out_shardings=self._shardings)(np.uint32(self.config.seed), params)
 
     @cached_property
     def state_shapes(self) -> TrainState:
         """Shapes, types and shardings of the state."""
-        return abstract(jax.eval_shape(self._make_state), self._shardings)
+        return abstract(self._shapes, self._shardings)
 
     def train_step(self, phase: int) -> Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]:
         """The jitted step of phase number `phase`. The state is donated."""
@@ -51,7 +53,6 @@ class Trainer:
             self._optimizer,
             learning_rate(self.config.optimizer, self.config.steps),
             self.config.execution,
-            seed=self.config.seed,
             phase=phase,
             window=self.config.logging.every,
         )
@@ -85,9 +86,13 @@ class Trainer:
 
     @cached_property
     def _shardings(self) -> TrainState:
-        return tree_shardings(jax.eval_shape(self._make_state), self.mesh)
+        return tree_shardings(self._shapes, self.mesh)
 
-    def _make_state(self, params: Parameters | None = None) -> TrainState:
-        random = self.objective.init(purpose_key(self.config.seed, "parameters"))
+    @cached_property
+    def _shapes(self) -> TrainState:
+        return jax.eval_shape(self._make_state, np.uint32(self.config.seed))
+
+    def _make_state(self, seed: UInt32[Array, ""], params: Parameters | None = None) -> TrainState:
+        random = self.objective.init(purpose_key(seed, "parameters"))
         params = completed(params, random) if params else random
-        return initial_state(params, self._optimizer, (*self.objective.measurements, *STEP_MEASUREMENTS))
+        return initial_state(params, self._optimizer, (*self.objective.measurements, *STEP_MEASUREMENTS), seed)

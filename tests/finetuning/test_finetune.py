@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from bert_jax.finetuning import finetune as finetune_module
 from bert_jax.finetuning.finetune import finetune
 from bert_jax.finetuning.seeds import finetune_seeds
 from bert_jax.system.errors import Interrupted, UsageError
+from bert_jax.training.checkpoint import write_model
 from bert_jax.training.manifest import Manifest, best_of, checkpoint_of, complete
 from bert_jax.training.metrics import read_metrics
 from bert_jax.training.run_directory import RunDirectory, read_config
@@ -37,7 +39,19 @@ def written(path, count: int, seed: int):
 
 
 @pytest.fixture(scope="module")
-def config(tiny_run, tmp_path_factory) -> FinetuneConfig:
+def init(tiny_run, tmp_path_factory) -> Path:
+    """A model with larger weights than one that was trained for seconds, so that it learns in seconds."""
+    path = tmp_path_factory.mktemp("init")
+    trained = TrainedModel.open(tiny_run.path)
+    params = trained.read(jax.tree.map(lambda _: None, trained.shapes))
+    larger = {"kernel", "word", "segment", "position"}
+    params = jax.tree_util.tree_map_with_path(lambda path, x: 2 * x if path[-1].key in larger else x, params)
+    write_model(path / "checkpoints", params, (tiny_run.config_file, tiny_run.tokenizer))
+    return path
+
+
+@pytest.fixture(scope="module")
+def config(init, tmp_path_factory) -> FinetuneConfig:
     folder = tmp_path_factory.mktemp("rows")
     return FinetuneConfig(
         task=TaskConfig(
@@ -48,10 +62,11 @@ def config(tiny_run, tmp_path_factory) -> FinetuneConfig:
             max_length=32,
             padded_lengths=(32,),
             batch_size=16,
-            epochs=4.0,
+            epochs=16.0,
         ),
-        init=str(tiny_run.path),
-        optimizer=OptimizerConfig(peak_learning_rate=5e-3, warmup=0.1),
+        init=str(init),
+        optimizer=OptimizerConfig(peak_learning_rate=2e-3, warmup=0.1),
+        evaluations=0.25,
         logging=LoggingConfig(every=4, tensorboard=False),
     )
 
@@ -67,13 +82,13 @@ def finished(config, tmp_path_factory) -> RunDirectory:
 def test_a_task_is_learned_and_measured(finished, config):
     results = json.loads(finished.results_file.read_text())
     assert results["task"] == "things" and results["metric"] == "accuracy" and results["score"] == 1.0
-    assert results["steps"] == 16 and results["seeds"] == [0]
+    assert results["steps"] == 64 and results["seeds"] == [0]
     assert (results["training_rows"], results["dev_rows"]) == (64, 20)
     assert np.sum(results["confusion"]["counts"]) == 20
     planned = read_config(finished.path)
     assert isinstance(planned, TaskRunConfig) and planned.task.labels == ("animal", "water")
     lines = read_metrics(finished.metrics_file)
-    assert [line["step"] for line in lines if line["split"] == "eval"] == [4, 8, 12, 16]
+    assert [line["step"] for line in lines if line["split"] == "eval"] == [16, 32, 48, 64]
     losses = [line["loss"] for line in lines if line["split"] == "train"]
     assert losses[-1] < 0.5 * losses[0]
 
@@ -118,9 +133,9 @@ def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, mon
     with monkeypatch.context() as patched, pytest.raises(Interrupted):
         patched.setattr(finetune_module, "DevRows", Stopping)
         finetune(config, run)
-    assert run.newest_step == 4
+    assert run.newest_step == 16
     finetune(config, run)
-    ends = [TrainedModel.open(path.path / "checkpoints" / "00000016") for path in (finished, run)]
+    ends = [TrainedModel.open(path.path / "checkpoints" / "00000064") for path in (finished, run)]
     first, second = (end.read(jax.tree.map(lambda _: None, end.shapes)) for end in ends)
     assert all(map(np.array_equal, jax.tree.leaves(first), jax.tree.leaves(second)))
 
@@ -156,13 +171,13 @@ def test_what_can_not_be_predicted_is_refused_in_one_line(finished, tiny_run, co
         bert_jax.load(finished.path).fill_mask("The [MASK].")
 
 
-def test_frozen_layers_stay_as_they_were(config, tiny_run, tmp_path):
+def test_frozen_layers_stay_as_they_were(config, init, tmp_path):
     frozen = config.replace(layers_frozen=1, task=config.task.replace(epochs=1.0))
     run = RunDirectory(tmp_path / "run")
     finetune(frozen, run)
     before, after = (
         model.read(jax.tree.map(lambda _: None, model.shapes))["bert"]
-        for model in (TrainedModel.open(tiny_run.path), TrainedModel.open(run.path))
+        for model in (TrainedModel.open(init), TrainedModel.open(run.path))
     )
     same = jax.tree.map(lambda one, other: np.array_equal(one[:1], other[:1]), before, after)
     assert all(jax.tree.leaves(same["embeddings"])) and all(jax.tree.leaves(same["encoder"]))

@@ -103,8 +103,8 @@ def test_the_losses_of_twenty_optimizer_steps(golden):
 
     objective = Course(ObjectiveConfig(), golden.config, mask_id=4, execution=ExecutionConfig())
     optimizer, rate = make_optimizer(RECIPE), learning_rate(RECIPE, STEPS)
-    step = jax.jit(make_train_step(objective, optimizer, rate, ExecutionConfig(), seed=0, phase=0, window=1))
-    state = initial_state(golden.params, optimizer, (*objective.measurements, *STEP_MEASUREMENTS))
+    step = jax.jit(make_train_step(objective, optimizer, rate, ExecutionConfig(), phase=0, window=1))
+    state = initial_state(golden.params, optimizer, (*objective.measurements, *STEP_MEASUREMENTS), seed=0)
     for number, expected in enumerate(golden.expected["course.loss"]):
         rows = slice(number * BATCH, (number + 1) * BATCH)
         state, measured = step(state, _batch(course, rows))

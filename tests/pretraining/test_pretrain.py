@@ -389,7 +389,7 @@ def test_the_device_is_asked_for_skipped_steps_only_when_there_may_be_enough(tin
 
     counter = Counter()
     measured = {"skipped_in_a_row": Mean(counter, None)}
-    skips = loop._Skips(10, TrainState(0, None, None, None, 0, 0))
+    skips = loop._Skips(10, TrainState(0, None, None, None, 0, 0, 0))
     for step in range(1, 1000):
         counter.value = 0
         assert not skips.too_many(measured, step)

@@ -25,7 +25,7 @@ DEVICE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 
 def state_at(step):
     params = {"dense": {"kernel": jnp.arange(600.0).reshape(20, 30) + step, "bias": jnp.full(3, step / 10)}}
-    state = initial_state(params, make_optimizer(OptimizerConfig()), ("loss",))
+    state = initial_state(params, make_optimizer(OptimizerConfig()), ("loss",), seed=0)
     return state._replace(step=jnp.asarray(step, jnp.int32))
 
 

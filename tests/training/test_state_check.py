@@ -49,6 +49,6 @@ def test_one_number_that_is_not_finite_is_seen(bad, finite):
     params = {"kernel": RNG.normal(size=(4, 4)).astype(np.float32)}
     if bad:
         params["kernel"][2, 3] = bad
-    state = TrainState(*jax.tree.map(jnp.asarray, (np.int32(3), params, (np.int32(1), params), {}, 2, 2)))
+    state = TrainState(*jax.tree.map(jnp.asarray, (np.int32(3), params, (np.int32(1), params), {}, 2, 2, 3)))
     check = check_state(state)
     assert bool(check.finite) is finite and int(check.skipped_in_a_row) == 2

@@ -73,14 +73,14 @@ def start():
     config = OptimizerConfig(peak_learning_rate=0.01, warmup=0.0)
     optimizer = make_optimizer(config)
     params = {"dense": {"kernel": jnp.array([0.3, -0.2, 0.5])}}
-    return config, optimizer, initial_state(params, optimizer, (*Regression.measurements, *STEP_MEASUREMENTS))
+    return config, optimizer, initial_state(params, optimizer, (*Regression.measurements, *STEP_MEASUREMENTS), seed=1)
 
 
 def train(batches, accumulation=1, window=100):
     config, optimizer, state = start()
     execution = ExecutionConfig(accumulation=accumulation)
     step = jax.jit(
-        make_train_step(Regression(), optimizer, learning_rate(config, 100), execution, seed=1, phase=0, window=window)
+        make_train_step(Regression(), optimizer, learning_rate(config, 100), execution, phase=0, window=window)
     )
     for one in batches:
         state, measured = step(state, one)
