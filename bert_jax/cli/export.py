@@ -16,7 +16,7 @@ class Export:
     """Arguments."""
 
     run: tyro.conf.Positional[PlaceArgument]
-    """A run, or one of its checkpoints."""
+    """A run, fine-tuned or not, or one of its checkpoints."""
     destination: tyro.conf.Positional[PlaceArgument]
     """Directory to make: config.json, model.safetensors and the tokenizer's files."""
 
@@ -25,5 +25,6 @@ def run(arguments: list[str]) -> None:
     """Parses, exports, says how to load it."""
     asked = parse(Export, "export", "A model written for Hugging Face's transformers.", arguments)
     model = load(asked.run)
-    architecture = write_model_directory(asked.destination, model.config, jax.device_get(model.params), model.tokenizer)
+    params = jax.device_get(model.params)
+    architecture = write_model_directory(asked.destination, model.config, params, model.tokenizer, model.task)
     say(f"exported a {architecture} to {asked.destination}")

@@ -38,7 +38,7 @@ CLOSED_PIPE = 141
 """Exit code where the reader of the output is gone, as in `bert-jax params CONFIG.py | head -1`: what a shell gives for
 a program that SIGPIPE (13) ends. (The signal itself stays ignored: it would end a training for any broken socket.)"""
 
-_ALLOCATOR = (
+ALLOCATOR = (
     "glibc.malloc.hugetlb=1",
     "glibc.malloc.arena_max=1",
     "glibc.malloc.mmap_max=0",
@@ -115,7 +115,7 @@ def _keep_memory() -> None:
     tunables = os.environ.get("GLIBC_TUNABLES", "")
     if platform.libc_ver()[0] != "glibc" or "glibc.malloc" in tunables or _accelerated():
         return
-    os.environ["GLIBC_TUNABLES"] = ":".join(filter(None, (tunables, *_ALLOCATOR)))
+    os.environ["GLIBC_TUNABLES"] = ":".join(filter(None, (tunables, *ALLOCATOR)))
     os.execv(sys.executable, [sys.executable, "-P", "-m", "bert_jax.cli.main", *sys.argv[1:]])
 
 

@@ -1,10 +1,13 @@
 """A model written as Hugging Face's transformers read it."""
 
+from typing import NamedTuple
+
 from safetensors.numpy import save_file
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_directory import HUGGING_FACE_CONFIG
-from bert_jax.interchange.model_settings import config_values
+from bert_jax.interchange.model_settings import config_values, head_values
 from bert_jax.interchange.names import to_tensors
 from bert_jax.interchange.tensors import WEIGHTS
 from bert_jax.interchange.tokenizer_writing import write_tokenizer
@@ -14,34 +17,66 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import new_directory, write_json
 from bert_jax.text.tokenizer import Tokenizer
 
-_ENCODER, _ENCODER_PREFIX = "BertModel", "bert."
+
+class _Class(NamedTuple):
+    """A class of transformers."""
+
+    name: str
+    beginning: tuple[str, str] = ("", "")
+    """How NAME_TABLE begins the names of some of its tensors, and what stands there in its files."""
 
 
-def write_model_directory(directory: Place, config: ModelConfig, params: Parameters, tokenizer: Tokenizer) -> str:
+_CLASSES = {
+    "class": _Class("BertForSequenceClassification"),
+    "number": _Class("BertForSequenceClassification"),
+    "choice": _Class("BertForMultipleChoice"),
+    "tags": _Class("BertForTokenClassification"),
+    "span": _Class("BertForQuestionAnswering", ("classifier.", "qa_outputs.")),
+}
+"""By the kind of task."""
+
+
+def write_model_directory(
+    directory: Place, config: ModelConfig, params: Parameters, tokenizer: Tokenizer, task: TaskConfig | None = None
+) -> str:
     """Writes config.json, model.safetensors and the tokenizer's files; returns the class it is of.
 
-    For AutoModelForPreTraining where both heads are there, AutoModelForMaskedLM without the second one, AutoModel
-    without both. Raises UsageError where something is at `directory` already, or the model is causal; it appears when
+    A model fine-tuned for `task` is of the class with its head, and has its labels. A pretrained one is for
+    AutoModelForPreTraining where both heads are there, AutoModelForMaskedLM without the second one, AutoModel without
+    both. Raises UsageError where no class has the head, where the model is causal, or where something is at `directory` already; it appears when
     all is written.
     """
     if config.causal:
         raise UsageError(
             "the model is causal (model.causal), and what is exported would see both sides; export a model that does"
         )
-    tensors = to_tensors(params, config)
-    architecture = _architecture(absent_parts(params))
-    if architecture == _ENCODER:  # an encoder by itself is named so in its files
-        tensors = {name.removeprefix(_ENCODER_PREFIX): tensor for name, tensor in tensors.items()}
+    kind = _class_for(task) if task else _class_with(absent_parts(params))
+    ours, theirs = kind.beginning
+    tensors = {
+        theirs + name.removeprefix(ours) if name.startswith(ours) else name: tensor
+        for name, tensor in to_tensors(params, config).items()
+    }
+    values = config_values(config, tokenizer.vocabulary.pad_id) | (head_values(task) if task else {})
     with new_directory(directory) as temporary:
-        values = {"architectures": [architecture], **config_values(config, tokenizer.vocabulary.pad_id)}
-        write_json(temporary / HUGGING_FACE_CONFIG, values)
+        write_json(temporary / HUGGING_FACE_CONFIG, {"architectures": [kind.name], **values})
         write_tokenizer(tokenizer, temporary, config.max_positions)
         save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
-    return architecture
+    return kind.name
 
 
-def _architecture(absent: frozenset[str]) -> str:
-    """The class of transformers that has the parts that are here."""
+def _class_for(task: TaskConfig) -> _Class:
+    if task.kind not in _CLASSES:
+        raise UsageError(
+            f"transformers has no class with the head of task {task.name} (task.kind={task.kind}); use the run itself, "
+            "by bert-jax predict"
+        )
+    return _CLASSES[task.kind]
+
+
+def _class_with(absent: frozenset[str]) -> _Class:
+    """The class that has the parts of a pretrained model that are here."""
+    if {"masked_lm", "next_sentence"} <= absent:
+        return _Class("BertModel", ("bert.", ""))  # an encoder by itself is named so in its files
     if "masked_lm" in absent:
-        return _ENCODER if "next_sentence" in absent else "BertForNextSentencePrediction"
-    return "BertForMaskedLM" if absent else "BertForPreTraining"
+        return _Class("BertForNextSentencePrediction")
+    return _Class("BertForMaskedLM" if absent else "BertForPreTraining")

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
+from bert_jax.config.task import TaskConfig
 from bert_jax.system.errors import UsageError
 
 Activation = Literal["gelu_tanh", "gelu_erf"]
@@ -78,6 +79,19 @@ def config_values(model: ModelConfig, pad_id: int) -> dict[str, Any]:
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
+
+
+def head_values(task: TaskConfig) -> dict[str, Any]:
+    """What Hugging Face's config.json says of the head of a model fine-tuned for `task`, whose labels are known.
+
+    Nothing of choices and answers: there is one shape of their heads.
+    """
+    problems = {"class": "single_label_classification", "number": "regression"}
+    names = {"class": task.labels, "tags": task.labels, "number": ("LABEL_0",)}.get(task.kind)
+    if not names:
+        return {}
+    labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
+    return labels | ({"problem_type": problems[task.kind]} if task.kind in problems else {})
 
 
 def _size(values: dict[str, Any], name: str, path: Path) -> int:

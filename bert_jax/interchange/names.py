@@ -56,8 +56,9 @@ NAME_TABLE: tuple[Rule, ...] = (
     *_norm("masked_lm/norm", "cls.predictions.transform.LayerNorm"),
     Rule("masked_lm/bias", (_MLM_BIAS,)),
     *_linear("next_sentence/dense", "cls.seq_relationship"),
+    *_linear("task/dense", "classifier"),
 )
-"""Exactly one row a parameter."""
+"""Exactly one row a parameter. A head for answers is called otherwise: see export.py."""
 
 TIED = {"cls.predictions.decoder.weight": _WORD_TABLE, "cls.predictions.decoder.bias": _MLM_BIAS}
 """Tensors that repeat another one."""
@@ -107,7 +108,8 @@ def to_parameters(read: Callable[[str], np.ndarray], config: ModelConfig, absent
 
 
 def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.ndarray, "..."]]:
-    """Their tensors by name from our parameters, of which optional parts may be missing.
+    """Their tensors by name from our parameters, of which optional parts may be missing; the head of a task is written
+    where there is one.
 
     Fixed positions (`config.positions` sinusoidal) become a table, which is what Hugging Face's BERT has.
     """

@@ -7,6 +7,11 @@ import pytest
 
 import bert_jax
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
+from bert_jax.data.rows import Row
+from bert_jax.finetuning.batches import assemble
+from bert_jax.finetuning.objective import TaskObjective
+from bert_jax.finetuning.task import Feature
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.interchange.model_directory import open_model_directory
@@ -146,3 +151,44 @@ def test_fine_tuned_classes_give_their_encoder(case, tmp_path):
         assert ("bert/pooler" in opened.absent) == (kind in ("TokenClassification", "QuestionAnswering"))
         again = bert_jax.load(tmp_path / kind)
         np.testing.assert_allclose(again.encode(["fox"]).tokens, bert.encode(["fox"]).tokens, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "kind, name",
+    [
+        ("class", "SequenceClassification"),
+        ("number", "SequenceClassification"),
+        ("tags", "TokenClassification"),
+        ("choice", "MultipleChoice"),
+        ("span", "QuestionAnswering"),
+    ],
+)
+def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, kind, name, tmp_path):
+    ours, rng = fine_tuned(kind), np.random.default_rng(0)
+    write_model_directory(tmp_path / "model", *ours[1:], ours.task)
+    model, unexpected = loaded(f"AutoModelFor{name}", tmp_path / "model")
+    assert not unexpected
+    if labels := ours.task.labels:
+        assert [model.config.id2label[number] for number in range(len(labels))] == list(labels)
+    lengths = rng.integers(4, 13, (6, 3 if kind == "choice" else 1))
+    features = [
+        Feature(tuple(Row(rng.integers(0, ours.config.vocabulary_size, size), size // 2, False) for size in row))
+        for row in lengths
+    ]
+    batch = assemble(features, (len(features), 12), pad_id=0)
+    mask = np.arange(12) < batch.length[..., None]
+    segments = mask & (np.arange(12) >= batch.first_length[..., None])
+    read = {"input_ids": batch.ids, "token_type_ids": segments, "attention_mask": mask}
+    with torch.no_grad():
+        out = model(**{
+            key: torch.tensor(value[:, slice(None) if kind == "choice" else 0].astype(np.int64))
+            for key, value in read.items()
+        })  # fmt: skip
+    objective = TaskObjective(ours.task, ours.config, ExecutionConfig())
+    found = jax.jit(objective.outputs)(ours.params, batch)
+    if kind in ("tags", "span"):
+        theirs = out.logits if kind == "tags" else torch.stack([out.start_logits, out.end_logits], dim=2)
+        np.testing.assert_allclose(found[mask[:, 0]], theirs.numpy()[mask[:, 0]], atol=1e-5)
+    else:
+        np.testing.assert_allclose(found, out.logits.numpy(), atol=1e-5)
+    assert np.std(found, axis=0).min() > 0.01

@@ -1,0 +1,271 @@
+"""How fast a model is fine-tuned and used, beside transformers' Trainer: rows a second and their ratio.
+
+    pip install torch transformers accelerate
+    python tests/benchmarks/finetuning.py --init RUN --train sst2/train.tsv --dev sst2/dev.tsv
+
+Both have the same model of 6 layers and width 384 with random parameters (of RUN only the tokenizer is taken), which
+is exported from here; the same rows (columns `sentence` and `label`) of 64 pieces at most; batches of 32, float32,
+dropout 0.1. Trainer has its defaults and DataCollatorWithPadding, so that it pads each batch to its longest row. Each
+works in a process of its own and they take turns, for the ratio not to be that of what else the machine does. Compiling
+is counted apart, of an empty cache unless JAX_COMPILATION_CACHE_DIR names another. Tokenizing is within our time of
+predicting and not within Trainer's.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import tyro
+
+from bert_jax.cli.main import ALLOCATOR
+from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig, MeshConfig
+from bert_jax.config.task import TaskConfig
+from bert_jax.finetuning.dataset import read_records, read_training
+from bert_jax.finetuning.objective import TaskObjective
+from bert_jax.inference.predictor import Predictor
+from bert_jax.interchange.export import write_model_directory
+from bert_jax.model.bert import init
+from bert_jax.system.bucket import place_of
+from bert_jax.training.devices import keep_compiled_programs
+from bert_jax.training.input import read_ahead
+from bert_jax.training.sharding import batch_sharding, make_mesh, placed
+from bert_jax.training.trained_model import TrainedModel, tokenizer_of
+from bert_jax.training.trainer import Trainer
+
+BATCH, LENGTH = 32, 64
+_WORK = "work"
+"""First argument of a process that does the work of one of both."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is measured."""
+
+    init: str
+    """A run whose tokenizer is taken."""
+    train: str
+    """Rows to learn from."""
+    dev: str
+    """Rows to predict."""
+    steps: int = 40
+    """Training steps of each turn."""
+    rounds: int = 5
+    """Turns of each."""
+    unroll: int = 1
+    """execution.unroll of ours."""
+
+
+class Ours:
+    """Fine-tuning's own loop and predictor."""
+
+    def __init__(self, asked: Asked, model: str):
+        keep_compiled_programs()
+        task = TaskConfig(name="rows", kind="class", train=asked.train, dev=asked.dev, max_length=LENGTH)
+        config = FinetuneConfig(task=task, init=model, execution=ExecutionConfig(unroll=asked.unroll))
+        started = TrainedModel.open(place_of(model))
+        tokenizer = started.tokenizer
+        learned = read_training(task, tokenizer)
+        self._records = read_records(task, asked.dev, "dev", Counter())
+        self._source = learned.batches(0, tokenizer.vocabulary.pad_id)
+        planned = config.planned(started.config, learned.task.config, "", len(self._source))
+        mesh = make_mesh(MeshConfig())
+        trainer = Trainer(planned, mesh, TaskObjective(planned.task, planned.model, planned.execution))
+        params = started.read(
+            jax.tree.map(lambda _: jax.sharding.SingleDeviceSharding(jax.devices()[0]), started.shapes)
+        )
+        self._state = trainer.initial_state({"bert": params["bert"]})
+        self._predictor = Predictor(
+            planned.task, planned.model, jax.tree.map(jax.numpy.copy, self._state.params), tokenizer
+        )
+        self._train_step, self._rows = trainer.train_step(0), batch_sharding(mesh)
+
+    def warm_up(self) -> dict[str, Any]:
+        """Compiles all shapes; tells how many there are, the seconds, and the share of padding in an epoch."""
+        by_length, tokens, all_tokens = {}, 0, 0
+        for number in range(len(self._source) // 3):
+            batch = self._source[number]
+            by_length.setdefault(batch.ids.shape, batch)
+            tokens, all_tokens = tokens + int(batch.length.sum()), all_tokens + batch.ids.size
+        begin = time.perf_counter()
+        for batch in by_length.values():
+            self._step(batch)
+        jax.block_until_ready(self._state.step)
+        compiled = time.perf_counter()
+        self.predict()
+        self._batches = read_ahead(self._source)
+        self.train(3)
+        return {
+            "shapes": sorted(shape[-1] for shape in by_length),
+            "padding": 1 - tokens / all_tokens,
+            "seconds to compile training": compiled - begin,
+            "seconds to compile prediction": time.perf_counter() - compiled,
+        }
+
+    def train(self, steps: int) -> float:
+        """Seconds of so many steps."""
+        begin = time.perf_counter()
+        for _ in range(steps):
+            self._step(next(self._batches))
+        jax.block_until_ready(self._state.step)
+        return time.perf_counter() - begin
+
+    def predict(self) -> float:
+        """Seconds for all dev rows."""
+        begin = time.perf_counter()
+        said = list(self._predictor.predictions(self._records))
+        assert len(said) == len(self._records)
+        return time.perf_counter() - begin
+
+    def _step(self, batch: Any) -> None:
+        self._state, _ = self._train_step(self._state, placed(batch, self._rows, BATCH))
+
+
+class Theirs:
+    """transformers' Trainer."""
+
+    def __init__(self, asked: Asked, model: str):
+        import transformers
+
+        self._transformers = transformers
+        self._tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+        self._model = transformers.AutoModelForSequenceClassification.from_pretrained(model, num_labels=2)
+        self._train, self._dev = self._encoded(asked.train), self._encoded(asked.dev)
+        self._turn = 0
+
+    def _encoded(self, path: str) -> list[dict[str, Any]]:
+        task = TaskConfig(name="rows", kind="class", train=path)
+        records = [record.values for record in read_records(task, path, "train", Counter())]
+        read = self._tokenizer([row["sentence"] for row in records], truncation=True, max_length=LENGTH)
+        return [
+            {name: read[name][number] for name in read} | {"label": int(row["label"])}
+            for number, row in enumerate(records)
+        ]
+
+    def warm_up(self) -> dict[str, Any]:
+        """The first steps; nothing to tell."""
+        self.train(3), self.predict()
+        return {}
+
+    def train(self, steps: int) -> float:
+        """Seconds of so many steps, by its own clock."""
+        self._turn += 1
+        return self._trainer(steps).train().metrics["train_runtime"]
+
+    def predict(self) -> float:
+        """Seconds for all dev rows, by its own clock."""
+        return self._trainer(1).predict(self._dev).metrics["test_runtime"]
+
+    def _trainer(self, steps: int) -> Any:
+        settings = self._transformers.TrainingArguments(
+            output_dir=os.path.join(tempfile.gettempdir(), "trainer"),
+            max_steps=steps,
+            per_device_train_batch_size=BATCH,
+            per_device_eval_batch_size=BATCH,
+            learning_rate=2e-5,
+            seed=self._turn,
+            use_cpu=True,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        )
+        return self._transformers.Trainer(
+            self._model,
+            settings,
+            data_collator=self._transformers.DataCollatorWithPadding(self._tokenizer),
+            train_dataset=self._train,
+        )
+
+
+SIDES = {"ours": Ours, "theirs": Theirs}
+
+
+def work(name: str, model: str, asked: Asked) -> None:
+    """Does the work of one side: answers lines of standard input, `warm_up`, `train`, `predict`, by lines of JSON."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever else is printed
+    side = SIDES[name](asked, model)
+    for line in sys.stdin:
+        what = line.strip()
+        print(json.dumps(getattr(side, what)(*[asked.steps] * (what == "train"))), file=answers)
+
+
+class Process:
+    """One of both at work."""
+
+    def __init__(self, asked: Asked, name: str, model: Path):
+        settings = {"JAX_COMPILATION_CACHE_DIR": str(model.parent / "compiled")} | os.environ
+        if name == "ours":  # as the command bert-jax sets it for itself
+            settings["GLIBC_TUNABLES"] = ":".join(ALLOCATOR)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, _WORK, name, str(model), json.dumps(asdict(asked))],
+            env=settings,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def do(self, name: str) -> Any:
+        """What it answers."""
+        print(name, file=self._process.stdin, flush=True)
+        if answer := self._process.stdout.readline():
+            return json.loads(answer)
+        raise SystemExit(f"the process that should {name} has ended; what it said stands above")
+
+    def end(self) -> None:
+        """Ends the process."""
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def write_model(asked: Asked, directory: Path) -> None:
+    """A model of random parameters, as both read it."""
+    tokenizer = tokenizer_of(place_of(asked.init))
+    config = ModelConfig(
+        num_layers=6, hidden_size=384, num_heads=6, max_positions=128, vocabulary_size=len(tokenizer.vocabulary)
+    )
+    write_model_directory(directory, config, jax.device_get(init(config, jax.random.key(0))), tokenizer)
+
+
+def take_turns(sides: dict[str, Process], what: str, count: int, rounds: int) -> None:
+    """Lets each do `what` in every round, which goes over `count` rows; prints the rates and their ratio."""
+    rates = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            rates[name].append(count / side.do(what))
+        print(what, *(f"{name} {of_side[-1]:.1f}" for name, of_side in rates.items()), "rows/s", flush=True)
+    medians = ", ".join(f"{name} {statistics.median(of_side):.1f} rows/s" for name, of_side in rates.items())
+    ratio = statistics.median(ours / theirs for ours, theirs in zip(rates["ours"], rates["theirs"]))
+    print(f"{what}, medians of {rounds}: {medians}; median ratio {ratio:.2f}", flush=True)
+
+
+def compare(asked: Asked) -> None:
+    """Takes turns and prints what came out."""
+    dev = len(read_records(TaskConfig(name="rows", kind="class"), asked.dev, "dev", Counter()))
+    with tempfile.TemporaryDirectory() as folder:
+        write_model(asked, model := Path(folder) / "model")
+        sides = {name: Process(asked, name, model) for name in SIDES}
+        for name, side in sides.items():
+            for what, value in side.do("warm_up").items():
+                print(f"{name}: {what} {value if isinstance(value, list) else round(value, 3)}", flush=True)
+        take_turns(sides, "train", asked.steps * BATCH, asked.rounds)
+        take_turns(sides, "predict", dev, asked.rounds)
+        for side in sides.values():
+            side.end()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == [_WORK]:
+        work(*sys.argv[2:4], Asked(**json.loads(sys.argv[4])))
+    else:
+        compare(tyro.cli(Asked))

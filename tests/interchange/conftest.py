@@ -1,0 +1,52 @@
+"""Models of every kind of task, with random parameters and no training."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.task import SpanConfig, TaskConfig
+from bert_jax.model.bert import Parameters
+from bert_jax.model.task import HeadShape, task_parameter_shapes
+from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
+from bert_jax.text.wordpiece import WordPieceTokenizer
+
+CLASS = TaskConfig(name="film", kind="class", labels=("bad", "so so", "good"), max_length=16, padded_lengths=(8, 16))
+ANSWERS = SpanConfig(stride=4, question_length=4)
+TASKS = {
+    "class": CLASS,
+    "number": CLASS.replace(kind="number", labels=None),
+    "tags": CLASS.replace(kind="tags", labels=("B-X", "I-X", "O", "B-Y")),
+    "choice": CLASS.replace(kind="choice", labels=None, choices=("one", "two", "three")),
+    "span": CLASS.replace(kind="span", labels=None, texts=("question", "context"), span=ANSWERS),
+    "marked": CLASS.replace(kind="marked", marks=("begin", "end")),
+}
+
+
+class FineTuned(NamedTuple):
+    """A model with the head of a task."""
+
+    task: TaskConfig
+    config: ModelConfig
+    params: Parameters
+    tokenizer: WordPieceTokenizer
+
+
+@pytest.fixture
+def fine_tuned():
+    """A model of a kind of task, all its parameters random: biases, and LayerNorm's scales round 1."""
+
+    def make(kind: str) -> FineTuned:
+        tokenizer = WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *"abcdefghij"]))
+        config = ModelConfig(
+            num_layers=2, hidden_size=16, num_heads=2, max_positions=24, vocabulary_size=len(tokenizer.vocabulary)
+        )
+        shapes, rng = task_parameter_shapes(config, HeadShape.of(TASKS[kind])), np.random.default_rng(3)
+        params = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: rng.normal(path[-1].key == "scale", 0.2, leaf.shape).astype(np.float32), shapes
+        )
+        return FineTuned(TASKS[kind], config, params, tokenizer)
+
+    return make
