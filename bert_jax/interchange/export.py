@@ -43,8 +43,8 @@ def write_model_directory(
 
     A model fine-tuned for `task` is of the class with its head, and has its labels. A pretrained one is for
     AutoModelForPreTraining where both heads are there, AutoModelForMaskedLM without the second one, AutoModel without
-    both. Raises UsageError where no class has the head, where the model is causal, or where something is at `directory` already; it appears when
-    all is written.
+    both. Raises UsageError where no class has the head, where the model is causal, or where something is at
+    `directory` already; it appears when all is written.
     """
     if config.causal:
         raise UsageError(
