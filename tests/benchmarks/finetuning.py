@@ -64,6 +64,8 @@ class Asked:
     """Turns of each."""
     unroll: int = 1
     """execution.unroll of ours."""
+    lengths: tuple[int, ...] | None = None
+    """task.padded_lengths of ours: a few compile sooner. None: those that it chooses by the training rows."""
 
 
 class Ours:
@@ -71,7 +73,14 @@ class Ours:
 
     def __init__(self, asked: Asked, model: str):
         keep_compiled_programs()
-        task = TaskConfig(name="rows", kind="class", train=asked.train, dev=asked.dev, max_length=LENGTH)
+        task = TaskConfig(
+            name="rows",
+            kind="class",
+            train=asked.train,
+            dev=asked.dev,
+            max_length=LENGTH,
+            padded_lengths=asked.lengths,
+        )
         config = FinetuneConfig(task=task, init=model, execution=ExecutionConfig(unroll=asked.unroll))
         started = TrainedModel.open(place_of(model))
         tokenizer = started.tokenizer
