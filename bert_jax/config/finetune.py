@@ -8,39 +8,44 @@ from bert_jax.config.model import ModelConfig, Rate
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase
+from bert_jax.config.settings import Settings
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import OperationConfig, Seed, TrainingConfig
 
 
-class TaskRunConfig(TrainingConfig):
+class TransferConfig(Settings):
+    """What is taken from the model that a task begins with, and what of it is trained."""
+
+    from_random: bool = False
+    """Start from random parameters all the same, and take only the shape and vocabulary of `init`: what a score is to
+    be compared with."""
+    layers_frozen: Annotated[int, Field(ge=0)] | None = None
+    """Embeddings and so many layers, from the first on, stay as they are; 0 the embeddings alone, None nothing."""
+    probe: bool = False
+    """Train the task's head alone: a linear model on vectors that stay as they are, without dropout. Wants a larger
+    learning rate, some 1e-2."""
+
+
+class TaskRunConfig(TransferConfig, TrainingConfig):
     """A fine-tuning run as it is planned once model and rows are known: what its config.json holds."""
 
-    IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, "task", "rows", "from_random", "layers_frozen")
+    IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, *TransferConfig.model_fields, "task", "rows")
 
     task: TaskConfig
     """With labels and padded lengths set."""
     rows: str
     """Tells whether training rows are the same, as they are encoded."""
-    from_random: bool = False
-    """See FinetuneConfig."""
-    layers_frozen: int | None = None
-    """See FinetuneConfig."""
 
 
-class FinetuneConfig(OperationConfig):
+class FinetuneConfig(TransferConfig, OperationConfig):
     """A task, the model that is to learn it, and how. The defaults are those of the original's run_classifier.py."""
 
     task: TaskConfig
     init: str | None = None
     """The run, checkpoint or Hugging Face directory whose encoder and vocabulary are taken."""
-    from_random: bool = False
-    """Start from random parameters all the same, and take only the shape and vocabulary of `init`: what a score is to
-    be compared with."""
     dropout: Rate = 0.1
     """Dropout rate wherever the model has one, and on the vectors that the task's head reads; whatever it was in
     pretraining."""
-    layers_frozen: Annotated[int, Field(ge=0)] | None = None
-    """Embeddings and so many layers, from the first on, stay as they are; 0 the embeddings alone, None nothing."""
     optimizer: OptimizerConfig = OptimizerConfig(peak_learning_rate=2e-5, warmup=0.1)
     seed: Seed = 0
     """Seed of everything random: the head's initial parameters, order, dropout."""
@@ -59,11 +64,11 @@ class FinetuneConfig(OperationConfig):
     def planned(self, model: ModelConfig, task: TaskConfig, rows: str, steps: int) -> TaskRunConfig:
         """The run of `steps` steps on a model and rows that are known by now. Raises SettingsError."""
         every = max(1, round(steps / task.epochs / self.evaluations))
-        shared = {name: getattr(self, name) for name in ("init", "from_random", "layers_frozen", "optimizer", "seed")}
+        dropout = 0.0 if self.probe else self.dropout
+        given = (*OperationConfig.model_fields, *TransferConfig.model_fields, "init", "optimizer", "seed")
         return TaskRunConfig(
-            **{name: getattr(self, name) for name in OperationConfig.model_fields},
-            **shared,
-            model=model.replace(dropout=self.dropout, attention_dropout=self.dropout),
+            **{name: getattr(self, name) for name in given},
+            model=model.replace(dropout=dropout, attention_dropout=dropout),
             task=task,
             rows=rows,
             phases=(Phase(steps=steps, length=task.max_length, batch_size=task.batch_size),),

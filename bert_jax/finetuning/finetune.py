@@ -8,6 +8,7 @@ from jax.sharding import Mesh
 
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.finetuning.batches import TaskBatch, TrainingBatches
+from bert_jax.finetuning.confusion_picture import write_confusion_picture
 from bert_jax.finetuning.dataset import Measured, read_measured, read_training
 from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.finetuning.predicting import measure
@@ -50,13 +51,15 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
             return results
         if not run.under_way:
             tokenizer.save(run.tokenizer)
-    objective = TaskObjective(planned.task, planned.model, planned.execution, planned.layers_frozen)
+    objective = TaskObjective(planned.task, planned.model, planned.execution, planned.layers_frozen, planned.probe)
     trainer = Trainer(planned, mesh, objective)
     dev = measured and DevRows(learned.task, measured, Outputs(objective, mesh), tokenizer.vocabulary.pad_id)
     train(trainer, run, [_work(trainer, batches, dev)], lambda: _initial_parameters(planned, started, mesh))
     results = _results(planned, run, dev, mesh) | {"training_rows": len(learned.features)}
     if is_first():
         write_json(run.results_file, results)
+        if confusion := results.get("confusion"):
+            write_confusion_picture(run.path / "confusion.png", confusion)
     return results
 
 

@@ -50,12 +50,17 @@ class TaskObjective:
     losses = ("task_loss",)
 
     def __init__(
-        self, task: TaskConfig, model: ModelConfig, execution: ExecutionConfig, frozen_layers: int | None = None
+        self,
+        task: TaskConfig,
+        model: ModelConfig,
+        execution: ExecutionConfig,
+        frozen_layers: int | None = None,
+        probe: bool = False,
     ):
-        """`task` has its labels."""
-        self.model, self._kind, self._frozen_layers = model, task.kind, frozen_layers
+        """`task` has its labels; `frozen_layers` and `probe` as in FinetuneConfig."""
+        self.model, self._kind, self._frozen_layers, self._probe = model, task.kind, frozen_layers, probe
         self._head = HeadShape.of(task)
-        self._network = BertForTask(model, self._head, execution.remat, execution.unroll, frozen_layers)
+        self._network = BertForTask(model, self._head, execution.remat, execution.unroll, frozen_layers, probe)
         self.measurements = self.losses if self._kind == "number" else (*self.losses, "accuracy")
 
     def init(self, key: Key[Array, ""]) -> Parameters:
@@ -63,7 +68,13 @@ class TaskObjective:
         return init_for_task(self.model, self._head, key)
 
     def learns(self, params: Parameters) -> Parameters | None:
-        """See Objective: all but the embeddings and the first layers, where some are frozen."""
+        """See Objective: of a probe the head; otherwise all but the embeddings and the first layers, if some are
+        frozen."""
+        if self._probe:
+            return {
+                part: jax.tree.map(lambda _, own=part == "task": jnp.array(own), of_part)
+                for part, of_part in params.items()
+            }
         if self._frozen_layers is None:
             return None
         layer = jnp.arange(self.model.num_layers) >= self._frozen_layers

@@ -60,6 +60,8 @@ class BertForTask(nn.Module):
     unroll: int = 1
     frozen_layers: int | None = None
     """See Encoder."""
+    probe: bool = False
+    """Whether no gradient goes below the head."""
 
     def setup(self):
         self.bert = BertEncoder(self.config, self.remat, self.unroll, self.frozen_layers)
@@ -86,17 +88,19 @@ class BertForTask(nn.Module):
         segments = (mask & (places >= first_length.reshape(-1, 1))).astype(jnp.int32)
         read = None if self.head.read in ("marked", "tokens") else jnp.zeros((rows * choices, 0), jnp.int32)
         encoded = self.bert(ids.reshape(-1, tokens), segments, mask, in_encoder, read)
-        in_head = in_head if self.head.drops else None
         match self.head.read:
             case "pooled":
-                return self.task(encoded.pooled, in_head)
+                vectors = encoded.pooled
             case "choices":
-                return self.task(encoded.pooled.reshape(rows, choices, -1), in_head)[:, :, 0]
+                vectors = encoded.pooled.reshape(rows, choices, -1)
             case "marked":
                 words = mean_of_marked(encoded.tokens, marks).reshape(rows, -1)
-                return self.task(jnp.concatenate([encoded.pooled, words], axis=-1), in_head)
+                vectors = jnp.concatenate([encoded.pooled, words], axis=-1)
             case "tokens":
-                return self.task(encoded.tokens, in_head)
+                vectors = encoded.tokens
+        vectors = jax.lax.stop_gradient(vectors) if self.probe else vectors
+        outputs = self.task(vectors, in_head if self.head.drops else None)
+        return outputs[:, :, 0] if self.head.read == "choices" else outputs
 
 
 def mean_of_marked(x: Float[Array, "B T D"], marks: Int[Array, "B M 2"]) -> Float[Array, "B M D"]:

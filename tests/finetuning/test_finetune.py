@@ -85,6 +85,7 @@ def test_a_task_is_learned_and_measured(finished, config):
     assert results["steps"] == 64 and results["seeds"] == [0]
     assert (results["training_rows"], results["dev_rows"]) == (64, 20)
     assert np.sum(results["confusion"]["counts"]) == 20
+    assert (finished.path / "confusion.png").read_bytes()[1:4] == b"PNG"
     planned = read_config(finished.path)
     assert isinstance(planned, TaskRunConfig) and planned.task.labels == ("animal", "water")
     lines = read_metrics(finished.metrics_file)
@@ -182,6 +183,18 @@ def test_frozen_layers_stay_as_they_were(config, init, tmp_path):
     same = jax.tree.map(lambda one, other: np.array_equal(one[:1], other[:1]), before, after)
     assert all(jax.tree.leaves(same["embeddings"])) and all(jax.tree.leaves(same["encoder"]))
     assert not np.array_equal(*(model["encoder"]["layers"]["feedforward_in"]["kernel"][1] for model in (before, after)))
+
+
+def test_a_probe_trains_the_head_alone(config, init, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    finetune(config.replace(probe=True, task=config.task.replace(epochs=1.0)), run)
+    before, after = (
+        model.read(jax.tree.map(lambda _: None, model.shapes))
+        for model in (TrainedModel.open(init), TrainedModel.open(run.path))
+    )
+    assert all(jax.tree.leaves(jax.tree.map(np.array_equal, before["bert"], after["bert"])))
+    assert np.abs(after["task"]["dense"]["bias"]).max() > 0
+    assert read_config(run.path).model.dropout == 0.0
 
 
 def test_several_seeds_give_a_mean_and_a_spread(config, tmp_path):
