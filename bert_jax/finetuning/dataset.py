@@ -101,16 +101,19 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> Learned:
 
 
 def read_measured(task: Task) -> Measured:
-    """The rows to measure on, with what is right. Raises UsageError for a row that doesn't tell."""
+    """The rows to measure on, with what is right. Raises UsageError for a row that doesn't tell, or can't be read."""
     repairs = Counter()
     records = read_records(task.config, task.config.dev, "dev", repairs)
-    say_repairs(task.config.dev, repairs)
     if not any(record.has(task.config.label) or record.has("is_impossible") for record in records):
         raise UsageError(
             f"{task.config.dev} has no {task.config.label!r} in any row, and nothing can be measured; give rows with "
             "labels by --task.dev, or name their column by --task.label"
         )
-    return Measured(records, [task.gold(record) for record in records])
+    golds = [task.gold(record) for record in records]
+    for _ in encoded(task, records, repairs, train=False):  # so that a row that can't be is not found after an epoch
+        pass
+    say_repairs(task.config.dev, repairs)
+    return Measured(records, golds)
 
 
 def read_records(config: TaskConfig, source: str | None, setting: str, repairs: Counter[str]) -> list[Record]:

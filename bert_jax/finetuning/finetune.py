@@ -85,7 +85,6 @@ class DevRows:
     def __init__(self, task: Task, rows: Measured, outputs: Outputs, pad_id: int):
         self.count = len(rows.records)
         self._task, self._rows, self._outputs, self._pad_id = task, rows, outputs, pad_id
-        self._name: str | None = task.config.dev
 
     def measure(self, params: Parameters, stop: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
         """Every metric, and `metric` and `score`; None where `stop`, asked before each batch, says so."""
@@ -96,11 +95,9 @@ class DevRows:
             return self._outputs(params, batch)
 
         try:
-            return measure(self._task, self._rows, run, pad_id=self._pad_id, tokens=tokens_at_once(), name=self._name)
+            return measure(self._task, self._rows, run, pad_id=self._pad_id, tokens=tokens_at_once())
         except _Stopped:
             return None
-        finally:
-            self._name = None  # what was cut is said once
 
     def evaluate(self, params: Parameters, stop: Callable[[], bool]) -> dict[str, float] | None:
         """The numbers of `measure`."""

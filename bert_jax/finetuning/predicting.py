@@ -56,14 +56,9 @@ def predictions(
         say_repairs(name, repairs)
 
 
-def measure(
-    task: Task, rows: Measured, run: Run, *, pad_id: int, tokens: int, name: str | None = None
-) -> dict[str, Any]:
-    """Every metric of the task's kind over `rows`; `metric` names the one that counts and `score` is its value.
-
-    `name` as in `predictions`.
-    """
-    found = [said for _, said in predictions(task, rows.records, run, pad_id=pad_id, tokens=tokens, name=name)]
+def measure(task: Task, rows: Measured, run: Run, *, pad_id: int, tokens: int) -> dict[str, Any]:
+    """Every metric of the task's kind over `rows`; `metric` names the one that counts and `score` is its value."""
+    found = [said for _, said in predictions(task, rows.records, run, pad_id=pad_id, tokens=tokens, name=None)]
     metrics = task.measure(rows.golds, found)
     name = metric_of(task.config)
     return {"metric": name, "score": metrics[name], **metrics}

@@ -210,7 +210,8 @@ def test_several_seeds_give_a_mean_and_a_spread(config, tmp_path):
 
 
 def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config, tmp_path):
-    run = RunDirectory(tmp_path / "run")
+    run, other = RunDirectory(tmp_path / "run"), tmp_path / "other.tsv"
+    other.write_text("text\tlabel\nThe cat.\tanimal\n")
     for changes, said in (
         ({"init": None}, "init names no model"),
         ({"init": str(tmp_path / "none")}, "there is nothing at"),
@@ -220,6 +221,7 @@ def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config,
         ),
         ({"task": config.task.replace(train=None)}, "task.train names no rows"),
         ({"task": config.task.replace(label="class")}, "has no column 'class'"),
+        ({"task": config.task.replace(dev=str(other))}, "other.tsv, line 2 has no column 'sentence'"),
     ):
         with pytest.raises(UsageError, match=said):
             finetune(config.replace(**changes), run)
