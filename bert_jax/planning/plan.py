@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -158,7 +159,7 @@ class Planner:
             needed = refusal(str(error))
         else:
             memory = _memory(trainer, compiled.memory_analysis())
-            program = Program(compiled.as_text())
+            program = program_of(compiled)
             needed, sent = memory.total, collectives(program)
             step_time = self._time(trainer, number, memory_traffic(program), sum(each.sent for each in sent))
         plan = PhasePlan(
@@ -194,6 +195,18 @@ class Planner:
             memory=moved / chip.memory_bandwidth,
             links=sent / (chip.link_bandwidth * max(self.topology.links, 1)),
         )
+
+
+def program_of(compiled: Any) -> Program:
+    """What the compiler made. Raises RunError where JAX can't read it: it is then of another time than libtpu."""
+    try:
+        return Program(compiled.as_text())
+    except jax.errors.JaxRuntimeError as error:
+        raise RunError(
+            f"jax {jax.__version__} can't read what libtpu {version('libtpu')} compiled "
+            f"({str(error).partition(chr(10))[0]}); install the pair that was tested: "
+            "pip install -c launch/constraints.txt -e .[plan]"
+        ) from None
 
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:

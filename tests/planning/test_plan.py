@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import jax
 import pytest
 from conftest import command
 
@@ -9,6 +10,7 @@ from bert_jax.cli.main import run
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
+from bert_jax.planning import plan as plan_module
 from bert_jax.planning.changes import change_that_fits, changes
 from bert_jax.planning.collectives import Collective
 from bert_jax.planning.plan import Memory, PhasePlan, Planner, StepTime, formulas, refusal
@@ -240,6 +242,18 @@ def test_formulas_are_those_of_the_run(tiny_config):
 def test_wrong_use_is_one_line(flags, words, capsys):
     assert run(["plan", str(CONFIGS / "tiny.py"), *flags]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_a_program_that_jax_can_not_read_names_the_pair_that_was_tested(monkeypatch):
+    class Compiled:
+        def as_text(self):
+            raise jax.errors.JaxRuntimeError("INTERNAL: RET_CHECK failure\nmore")
+
+    monkeypatch.setattr(plan_module, "version", lambda name: "9.9")
+    with pytest.raises(
+        RunError, match=r"can't read what libtpu 9.9 compiled \(INTERNAL: RET_CHECK failure\).*-c launch"
+    ):
+        plan_module.program_of(Compiled())
 
 
 def test_the_real_step_is_compiled_for_a_slice(config_file):
