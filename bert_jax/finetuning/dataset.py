@@ -43,6 +43,8 @@ class Learned(NamedTuple):
     task: Task
     """Its config has labels and padded lengths: a run keeps it, and needs the rows no more to predict."""
     features: list[Feature]
+    rows: int
+    """How many rows they are of."""
 
     def batches(self, seed: int, pad_id: int) -> TrainingBatches:
         """The batches of all epochs, in the order of `seed`."""
@@ -90,14 +92,15 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> Learned:
     if config.labels is None and config.kind in ("class", "marked", "tags"):
         config = config.replace(labels=in_order(_names(config, records)))
     task = make_task(config, tokenizer)
-    features = [feature for _, of_one in encoded(task, records, repairs, train=True) for feature in of_one]
+    by_row = [of_one for _, of_one in encoded(task, records, repairs, train=True) if of_one]
+    features = [feature for of_one in by_row for feature in of_one]
     say_repairs(config.train, repairs)
     if not features:
         raise UsageError(f"{config.train} has no row to learn from; give another by --task.train")
     if config.padded_lengths is None:
         lengths = few_lengths([feature.size for feature in features], config.max_length)
         task.config = config.replace(padded_lengths=lengths)
-    return Learned(task, features)
+    return Learned(task, features, len(by_row))
 
 
 def read_measured(task: Task) -> Measured:

@@ -55,7 +55,7 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     trainer = Trainer(planned, mesh, objective)
     dev = measured and DevRows(learned.task, measured, Outputs(objective, mesh), tokenizer.vocabulary.pad_id)
     train(trainer, run, [_work(trainer, batches, dev)], lambda: _initial_parameters(planned, started, mesh))
-    results = _results(planned, run, dev, mesh) | {"training_rows": len(learned.features)}
+    results = _results(planned, run, dev, mesh) | {"training_rows": learned.rows}
     if is_first():
         write_json(run.results_file, results)
         if confusion := results.get("confusion"):
@@ -123,6 +123,7 @@ def _work(trainer: Trainer, batches: TrainingBatches, dev: DevRows | None) -> Ph
         steps=len(batches),
         batches=placed_batches,
         records=batches.records,
+        told=f"rows of {trainer.config.task.train} as they are learned from, numbered from 0",
         skips_records=False,
         train_step=trainer.train_step(0),
         evaluate=dev.evaluate if dev else None,

@@ -71,7 +71,7 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     held_out = {length: held_out_sequences(trainer, data) for length, data in prepared.items()}
     phases = [
-        _phase_work(trainer, number, prepared[phase.length], held_out[phase.length])
+        _phase_work(run, trainer, number, prepared[phase.length], held_out[phase.length])
         for number, phase in enumerate(config.phases)
     ]
 
@@ -213,7 +213,9 @@ def _training_order(config: RunConfig, number: int, prepared: PreparedData) -> S
     return ShuffledOrder(sum(prepared.sources), config.seed, number)
 
 
-def _phase_work(trainer: Trainer, number: int, prepared: PreparedData, held_out: HeldOut | None) -> PhaseWork:
+def _phase_work(
+    run: RunDirectory, trainer: Trainer, number: int, prepared: PreparedData, held_out: HeldOut | None
+) -> PhaseWork:
     phases, source = trainer.config.phases, training_source(trainer, number, prepared)
     rows, batch_size = batch_sharding(trainer.mesh), phases[number].batch_size
     return PhaseWork(
@@ -222,6 +224,7 @@ def _phase_work(trainer: Trainer, number: int, prepared: PreparedData, held_out:
         steps=phases[number].steps,
         batches=lambda first: (placed(batch, rows, batch_size) for batch in read_ahead(source, first)),
         records=source.records,
+        told=f"bert-jax inspect {run.path} --step {{step}} shows them",
         skips_records=trainer.config.input.damaged_records == "skip",
         train_step=trainer.train_step(number),
         evaluate=held_out.evaluate if held_out else None,

@@ -38,7 +38,9 @@ class PhaseWork(NamedTuple):
     batches: Callable[[int], Iterator[AnyBatch]]
     """Batches from the given step of the phase on, on the devices."""
     records: Callable[[int], Sequence[int]]
-    """The training records of such a batch, by their numbers in the data set."""
+    """The training records of such a batch, by their numbers in the data set ..."""
+    told: str
+    """... and in words how to look at those of a step, {step}."""
     skips_records: bool
     """Whether a batch leaves out damaged ones, as rows of weight 0."""
     train_step: Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]
@@ -177,8 +179,9 @@ class _Loop:
             write_json(run / _SKIPPED, records)
         return RunError(
             f"no finite gradient in {skipped} steps in a row, up to step {step:,}. Their training records are in "
-            f"{run / _SKIPPED}; step {numbers[0]:,} had {_list(records[numbers[0]])} (bert-jax inspect {run} --step "
-            f"{numbers[0]} shows them). The last good checkpoint is {good or 'none: nothing was saved before'}; lower "
+            f"{run / _SKIPPED}; step {numbers[0]:,} had {_list(records[numbers[0]])} "
+            f"({self._phase.told.format(step=numbers[0])}). "
+            f"The last good checkpoint is {good or 'none: nothing was saved before'}; lower "
             f"--optimizer.peak-learning-rate ({self._config.optimizer.peak_learning_rate:g}) and start a new run from "
             "there"
         )

@@ -250,9 +250,8 @@ def test_a_program_that_jax_can_not_read_names_the_pair_that_was_tested(monkeypa
             raise jax.errors.JaxRuntimeError("INTERNAL: RET_CHECK failure\nmore")
 
     monkeypatch.setattr(plan_module, "version", lambda name: "9.9")
-    with pytest.raises(
-        RunError, match=r"can't read what libtpu 9.9 compiled \(INTERNAL: RET_CHECK failure\).*-c launch"
-    ):
+    said = r"can't read what libtpu 9.9 compiled \(INTERNAL: RET_CHECK failure\).*-c launch"
+    with pytest.raises(RunError, match=said):
         plan_module.program_of(Compiled())
 
 
