@@ -236,9 +236,11 @@ train_disturbed() {
   [ "$code" = 143 ]
 }
 
-train_undisturbed() {
+train_undisturbed() { # STEP: however long it takes
   start pretrain "$undisturbed"
-  patiently past "$undisturbed" "$1" || return
+  while running && ! past "$undisturbed" "$1"; do
+    sleep 0.1
+  done
   kill -TERM "$child"
   ended || [ $? = 143 ]
 }
