@@ -28,7 +28,12 @@ def test_labels_and_lengths_are_those_of_the_training_rows(tmp_path, wordpiece):
 def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):
     config = CONFIG.replace(labels=("good", "fair", "bad"), padded_lengths=(32, 128))
     task, features, rows = read_training(with_files(tmp_path, config=config), wordpiece)
-    assert task.outputs == 3 and features[0].target == 0 and rows == len(features) and task.config.padded_lengths == (32, 128)
+    assert (
+        task.outputs == 3
+        and features[0].target == 0
+        and rows == len(features)
+        and task.config.padded_lengths == (32, 128)
+    )
 
 
 def test_a_part_of_the_rows_is_the_same_every_time_and_from_all_along_them(tmp_path, wordpiece):

@@ -390,7 +390,7 @@ def test_an_encoder_by_itself_encodes_and_fills_no_masks(folder, tmp_path, capsy
     np.testing.assert_array_equal(vectors.tokens, whole.tokens)
     assert vectors.pooled is None
     assert run(["fill-mask", str(tmp_path / "run"), "piece1 [MASK]"]) == 2
-    assert "without a masked-language head" in capsys.readouterr().err
+    assert "the model has no masked-language head" in capsys.readouterr().err
     assert run(["export", str(tmp_path / "run"), str(tmp_path / "again")]) == 0
     written = load_file(tmp_path / "again" / "model.safetensors")
     assert {f"bert.{name}" for name in written} == load_file(folder / "model.safetensors").keys()

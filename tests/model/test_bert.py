@@ -167,9 +167,9 @@ def test_dropout_comes_by_example_not_by_batch(params):
         assert largest_difference(jax.tree.map(lambda x: x[row : row + 1], together), alone) < 2e-6
 
 
-@partial(jax.jit, static_argnames=("config", "return_layers"))
-def encoded(config, params, batch, keys=None, read=None, return_layers=False):
-    return BertEncoder(config).apply({"params": params["bert"]}, *batch, keys, read, return_layers)
+@partial(jax.jit, static_argnames=("config", "return_attention"))
+def encoded(config, params, batch, keys=None, read=None, return_attention=False):
+    return BertEncoder(config).apply({"params": params["bert"]}, *batch, keys, read, False, return_attention)
 
 
 READ = jnp.asarray([[3, 15, 7, 0, 8, 7]] * ROWS, jnp.int32)  # in no order, and one of them twice
@@ -214,12 +214,12 @@ def test_a_causal_sequence_is_told_by_its_last_real_token(params):
     assert jnp.isfinite(encoded(CAUSAL, params, empty).pooled).all()
 
 
-def test_causal_layers_and_attention_are_those_of_the_other_path(params):
+def test_causal_attention_is_that_of_the_other_path(params):
     batch = inputs(padding=8)
-    with_layers, without = (encoded(CAUSAL, params, batch, return_attention=asked) for asked in (True, False))
-    assert largest_difference(with_layers.tokens[:, :LENGTH], without.tokens[:, :LENGTH]) < 2e-6
-    assert largest_difference(with_layers.pooled, without.pooled) < 2e-6
-    attention = with_layers.attention
+    with_attention, without = (encoded(CAUSAL, params, batch, return_attention=asked) for asked in (True, False))
+    assert largest_difference(with_attention.tokens[:, :LENGTH], without.tokens[:, :LENGTH]) < 2e-6
+    assert largest_difference(with_attention.pooled, without.pooled) < 2e-6
+    attention = with_attention.attention
     assert (attention == jnp.tril(attention)).all() and (attention[..., LENGTH:] == 0).all()
     assert jnp.allclose(attention.sum(axis=-1), 1, atol=1e-5)
     assert (attention[..., 7, :8] > 0).all()

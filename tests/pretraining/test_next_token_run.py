@@ -18,9 +18,10 @@ from bert_jax.model.size import train_flops
 from bert_jax.planning.operations import operations
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain, training_batch
-from bert_jax.pretraining.trainer import Trainer
+from bert_jax.pretraining.trainer import pretraining_trainer
 from bert_jax.system.errors import Interrupted, UsageError
 from bert_jax.training import loop
+from bert_jax.training.input import read_ahead
 from bert_jax.training.metrics import read_metrics
 from bert_jax.training.run_directory import RunDirectory
 from bert_jax.training.sharding import make_mesh
@@ -61,11 +62,11 @@ def test_it_learns_more_than_frequencies(run):
 
 def test_the_baseline_knows_how_often_a_sequence_ends(run, config):
     results, data = json.loads(run.results_file.read_text()), PreparedData.open(run.data(32))
-    trainer = Trainer(config, make_mesh(MeshConfig()), 150, 4)
+    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150, 4)
     tokenizer = bert_jax.load_tokenizer(run.tokenizer)
     held_out = pretrain_module.held_out_sequences(trainer, data)
     labels = []
-    for batch in held_out._source.batches():
+    for batch in read_ahead(held_out._source):
         for ids, length, weight in zip(batch.ids, batch.length, batch.weight):
             labels += ids[1:length].tolist() if weight else []
     labels = np.array(labels)
@@ -129,7 +130,7 @@ def test_inspect_shows_each_token_with_the_next(run, capsys):
 
 
 def test_its_step_is_counted_at_all_positions(config):
-    trainer = Trainer(config, make_mesh(MeshConfig()), 150, 4)
-    assert trainer.flops(0) == 16 * train_flops(trainer.model, 32, 32)
+    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150, 4)
+    assert trainer.flops(0) == 16 * train_flops(trainer.objective.model, 32, 32)
     counts = {operation.name: operation.count for operation in operations(trainer)}
     assert counts["softmax"] == config.model.num_layers
