@@ -173,7 +173,8 @@ class Planner:
             flops=trainer.flops(number),
             compile_seconds=time.perf_counter() - began,
             needed_bytes=needed,
-            fits=memory is not None,
+            # The compiler may let pass what is more, by its own account, than a chip gives to a program.
+            fits=memory is not None and memory.total <= self.topology.chip.memory,
             memory=memory,
             collectives=sent,
             time=step_time,
