@@ -29,7 +29,8 @@ RUN = RunConfig(
 class FakePlanner(Planner):
     """Stands in for the compiler: a sequence of 512 tokens takes 1 GiB and less with remat, the state 8 GiB."""
 
-    def __init__(self, topology, vocabulary_size=0):
+    def __init__(self, topology, vocabulary_size=0, exact=False):
+        self.exact = exact
         self.topology = parse_topology("v5e:2x2") if isinstance(topology, str) else topology
         self.compilations = 0
         self.on_compiled = lambda plan: None
@@ -182,6 +183,9 @@ def test_the_tables_show_what_was_found(fake, capsys):
     ):
         assert words in shown.out
     assert "doesn't fit" not in shown.out
+    assert "Compiled with the least effort" in shown.out
+    assert run(["plan", str(CONFIGS / "tiny.py"), "--topology", "v5e:16x16", "--exact"]) == 0
+    assert "effort" not in capsys.readouterr().out
 
 
 def test_what_does_not_fit_is_shown_with_the_change_that_does(fake, capsys):
@@ -263,6 +267,7 @@ def test_the_real_step_is_compiled_for_a_slice(config_file):
     found = json.loads(said.splitlines()[-1])
     [phase] = found["phases"]
     memory = phase["memory"]
+    assert not found["exact"]
     assert found["fits"] and phase["mesh"]["data"] == phase["mesh"]["fsdp"] == 2
     # Adam keeps two numbers a parameter; biases and norms, which are not split, take the rest over a half.
     assert 4 * found["parameters"] / 2 < memory["parameters"] < 4 * found["parameters"]
