@@ -130,7 +130,7 @@ class Planner:
     """Compiles for one slice."""
 
     def __init__(self, topology: Topology, vocabulary_size: int, exact: bool):
-        """`exact`: compile as a run does, not with LEAST_EFFORT. Raises RunError where libtpu doesn't know the slice."""
+        """`exact`: compile as a run does, else with LEAST_EFFORT. Raises RunError for a slice unknown to libtpu."""
         self.topology = topology
         self.exact = exact
         self.compilations = 0
