@@ -21,8 +21,8 @@ class Record(NamedTuple):
             if not isinstance(value, dict) or part not in value:
                 there = ", ".join(map(repr, self.values)) or "nothing"
                 raise UsageError(
-                    f"{self.place} has no column {name!r}: there is {there}; name what is there by --texts, or by "
-                    "task.texts, task.label and the like"
+                    f"{self.place} has no column {name!r}: there is {there}; give rows with this one, or name "
+                    "what is there: for features by --texts, to train by task.texts, task.label and the like"
                 )
             value = value[part]
         return value

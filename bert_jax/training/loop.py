@@ -1,13 +1,10 @@
 """The one training loop."""
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
-from jax.experimental import multihost_utils
 
 from bert_jax.config.training import TrainingConfig
 from bert_jax.model.bert import Parameters
@@ -21,6 +18,7 @@ from bert_jax.training.measurement import Means
 from bert_jax.training.metrics import MetricsLog
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.step import TrainState
+from bert_jax.training.stop_signals import StopSignals
 
 _NOTE_EVERY_S = 0.5
 """How often measurements are fetched to be shown."""
@@ -66,7 +64,7 @@ def run_phases(
     `peak_flops`: of all devices together. Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written, and
     RunError where too many steps in a row had to be skipped.
     """
-    with _StopSignals() as stop:
+    with StopSignals() as stop:
         for phase in phases:
             loop = _Loop(phase, checkpoints, log, config, stop, peak_flops)
             if loop.has_work(int(state.step)):
@@ -84,7 +82,7 @@ class _Loop:
         checkpoints: Checkpoints,
         log: MetricsLog,
         config: TrainingConfig,
-        stop: "_StopSignals",
+        stop: StopSignals,
         peak_flops: float | None,
     ):
         self._phase, self._checkpoints, self._log = phase, checkpoints, log
@@ -278,36 +276,3 @@ class _Speed:
             "mfu": self._flops / seconds / self._peak if self._peak else None,
             "skipped_records": int(sum(jax.device_get(self._skipped_records))),
         }
-
-
-class _StopSignals:
-    """Within the block SIGTERM and the first Ctrl-C ask for a stop after the step in flight.
-
-    Of several processes each has JAX listen for SIGTERM instead, whichever gets it: they agree on the step. There a
-    Ctrl-C is made a SIGTERM. A second Ctrl-C ends a process at once.
-    """
-
-    requested = False
-
-    def __enter__(self) -> "_StopSignals":
-        alone = {signal.SIGTERM: self._request, signal.SIGINT: self._request}
-        handlers = alone if jax.process_count() == 1 else {signal.SIGINT: self._request_of_all}
-        self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        return self
-
-    def at(self, step: int) -> bool:
-        """Whether to stop after `step`; to be called at every step."""
-        return multihost_utils.reached_preemption_sync_point(step) if jax.process_count() > 1 else self.requested
-
-    def __exit__(self, *_) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _request(self, number: int, frame) -> None:
-        if self.requested and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.requested = True
-
-    def _request_of_all(self, number: int, frame) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.kill(os.getpid(), signal.SIGTERM)

@@ -25,7 +25,7 @@ config = RunConfig(
         attention_dropout=0.0,
         initializer_range=0.06,
     ),
-    vocabulary=VocabularyConfig(size=8192),
+    vocabulary=VocabularyConfig(size=4096),
     data=DataConfig(source="python-docs", held_out=0.05, short_sequence_probability=0.0),
     objective=ObjectiveConfig(predict="next", pair="none"),
     optimizer=OptimizerConfig(

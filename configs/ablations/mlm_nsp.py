@@ -7,7 +7,7 @@ those before it). Text, vocabulary, model, optimizer and steps are the same. Whi
 fine-tuning, beside a model that wasn't pretrained; the measurements of pretraining itself are of different questions.
 
 Hardware and time: two CPU cores, at the rates of configs/cpu.py about eight minutes; gpt_ltr.py, which predicts at
-every position, is three times the FLOPs. That is arithmetic, not a measurement. A run reads 12 million tokens:
+every position, is nearly three times the FLOPs. That is arithmetic, not a measurement. A run reads 12 million tokens:
 python-docs, the text where none is given, three times.
 What to expect: at full size (Devlin et al. 2019, table 5) leaving out next sentences costs BERT-base 3.5 points on QNLI
 and 0.5 on MNLI, and going from left to right as well 4.1 and 2.3.
@@ -32,7 +32,7 @@ config = RunConfig(
         attention_dropout=0.0,
         initializer_range=0.06,
     ),
-    vocabulary=VocabularyConfig(size=8192),
+    vocabulary=VocabularyConfig(size=4096),
     data=DataConfig(source="python-docs", held_out=0.05, short_sequence_probability=0.0),
     objective=ObjectiveConfig(),
     optimizer=OptimizerConfig(

@@ -113,7 +113,7 @@ def test_a_missing_column_is_named_with_those_that_are_there():
     assert [record.value(name) for name in ("a", "b.d", "e.f")] == [1, 2, 3]
     assert [record.has(name) for name in ("a", "b.c", "x", "a.b")] == [True, False, False, False]
     with pytest.raises(
-        UsageError, match="f, line 3 has no column 'b.x': there is 'a', 'b', 'e.f'; name what is there by --texts"
+        UsageError, match="f, line 3 has no column 'b.x': there is 'a', 'b', 'e.f'; give rows with this one"
     ):
         record.value("b.x")
 

@@ -30,7 +30,7 @@ from bert_jax.system.batch import WORD_START
 from bert_jax.system.errors import Interrupted, RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
-from bert_jax.training import loop
+from bert_jax.training import loop, stop_signals
 from bert_jax.training.input import BatchSource
 from bert_jax.training.manifest import Manifest, complete
 from bert_jax.training.measurement import Mean
@@ -317,7 +317,7 @@ def test_a_vocabulary_size_that_is_not_the_vocabularys_is_refused(tiny_run, tiny
 
 def test_a_stop_whose_checkpoint_fails_is_a_failure(tiny_run, tiny_config, tmp_path, monkeypatch):
     run = prepared_copy(tiny_run, tmp_path)
-    monkeypatch.setattr(loop._StopSignals, "requested", True)
+    monkeypatch.setattr(stop_signals.StopSignals, "requested", True)
     monkeypatch.setattr(Manifest, "of", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(RunError, match="checkpoint 1 could not be written"):
         pretrain(tiny_config, run)
