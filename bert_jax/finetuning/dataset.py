@@ -88,11 +88,11 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> Learned:
     What was mended or left out is said in one line. Raises UsageError with file and line for what can't be.
     """
     repairs = Counter()
-    records = _some(read_records(config, config.train, "train", repairs), config.train_rows)
-    if config.labels is None and config.kind in ("class", "marked", "tags"):
+    records = read_records(config, config.train, "train", repairs)
+    if config.labels is None and config.kind in ("class", "marked", "tags"):  # of all rows, also where few are learned
         config = config.replace(labels=in_order(_names(config, records)))
-    task = make_task(config, tokenizer)
-    by_row = [of_one for _, of_one in encoded(task, records, repairs, train=True) if of_one]
+    task, some = make_task(config, tokenizer), _some(records, config.train_rows)
+    by_row = [of_one for _, of_one in encoded(task, some, repairs, train=True) if of_one]
     features = [feature for of_one in by_row for feature in of_one]
     say_repairs(config.train, repairs)
     if not features:

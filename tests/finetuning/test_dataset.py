@@ -48,6 +48,12 @@ def test_a_part_of_the_rows_is_the_same_every_time_and_from_all_along_them(tmp_p
         read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=401)), wordpiece)
 
 
+def test_labels_are_those_of_all_rows_where_few_are_learned(tmp_path, wordpiece):
+    rows = "sentence\tlabel\n" + "".join(f"cat\tclass{number:02}\n" for number in range(40))
+    part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=5)), wordpiece)
+    assert len(part.features) == 5 and len(part.task.config.labels) == 40
+
+
 def test_the_tags_of_all_words_are_labels(tmp_path, wordpiece):
     config = TaskConfig(name="x", kind="tags", texts=("words",), label="tags")
     rows = "the\tO\ncat\tB-X\n\ndogs\tI-X\n"
