@@ -23,6 +23,7 @@ class ChoiceTask:
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
         self.config, self._tokenizer = config, tokenizer
+        self.unknown_id = tokenizer.vocabulary.unknown_id
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
         """See Task. A row without text, or with an empty choice, is not learned from."""

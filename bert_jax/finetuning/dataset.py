@@ -20,7 +20,7 @@ from bert_jax.finetuning.marked_task import MarkedTask
 from bert_jax.finetuning.sentence_task import ClassTask, NumberTask
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
-from bert_jax.finetuning.task import Feature, Task
+from bert_jax.finetuning.task import UNKNOWN, Feature, Task
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
@@ -135,7 +135,9 @@ def encoded(
     """Each record with what the model reads of it, some hundred at a time."""
     waiting = iter(records)
     while some := list(islice(waiting, _RECORDS_AT_ONCE)):
-        yield from zip(some, task.encode(some, repairs, train))
+        features = task.encode(some, repairs, train)
+        repairs[UNKNOWN] += sum(any(one.mostly(task.unknown_id) for one in of_one) for of_one in features)
+        yield from zip(some, features)
 
 
 def say_repairs(source: str | None, repairs: Counter[str]) -> None:

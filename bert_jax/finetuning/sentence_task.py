@@ -21,6 +21,7 @@ class SentenceTask:
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
         self.config, self._tokenizer = config, tokenizer
+        self.unknown_id = tokenizer.vocabulary.unknown_id
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
         """See Task. A row of which one text is empty (has no pieces) is not learned from."""

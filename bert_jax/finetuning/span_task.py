@@ -35,6 +35,7 @@ class SpanTask:
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
         self.config, self._tokenizer = config, tokenizer
+        self.unknown_id = tokenizer.vocabulary.unknown_id
         # Questions about one text follow each other.
         self._spans = functools.lru_cache(maxsize=4)(tokenizer.encode_spans)
 

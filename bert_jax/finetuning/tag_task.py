@@ -34,6 +34,7 @@ class TagTask:
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
         """Raises UsageError where there aren't two tags."""
         self.config, self._tokenizer = config, tokenizer
+        self.unknown_id = tokenizer.vocabulary.unknown_id
         self.labels = Labels(config.labels or ())
         self.outputs = len(self.labels)
 

@@ -17,6 +17,7 @@ Prediction = dict[str, Any]
 """Named values, as JSON has them; the names begin with `predicted_` where a column might be called so."""
 EMPTY = "rows without any text"
 CUT = "texts longer than task.max_length, cut"
+UNKNOWN = "rows of which the vocabulary knows less than half"
 
 
 class Feature(NamedTuple):
@@ -37,6 +38,11 @@ class Feature(NamedTuple):
         """Tokens of the longest row."""
         return max(len(row.ids) for row in self.rows)
 
+    def mostly(self, piece: int) -> bool:
+        """Whether more than half of its pieces, but for the special ones at their ends, are this one."""
+        pieces = [row.ids[1:-1] for row in self.rows]
+        return 2 * sum(list(some).count(piece) for some in pieces) > sum(map(len, pieces))
+
 
 @runtime_checkable
 class Task(Protocol):
@@ -44,6 +50,8 @@ class Task(Protocol):
 
     config: TaskConfig
     """With `labels` set where the kind has any."""
+    unknown_id: int
+    """The piece for what the vocabulary doesn't know."""
     outputs: int
     """Numbers that the head gives: for a row, for each of its choices (`choice`) or for each token (`tags`, `span`)."""
 

@@ -27,6 +27,7 @@ from bert_jax.training.manifest import (
     make_complete,
     path_of,
     set_aside,
+    write_evaluation,
 )
 from bert_jax.training.state_check import StateCheck, check_state, sum_of_bits_on_host
 from bert_jax.training.step import TrainState
@@ -84,6 +85,13 @@ class Checkpoints:
         skeleton = jax.tree.map(lambda _: 0, state)
         self._finishing = threading.Thread(target=self._finish, args=(step, evaluation, check, skeleton))
         self._finishing.start()
+
+    def add_evaluation(self, step: int, evaluation: dict[str, float]) -> None:
+        """Has the checkpoint of `step` tell measurements that were made after it was written."""
+        self.wait()
+        path = path_of(self._directory, step)
+        if is_first() and path in complete(self._directory):
+            write_evaluation(path, evaluation)
 
     def wait(self) -> None:
         """Waits until nothing is being written."""

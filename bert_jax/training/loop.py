@@ -102,7 +102,7 @@ class _Loop:
         self._speed = _Speed(phase, self._peak_flops)
         with stage(phase.name, phase.steps, "steps", start=step - phase.first) as self._shown:
             if self._owes_evaluation(step):
-                self._evaluate(step, state)
+                self._evaluate_late(step, state)
             self._shown.advance(0, note="compiling")
             for step in range(step + 1, phase.first + phase.steps + 1):
                 batch, before = next(batches), measured
@@ -144,9 +144,10 @@ class _Loop:
             self._checkpoints.save(step, state, evaluation)
         if stopping:
             _finish(self._checkpoints)
-            raise Interrupted(
-                f"stopped at step {step:,} of {self._config.steps:,}; give the same command again to go on"
-            )
+            raise self._interrupted(step)
+
+    def _interrupted(self, step: int) -> Interrupted:
+        return Interrupted(f"stopped at step {step:,} of {self._config.steps:,}; give the same command again to go on")
 
     def _evaluates(self, step: int) -> bool:
         due = step % self._config.evaluation.every == 0 or step == self._config.steps
@@ -167,6 +168,13 @@ class _Loop:
             self._log.write(step, "eval", evaluation)
             say(f"step {step:,}, held out: {_note(evaluation)}")
         return evaluation
+
+    def _evaluate_late(self, step: int, state: TrainState) -> None:
+        """The evaluation of a step whose checkpoint was written without. There may be no other step to stop after."""
+        if evaluation := self._evaluate(step, state):
+            self._checkpoints.add_evaluation(step, evaluation)
+        elif self._stop.requested:
+            raise self._interrupted(step)
 
     def _no_finite_gradient(self, skipped: int, step: int) -> RunError:
         """What is said after `skipped` steps in a row, up to `step`; writes down which records they had."""

@@ -78,6 +78,11 @@ def make_complete(
     sync(path.parent)
 
 
+def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
+    """Has the manifest of the finished checkpoint at `path` hold these measurements."""
+    write_json(path / _MANIFEST, Manifest.read(path)._replace(evaluation=evaluation)._asdict())
+
+
 def damaged_file(path: Place) -> str | None:
     """The first file of the finished checkpoint at `path` that isn't as it was written, or None. Reads all of it."""
     try:

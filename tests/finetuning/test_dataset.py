@@ -48,6 +48,11 @@ def test_a_part_of_the_rows_is_the_same_every_time_and_from_all_along_them(tmp_p
         read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=401)), wordpiece)
 
 
+def test_rows_in_a_language_that_the_vocabulary_does_not_have_are_counted(tmp_path, wordpiece, capsys):
+    read_training(with_files(tmp_path, ROWS + "\u4e2d\u6587 \u5b57 cat\t1\n"), wordpiece)
+    assert "1 rows of which the vocabulary knows less than half" in capsys.readouterr().err
+
+
 def test_labels_are_those_of_all_rows_where_few_are_learned(tmp_path, wordpiece):
     rows = "sentence\tlabel\n" + "".join(f"cat\tclass{number:02}\n" for number in range(40))
     part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=5)), wordpiece)

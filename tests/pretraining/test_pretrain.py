@@ -32,7 +32,7 @@ from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.training import loop, stop_signals
 from bert_jax.training.input import BatchSource
-from bert_jax.training.manifest import Manifest, complete
+from bert_jax.training.manifest import Manifest, complete, path_of
 from bert_jax.training.measurement import Mean
 from bert_jax.training.metrics import read_metrics
 from bert_jax.training.run_directory import RunDirectory, read_config
@@ -338,6 +338,26 @@ def test_a_stop_while_it_is_evaluated_is_not_put_off(tiny_run, tiny_config, tmp_
     pretrain(tiny_config, run)
     ours, theirs = (read_metrics(some.path / "metrics.jsonl") for some in (run, tiny_run))
     assert without_speed(ours) == without_speed(theirs)
+
+
+def test_a_stop_while_the_last_step_is_evaluated_late_leaves_the_run_unfinished(
+    tiny_run, tiny_config, tmp_path, monkeypatch
+):
+    run, evaluate = prepared_copy(tiny_run, tmp_path), HeldOut.evaluate
+    config = tiny_config.replace(phases=(tiny_config.phases[0].replace(steps=2),))
+
+    def stopped(*given):
+        signal.raise_signal(signal.SIGTERM)
+        return evaluate(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HeldOut, "evaluate", stopped)
+        for _ in range(2):  # at the step, and late
+            with pytest.raises(Interrupted, match="stopped at step 2 of 2"):
+                pretrain(config, run)
+    pretrain(config, run)
+    late = read_metrics(run.path / "metrics.jsonl")[-1]
+    assert late["split"] == "eval" and Manifest.read(path_of(run.checkpoints, 2)).evaluation["loss"] == late["loss"]
 
 
 def batches_of(config, run: RunDirectory) -> BatchSource:
