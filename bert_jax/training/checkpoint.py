@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import itertools
 import os
 import threading
 from collections.abc import Callable
@@ -34,6 +35,9 @@ from bert_jax.training.step import TrainState
 _UNFINISHED = ".orbax-checkpoint-tmp"
 """What orbax appends to the name of a directory that it is still writing."""
 
+_NUMBERS = itertools.count()
+"""One for each run of this process: alike on all hosts, which may see a run's directory by different paths."""
+
 
 class Checkpoints:
     """The checkpoints of a run: one directory a step, with parameters, training state, config and tokenizer.
@@ -55,6 +59,7 @@ class Checkpoints:
         `check_owner` is called before each is written and raises RunError where the run is another process' by now.
         """
         self._directory, self._carried, self._keep, self._check_owner = directory, carried, keep, check_owner
+        self._number = next(_NUMBERS)
         self._delete_unfinished()
         # One item: each one more would start threads of its own, for which the loop waits.
         # Directories at once: where that fails in the background, threads that wait for them hold up the process' end.
@@ -98,7 +103,7 @@ class Checkpoints:
         and it might go on with a checkpoint that the first doesn't use.
         """
         self.wait()
-        wait_for_all(f"{self._directory} finished")
+        wait_for_all(f"checkpoints {self._number} finished")
 
     def close(self) -> None:
         """Waits, then ends the writer's threads."""
