@@ -35,17 +35,22 @@ cut_off() {
   esac
 }
 
+# another HOW CODE: counts a restart; fails where there have been enough.
+another() {
+  STARTED_AGAIN=$((STARTED_AGAIN + 1))
+  if [ "$STARTED_AGAIN" -gt "${RESTARTS:-100}" ]; then
+    echo "$1 once more (exit code $2) after ${RESTARTS:-100} restarts: giving up; RESTARTS allows more" >&2
+    return 1
+  fi
+}
+
 # again CODE: after a pause, success if a run that ended with CODE is to be started again.
 again() {
   local how
   if [ "$STOPPED" = 1 ] || ! how="$(cut_off "$1")"; then
     return 1
   fi
-  STARTED_AGAIN=$((STARTED_AGAIN + 1))
-  if [ "$STARTED_AGAIN" -gt "${RESTARTS:-100}" ]; then
-    echo "$how once more (exit code $1) after ${RESTARTS:-100} restarts: giving up; RESTARTS allows more" >&2
-    return 1
-  fi
+  another "$how" "$1" || return 1
   echo "$how (exit code $1); starting again in ${RETRY_SECONDS:-10} s" >&2
   sleep "${RETRY_SECONDS:-10}"
 }

@@ -41,21 +41,36 @@ count_gpus() {
 
 # This node's process of a Slurm step. JAX would give it the first GPU alone, for it expects a process for each.
 on_this_node() {
-  local count
+  local count code=0
   count="$(count_gpus)"
   JAX_LOCAL_DEVICE_IDS="$(seq --separator=, 0 $((count - 1)))"
   export JAX_LOCAL_DEVICE_IDS
-  exec "$VENV/bin/bert-jax" pretrain "$@"
+  attend "$VENV/bin/bert-jax" pretrain "$@" || code=$?
+  case "$code" in
+    1 | 2) echo "$code" >"$(failed)" ;;
+  esac
+  return "$code"
 }
+
+# Where a process of this job leaves the exit code of a failure: srun ends with the highest code of all, and that is of the
+# others, which have lost it (134).
+failed() { echo "$VENV/failed-${SLURM_JOB_ID:-}"; }
 
 # All nodes of a Slurm job. When the first process has ended the others may still be writing the checkpoint, so they
 # aren't killed at once, whatever the cluster's KillOnBadExit.
 on_all_nodes() {
   local how code=0 nodes="$SLURM_JOB_NUM_NODES"
+  rm -f "$(failed)"
   attend srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=300 \
     bash launch/gpu.sh "$@" || code=$?
+  if [ "$code" = 134 ] && [ -s "$(failed)" ]; then
+    code="$(cat "$(failed)")"
+  fi
+  rm -f "$(failed)"
+  STARTED_AGAIN="${SLURM_RESTART_COUNT:-0}"
   # A job that someone cancelled ends with 143 too, and would come back.
-  if how="$(cut_off "$code")" && scontrol show job "$SLURM_JOB_ID" | grep -q "JobState=RUNNING"; then
+  if how="$(cut_off "$code")" && scontrol show job "$SLURM_JOB_ID" | grep -q "JobState=RUNNING" &&
+    another "$how" "$code"; then
     echo "$how (exit code $code); queueing job $SLURM_JOB_ID again" >&2
     scontrol requeue "$SLURM_JOB_ID" || true # salloc's can't be: what it says and the exit code tell
   fi

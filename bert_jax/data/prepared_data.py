@@ -106,8 +106,10 @@ class PreparedData(NamedTuple):
     def damaged_shard(self) -> str | None:
         """The first shard that isn't as it was written, or None. Reads all of them."""
         for name, written in self.shards.items():
-            path = self.directory / name
-            if not path.is_file() or FileSum.of(path) != written:
+            try:
+                if FileSum.of(self.directory / name) != written:
+                    return name
+            except OSError:  # gone, or on a disk that can't read it
                 return name
         return None
 

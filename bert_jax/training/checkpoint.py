@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import itertools
 import os
 import threading
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from bert_jax.model.bert import Parameters
 from bert_jax.system.bucket import Place
 from bert_jax.system.files import absolute, remove_directory
 from bert_jax.system.progress import say
-from bert_jax.training.hosts import agreed, is_first
+from bert_jax.training.hosts import agreed, is_first, wait_for_all
 from bert_jax.training.manifest import (
     Manifest,
     best_of,
@@ -34,6 +35,9 @@ from bert_jax.training.step import TrainState
 
 _UNFINISHED = ".orbax-checkpoint-tmp"
 """What orbax appends to the name of a directory that it is still writing."""
+
+_NUMBERS = itertools.count()
+"""One for each run of this process: alike on all hosts, which may see a run's directory by different paths."""
 
 
 class Checkpoints:
@@ -56,6 +60,7 @@ class Checkpoints:
         `check_owner` is called before each is written and raises RunError where the run is another process' by now.
         """
         self._directory, self._carried, self._keep, self._check_owner = directory, carried, keep, check_owner
+        self._number = next(_NUMBERS)
         self._delete_unfinished()
         # One item: each one more would start threads of its own, for which the loop waits.
         # Directories at once: where that fails in the background, threads that wait for them hold up the process' end.
@@ -99,6 +104,15 @@ class Checkpoints:
             self._finishing.join()
             self._finishing = None
 
+    def finish(self) -> None:
+        """Waits until the last one is whole, on all processes.
+
+        The first alone completes it. Where another one ended meanwhile, JAX would end the first some seconds later;
+        and it might go on with a checkpoint that the first doesn't use.
+        """
+        self.wait()
+        wait_for_all(f"checkpoints {self._number} finished")
+
     def close(self) -> None:
         """Waits, then ends the writer's threads."""
         self.wait()
@@ -133,28 +147,35 @@ class Checkpoints:
     def last_good(self) -> Place | None:
         """The newest undamaged one that was saved after a step with finite gradients."""
         self.wait()
-        return next(filter(is_sound, reversed(complete(self._directory))), None)
+        paths = reversed(complete(self._directory))
+        return next((path for path in paths if is_sound(path) and not damaged_file(path)), None)
 
     def _finish(self, step: int, evaluation: dict[str, float] | None, check: StateCheck, skeleton: TrainState) -> None:
         path = path_of(self._directory, step)
         try:
             self._checkpointer.wait_until_finished()
-            if not is_first():
-                return
-            check = jax.device_get(check)
-            if not check.finite:
-                raise ValueError("its numbers are not finite")
-            # With its manifest it is whole, if a machine is about to go; whether it is good is seen at once.
-            make_complete(path, self._carried, step, evaluation, check)
-            if _read_on_host(path, skeleton) != check.bits:
-                raise OSError("what is read back is not what was written")
+            if is_first():
+                self._complete(path, step, evaluation, check, skeleton)
         except Exception as error:
             self._failed(step, error)
         else:
             if self.failure:
                 self._delete_unfinished()
             self.failure = None
-            self._delete_old(path)
+            if is_first():
+                self._delete_old(path)
+
+    def _complete(
+        self, path: Place, step: int, evaluation: dict[str, float] | None, check: StateCheck, skeleton: TrainState
+    ) -> None:
+        """Makes a checkpoint of what has been written to `path`. Raises ValueError or OSError where it isn't good."""
+        check = jax.device_get(check)
+        if not check.finite:
+            raise ValueError("its numbers are not finite")
+        # With its manifest it is whole, if a machine is about to go; whether it is good is seen at once.
+        make_complete(path, self._carried, step, evaluation, check)
+        if _read_on_host(path, skeleton) != check.bits:
+            raise OSError("what is read back is not what was written")
 
     def _failed(self, step: int, error: Exception) -> None:
         if is_first():
@@ -180,9 +201,9 @@ class Checkpoints:
     def _delete_old(self, verified: Place) -> None:
         """Deletes what is older than the good ones that are to stay, each of which is read once more: all but
         `verified`, which has just been."""
-        paths = complete(self._directory)
-        best, good, sound = best_of(paths), 0, False
         try:
+            paths = complete(self._directory)
+            best, good, sound = best_of(paths), 0, False
             for path in reversed(paths if len(paths) > self._keep else []):
                 if good >= self._keep and (sound or not is_sound(path)):
                     if path != best:
@@ -191,8 +212,9 @@ class Checkpoints:
                     set_aside(path, f"{damage} is not as it was written")
                 else:
                     good, sound = good + 1, sound or is_sound(path)
-        except OSError as error:
-            say(f"WARNING: an old checkpoint in {self._directory} could not be deleted: {error.strerror}")
+        except Exception as error:  # OSError, and a bucket's library has errors of its own
+            reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+            say(f"WARNING: an old checkpoint in {self._directory} could not be deleted: {reason}")
 
 
 def write_model(directory: Place, params: Parameters, carried: tuple[Place, ...]) -> None:

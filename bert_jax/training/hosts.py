@@ -70,11 +70,11 @@ def first_alone(name: str) -> Iterator[None]:
     collectives between CPUs and GPUs would give up waiting for them.)
     """
     if not is_first():
-        _wait_for_all(f"{name} done")
+        wait_for_all(f"{name} done")
     yield
     if is_first():
-        _wait_for_all(f"{name} done")
-    _wait_for_all(f"{name} seen")
+        wait_for_all(f"{name} done")
+    wait_for_all(f"{name} seen")
 
 
 def agreed(number: int) -> int:
@@ -90,7 +90,7 @@ def compile_together(name: str, function: Callable, *arguments: Any) -> None:
     """
     if jax.process_count() > 1:
         function.lower(*arguments).compile()  # kept for the call
-        _wait_for_all(f"{name} compiled")
+        wait_for_all(f"{name} compiled")
 
 
 @contextlib.contextmanager
@@ -104,7 +104,8 @@ def loss_of_a_host_explained() -> Iterator[None]:
         raise HostLost(str(error).partition("\n")[0]) from None
 
 
-def _wait_for_all(name: str) -> None:
+def wait_for_all(name: str) -> None:
+    """Returns once every process has called it. `name` may be used once."""
     # By the coordinator: JAX' own barrier is a sum over devices, and those give up waiting after some seconds.
     multihost.sync_global_processes(
         f"bert_jax/{name}", timeout=_LONGEST_WAIT_S, processes=set(range(jax.process_count()))

@@ -211,7 +211,7 @@ class _Skips:
 
 def _finish(checkpoints: Checkpoints) -> None:
     """Waits for the last checkpoint. Raises RunError where it could not be written."""
-    checkpoints.wait()
+    checkpoints.finish()
     if checkpoints.failure:
         raise RunError(f"{checkpoints.failure}; give the same command again once that is mended")
 

@@ -4,7 +4,7 @@ import contextlib
 import json
 from typing import Literal, NamedTuple
 
-from bert_jax.system.bucket import Place
+from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import copy_into
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FileSum, files_below, remove_directory, sync, sync_below, write_json
@@ -39,7 +39,7 @@ class Manifest(NamedTuple):
 
     @classmethod
     def read(cls, directory: Place) -> "Manifest":
-        """Raises FileNotFoundError, or ValueError where it is damaged."""
+        """Raises OSError where it can't be read, ValueError where it is damaged."""
         try:
             value = json.loads((directory / _MANIFEST).read_text(encoding="utf-8"))
             return cls(**value | {"files": {name: FileSum(*total) for name, total in value["files"].items()}})
@@ -58,8 +58,19 @@ def complete(directory: Place) -> list[Place]:
 
 
 def incomplete(directory: Place) -> set[Place]:
-    """What was killed before its manifest was written, or while it was deleted."""
-    return set(directory.glob("[0-9]" * _DIGITS)) - set(complete(directory))
+    """What was killed before its manifest was written, or while it was deleted.
+
+    Raises OSError where that can't be told, which a glob for manifests would hide: what is returned here is deleted.
+    """
+    return {path for path in directory.glob("[0-9]" * _DIGITS) if not _has_manifest(path)}
+
+
+def _has_manifest(path: Place) -> bool:
+    try:
+        (path / _MANIFEST).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def make_complete(
@@ -84,19 +95,23 @@ def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
 
 
 def damaged_file(path: Place) -> str | None:
-    """The first file of the finished checkpoint at `path` that isn't as it was written, or None. Reads all of it."""
-    try:
-        manifest = Manifest.read(path)
-    except ValueError:
-        return _MANIFEST
+    """The first file of the finished checkpoint at `path` that isn't as it was written, or None. Reads all of it.
+
+    Raises RunError where a bucket can't be reached: what is there may be as good as ever.
+    """
     name = _MANIFEST
     try:
-        there = files_below(path)
+        manifest, there = Manifest.read(path), files_below(path)
         for name, expected in manifest.files.items():
             if name not in there or FileSum.of(there[name]) != expected:
                 return name
-    except OSError:  # a disk that can't read it
-        return name
+    except ValueError:
+        return _MANIFEST
+    except OSError as error:
+        if in_bucket(path) and not isinstance(error, FileNotFoundError):
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            raise RunError(f"{path / name} can't be read now ({reason}); give the same command again") from None
+        return name  # gone, or on a disk that can't read it
     return None
 
 
@@ -134,7 +149,7 @@ def checkpoint_of(path: Place) -> Place:
 
 def best_of(paths: list[Place], by: Literal["score", "any"] = "any") -> Place | None:
     """The first with the highest score on a task or, where `by` is any, with the lowest held-out loss; None where none
-    was so evaluated."""
+    was so evaluated. Raises OSError where a manifest can't be read."""
     values = {}
     for path in paths:
         with contextlib.suppress(ValueError):  # damaged: found out, and said, by whoever reads it
@@ -146,7 +161,7 @@ def best_of(paths: list[Place], by: Literal["score", "any"] = "any") -> Place | 
 
 
 def is_sound(path: Place) -> bool:
-    """Whether the step before the checkpoint at `path` had finite gradients."""
+    """Whether the step before the checkpoint at `path` had finite gradients. Raises OSError where it can't be read."""
     try:
         return Manifest.read(path).skipped_in_a_row == 0
     except ValueError:

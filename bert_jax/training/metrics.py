@@ -111,11 +111,13 @@ class MetricsLog:
 
 
 def read_metrics(path: Place) -> list[dict[str, float | str | None]]:
-    """The lines of a metrics.jsonl; [] where there is none. A line that is not whole is left out."""
+    """The lines of a metrics.jsonl; [] where there is none. A line that is damaged or not whole is left out."""
     if not path.exists():
         return []
     read = []
     for line in path.read_bytes().decode(errors="replace").split("\n")[:-1]:
         with contextlib.suppress(ValueError):
-            read.append(json.loads(line))
+            value = json.loads(line)
+            if isinstance(value, dict) and isinstance(value.get("step"), int) and isinstance(value.get("split"), str):
+                read.append(value)
     return read

@@ -63,7 +63,8 @@ class RunDirectory:
             results = json.loads(self.results_file.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return None
-        return results if results.get("steps") == steps else None  # of fewer, if steps were added
+        whole = isinstance(results, dict) and results.get("steps") == steps  # or of fewer, if steps were added
+        return results if whole else None
 
     def open(self, config: TrainingConfig) -> None:
         """Makes the directory, or goes on with it; locks it until this process ends; writes config.json.
@@ -181,8 +182,8 @@ def _read(path: Place) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{path} is no run: it has no config.json") from None
     except ValueError as error:
-        raise RunError(f"{path / 'config.json'} is damaged ({error})") from None
-    if "schema_version" not in value:
+        raise _damaged_config(path, str(error)) from None
+    if not isinstance(value, dict) or "schema_version" not in value:
         raise UsageError(
             f"{path} is no run, its config.json is another program's; make a run of it with bert-jax import"
         )
@@ -191,7 +192,15 @@ def _read(path: Place) -> dict[str, Any]:
             f"{path / 'config.json'} has schema_version {value['schema_version']!r} and this release reads "
             f"{SCHEMA_VERSION}; install the release of bert_jax that wrote it"
         )
+    if not isinstance(value.get("config"), dict):
+        raise _damaged_config(path, "it has no settings")
     return value
+
+
+def _damaged_config(path: Place, reason: str) -> RunError:
+    return RunError(
+        f"{path / 'config.json'} is damaged ({reason}); put a good copy in its place: every checkpoint of a run has one"
+    )
 
 
 def differences(first: Settings, second: Settings) -> list[tuple[str, Any, Any]]:

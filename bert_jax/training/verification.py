@@ -22,15 +22,18 @@ def verify(run: RunDirectory) -> list[Verdict]:
 
     Raises UsageError where there is neither.
     """
-    checkpoints = [_of_checkpoint(path) for path in complete(run.checkpoints)]
+    checkpoints = list(filter(None, map(_of_checkpoint, complete(run.checkpoints))))
     data = [_of_data(path) for path in sorted((run.path / "data").glob("length-*"))]
     if not checkpoints and not data:
         raise UsageError(f"{run.path} has no checkpoint and no data to verify; give a run that has begun")
     return checkpoints + data
 
 
-def _of_checkpoint(path: Place) -> Verdict:
+def _of_checkpoint(path: Place) -> Verdict | None:
+    """None where the run, which may be under way, has deleted it meanwhile."""
     file = damaged_file(path)
+    if file and path not in complete(path.parent):
+        return None
     return Verdict(path, file and f"{file} is not as it was written")
 
 

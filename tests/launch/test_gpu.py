@@ -87,9 +87,21 @@ def test_a_cancelled_job_stays_cancelled(machine):
     assert "scontrol requeue 7" not in machine.lines("calls")
 
 
-@pytest.mark.parametrize("code", [1, 2])
-def test_a_failed_job_is_not_queued_again(machine, code):
-    machine.set("codes", 0, code)
+def test_restarts_of_a_job_are_limited_too(machine):
+    machine.set("codes", 137, 137)
+    code, said = launch(machine, **JOB, RESTARTS="3", SLURM_RESTART_COUNT="3")
+    assert code == 137
+    assert "killed once more (exit code 137) after 3 restarts: giving up" in said
+    assert "scontrol requeue 7" not in machine.lines("calls")
+    machine.set("codes", 137, 137)
+    launch(machine, **JOB, RESTARTS="3", SLURM_RESTART_COUNT="2")
+    assert machine.lines("calls")[-1] == "scontrol requeue 7"
+
+
+@pytest.mark.parametrize("codes, code", [((0, 1), 1), ((0, 2), 2), ((1, 134), 1), ((134, 2), 2)])
+def test_a_failed_job_is_not_queued_again(machine, codes, code):
+    """Nor where the processes that lost the failed one end with a code that is higher."""
+    machine.set("codes", *codes)
     assert launch(machine, **JOB)[0] == code
     assert not [call for call in machine.lines("calls") if "scontrol" in call]
 

@@ -14,8 +14,9 @@ import pytest
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.system import files
 from bert_jax.system.errors import RunError, UsageError
+from bert_jax.training import checkpoint
 from bert_jax.training.checkpoint import Checkpoints, load_parameters
-from bert_jax.training.manifest import Manifest, checkpoint_of, complete
+from bert_jax.training.manifest import Manifest, checkpoint_of, complete, make_complete
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.sharding import abstract
 from bert_jax.training.step import initial_state
@@ -144,6 +145,20 @@ def test_a_save_that_fails_is_reported_and_the_next_one_tried(checkpoints, tmp_p
     assert checkpoints.failure is None and steps_in(tmp_path) == [10, 30]
 
 
+def test_a_save_that_succeeds_makes_up_for_one_that_failed_on_every_host(checkpoints, monkeypatch):
+    """Not on the first alone: at the end of the run the others would fail for a checkpoint of long ago."""
+    save(checkpoints, 10)
+    monkeypatch.setattr(checkpoint, "is_first", lambda: False)
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            checkpoints._checkpointer, "wait_until_finished", lambda: (_ for _ in ()).throw(OSError("lost contact"))
+        )
+        save(checkpoints, 20)
+    assert "checkpoint 20 could not be written" in checkpoints.failure
+    save(checkpoints, 30)
+    assert checkpoints.failure is None
+
+
 @pytest.mark.parametrize("content", ["{", "[]", '{"step": 10}'])
 def test_a_damaged_manifest_costs_no_other_checkpoint(checkpoints, tmp_path, content):
     save(checkpoints, 10, 20, losses={10: 1.0, 20: 2.0})
@@ -213,6 +228,46 @@ def test_the_last_before_a_row_of_skipped_steps_stays(checkpoints, tmp_path):
     assert checkpoints.last_good() == tmp_path / "checkpoints" / "00000020"
     save(checkpoints, 60)
     assert steps_in(tmp_path) == [50, 60] and checkpoints.last_good().name == "00000060"
+
+
+def test_no_process_ends_before_the_last_one_is_whole(checkpoints, tmp_path, monkeypatch):
+    """JAX would end the first, which completes it, soon after another has ended."""
+    whole = []
+    monkeypatch.setattr(checkpoint, "wait_for_all", lambda name: whole.append(steps_in(tmp_path)))
+    checkpoints.save(10, state_at(10), None)
+    checkpoints.finish()
+    assert whole == [[10]]
+
+
+def test_hosts_that_see_a_run_elsewhere_wait_for_each_other(tmp_path, carried, monkeypatch):
+    """By names that each uses once, whatever the directory is called there."""
+    names = []
+    monkeypatch.setattr(checkpoint, "wait_for_all", names.append)
+    for seed in range(2):
+        made = Checkpoints(tmp_path / f"seed-{seed}", carried, keep=2)
+        made.finish()
+        made.close()
+    assert len(set(names)) == 2 and str(tmp_path) not in "".join(names)
+
+
+def test_the_last_good_one_is_not_damaged(checkpoints, tmp_path):
+    for step in ("00000010", "00000020"):
+        (tmp_path / "checkpoints" / step).mkdir(parents=True)
+        (tmp_path / "checkpoints" / step / "numbers").write_bytes(bytes(100))
+        make_complete(tmp_path / "checkpoints" / step, (), int(step), None, None)
+    assert checkpoints.last_good().name == "00000020"
+    flip_a_bit(tmp_path / "checkpoints" / "00000020" / "numbers")
+    assert checkpoints.last_good().name == "00000010"
+
+
+def test_an_old_one_that_cannot_be_looked_at_is_left_and_said(checkpoints, tmp_path, capsys, monkeypatch):
+    def unreachable(paths):
+        raise RuntimeError("HTTP 503")  # gcsfs' own errors are no OSErrors
+
+    monkeypatch.setattr(checkpoint, "best_of", unreachable)
+    save(checkpoints, 10, 20, 30)
+    assert checkpoints.failure is None and steps_in(tmp_path) == [10, 20, 30]
+    assert "could not be deleted: HTTP 503" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_nothing_is_saved_into_a_run_that_is_another_process_by_now(tmp_path, carried):

@@ -186,7 +186,7 @@ def test_all_go_on_together_from_what_the_first_did_alone(monkeypatch):
     """The first one too, once the last of them has seen it: a collective would not wait that long."""
     order, barrier = [], threading.Barrier(2)
     monkeypatch.setattr(hosts_module, "is_first", lambda: threading.current_thread().name == "first")
-    monkeypatch.setattr(hosts_module, "_wait_for_all", lambda name: barrier.wait(60))
+    monkeypatch.setattr(hosts_module, "wait_for_all", lambda name: barrier.wait(60))
 
     def work():
         name = threading.current_thread().name

@@ -85,5 +85,15 @@ def test_the_newest_line_of_a_split_is_known_after_a_restart(tmp_path):
 
 
 def test_a_damaged_line_is_left_out(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"ste\x00p\n{"step": 3}\n')
+    damaged = [
+        '{"ste\x00p',
+        "7",
+        "null",
+        '{"stfp": 2, "split": "train"}',
+        '{"step": "2", "split": "train"}',
+        '{"step": 2}',
+    ]
+    lines = ['{"step": 1, "split": "train"}', *damaged, '{"step": 3, "split": "eval"}', ""]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
     assert [line["step"] for line in read_metrics(tmp_path / "metrics.jsonl")] == [1, 3]
+    assert MetricsLog(tmp_path, 3, tensorboard=False).last_step("eval") == 3

@@ -6,7 +6,7 @@ import pytest
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import RunError, UsageError
 from bert_jax.training.run_directory import RunDirectory, differences, read_config
 
 
@@ -78,6 +78,20 @@ def test_a_config_that_is_not_ours_is_refused(tmp_path, content, words):
     with pytest.raises(UsageError) as refusal:
         read_config(tmp_path)
     assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize("content", ["{", '{"schema_version": 1}', '{"schema_version": 1, "config": 7}'])
+def test_a_damaged_config_is_one_line_with_the_remedy(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(RunError, match="config.json is damaged .*put a good copy in its place: every checkpoint"):
+        read_config(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["7", "[]"])
+def test_what_is_no_config_at_all_is_refused(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(UsageError, match="is no run, its config.json is another program's"):
+        read_config(tmp_path)
 
 
 def test_differences_are_named_down_to_the_field():

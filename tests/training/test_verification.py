@@ -4,6 +4,8 @@ import pytest
 
 from bert_jax.cli.main import run as command
 from bert_jax.system.errors import UsageError
+from bert_jax.training import verification
+from bert_jax.training.manifest import delete, make_complete
 from bert_jax.training.run_directory import RunDirectory
 from bert_jax.training.verification import verify
 
@@ -49,3 +51,18 @@ def test_a_shard_cut_short_and_an_unfinished_set_are_named(run):
 def test_there_must_be_something(tmp_path):
     with pytest.raises(UsageError, match="no checkpoint and no data"):
         verify(RunDirectory(tmp_path))
+
+
+def test_what_the_run_deletes_meanwhile_is_no_damage(tmp_path, monkeypatch):
+    run, damaged_file = RunDirectory(tmp_path), verification.damaged_file
+    for step in ("00000010", "00000020"):
+        (run.checkpoints / step).mkdir(parents=True)
+        make_complete(run.checkpoints / step, (), int(step), None, None)
+
+    def deleted_while_it_is_read(path):
+        if path.name == "00000010":
+            delete(path)
+        return damaged_file(path)
+
+    monkeypatch.setattr(verification, "damaged_file", deleted_while_it_is_read)
+    assert verify(run) == [(run.checkpoints / "00000020", None)]

@@ -1,0 +1,61 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bert_jax.system.errors import RunError
+from bert_jax.training import manifest
+from bert_jax.training.manifest import best_of, complete, damaged_file, incomplete, is_sound, make_complete
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """A finished one, of one file."""
+    path = tmp_path / "checkpoints" / "00000010"
+    path.mkdir(parents=True)
+    (path / "numbers").write_bytes(bytes(100))
+    make_complete(path, (), 10, {"loss": 1.0}, None)
+    return path
+
+
+def unreachable(*_):
+    raise ConnectionError("no route to host")
+
+
+def forbidden(*_, **__):
+    raise PermissionError("permission denied")
+
+
+def test_what_was_begun_and_not_finished_is_told_apart(checkpoint):
+    begun = checkpoint.with_name("00000020")
+    shutil.copytree(checkpoint, begun, ignore=shutil.ignore_patterns("manifest.json"))
+    assert complete(checkpoint.parent) == [checkpoint] and incomplete(checkpoint.parent) == {begun}
+
+
+def test_what_cannot_be_looked_at_is_not_taken_for_unfinished(checkpoint, monkeypatch):
+    """It would be deleted."""
+    stat = Path.stat
+    seen = lambda path, **given: (forbidden if path.name == "manifest.json" else stat)(path, **given)
+    monkeypatch.setattr(Path, "stat", seen)
+    with pytest.raises(PermissionError):
+        incomplete(checkpoint.parent)
+
+
+def test_a_manifest_that_a_disk_cannot_read_is_damage(checkpoint):
+    (checkpoint / "manifest.json").unlink()
+    (checkpoint / "manifest.json").mkdir()  # any OSError
+    assert complete(checkpoint.parent) == [checkpoint]
+    assert damaged_file(checkpoint) == "manifest.json"
+    for judged in (lambda: best_of([checkpoint]), lambda: is_sound(checkpoint)):  # by which others are deleted
+        with pytest.raises(OSError):
+            judged()
+
+
+def test_a_bucket_out_of_reach_is_no_damage(checkpoint, monkeypatch):
+    """A good checkpoint would be set aside, and an older one trained on."""
+    monkeypatch.setattr(manifest.FileSum, "of", unreachable)
+    assert damaged_file(checkpoint) == "numbers"  # a disk's
+    monkeypatch.setattr(manifest, "in_bucket", lambda path: True)
+    monkeypatch.setattr(manifest, "files_below", lambda path: {"numbers": path / "numbers"})
+    with pytest.raises(RunError, match="numbers can't be read now .no route to host.; give the same command again"):
+        damaged_file(checkpoint)
