@@ -30,6 +30,14 @@ for kind in "${faults[@]}"; do
     exit 2
   fi
 done
+if [ -n "$(ls -A "$folder" 2>/dev/null)" ] && [ ! -d "$disk" ]; then
+  echo "SOAK_DIRECTORY=$folder holds something else than a soak and would be deleted; give another" >&2
+  exit 2
+fi
+if [ "${#faults[@]}" = 0 ]; then
+  echo "FAULTS names no fault; give some of: $kinds" >&2
+  exit 2
+fi
 # Steps of some milliseconds and a checkpoint a second, so that faults meet all that a run does; it never ends.
 config=(configs/demo.py --vocabulary.size 2000 --model.hidden-size 64 --model.feedforward-size 128 --model.dropout 0.1
   --phases.0.steps 1000000 --execution.accumulation 2 --execution.max-skipped-steps 5 --logging.every 10

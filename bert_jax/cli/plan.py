@@ -88,6 +88,7 @@ def _plan(planner: Planner, config: RunConfig) -> tuple[list[PhasePlan], tuple[C
 
 
 def _sweep(planner: Planner, config: RunConfig) -> list[PhasePlan]:
+    _ = planner.trainer(config)  # refuses what can't be, which would leave nothing to try
     most = most_compilations(config, planner.topology.chips)
     say(f"At most {most} compilations for {planner.topology}; what is larger than what didn't fit is left out")
     planner.on_compiled = lambda plan: say(f"{planner.compilations} of {most}: {_outcome(plan)}")

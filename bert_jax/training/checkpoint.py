@@ -126,7 +126,12 @@ class Checkpoints:
 
         A damaged checkpoint is reported and set aside, and the one before it used.
         """
-        while (step := agreed(self._newest_good())) >= 0:
+        for attempt in itertools.count():
+            found = self._newest_good()
+            # The first reads all of it meanwhile, for longer than a collective waits.
+            wait_for_all(f"checkpoints {self._number} looked through, {attempt}")
+            if (step := agreed(found)) < 0:
+                return None
             path = path_of(self._directory, step)
             restored = self._checkpointer.restore(absolute(path), args=ocp.args.StandardRestore(_item(shapes)))
             state = restored["training"]._replace(params=restored["params"])
@@ -134,7 +139,6 @@ class Checkpoints:
                 return state
             if is_first():
                 set_aside(path, "it gave other numbers than were saved")
-        return None
 
     def _newest_good(self) -> int:
         """Step of the newest whose files have their checksums, -1 where there is none; the first process sees to it."""

@@ -1,8 +1,9 @@
 """What a checkpoint is on disk: a directory named by its step, with a manifest, written last, of all its files."""
 
 import contextlib
+import hashlib
 import json
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import copy_into
@@ -42,9 +43,22 @@ class Manifest(NamedTuple):
         """Raises OSError where it can't be read, ValueError where it is damaged."""
         try:
             value = json.loads((directory / _MANIFEST).read_text(encoding="utf-8"))
+            written = value.pop("sum", None)
+            if written not in (None, _sum(value)):  # None: of a release that had none
+                raise ValueError("it hasn't the sum that it had")
             return cls(**value | {"files": {name: FileSum(*total) for name, total in value["files"].items()}})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(str(error)) from None
+
+    def write(self, directory: Place) -> None:
+        """Writes it whole or not at all, with a checksum of its own."""
+        value = self._asdict()
+        write_json(directory / _MANIFEST, value | {"sum": _sum(value)})
+
+
+def _sum(value: dict[str, Any]) -> str:
+    """Of a manifest's other fields, in whatever order."""
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def path_of(directory: Place, step: int) -> Place:
@@ -84,14 +98,14 @@ def make_complete(
     for source in carried:
         copy_into(source, path)
     sync_below(path)
-    write_json(path / _MANIFEST, Manifest.of(path, step, evaluation, check)._asdict())
+    Manifest.of(path, step, evaluation, check).write(path)
     sync(path)
     sync(path.parent)
 
 
 def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
     """Has the manifest of the finished checkpoint at `path` hold these measurements."""
-    write_json(path / _MANIFEST, Manifest.read(path)._replace(evaluation=evaluation)._asdict())
+    Manifest.read(path)._replace(evaluation=evaluation).write(path)
 
 
 def damaged_file(path: Place) -> str | None:

@@ -56,6 +56,13 @@ def test_what_is_not_survived_is_found(soak, fault, flaw, words):
     assert code == 1 and re.search(words, said) and "The soak failed" in said, said
 
 
+def test_a_directory_that_holds_something_else_is_not_deleted(soak, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.txt").write_text("years of work")
+    code, said = soak("kill", SOAK_DIRECTORY=str(tmp_path / "home"))
+    assert code == 2 and "holds something else than a soak" in said and (tmp_path / "home" / "thesis.txt").exists()
+
+
 def test_an_unknown_fault_is_one_line(soak):
     code, said = soak("kill earthquake")
     assert (code, said.count("\n")) == (2, 1) and "earthquake, which is none of: kill" in said

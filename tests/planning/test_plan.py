@@ -219,6 +219,12 @@ def test_a_sweep_is_a_table_of_what_fits(fake, capsys):
     assert len(rows) > 4 and all(row["fits"] for row in rows)
 
 
+def test_a_sweep_of_what_can_not_be_says_why(fake, capsys):
+    wrong = ["--phases.0.batch-size", "99", "--phases.1.batch-size", "99"]
+    assert run(["plan", str(CONFIGS / "tiny.py"), "--topology", "v5e:2x2", "--sweep", *wrong]) == 2
+    assert "doesn't divide" in capsys.readouterr().err
+
+
 def test_without_the_compiler_there_are_formulas(monkeypatch, capsys):
     monkeypatch.setattr(plan_command, "can_compile", lambda: False)
     assert run(["plan", str(CONFIGS / "base.py"), "--topology", "v4:4x4x4"]) == 0

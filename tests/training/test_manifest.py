@@ -41,6 +41,16 @@ def test_what_cannot_be_looked_at_is_not_taken_for_unfinished(checkpoint, monkey
         incomplete(checkpoint.parent)
 
 
+@pytest.mark.parametrize(
+    "old, other", [("1.0", "0.5"), ('"step": 10', '"step": 11'), ('"skipped_in_a_row": 0', '"skipped_in_a_row": 8')]
+)
+def test_a_manifest_with_another_digit_is_damage(checkpoint, old, other):
+    path = checkpoint / "manifest.json"
+    assert not damaged_file(checkpoint) and old in path.read_text()
+    path.write_text(path.read_text().replace(old, other))
+    assert damaged_file(checkpoint) == "manifest.json" and best_of([checkpoint]) is None
+
+
 def test_a_manifest_that_a_disk_cannot_read_is_damage(checkpoint):
     (checkpoint / "manifest.json").unlink()
     (checkpoint / "manifest.json").mkdir()  # any OSError
