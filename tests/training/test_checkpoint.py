@@ -194,9 +194,9 @@ def test_a_write_that_went_wrong_is_found_out_at_once(checkpoints, tmp_path, cap
 
 def test_numbers_that_changed_on_the_way_are_not_trained_on(checkpoints, tmp_path, capsys):
     save(checkpoints, 10, 20)
-    manifest = tmp_path / "checkpoints" / "00000020" / "manifest.json"
-    value = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps(value | {"bits": value["bits"] ^ 1}))
+    path = tmp_path / "checkpoints" / "00000020"
+    written = Manifest.read(path)
+    written._replace(bits=written.bits ^ 1).write(path)
     assert equal(checkpoints.restore(SHAPES), state_at(10))
     assert "gave other numbers than were saved" in capsys.readouterr().err.replace("\n", " ")
 
