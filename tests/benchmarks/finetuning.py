@@ -61,7 +61,7 @@ class Asked:
     steps: int = 40
     """Training steps of each turn."""
     rounds: int = 5
-    """Turns of each."""
+    """Turns of each; three times as many of predicting, which is short."""
     unroll: int = 1
     """execution.unroll of ours."""
     lengths: tuple[int, ...] | None = None
@@ -268,7 +268,7 @@ def compare(asked: Asked) -> None:
             for what, value in side.do("warm_up").items():
                 print(f"{name}: {what} {value if isinstance(value, list) else round(value, 3)}", flush=True)
         take_turns(sides, "train", asked.steps * BATCH, asked.rounds)
-        take_turns(sides, "predict", dev, asked.rounds)
+        take_turns(sides, "predict", dev, 3 * asked.rounds)
         for side in sides.values():
             side.end()
 
