@@ -5,6 +5,7 @@ import errno
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,9 @@ from bert_jax.training.step import TrainState
 
 _UNFINISHED = ".orbax-checkpoint-tmp"
 """What orbax appends to the name of a directory that it is still writing."""
+
+_LATE_LOOKS, _LATE_PAUSE_S = 5, 0.1
+"""At the end what a failed save left is deleted so often: its threads may make a directory anew, or fill it meanwhile."""
 
 _NUMBERS = itertools.count()
 """One for each run of this process: alike on all hosts, which may see a run's directory by different paths."""
@@ -118,8 +122,9 @@ class Checkpoints:
         self.wait()
         with contextlib.suppress(Exception):  # raises the failure of a save once more
             self._checkpointer.close()
-        if self.failure:
+        for _ in range(_LATE_LOOKS if self.failure else 0):
             self._delete_unfinished()
+            time.sleep(_LATE_PAUSE_S)
 
     def restore(self, shapes: TrainState) -> TrainState | None:
         """The newest good state, with the shardings of `shapes`; None where there is none.
