@@ -38,7 +38,7 @@ _UNFINISHED = ".orbax-checkpoint-tmp"
 """What orbax appends to the name of a directory that it is still writing."""
 
 _LATE_LOOKS, _LATE_PAUSE_S = 5, 0.1
-"""At the end what a failed save left is deleted so often: its threads may make a directory anew, or fill it meanwhile."""
+"""At the end what a failed save left is deleted so often: its threads may make a directory anew, or fill it then."""
 
 _NUMBERS = itertools.count()
 """One for each run of this process: alike on all hosts, which may see a run's directory by different paths."""
