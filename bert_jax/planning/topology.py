@@ -129,7 +129,8 @@ def topology_devices(topology: Topology) -> list[jax.Device]:
     jax.config.update("jax_enable_compilation_cache", False)
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    options = FAMILIES[topology.family].options
+    here = tuple(min(side, 2) for side in topology.sides[:2])  # of the 2x2 chips of a host
+    options = FAMILIES[topology.family].options | ({} if here == (2, 2) else {"chips_per_host_bounds": (*here, 1)})
     try:
         devices = topologies.get_topology_desc(str(topology), platform="tpu", **options).devices
     except (jax.errors.JaxRuntimeError, RuntimeError) as error:
