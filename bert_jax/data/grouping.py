@@ -3,6 +3,7 @@
 import bisect
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,8 +17,11 @@ _MOST_LENGTHS = 16
 _TOO_MANY = 1 << 48
 _ENOUGH_FILLED = 0.92
 """Lengths are added until padding to them leaves this share of real tokens."""
+_AHEAD = 4
+"""So many groups are computed, or about to be, before the first of them is used."""
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Group(NamedTuple, Generic[Item]):
@@ -100,14 +104,24 @@ def few_lengths(sizes: Sequence[int], longest: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def ahead(items: Iterable[Item], count: int = 4) -> Iterator[Item]:
-    """`items`, each handed on when `count` more have been drawn: what drawing starts goes on while one is used."""
-    waiting: deque[Item] = deque()
-    for item in items:
-        waiting.append(item)
-        if len(waiting) > count:
-            yield waiting.popleft()
-    yield from waiting
+def ahead(compute: Callable[[Item], Result], items: Iterable[Item], threads: int = 2) -> Iterator[tuple[Item, Result]]:
+    """Each of `items` with what `compute` makes of it, in their order; the next ones are computed while one is used.
+
+    Two threads keep a CPU busy: what one computation can't divide among the cores is done beside the other. With one
+    they are also computed in their order. Raises what `compute` and drawing from `items` raise.
+    """
+    waiting: deque[tuple[Item, Future[Result]]] = deque()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for item in items:
+            waiting.append((item, pool.submit(compute, item)))
+            if len(waiting) > _AHEAD:
+                item, computed = waiting.popleft()
+                yield item, computed.result()
+        for item, computed in waiting:
+            yield item, computed.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _rows(sizes: Sequence[int], length: int, lengths: Sequence[int], most: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.task import METRICS, TaskConfig
-from bert_jax.data.grouping import ahead, grouped
+from bert_jax.data.grouping import Group, ahead, grouped
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch, assemble
 from bert_jax.finetuning.dataset import Measured, encoded, say_repairs
@@ -20,12 +20,20 @@ Run = Callable[[TaskBatch], Any]
 
 
 def predictions(
-    task: Task, records: Iterable[Record], run: Run, *, pad_id: int, tokens: int, name: str | None = "the rows"
+    task: Task,
+    records: Iterable[Record],
+    run: Run,
+    *,
+    pad_id: int,
+    tokens: int,
+    name: str | None = "the rows",
+    threads: int = 2,
 ) -> Iterator[tuple[Record, Prediction]]:
     """Each record with what the model says of it, in their order; memory doesn't grow with their number.
 
     They are computed in batches of similar length of some `tokens` each, in few shapes. At the end one line says what
-    of `name` was cut or is empty (none where None).
+    of `name` was cut or is empty (none where None). Where `run` is on several devices, give one thread: all
+    have to compute the batches in the same order.
     """
     repairs = Counter()
     waiting: dict[int, tuple[Record, list[Feature], int]] = {}
@@ -40,9 +48,11 @@ def predictions(
             yield from of_one
 
     groups = grouped(features(), lambda feature: feature.size, task.config.padded_lengths, max(tokens // choices, 1))
-    computed = ((group, run(assemble(group.items, group.shape, pad_id))) for group in groups)
-    for group, found in ahead(computed):
-        found = np.asarray(found)
+
+    def outputs_of(group: Group[Feature]) -> np.ndarray:
+        return np.asarray(run(assemble(group.items, group.shape, pad_id)))
+
+    for group, found in ahead(outputs_of, groups, threads):
         outputs.update(zip(group.places, found))
         while first in waiting:
             record, of_one, begin = waiting[first]
@@ -58,7 +68,9 @@ def predictions(
 
 def measure(task: Task, rows: Measured, run: Run, *, pad_id: int, tokens: int) -> dict[str, Any]:
     """Every metric of the task's kind over `rows`; `metric` names the one that counts and `score` is its value."""
-    found = [said for _, said in predictions(task, rows.records, run, pad_id=pad_id, tokens=tokens, name=None)]
+    found = [
+        said for _, said in predictions(task, rows.records, run, pad_id=pad_id, tokens=tokens, name=None, threads=1)
+    ]
     metrics = task.measure(rows.golds, found)
     name = metric_of(task.config)
     return {"metric": name, "score": metrics[name], **metrics}

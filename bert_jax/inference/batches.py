@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Vectors of a batch on the device, or here those of one row; None for what wasn't asked for."""
+    """Vectors of a batch, or of one row; None for what wasn't asked for."""
 
     tokens: Float[Any, "..."] | None
     """Of each token."""
@@ -48,7 +48,7 @@ def in_order(computed: Iterable[tuple[Batch, Encoded | Output]]) -> Iterator[Out
     """What was computed of each row, without padding, in the order of the rows."""
     found, next_place = {}, 0
     for batch, output in computed:
-        tokens, pooled = (None if part is None else np.asarray(part) for part in (output.tokens, output.pooled))
+        tokens, pooled = output.tokens, output.pooled
         for number, (place, length) in enumerate(zip(batch.places, batch.mask.sum(axis=1).tolist())):
             found[place] = Output(
                 None if tokens is None else tokens[number, :length], None if pooled is None else pooled[number]

@@ -92,7 +92,7 @@ class Bert:
         fills: dict[int, list[list[Fill]]] = {place: [] for place in range(len(rows))}
         for batch, encoded in self._computed(rows, self._encode):
             numbers, positions = np.nonzero(batch.ids == self.tokenizer.vocabulary.mask_id)
-            for number, found in zip(numbers, self._fills(np.asarray(encoded.tokens)[numbers, positions], top)):
+            for number, found in zip(numbers, self._fills(encoded.tokens[numbers, positions], top)):
                 fills[batch.places[number]].append(found)
         return list(fills.values())
 
@@ -169,7 +169,7 @@ class Bert:
         """How much each token (row) attends to each other (column), in every layer and head."""
         [(batch, encoded)] = self._computed(self._rows([text]), self._encode, return_attention=True)
         length = int(batch.mask[0].sum())
-        return np.asarray(encoded.attention)[:, 0, :, :length, :length]
+        return encoded.attention[:, 0, :, :length, :length]
 
     def _rows(self, texts: Iterable) -> Iterator[Row]:
         """`texts` as token ids, cut to the model's positions; says at the end how many were."""
@@ -220,12 +220,13 @@ class Bert:
     def _computed(
         self, rows: Iterable[Row], compute: Callable[..., Computed], window: int = WINDOW_GROUPS, **settings
     ) -> Iterator[tuple[Batch, Computed]]:
-        """Batches and what is computed of them; the next ones are made and computed while one is used."""
-        tokens = tokens_at_once()
-        return ahead(
-            (batch, compute(self.params, batch.ids, batch.segments, batch.mask, **settings))
-            for batch in batches(rows, self.tokenizer.vocabulary.pad_id, self.config.max_positions, tokens, window)
-        )
+        """Batches and what is computed of them, as numpy arrays; the next ones are computed while one is used."""
+
+        def computed(batch: Batch) -> Computed:
+            return jax.device_get(compute(self.params, batch.ids, batch.segments, batch.mask, **settings))
+
+        pad_id, longest = self.tokenizer.vocabulary.pad_id, self.config.max_positions
+        return ahead(computed, batches(rows, pad_id, longest, tokens_at_once(), window))
 
     def _stacked(self, each: Iterable[Output], lengths: Sequence[int]) -> Vectors:
         """Vectors of texts one by one, of so many tokens, as arrays of all."""

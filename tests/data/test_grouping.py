@@ -1,4 +1,5 @@
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -59,7 +60,23 @@ def test_padding_of_lengths_that_suit_is_below_a_tenth():
     assert sum(sizes) > 0.9 * sum(np.prod(group.shape) for group in groups)
 
 
-def test_items_are_handed_on_when_others_have_been_drawn():
+@pytest.mark.parametrize("threads", [1, 2])
+def test_items_come_in_order_when_others_have_been_drawn(threads):
     drawn = []
-    items = ahead((drawn.append(number) or number for number in range(6)), 2)
-    assert [(item, len(drawn)) for item in items] == [(0, 3), (1, 4), (2, 5), (3, 6), (4, 6), (5, 6)]
+    items = ahead(lambda item: -item, (drawn.append(number) or number for number in range(8)), threads)
+    assert [(item, computed, len(drawn)) for item, computed in items] == [
+        *((number, -number, 5 + number) for number in range(4)),
+        *((number, -number, 8) for number in range(4, 8)),
+    ]
+
+
+def test_two_are_computed_at_once():
+    both = threading.Barrier(2, timeout=60)
+    list(ahead(lambda _: both.wait(), range(4)))
+
+
+def test_what_computing_raises_comes_in_its_turn():
+    items = ahead(lambda item: 1 // item, [1, 0, 1])
+    assert next(items) == (1, 1)
+    with pytest.raises(ZeroDivisionError):
+        next(items)
