@@ -4,7 +4,8 @@ import bisect
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -24,7 +25,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Group(NamedTuple, Generic[Item]):
+@dataclass(frozen=True)
+class Group(Generic[Item]):
     """Items of similar length."""
 
     places: list[int]

@@ -241,3 +241,31 @@ def test_without_dev_rows_nothing_is_measured(config, tmp_path, capsys):
     assert json.loads((tmp_path / "run" / "results.json").read_text())["seeds"] == [3]
     assert bert_jax_command(["finetune", str(file), "--workdir", str(tmp_path / "more"), "--seeds", "2"]) == 2
     assert "--seeds compares scores" in capsys.readouterr().err
+
+
+def test_in_a_bucket_it_learns_and_says_what_it_does_on_disk(
+    finished, config, init, bucket_server, bucket, tmp_path, capsys
+):
+    for folder, files in (("init", init.rglob("*")), ("rows", Path(config.task.train).parent.iterdir())):
+        top = init if folder == "init" else Path(config.task.train).parent
+        for file in filter(Path.is_file, files):
+            bucket_server.put(f"{bucket}/{folder}/{file.relative_to(top)}".removeprefix("gs://"), file.read_bytes())
+    rows = {name: f"{bucket}/rows/{name}.tsv" for name in ("train", "dev")}
+    there = RunDirectory(f"{bucket}/run")
+    finetune(config.replace(init=f"{bucket}/init", task=config.task.replace(**rows)), there)
+    assert json.loads(there.results_file.read_text()) == json.loads(finished.results_file.read_text())
+    assert (there.path / "confusion.png").read_bytes() == (finished.path / "confusion.png").read_bytes()
+
+    for command, source, flags, name in (
+        ("predict", "dev.tsv", [], "said.jsonl"),
+        ("features", "dev.tsv", ["--texts", "sentence", "--pool", "mean"], "vectors.npz"),
+        ("export", None, [], "exported"),
+    ):
+        here = [str(finished.path), *([str(Path(config.task.dev).parent / source)] if source else [])]
+        far = [f"{bucket}/run", *([f"{bucket}/rows/{source}"] if source else [])]
+        assert bert_jax_command([command, *here, str(tmp_path / name), *flags]) == 0, capsys.readouterr().err
+        assert bert_jax_command([command, *far, f"{bucket}/{name}", *flags]) == 0, capsys.readouterr().err
+        files = [tmp_path / name] if source else sorted((tmp_path / name).iterdir())
+        for file in files:
+            stored = bucket_server.objects[f"{bucket}/{file.relative_to(tmp_path)}".removeprefix("gs://")]
+            assert stored.data == file.read_bytes(), file
