@@ -1,4 +1,4 @@
-"""bert-jax evaluate RUN [--data FILE]: measure a run's newest checkpoint on held-out documents, or on others."""
+"""bert-jax evaluate RUN [--data FILE]: measure a run on what was held out, or on other texts or rows."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -6,14 +6,22 @@ from typing import Annotated
 import tyro
 
 from bert_jax.cli.arguments import PlaceArgument, parse
-from bert_jax.cli.summary import print_results
+from bert_jax.cli.summary import print_results, print_task_results
+from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.data.corpus import source_of
+from bert_jax.inference.bert import load
 from bert_jax.pretraining.pretrain import evaluate_run
 from bert_jax.system.errors import UsageError
-from bert_jax.training.run_directory import RunDirectory
+from bert_jax.training.run_directory import RunDirectory, read_config
 
-_HELP = "Measure a run's newest checkpoint on its held-out documents, or on text that you name."
-_DATA = "Text to measure on, all of it: a file or pattern, or any source that --data.source takes."
+_HELP = (
+    "Measure a run's newest checkpoint on its held-out documents, or on text that you name; a fine-tuned run's best "
+    "one on its dev rows, or on labelled rows that you name."
+)
+_DATA = (
+    "What to measure on, all of it. Text: a file or pattern, or any source that --data.source takes. For a fine-tuned "
+    "run rows: a file, or tfds:NAME/CONFIG:SPLIT."
+)
 
 
 @dataclass(frozen=True)
@@ -22,8 +30,8 @@ class Evaluate:
 
     run: tyro.conf.Positional[PlaceArgument]
     """A run."""
-    data: Annotated[str | None, tyro.conf.arg(help=f"{_DATA} None: the run's held-out documents.")] = None
-    language: Annotated[str | None, tyro.conf.arg(help="Language code of --data. None: the run's first.")] = None
+    data: Annotated[str | None, tyro.conf.arg(help=f"{_DATA} None: what the run itself measured on.")] = None
+    language: Annotated[str | None, tyro.conf.arg(help="Language code of a text. None: the run's first.")] = None
 
 
 def run(arguments: list[str]) -> None:
@@ -32,7 +40,14 @@ def run(arguments: list[str]) -> None:
     if asked.language and not asked.data:
         raise UsageError(f"--language {asked.language} is that of --data, which is not given; give both")
     run_directory = RunDirectory(asked.run)
-    if asked.data is None:
+    if isinstance(read_config(asked.run), TaskRunConfig):
+        if asked.language:
+            raise UsageError(
+                f"--language {asked.language} is that of a text, and {asked.run} measures rows; leave it out"
+            )
+        results = load(asked.run).predictor.measure(asked.data)
+        print_task_results(results, f"rows of {asked.data}" if asked.data else "dev rows")
+    elif asked.data is None:
         print_results(evaluate_run(run_directory))
     else:
         results = evaluate_run(run_directory, source_of(asked.data), asked.language)

@@ -62,7 +62,7 @@ class Features:
 def run(arguments: list[str]) -> None:
     """Parses, reads, computes and writes at the same time, says what was written."""
     asked = parse(Features, "features", _HELP, arguments)
-    check_output(asked.output)
+    check_output(asked.output, asked.input)
     repairs = Counter()
     texts = _texts_of(asked, repairs)
     found = load(asked.run).features(texts, asked.layers, asked.join, asked.pool, asked.dtype)
@@ -76,8 +76,6 @@ def _texts_of(asked: Features, repairs: Counter[str]) -> Iterator[Text]:
     """The texts of the input, read as they are taken. Raises UsageError at once where it can't be read so."""
     if len(asked.texts) > 2:
         raise UsageError(f"--texts {' '.join(asked.texts)} are {len(asked.texts)} columns; give one, or a pair's two")
-    if asked.input == str(asked.output):
-        raise UsageError(f"{asked.input} is both read and written; give another output")
     if asked.texts:
         if asked.input == "-":
             raise UsageError("standard input holds a text a line and has no columns; leave --texts out")

@@ -8,17 +8,18 @@ from typing import Annotated, Literal
 import tyro
 
 from bert_jax.cli.arguments import PlaceArgument, parse
-from bert_jax.data.task_files import format_of, task_records
-from bert_jax.finetuning.dataset import say_repairs
+from bert_jax.data.task_files import task_records
+from bert_jax.finetuning.dataset import say_repairs, written_as
 from bert_jax.finetuning.output import check_output, write_predictions
 from bert_jax.inference.bert import load
-from bert_jax.system.bucket import place_of
-from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say, stage
 
 _HELP = "What a fine-tuned model says of rows."
 _FORMAT = "How INPUT is written. None: as the end of its name says, or as the training rows were."
-_COLUMNS = "Names of INPUT's columns where it has no line of them. None: those of the training rows."
+_COLUMNS = (
+    "Names of INPUT's columns where it has no line of them. None: those of the training rows, if it is written alike. "
+    "Without any name: INPUT has a line of them."
+)
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,14 @@ class Predict:
 def run(arguments: list[str]) -> None:
     """Parses, predicts, says how many rows there were."""
     asked = parse(Predict, "predict", _HELP, arguments)
-    if not asked.input.startswith("tfds:") and place_of(asked.input) == asked.output:
-        raise UsageError(f"{asked.output} is the input as well; name another output")
     predictor = load(asked.run).predictor
     task = predictor.task
-    check_output(asked.output, task.kind)
+    check_output(asked.output, task.kind, asked.input)
     repairs = Counter()
-    format = asked.format or format_of(asked.input) or task.format
-    records = task_records(asked.input, repairs, format, asked.columns or task.columns)
+    format, columns = written_as(task, asked.input, asked.format)
+    if asked.columns is not None:
+        columns = asked.columns or None
+    records = task_records(asked.input, repairs, format, columns)
     with stage("Predicting", None, "rows") as shown:
 
         def counted() -> Iterator:

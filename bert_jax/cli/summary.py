@@ -41,17 +41,17 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
         output.print(f"{results['skipped_steps']:,} steps were skipped because a gradient was not finite")
 
 
-def print_task_results(results: dict[str, Any]) -> None:
-    """Every metric of a task and, for classes, how often each was taken for each."""
+def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
+    """Every metric of a task and, for classes, how often each was taken for each; `rows` says what was measured on."""
     if "metric" not in results:
         output.print(f"{results['steps']:,} steps done; task.dev names no rows to measure on")
         return
-    of = f"{results['dev_rows']:,} dev rows"
-    if len(results["seeds"]) > 1:
-        table = Table(title=escape(f"{results['task']}, {of}, means of {len(results['seeds'])} seeds"))
-    else:
-        table = Table(title=escape(f"{results['task']}, {of}, best checkpoint (step {results['best_step']:,})"))
-    table.title_justify = "left"
+    title = [results["task"], f"{results['dev_rows']:,} {rows}"]
+    if "scores" in results:
+        title.append(f"means of {len(results['scores'])} seeds")
+    elif "best_step" in results:
+        title.append(f"best checkpoint (step {results['best_step']:,})")
+    table = Table(title=escape(", ".join(title)), title_justify="left")
     table.add_column("")
     table.add_column("score", justify="right")
     spread = {"score", "standard_deviation", "best_score"}

@@ -34,7 +34,7 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
     task: TaskConfig
     """With labels and padded lengths set."""
     rows: str
-    """Tells whether training rows are the same, as they are encoded."""
+    """Tells whether training rows are the same, as they are encoded, and dev rows."""
 
 
 class FinetuneConfig(TransferConfig, OperationConfig):

@@ -58,14 +58,19 @@ def task_records(
 
 def has_columns(source: str) -> bool:
     """Whether `source` is written as rows of columns, as far as its name tells; a .txt may be either and counts not."""
-    return source.startswith("tfds:") or _suffix(source) in _FORMATS.keys() - {".txt"}
+    return source.startswith("tfds:") or suffix(source) in _FORMATS.keys() - {".txt"}
 
 
 def format_of(source: str) -> str | None:
     """What a file is written as, by the end of its name, before .gz or .zst; None where that doesn't tell."""
-    return _FORMATS.get(_suffix(source))
+    return _FORMATS.get(suffix(source))
 
 
-def _suffix(source: str) -> str:
+def takes_columns(format: str | None) -> bool:
+    """Whether the columns of such a file may be named by a setting."""
+    return format in _WITH_COLUMNS
+
+
+def suffix(source: str) -> str:
     """The end of a file's name, before .gz or .zst."""
     return next((end for end in reversed(PurePath(source).suffixes) if end not in (".gz", ".zst")), "")

@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.data.grouping import few_lengths
-from bert_jax.data.task_files import task_records
+from bert_jax.data.task_files import format_of, suffix, takes_columns, task_records
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.batches import TrainingBatches
 from bert_jax.finetuning.choice_task import ChoiceTask
@@ -76,6 +76,12 @@ class Measured(NamedTuple):
     golds: list[Any]
     """What ought to be said of each."""
 
+    @property
+    def stamp(self) -> str:
+        """Tells whether other rows are the same."""
+        rows = repr([(record.values, gold) for record, gold in zip(self.records, self.golds)])
+        return hashlib.blake2b(rows.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+
 
 def make_task(config: TaskConfig, tokenizer: Tokenizer) -> Task:
     """The task that `config` says. Raises UsageError where it needs labels and has none."""
@@ -127,6 +133,18 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
     if not records:
         raise UsageError(f"{source} has no rows; give another by --task.{setting}")
     return records
+
+
+def written_as(task: TaskConfig, source: str, format: str | None = None) -> tuple[str | None, tuple[str, ...] | None]:
+    """The format of `source`, `format` if that is given, and its columns' names; None where the file itself says so.
+
+    What was set for the rows that `task` was learned from holds for files of the same ending, or of none that tells.
+    """
+    sources = [source for source in (task.train, task.dev) if source]
+    named, alike = format_of(source), suffix(source) in map(suffix, sources)
+    format = format or (task.format if alike else None) or named or task.format
+    same = format in {task.format or format_of(source) for source in sources}
+    return format, task.columns if same and takes_columns(format) else None
 
 
 def encoded(

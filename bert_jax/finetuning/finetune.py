@@ -42,8 +42,9 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     tokenizer = started.tokenizer
     learned = read_training(config.task, tokenizer)
     measured = read_measured(learned.task) if config.task.dev else None
+    stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
     batches = learned.batches(config.seed, tokenizer.vocabulary.pad_id)
-    planned = config.planned(started.config, learned.task.config, learned.stamp, len(batches))
+    planned = config.planned(started.config, learned.task.config, stamp, len(batches))
     with first_alone(f"prepare {run.path}"):
         run.open(planned)
         if results := run.results(planned.steps):
@@ -72,6 +73,11 @@ def open_initial(config: FinetuneConfig) -> TrainedModel:
         raise UsageError(
             f"task.max_length={task.max_length} and the model of init={config.init} has "
             f"{started.config.max_positions} positions; lower the first"
+        )
+    if (config.layers_frozen or 0) > started.config.num_layers:
+        raise UsageError(
+            f"layers_frozen={config.layers_frozen} and the model of init={config.init} has "
+            f"{started.config.num_layers} layers; lower the first"
         )
     pairs = len(task.texts) == 2 or task.kind == "choice"
     if pairs and started.config.num_segments < 2:

@@ -7,19 +7,23 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from bert_jax.data.task_record import Record
+from bert_jax.finetuning.columns import clean
 from bert_jax.finetuning.task import Prediction
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import replacing, write_json
+from bert_jax.system.files import check_written, replacing, write_json
 
 Predicted = Iterable[tuple[Record, Prediction]]
 
 
-def check_output(path: Place, kind: str) -> None:
-    """Raises UsageError where predictions of tasks of this `kind` can't be written as the name of `path` ends."""
+def check_output(path: Place, kind: str, read: str = "") -> None:
+    """Raises UsageError where predictions of tasks of this `kind`, for the rows that are `read`, can't be written to
+    `path`: as its name ends, or as `check_written` says."""
     possible = [*_LINES, *([".conll"] if kind == "tags" else []), *([".json"] if kind == "span" else [])]
     if path.suffix not in possible:
         raise UsageError(f"{path}: predictions of kind {kind} are written to {', '.join(possible)}; name it so")
+    for one in _files(path):
+        check_written(one, read)
 
 
 def write_predictions(path: Place, predicted: Predicted, kind: str) -> None:
@@ -37,12 +41,27 @@ def write_predictions(path: Place, predicted: Predicted, kind: str) -> None:
     lines = _conll_lines if path.suffix == ".conll" else _LINES[path.suffix]
     with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         for line in lines(predicted):
-            file.write(line)
+            file.write(clean(line))
+
+
+def _files(path: Place) -> list[Place]:
+    """`path` and the files that are written beside it: of answers the best ones and the odds of none."""
+    beside = (".best.json", ".null_odds.json") if path.suffix == ".json" else ()
+    return [path, *(path.with_suffix(suffix) for suffix in beside)]
+
+
+def _both(record: Record, said: Prediction) -> dict[str, Any]:
+    """The columns of `record` and after them those of the prediction. Raises UsageError where both have one."""
+    if twice := next((name for name in said if name in record.values), None):
+        raise UsageError(
+            f"{record.place} has a column {twice!r}, and one of this name is to be written; rename it or leave it out"
+        )
+    return record.values | said
 
 
 def _jsonl_lines(predicted: Predicted) -> Iterator[str]:
     for record, prediction in predicted:
-        yield json.dumps({**record.values, **prediction}, ensure_ascii=False) + "\n"
+        yield json.dumps(_both(record, prediction), ensure_ascii=False) + "\n"
 
 
 def _csv_lines(predicted: Predicted) -> Iterator[str]:
@@ -54,18 +73,21 @@ def _csv_lines(predicted: Predicted) -> Iterator[str]:
 
 def _tsv_lines(predicted: Predicted) -> Iterator[str]:
     for fields, place in _table(predicted):
-        if held := next((field for field in fields if set(field) & set("\t\r\n")), None):
-            raise UsageError(
-                f"{place} holds a tab or line feed in {held[:40]!r}, which a .tsv can't; write a .csv or .jsonl"
-            )
-        yield "\t".join(fields) + "\n"
+        yield _tabbed(fields, place, "write a .csv or .jsonl")
+
+
+def _tabbed(fields: list[str], place: str, remedy: str) -> str:
+    """A line of `fields` with tabs between them. Raises UsageError where one holds what would make it several."""
+    if held := next((field for field in fields if set(field) & set("\t\r\n")), None):
+        raise UsageError(f"{place} holds a tab or line feed in {held[:40]!r}, which such a file can't; {remedy}")
+    return "\t".join(fields) + "\n"
 
 
 def _table(predicted: Predicted) -> Iterator[tuple[list[str], str]]:
     """Rows of fields, the first of them names, each with its record's place."""
     columns: list[str] | None = None
     for record, prediction in predicted:
-        values = {**record.values, **_flat(prediction)}
+        values = _both(record, _flat(prediction))
         if columns is None:
             columns = list(values)
             yield columns, record.place
@@ -92,22 +114,23 @@ def _conll_lines(predicted: Predicted) -> Iterator[str]:
     for record, prediction in predicted:
         tags = prediction["predicted_tags"]
         columns = [column for column in record.values.values() if isinstance(column, list) and len(column) == len(tags)]
-        yield from ("\t".join(map(str, fields)) + "\n" for fields in zip(*columns, tags))
+        yield from (_tabbed(list(map(str, fields)), record.place, "write a .jsonl") for fields in zip(*columns, tags))
         yield "\n"
 
 
 def _write_answers(path: Place, predicted: Predicted) -> None:
     answers, best, odds = {}, {}, {}
     for number, (record, prediction) in enumerate(predicted):
-        key = str(record.values.get("id", number))
+        key = clean(str(record.values.get("id", number)))
         if key in answers:
             raise UsageError(f"{record.place}: the id {key!r} stands twice, and answers go by it; write a .jsonl")
         answers[key], best[key] = prediction["predicted_answer"], prediction["best"]
         odds[key] = prediction["null_odds"]
-    write_json(path.with_suffix(".best.json"), best)
+    answers_file, best_file, odds_file = _files(path)
+    write_json(best_file, best)
     if any(one is not None for one in odds.values()):
-        write_json(path.with_suffix(".null_odds.json"), odds)
-    write_json(path, answers)
+        write_json(odds_file, odds)
+    write_json(answers_file, answers)
 
 
 _LINES: dict[str, Callable[[Predicted], Iterator[str]]] = {

@@ -11,24 +11,33 @@ from bert_jax.system.files import write_json
 from bert_jax.training.hosts import is_first
 from bert_jax.training.run_directory import RunDirectory
 
+_SEED = "seed-"
+"""Begins the names of runs that differ by it alone."""
+
 
 def finetune_seeds(config: FinetuneConfig, path: Place, count: int) -> dict[str, Any]:
     """Fine-tunes at `path`, with `count` seeds from `config.seed` on; returns what results.json there says.
 
     With more than one each has a run of its own below `path`, one after the other: their batches differ in length, and
     five seeds vmapped into one step would be padded to the longest, 1.95 times the tokens for SST-2 in batches of 32.
-    What is returned are means, the `standard_deviation` of the score over seeds, and the `run` with the `best_score`.
-    Raises what `finetune` does, and UsageError where nothing is measured.
+    What is returned are means, the `standard_deviation` of the score over seeds (that of a sample), and the `run` with
+    the `best_score`.
+    Raises what `finetune` does, and UsageError where nothing is measured, or where there are runs of the other kind.
     """
     if count < 1:
         raise UsageError(f"--seeds {count} asks for no runs; give how many, from 1")
+    several = path.is_dir() and any(child.name.startswith(_SEED) for child in path.iterdir())
+    if count == 1 and several:
+        raise UsageError(f"{path} holds runs of several seeds; choose another --workdir, or give --seeds")
     if count == 1:
         return finetune(config, RunDirectory(path)) | {"run": str(path)}
+    if RunDirectory(path).config_file.exists():
+        raise UsageError(f"{path} is a run of one seed; choose another --workdir, or leave out --seeds {count}")
     if not config.task.dev:
         raise UsageError("--seeds compares scores, and task.dev names no rows to measure on; give some by --task.dev")
     each = {}
     for seed in range(config.seed, config.seed + count):
-        run = path / f"seed-{seed}"
+        run = path / f"{_SEED}{seed}"
         each[str(run)] = finetune(config.replace(seed=seed), RunDirectory(run))
     results = summed_up(each)
     if is_first():

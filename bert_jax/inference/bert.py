@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import islice, tee
 from typing import Any, NamedTuple, TypeVar, overload
@@ -153,6 +153,8 @@ class Bert:
 
     def predict_stream(self, rows: Iterable[Any]) -> Iterator[Prediction]:
         """`predict`, row by row, however many there are: memory doesn't grow. Reads ahead as `encode_stream` does."""
+        if isinstance(rows, str | Mapping):
+            raise UsageError(f"predict takes rows and got the row {_shown(rows)}; put it in brackets")
         records = given_records(rows, self.predictor.task)
         return (prediction for _, prediction in self.predictor.predictions(records))
 

@@ -13,25 +13,23 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from bert_jax.inference.features import Feature
-from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import FULL_DISK, replacing
+from bert_jax.system.files import check_written, replacing
 
 _GROUP_BYTES = 1 << 24
 """Vectors that make a row group of a Parquet file: what is in memory of it at once."""
 _COPY_BYTES = 1 << 20
 
 
-def check_output(path: Place) -> None:
-    """Raises UsageError where features can't be written to `path`: its name, its folder, or no pyarrow."""
+def check_output(path: Place, read: str = "") -> None:
+    """Raises UsageError where features of what is `read` can't be written to `path`: by its name, or for want of
+    pyarrow; and as `check_written` does."""
     if path.suffix not in _WRITERS:
         raise UsageError(f"{path}: features are written to {', '.join(_WRITERS)}; name it so")
     if path.suffix == ".parquet":
         _pyarrow()
-    if not in_bucket(path) and not path.parent.is_dir():
-        raise UsageError(f"{path} can't be written: there is no folder {path.parent}; make it or choose another place")
-    if path.is_dir():
-        raise UsageError(f"{path} can't be written: it is a folder; choose another name")
+    check_written(path, read)
 
 
 def write_features(path: Place, found: Iterable[Feature], pooled: bool) -> None:
@@ -48,12 +46,6 @@ def write_features(path: Place, found: Iterable[Feature], pooled: bool) -> None:
     if first is None:
         raise UsageError(f"there is no text to write the features of to {path}; give some")
     with replacing(path) as temporary:
-        try:
-            temporary.touch()
-        except OSError as error:
-            if error.errno in FULL_DISK:
-                raise
-            raise UsageError(f"{path} can't be written ({error.strerror}); choose another place") from None
         _WRITERS[path.suffix](temporary, first, chain([first], found), pooled)
 
 

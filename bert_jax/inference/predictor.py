@@ -1,6 +1,7 @@
 """A fine-tuned model used: rows to predictions."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import jax
 
@@ -9,9 +10,9 @@ from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch
-from bert_jax.finetuning.dataset import make_task
+from bert_jax.finetuning.dataset import make_task, read_measured, written_as
 from bert_jax.finetuning.objective import Outputs, TaskObjective
-from bert_jax.finetuning.predicting import predictions
+from bert_jax.finetuning.predicting import measure, predictions
 from bert_jax.finetuning.task import Prediction
 from bert_jax.model.bert import Parameters
 from bert_jax.text.tokenizer import Tokenizer
@@ -23,7 +24,7 @@ class Predictor:
     """What a task's model says of rows, on one device."""
 
     def __init__(self, task: TaskConfig, config: ModelConfig, params: Parameters, tokenizer: Tokenizer):
-        self.task = task
+        self.task, self._tokenizer = task, tokenizer
         self._params, self._pad_id = params, tokenizer.vocabulary.pad_id
         self._task = make_task(task, tokenizer)
         mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])
@@ -31,8 +32,21 @@ class Predictor:
 
     def predictions(self, records: Iterable[Record]) -> Iterator[tuple[Record, Prediction]]:
         """Each record with what is said of it, in their order; memory doesn't grow with their number."""
+        return predictions(self._task, records, self._run, pad_id=self._pad_id, tokens=tokens_at_once())
 
-        def run(batch: TaskBatch) -> jax.Array:
-            return self._outputs(self._params, batch)
+    def measure(self, source: str | None = None) -> dict[str, Any]:
+        """Every metric over the labelled rows of `source`, those of `task.dev` where None, as results.json has them.
 
-        return predictions(self._task, records, run, pad_id=self._pad_id, tokens=tokens_at_once())
+        Raises UsageError where a row has no label, or one that wasn't there in training.
+        """
+        config = self.task
+        if source:
+            format, columns = written_as(config, source)
+            config = config.replace(dev=source, format=format, columns=columns)
+        task = make_task(config, self._tokenizer)
+        rows = read_measured(task)
+        metrics = measure(task, rows, self._run, pad_id=self._pad_id, tokens=tokens_at_once())
+        return {"task": self.task.name, **metrics, "dev_rows": len(rows.records)}
+
+    def _run(self, batch: TaskBatch) -> jax.Array:
+        return self._outputs(self._params, batch)

@@ -92,6 +92,29 @@ def replacing(path: Place) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def check_written(path: Place, read: str) -> None:
+    """Raises UsageError where a command that reads `read` can't write the file `path`.
+
+    It has no folder, is one, isn't allowed, or is what is read, by whatever name.
+    """
+    same = read == str(path) or (os.path.exists(read) and os.path.exists(path) and os.path.samefile(read, path))
+    if same:
+        raise UsageError(f"{path} is what is read ({read}); name another output")
+    if in_bucket(path):
+        return
+    if not path.parent.is_dir():
+        raise UsageError(f"{path} can't be written: there is no folder {path.parent}; make it or choose another place")
+    if path.is_dir():
+        raise UsageError(f"{path} can't be written: it is a folder; choose another name")
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.touch()
+        temporary.unlink()
+    except OSError as error:
+        if error.errno not in FULL_DISK:
+            raise UsageError(f"{path} can't be written ({error.strerror}); choose another place") from None
+
+
 @contextlib.contextmanager
 def new_directory(path: Place) -> Iterator[Path]:
     """Yields an empty directory beside `path`, which becomes `path` if the block ends well, and otherwise is deleted.
@@ -182,6 +205,6 @@ def full_disk_explained(path: Place) -> Iterator[None]:
         if getattr(error, "errno", None) not in FULL_DISK and not any(word in str(error) for word in words):
             raise
         raise RunError(
-            f"no space left to write {path}; free some (or choose another --workdir) and give the same command "
+            f"no space left to write {path}; free some (or choose another place) and give the same command "
             "again: what was finished is kept"
         ) from error

@@ -2,7 +2,7 @@ import pytest
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.data.grouping import few_lengths
-from bert_jax.finetuning.dataset import make_task, read_measured, read_training
+from bert_jax.finetuning.dataset import make_task, read_measured, read_training, written_as
 from bert_jax.system.errors import UsageError
 
 CONFIG = TaskConfig(name="x", kind="class")
@@ -34,6 +34,25 @@ def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):
         and rows == len(features)
         and task.config.padded_lengths == (32, 128)
     )
+
+
+@pytest.mark.parametrize(
+    "train, set_format, source, given, written",
+    [
+        ("sts.csv.gz", "tsv", "other.csv.gz", None, ("tsv", ("a", "b"))),  # called as the trained ones, so written so
+        ("sts.csv.gz", "tsv", "other.csv", None, ("tsv", ("a", "b"))),
+        ("sts.csv.gz", "tsv", "other.csv", "csv", ("csv", None)),
+        ("sts.csv.gz", "tsv", "other.jsonl", None, ("jsonl", None)),
+        ("sts.csv.gz", "tsv", "other", None, ("tsv", ("a", "b"))),
+        ("cola.tsv", None, "other.tsv.gz", None, ("tsv", ("a", "b"))),
+        ("cola.tsv", None, "other.jsonl", None, ("jsonl", None)),
+        ("ner.txt", "conll", "other.txt", None, ("conll", ("a", "b"))),
+        ("tfds:glue/cola:train", None, "other.tsv", None, ("tsv", None)),
+    ],
+)
+def test_other_files_are_read_as_their_names_say_or_as_the_trained_ones(train, set_format, source, given, written):
+    task = CONFIG.replace(train=train, format=set_format, columns=("a", "b"))
+    assert written_as(task, source, given) == written
 
 
 def test_a_part_of_the_rows_is_the_same_every_time_and_from_all_along_them(tmp_path, wordpiece):

@@ -111,6 +111,14 @@ def test_other_rows_are_another_run(finished, config, tmp_path):
     other = config.task.replace(train=written(tmp_path / "train.tsv", 64, 5))
     with pytest.raises(UsageError, match="is another run: .*rows is "):
         finetune(config.replace(task=other), finished)
+    dev = Path(config.task.dev)
+    kept = dev.read_bytes()
+    dev.write_bytes(kept.replace(b"animal", b"water"))
+    try:
+        with pytest.raises(UsageError, match="is another run: rows is "):
+            finetune(config, finished)
+    finally:
+        dev.write_bytes(kept)
     with pytest.raises(UsageError, match="is another run: .*layers_frozen is null there and 1 now"):
         finetune(config.replace(layers_frozen=1), finished)
 
@@ -161,15 +169,30 @@ def test_what_can_not_be_predicted_is_refused_in_one_line(finished, tiny_run, co
         ([tiny_run.path, config.task.dev, output], "was fine-tuned for no task"),
         ([finished.path, other, output], "other.tsv, line 2 has no column 'sentence'"),
         ([finished.path, config.task.dev, tmp_path / "out.conll"], "predictions of kind class are written to .jsonl"),
-        ([finished.path, config.task.dev, config.task.dev], "is the input as well"),
+        ([finished.path, config.task.dev, config.task.dev], "is what is read"),
+        ([finished.path, other, tmp_path / ".." / tmp_path.name / "other.tsv"], "is what is read"),
+        ([finished.path, config.task.dev, tmp_path / "none" / "out.tsv"], f"there is no folder {tmp_path / 'none'}"),
     ):
         assert bert_jax_command(["predict", *map(str, arguments)]) == 2
         assert said in capsys.readouterr().err
     assert not output.exists()
-    assert bert_jax_command(["evaluate", str(finished.path)]) == 2
-    assert "was fine-tuned for things, and a run that was pretrained is needed" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="predict takes rows and got the row"):
+        bert_jax.load(finished.path).predict("The old cat.")
     with pytest.raises(UsageError, match="the model has no masked-language head"):
         bert_jax.load(finished.path).fill_mask("The [MASK].")
+
+
+def test_it_is_measured_again_on_dev_rows_and_on_others(finished, config, tmp_path, capsys):
+    results = json.loads(finished.results_file.read_text())
+    again = bert_jax.load(finished.path).predictor.measure()
+    assert again == {name: results[name] for name in again}
+    (tmp_path / "test.tsv").write_text("sentence\tlabel\nThe old cat sees.\tanimal\nThe old cat sees.\twater\n")
+    assert bert_jax_command(["evaluate", str(finished.path), "--data", str(tmp_path / "test.tsv")]) == 0
+    shown = capsys.readouterr().out
+    assert "2 rows of" in shown.replace("\n", " ") and "0.5000" in shown
+    assert bert_jax_command(["evaluate", str(finished.path), "--data", "none.tsv"]) == 2
+    assert bert_jax_command(["evaluate", str(finished.path), "--language", "de", "--data", "x.tsv"]) == 2
+    assert "leave it out" in capsys.readouterr().err
 
 
 def test_frozen_layers_stay_as_they_were(config, init, tmp_path):
@@ -207,6 +230,10 @@ def test_several_seeds_give_a_mean_and_a_spread(config, tmp_path):
     each = [json.loads((tmp_path / "runs" / f"seed-{seed}" / "results.json").read_text()) for seed in (0, 1)]
     assert [one["score"] for one in each] == results["scores"]
     assert results["run"] == str(tmp_path / "runs" / f"seed-{int(np.argmax(results['scores']))}")
+    with pytest.raises(UsageError, match="holds runs of several seeds"):
+        finetune_seeds(short, tmp_path / "runs", 1)
+    with pytest.raises(UsageError, match="is a run of one seed"):
+        finetune_seeds(short, tmp_path / "runs" / "seed-0", 2)
 
 
 def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config, tmp_path):
@@ -219,6 +246,7 @@ def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config,
             {"task": config.task.replace(max_length=64, padded_lengths=None)},
             "task.max_length=64 and the model .* 32",
         ),
+        ({"layers_frozen": 3}, "layers_frozen=3 and the model .* has 2 layers"),
         ({"task": config.task.replace(train=None)}, "task.train names no rows"),
         ({"task": config.task.replace(label="class")}, "has no column 'class'"),
         ({"task": config.task.replace(dev=str(other))}, "other.tsv, line 2 has no column 'sentence'"),

@@ -37,6 +37,13 @@ def test_tables_have_a_column_for_each_probability_and_can_be_read_again(tmp_pat
     assert found == [{"id": str(row.values["id"]), "text": row.values["text"], **said} for row in ROWS]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
+def test_half_a_surrogate_pair_is_written_as_it_was_read_by_the_model(tmp_path, suffix):
+    path = tmp_path / f"out.{suffix}"
+    write_predictions(path, pairs(SAID, [Record("in, line 1", {"text": "a \ud800 b"})]), "class")
+    assert "a \ufffd b" in path.read_text("utf-8")
+
+
 def test_choices_are_numbered(tmp_path):
     write_predictions(tmp_path / "out.csv", pairs({"predicted_choice": 1, "probabilities": [0.5, 0.5]}), "choice")
     assert (
@@ -48,6 +55,12 @@ def test_words_have_their_predicted_tag_last(tmp_path):
     row = Record("in, line 1", {"words": ["the", "U.N."], "tags": ["O", "B-X"], "doc": "x"})
     write_predictions(tmp_path / "out.conll", [(row, {"predicted_tags": ["O", "O"]})] * 2, "tags")
     assert (tmp_path / "out.conll").read_text("utf-8") == "the\tO\tO\nU.N.\tB-X\tO\n\n" * 2
+
+
+def test_a_word_with_a_line_feed_is_no_line_of_conll(tmp_path):
+    row = Record("in, line 1", {"words": ["a\nb"]})
+    with pytest.raises(UsageError, match="in, line 1 holds a tab or line feed"):
+        write_predictions(tmp_path / "out.conll", [(row, {"predicted_tags": ["O"]})], "tags")
 
 
 def test_answers_go_by_their_question(tmp_path):
@@ -74,6 +87,14 @@ def test_answers_go_by_their_question(tmp_path):
             "in, line 9 has columns that the first row lacks",
         ),
         ("out.json", "span", [ROWS[0], ROWS[0]], "in, line 2: the id '2' stands twice"),
+        (
+            "out.csv",
+            "class",
+            [Record("in, line 2", {"probability_no": "9"})],
+            "has a column 'probability_no', and one of",
+        ),
+        ("out.jsonl", "class", [Record("in, line 2", {"predicted_label": "x"})], "has a column 'predicted_label', and"),
+        ("none/out.csv", "class", ROWS, "there is no folder"),
     ],
 )
 def test_what_cannot_be_written_is_refused_and_leaves_no_file(tmp_path, name, kind, rows, words):
