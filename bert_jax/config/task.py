@@ -82,9 +82,9 @@ class TaskConfig(Settings):
     batch_size: Count = 32
     """Rows a step."""
     metric: str | None = None
-    """What the best checkpoint is chosen by: accuracy, f1 (of the second class where there are two, or else their
-    mean), macro_f1 (their mean), matthews; pearson, spearman; entity_f1; exact_match. None: of tags that name entities
-    entity_f1, of answers f1, otherwise accuracy or pearson."""
+    """What the best checkpoint is chosen by: accuracy, f1 (of the second class where there are two, or else macro_f1),
+    macro_f1 (the mean over the classes that rows or predictions have), matthews; pearson, spearman; entity_f1;
+    exact_match. None: of tags that name entities entity_f1, of answers f1, otherwise accuracy or pearson."""
     span: SpanConfig = SpanConfig()
 
     @model_validator(mode="after")
