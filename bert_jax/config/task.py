@@ -107,6 +107,14 @@ class TaskConfig(Settings):
         return self
 
     @model_validator(mode="after")
+    def _labels_differ(self) -> "TaskConfig":
+        labels = self.labels or ()
+        if len(set(labels)) < len(labels):
+            twice = next(label for label in labels if labels.count(label) > 1)
+            raise ValueError(f"task.labels={labels} has {twice!r} twice; name each label once")
+        return self
+
+    @model_validator(mode="after")
     def _measure_fits_the_kind(self) -> "TaskConfig":
         if self.metric not in (None, *METRICS[self.kind]):
             raise ValueError(
