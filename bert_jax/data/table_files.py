@@ -4,7 +4,7 @@ import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from bert_jax.data.jsonl_files import kind_of, parsed
+from bert_jax.data.jsonl_files import MAX_RECORD_BYTES, kind_of, parsed
 from bert_jax.data.task_record import Record, check_names
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
@@ -49,6 +49,7 @@ def _tsv_rows(lines: Iterable[str]) -> Iterator[_Row]:
 
 
 def _csv_rows(path: Place, lines: Iterable[str]) -> Iterator[_Row]:
+    csv.field_size_limit(MAX_RECORD_BYTES)  # the module's own is 131,072 characters
     reader, begin = csv.reader(lines, strict=True), 1
     try:
         for fields in reader:

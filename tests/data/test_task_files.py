@@ -73,6 +73,10 @@ def test_fields_without_text_make_a_row(tmp_path):
     assert values(tmp_path, "a.csv", 'text\nx\n""\n') == [{"text": "x"}, {"text": ""}]
 
 
+def test_a_field_may_be_long(tmp_path):
+    assert values(tmp_path, "a.csv", f"text,label\n{'x' * 200_000},1\n")[0]["text"] == "x" * 200_000
+
+
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.conll"])
 def test_columns_of_one_name_are_refused(tmp_path, name):
     (tmp_path / name).write_text("x\n")
