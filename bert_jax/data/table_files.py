@@ -61,9 +61,7 @@ def _csv_rows(path: Place, lines: Iterable[str]) -> Iterator[_Row]:
         ) from None
 
 
-def _named(
-    path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, repairs: Counter[str]
-) -> Iterator[Record]:
+def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, repairs: Counter[str]) -> Iterator[Record]:
     """`rows` with the names in the first of them, or `columns`. Raises UsageError for a row with more fields, or for a
     name that stands twice."""
     if columns:
