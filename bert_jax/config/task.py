@@ -82,9 +82,9 @@ class TaskConfig(Settings):
     batch_size: Count = 32
     """Rows a step."""
     metric: str | None = None
-    """What the best checkpoint is chosen by: accuracy, f1 (of the second class where there are two, or else their
-    mean), macro_f1 (their mean), matthews; pearson, spearman; entity_f1; exact_match. None: of tags that name entities
-    entity_f1, of answers f1, otherwise accuracy or pearson."""
+    """What the best checkpoint is chosen by: accuracy, f1 (of the second class where there are two, or else macro_f1),
+    macro_f1 (the mean over the classes that rows or predictions have), matthews; pearson, spearman; entity_f1;
+    exact_match. None: of tags that name entities entity_f1, of answers f1, otherwise accuracy or pearson."""
     span: SpanConfig = SpanConfig()
 
     @model_validator(mode="after")
@@ -104,6 +104,14 @@ class TaskConfig(Settings):
                 f"task.kind={self.kind} with {len(self.texts)} texts takes {wanted} task.marks and has "
                 f"{len(self.marks)}: where each text's word begins and ends"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _labels_differ(self) -> "TaskConfig":
+        labels = self.labels or ()
+        if len(set(labels)) < len(labels):
+            twice = next(label for label in labels if labels.count(label) > 1)
+            raise ValueError(f"task.labels={labels} has {twice!r} twice; name each label once")
         return self
 
     @model_validator(mode="after")

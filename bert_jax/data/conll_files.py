@@ -4,7 +4,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from bert_jax.data.task_record import Record
+from bert_jax.data.task_record import Record, check_names
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 
@@ -20,10 +20,11 @@ def conll_records(path: Place, lines: Iterable[str], columns: Sequence[str] | No
     """A list for each column: `words` (the first), `tags` (the last), `column 2`, ... unless `columns` names them.
 
     Columns stand apart by a tab, or by spaces where a line has no tab; a blank line or -DOCSTART- ends a sentence.
-    Raises UsageError for a line with another number of columns than the first.
+    Raises UsageError for a line with another number of columns than the first, or for a name that stands twice.
     """
     split = (_columns(line) for line in lines)
     names = list(columns) if columns else None
+    check_names(names or (), "task.columns")
     for sentence in _sentences(split, lambda columns: columns[0] == "-DOCSTART-"):
         for number, fields in sentence:
             names = names or _default_names(len(fields))

@@ -27,6 +27,8 @@ _FORMATS = {
 }
 _WITH_COLUMNS = {"csv": csv_records, "tsv": tsv_records, "conll": conll_records}
 _WITHOUT = {"jsonl": jsonl_records, "conllu": conllu_records, "squad": squad_records}
+_COUNTING = ("csv", "tsv", "jsonl")
+"""Empty lines are left out of these, and counted."""
 
 
 def task_records(
@@ -52,8 +54,10 @@ def task_records(
         )
     if columns and format in _WITHOUT:
         raise UsageError(f"task.columns names the columns of {path}, and a file of format {format} names its own")
-    lines = decoded_lines(path, repairs)
-    return _WITH_COLUMNS[format](path, lines, columns) if format in _WITH_COLUMNS else _WITHOUT[format](path, lines)
+    lines, counted = decoded_lines(path, repairs), [repairs] if format in _COUNTING else []
+    if format in _WITH_COLUMNS:
+        return _WITH_COLUMNS[format](path, lines, columns, *counted)
+    return _WITHOUT[format](path, lines, *counted)
 
 
 def has_columns(source: str) -> bool:

@@ -1,5 +1,6 @@
 """One row of a task's file: named values, and where they stand."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bert_jax.system.errors import UsageError
@@ -33,3 +34,10 @@ class Record(NamedTuple):
             return self.value(name) is not None
         except UsageError:
             return False
+
+
+def check_names(names: Sequence[str], place: str) -> None:
+    """Raises UsageError, which says what at `place` names the columns, for a name that stands twice."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"{place} names the column {twice!r} twice; rename one")

@@ -5,6 +5,8 @@ import re
 from collections import Counter
 from typing import Any
 
+import numpy as np
+
 from bert_jax.data.jsonl_files import kind_of
 from bert_jax.data.task_record import Record
 from bert_jax.system.errors import UsageError
@@ -12,6 +14,7 @@ from bert_jax.system.errors import UsageError
 _NAMED = re.compile(r"\{([^{}]+)\}")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _WHOLE = re.compile(r"\s*-?\d+\s*")
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def text(record: Record, template: str) -> str:
@@ -48,14 +51,14 @@ def whole_number(record: Record, name: str, value: Any, repairs: Counter[str]) -
 
 
 def number(record: Record, name: str) -> float:
-    """A column of numbers. Raises UsageError for anything else, infinite ones too."""
+    """A column of numbers. Raises UsageError for anything else, also for those that float32 doesn't hold."""
     value = record.value(name)
     try:
         found = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = math.nan
-    if not math.isfinite(found) or isinstance(value, bool):
-        raise UsageError(f"{record.place}: {name!r} is {_shown(value)} and not a number")
+    if not abs(found) <= _LARGEST or isinstance(value, bool):
+        raise UsageError(f"{record.place}: {name!r} is {_shown(value)} and not a number from -3.4e38 to 3.4e38")
     return found
 
 
@@ -79,4 +82,4 @@ def _text(record: Record, name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    return repr(value) if isinstance(value, str | int | float) else kind_of(value)
+    return f"{value!r:.60}" if isinstance(value, str | int | float) else kind_of(value)

@@ -28,8 +28,9 @@ def write_confusion_picture(path: Place, confusion: dict[str, Any]) -> None:
     axes.set_xlabel("predicted")
     axes.set_ylabel("right")
     if len(names) <= _LARGEST_NAMED:
-        axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
-        axes.set_yticks(range(len(names)), names)
+        # A label with dollar signs is no formula.
+        axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor", parse_math=False)
+        axes.set_yticks(range(len(names)), names, parse_math=False)
         for row, of_row in enumerate(counts):
             for column, count in enumerate(of_row):
                 color = "white" if shares[row][column] > 0.5 else "black"

@@ -17,6 +17,7 @@ from bert_jax.finetuning.choice_task import ChoiceTask
 from bert_jax.finetuning.columns import class_name, words
 from bert_jax.finetuning.labels import in_order
 from bert_jax.finetuning.marked_task import MarkedTask
+from bert_jax.finetuning.metrics import names_entities
 from bert_jax.finetuning.sentence_task import ClassTask, NumberTask
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
@@ -97,6 +98,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> Learned:
     records = read_records(config, config.train, "train", repairs)
     if config.labels is None and config.kind in ("class", "marked", "tags"):  # of all rows, also where few are learned
         config = config.replace(labels=in_order(_names(config, records)))
+    _check_metric(config)
     task, some = make_task(config, tokenizer), _some(records, config.train_rows)
     by_row = [of_one for _, of_one in encoded(task, some, repairs, train=True) if of_one]
     features = [feature for of_one in by_row for feature in of_one]
@@ -163,6 +165,15 @@ def say_repairs(source: str | None, repairs: Counter[str]) -> None:
     counted = [f"{count:,} {what}" for what, count in sorted(repairs.items()) if count]
     if counted:
         say(f"{source}: {'; '.join(counted)}")
+
+
+def _check_metric(config: TaskConfig) -> None:
+    """Raises UsageError where entities are to be measured and the tags name none."""
+    if config.metric == "entity_f1" and not names_entities(config.labels or ()):
+        raise UsageError(
+            "task.metric=entity_f1 measures tags like O, B-PER and I-PER, and here they are "
+            f"{', '.join(map(repr, (config.labels or ())[:5]))}, ...; leave it out to measure accuracy"
+        )
 
 
 def _some(records: list[Record], count: int | None) -> list[Record]:

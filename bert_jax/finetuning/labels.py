@@ -29,10 +29,10 @@ class Labels:
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Different `names`, sorted; by value where all are whole numbers."""
+    """Different `names`, sorted; by value where all are whole numbers, and then as they are written: 01 and 1."""
     different = set(names)
     numbers = all(name.removeprefix("-").isdecimal() for name in different)
-    return tuple(sorted(different, key=int if numbers else None))
+    return tuple(sorted(different, key=(lambda name: (int(name), name)) if numbers else None))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -50,8 +50,9 @@ class MarkedTask(ClassTask):
         ids, marks = [vocabulary.cls_id], []
         for of_text, size, word in zip(spans, sizes, words):
             first = min(max((word.start + word.stop - size) // 2, 0), len(of_text) - size)
-            begin = len(ids) - first
-            marks.append((begin + word.start, begin + min(word.stop, first + size)) if word else (0, 1))
-            ids += [*(piece.id for piece in of_text[first : first + size]), vocabulary.sep_id]
+            begin, last = len(ids) - first, first + size
+            # A marked phrase may be longer than what is kept.
+            marks.append((begin + max(word.start, first), begin + min(word.stop, last)) if word else (0, 1))
+            ids += [*(piece.id for piece in of_text[first:last]), vocabulary.sep_id]
         row = Row(ids, sizes[0] + 2, False)
         return Feature((row,), marks=tuple(marks)), all(words)

@@ -18,10 +18,11 @@ _INSIDE = {"M": "I", "L": "E", "U": "S"}
 
 
 def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
-    """`accuracy`; `f1` of the second class where there are two, or else their mean; `macro_f1`, their mean; `matthews`;
-    and `confusion`: the `labels` and how often each (row) was taken for each (column)."""
+    """`accuracy`; `f1` of the second class where there are two, or else `macro_f1`; `macro_f1`, the mean over classes
+    that are in `golds` or `predicted`, as in scikit-learn; `matthews`; and `confusion`: the `labels` and how often
+    each (row) was taken for each (column)."""
     scores, numbers = _library("sklearn.metrics"), list(range(len(names)))
-    macro = float(scores.f1_score(golds, predicted, labels=numbers, average="macro", zero_division=0.0))
+    macro = float(scores.f1_score(golds, predicted, average="macro", zero_division=0.0))
     of_second = scores.f1_score(golds, predicted, labels=[1], average="macro", zero_division=0.0)
     return {
         "accuracy": float(scores.accuracy_score(golds, predicted)),

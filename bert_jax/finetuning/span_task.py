@@ -40,18 +40,19 @@ class SpanTask:
         self._spans = functools.lru_cache(maxsize=4)(tokenizer.encode_spans)
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
-        """See Task. `pieces` is a TextWindow."""
+        """See Task. `pieces` is a TextWindow. A row without a question or without a text is not learned from."""
         settings, encoded = self.config.span, []
         for record in records:
             question, context = (text(record, template) for template in self.config.texts)
             asked, spans = self._tokenizer.encode(question), self._spans(context)
-            repairs[EMPTY] += not spans
+            empty = not (asked and spans)
+            repairs[EMPTY] += empty
             repairs[_QUESTION] += len(asked) > settings.question_length
             asked = asked[: settings.question_length]
             if not train:
                 encoded.append(self._features(asked, spans))
                 continue
-            answer = self._pieces(record, context, spans, repairs) if spans else None
+            answer = None if empty else self._pieces(record, context, spans, repairs)
             encoded.append([] if answer is None else self._targeted(self._features(asked, spans), answer))
         return encoded
 
@@ -99,10 +100,7 @@ class SpanTask:
 
     def _answers(self, record: Record) -> list[dict[str, Any]]:
         """The answers as SQuAD has them. Raises UsageError for none where each question must have one."""
-        if record.has("is_impossible") and record.value("is_impossible"):
-            answers = []
-        else:
-            answers = _as_list(record.value(self.config.label))
+        answers = [] if _is_impossible(record) else _as_list(record.value(self.config.label))
         if not isinstance(answers, list) or not all(
             isinstance(answer, dict) and isinstance(answer.get("text"), str) for answer in answers
         ):
@@ -133,11 +131,19 @@ class SpanTask:
         return answer_metrics(golds, answers, self.config.span.by_character)
 
 
+def _is_impossible(record: Record) -> bool:
+    """Whether the row says that its question has no answer. Raises UsageError for what is neither true nor false."""
+    said = record.value("is_impossible") if record.has("is_impossible") else False
+    if said not in (False, True):
+        raise UsageError(f"{record.place}: 'is_impossible' is {said!r:.60}; expected true or false, without quotes")
+    return bool(said)
+
+
 def _as_list(answers: Any) -> Any:
     """Answers as SQuAD's files have them, where they are an object of lists, as in TFDS and Hugging Face's sets."""
-    if not isinstance(answers, dict) or not {"text", "answer_start"} <= set(answers):
+    if not isinstance(answers, dict):
         return answers
-    return [
-        {"text": one, "answer_start": start}
-        for one, start in zip(answers["text"], answers["answer_start"], strict=True)
-    ]
+    texts, starts = answers.get("text"), answers.get("answer_start")
+    if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
+        return answers
+    return [{"text": one, "answer_start": start} for one, start in zip(texts, starts)]

@@ -22,6 +22,7 @@ SPAN = {"name": "x", "kind": "span", "texts": ("question", "context")}
         ),
         ({**SPAN, "max_length": 128}, "task.max_length=128 leaves no window of task.span.stride=128 pieces"),
         ({"kind": "class", "padded_lengths": (8, 64)}, "must end with task.max_length=128"),
+        ({"kind": "class", "labels": ("0", "1", "1")}, "has '1' twice; name each label once"),
         ({"kind": "sentence"}, "'sentence'"),
     ],
 )

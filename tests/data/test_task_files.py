@@ -39,16 +39,49 @@ def test_rows_of_all_formats_have_named_values_and_places(tmp_path, pack, end):
     jsonl = '{"text": "He said \\"a, b\\"", "label": "1"}\n\n{"text": "雪\\u2028x", "label": "0"}\n'
     for name, content in (("a.tsv", tsv), ("a.txt", tsv), ("a.csv", csv)):
         found, repairs = read(tmp_path, name + end, pack(content.encode()))
-        assert [record.values for record in found] == rows and not repairs
+        assert [record.values for record in found] == rows and repairs == {"empty lines left out": 1}
         assert [record.place for record in found] == [f"{tmp_path / (name + end)}, line {line}" for line in (2, 4)]
-    found, _ = read(tmp_path, "a.jsonl" + end, pack(jsonl.encode()))
+    found, repairs = read(tmp_path, "a.jsonl" + end, pack(jsonl.encode()))
     assert [record.values for record in found] == rows and found[1].place.endswith("line 3")
+    assert repairs == {"empty lines left out": 1}
 
 
 def test_a_quoted_field_may_hold_line_feeds(tmp_path):
     found, _ = read(tmp_path, "a.csv", 'text,label\n"one\ntwo",1\nthree,0\n')
     assert found[0].values["text"] == "one\ntwo"
     assert [record.place.split(", ")[1] for record in found] == ["line 2", "line 4"]
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv"])
+def test_empty_lines_of_one_column_are_empty_texts(tmp_path, name):
+    found, repairs = read(tmp_path, name, "\ntext\na\n\n\r\nb\n\n\n")
+    assert [record.values["text"] for record in found] == ["a", "", "", "b"] and not repairs
+    assert [record.place.split(", ")[1] for record in found] == ["line 3", "line 4", "line 5", "line 6"]
+    found = values(tmp_path, name, "\na\n", columns=("text",))
+    assert found == [{"text": ""}, {"text": "a"}]
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl"])
+def test_empty_lines_that_end_a_file_are_left_out_in_silence(tmp_path, name):
+    row = '{"text": "x", "label": "1"}\n' if name == "a.jsonl" else "text,label\nx,1\n"
+    found, repairs = read(tmp_path, name, (row.replace(",", "\t") if name == "a.tsv" else row) + "\n\n")
+    assert len(found) == 1 and not repairs
+
+
+def test_fields_without_text_make_a_row(tmp_path):
+    assert values(tmp_path, "a.tsv", "text\tlabel\n\t\nx\t1\n")[0] == {"text": "", "label": ""}
+    assert values(tmp_path, "a.csv", 'text\nx\n""\n') == [{"text": "x"}, {"text": ""}]
+
+
+def test_a_field_may_be_long(tmp_path):
+    assert values(tmp_path, "a.csv", f"text,label\n{'x' * 200_000},1\n")[0]["text"] == "x" * 200_000
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.conll"])
+def test_columns_of_one_name_are_refused(tmp_path, name):
+    (tmp_path / name).write_text("x\n")
+    with pytest.raises(UsageError, match="^task.columns names the column 'label' twice; rename one$"):
+        next(task_records(str(tmp_path / name), Counter(), columns=("label", "text", "label")))
 
 
 def test_columns_may_be_named_and_the_last_ones_missing(tmp_path):

@@ -29,6 +29,8 @@ def test_a_text_is_a_column_or_made_of_several():
         (number, "nan", "'x' is 'nan' and not a number"),
         (number, None, "'x' is null and not a number"),
         (number, True, "'x' is True and not a number"),
+        pytest.param(number, 10**400, "'x' is 1000", id="number-10**400"),
+        (number, -1e39, "'x' is -1e+39 and not a number from -3.4e38 to 3.4e38"),
         (class_name, " ", "has no label: 'x' is ' '"),
         (class_name, None, "has no label: 'x' is null"),
         (class_name, [1], "has no label: 'x' is an array"),
@@ -56,6 +58,8 @@ def test_offsets_given_as_texts_are_read_and_counted():
 
 def test_labels_have_an_order_and_numbers():
     assert in_order(["b", "a", "b"]) == ("a", "b") and in_order(["10", "9", "-1"]) == ("-1", "9", "10")
+    zeros = ["0" * count + "1" for count in range(10)]
+    assert in_order(zeros) == tuple(reversed(zeros))  # and not in the order of their hashes
     labels = Labels(("no", "yes"))
     assert labels.number("yes", "f") == 1 and len(labels) == 2
     with pytest.raises(UsageError, match="f, line 7: the label 'maybe' is none of the 2 that are known, 'no', 'yes'"):

@@ -88,6 +88,13 @@ def test_the_tags_of_all_words_are_labels(tmp_path, wordpiece):
     )
 
 
+@pytest.mark.parametrize("labels", [None, ("B-X", "I-X")])
+def test_tags_that_name_no_entities_are_not_measured_by_them(tmp_path, wordpiece, labels):
+    config = TaskConfig(name="x", kind="tags", texts=("words",), label="tags", labels=labels, metric="entity_f1")
+    with pytest.raises(UsageError, match="task.metric=entity_f1 measures tags like .* here they are '.*; leave it out"):
+        read_training(with_files(tmp_path, "the\tDET\ncat\tNOUN\n", config=config, suffix="conll"), wordpiece)
+
+
 def test_batches_are_of_the_tasks_size_and_epochs(tmp_path, wordpiece):
     config = CONFIG.replace(batch_size=2, epochs=2.0, padded_lengths=(6, 128))
     batches = read_training(with_files(tmp_path, config=config), wordpiece).batches(seed=0, pad_id=0)

@@ -48,6 +48,15 @@ def test_a_long_text_keeps_what_is_around_its_word(wordpiece):
     assert +repairs == {"texts longer than task.max_length, cut": 3}
 
 
+def test_of_a_phrase_longer_than_what_is_kept_the_kept_part_is_marked(wordpiece):
+    phrase = "the old house in " * 5
+    for words in ((phrase, "cat"), ("cat", phrase), (phrase, phrase)):
+        one = record(*(f"dog {word} dog" for word in words), words=words)
+        [[feature]] = MarkedTask(CONFIG, wordpiece).encode([one], Counter(), train=False)
+        for word, said in zip(words, marked(wordpiece, feature)):
+            assert said and said in word
+
+
 def test_offsets_may_be_texts_and_a_dropped_word_is_counted(wordpiece):
     task, repairs = MarkedTask(CONFIG, wordpiece), Counter()
     [[feature]] = task.encode([record("a dogs", "cat", start1="2", end1="6")], repairs, train=True)

@@ -21,6 +21,13 @@ def test_f1_is_the_second_classs_or_the_mean_of_more():
     assert class_metrics([1, 1], [1, 1], ("no", "yes"))["matthews"] == 0.0
 
 
+def test_classes_that_do_not_occur_are_not_in_the_mean():
+    names = ("a", "b", "c")
+    found = class_metrics([0, 2, 2], [0, 2, 2], names)
+    assert found["macro_f1"] == found["f1"] == 1.0 and len(found["confusion"]["counts"]) == 3
+    assert class_metrics([0, 2], [0, 1], names)["macro_f1"] == pytest.approx(1 / 3)
+
+
 def test_numbers_are_measured_by_correlations():
     found = number_metrics([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 10.0])
     assert found["spearman"] == pytest.approx(1.0) and found["pearson"] == pytest.approx(14 / 250**0.5)

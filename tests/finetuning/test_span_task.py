@@ -82,6 +82,10 @@ def test_questions_without_an_answer_are_answered_by_the_first_token(wordpiece):
     for one in (impossible, record("the cat sees")):
         [[feature]] = task.encode([one], Counter(), train=True)
         assert feature.target == (0, 0) and task.gold(one) == []
+    possible = record("the cat sees", "cat", is_impossible=0)
+    assert task.gold(possible) == task.gold(record("the cat sees", "cat", is_impossible=None)) == ["cat"]
+    with pytest.raises(UsageError, match="f, question 'q': 'is_impossible' is 'false'; expected true or false"):
+        task.gold(record("the cat sees", "cat", is_impossible="false"))
     with pytest.raises(UsageError, match="f, question 'q' has no answer; .* set --task.span.null-answers"):
         SpanTask(CONFIG, wordpiece).encode([impossible], Counter(), train=True)
 
@@ -106,6 +110,11 @@ def test_an_answer_without_a_piece_and_an_empty_text_are_counted(wordpiece):
     task, repairs = SpanTask(CONFIG, wordpiece), Counter()
     assert task.encode([record("the \u200b cat", "\u200b"), record("", "")], repairs, train=True) == [[], []]
     assert +repairs == {"questions whose answer has no piece, not learned from": 1, "rows without any text": 1}
+    for question in ("", None, "\u200b"):
+        repairs.clear()
+        asked = record("the cat", "cat", question=question)
+        assert task.encode([asked], repairs, train=True) == [[]] and repairs["rows without any text"] == 1
+        assert len(task.encode([asked], repairs, train=False)[0]) == 1 and repairs["rows without any text"] == 2
     [[feature]] = task.encode([record("", "x")], repairs, train=False)
     assert task.predict(record("", "x"), [feature], [np.zeros((14, 2))])["predicted_answer"] == ""
 
@@ -117,6 +126,9 @@ def test_answers_may_be_an_object_of_lists(wordpiece):
     assert task.encode([one], Counter(), train=True)[0][0].target == (6, 6)
     with pytest.raises(UsageError, match=r"'answers' is a string; expected \[{text, answer_start}, ...\]"):
         task.gold(record("the cat", answers="cat"))
+    for answers in ({"text": "cat", "answer_start": 4}, {"text": ["cat"], "answer_start": []}):
+        with pytest.raises(UsageError, match="'answers' is an object of 'text', 'answer_start'; expected"):
+            task.gold(record("the cat", answers=answers))
 
 
 def test_exact_match_and_f1_are_measured(wordpiece):
