@@ -1,6 +1,7 @@
 """Rows with named columns: csv, tsv and JSON lines."""
 
 import csv
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -12,6 +13,7 @@ from bert_jax.system.errors import UsageError
 _Row = tuple[int, list[str]]
 """The number of a row's first line, and its fields; an empty line has none."""
 _EMPTY = "empty lines left out"
+_HEADER = "line of column names left out"
 
 
 def csv_records(
@@ -62,15 +64,22 @@ def _csv_rows(path: Place, lines: Iterable[str]) -> Iterator[_Row]:
 
 
 def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, repairs: Counter[str]) -> Iterator[Record]:
-    """`rows` with the names in the first of them, or `columns`. Raises UsageError for a row with more fields, or for a
-    name that stands twice."""
+    """`rows` with the names in the first of them, or `columns`; a line of these is no row then either.
+
+    Raises UsageError for a row with more fields, or for a name that stands twice.
+    """
     if columns:
         names, place = list(columns), "task.columns"
     else:
         number, names = next((row for row in rows if row[1]), (1, []))
         place = f"{path}, line {number}"
     check_names(names, place)
-    for number, fields in _without_empty(rows, len(names) == 1, repairs):
+    rows = _without_empty(rows, len(names) == 1, repairs)
+    begin = list(itertools.islice(rows, 1))
+    if columns and begin and begin[0][1] == names:
+        repairs[_HEADER] += 1
+        begin = []
+    for number, fields in itertools.chain(begin, rows):
         if len(fields) > len(names):
             raise UsageError(
                 f"{path}, line {number} has {len(fields)} columns and {len(names)} are named; mend it, or name all "

@@ -89,6 +89,17 @@ def test_columns_may_be_named_and_the_last_ones_missing(tmp_path):
     assert rows == [{"text": "x", "label": "1"}, {"text": "y", "label": "0", "rest": "more"}]
 
 
+def test_a_line_of_the_names_that_are_given_is_no_row(tmp_path):
+    path, repairs = tmp_path / "rows.tsv", Counter()
+    path.write_text("a\tb\na\tb\n1\t2\n")
+    assert [record.values for record in task_records(str(path), repairs, columns=("a", "b"))] == [
+        {"a": "a", "b": "b"},
+        {"a": "1", "b": "2"},
+    ]
+    assert repairs == {"line of column names left out": 1}
+    assert len(list(task_records(str(path), repairs))) == 2 and repairs.total() == 1
+
+
 def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path):
     for name, content in (
         ("a.tsv", "text\tlabel\nx\t1\n"),
