@@ -51,7 +51,8 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
         title.append(f"means of {len(results['scores'])} seeds")
     elif "best_step" in results:
         title.append(f"best checkpoint (step {results['best_step']:,})")
-    table = Table(title=escape(", ".join(title)), title_justify="left")
+    output.print(escape(", ".join(title)), soft_wrap=True)  # a table's own title is no wider than the table
+    table = Table()
     table.add_column("")
     table.add_column("score", justify="right")
     spread = {"score", "standard_deviation", "best_score"}
@@ -64,12 +65,13 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
         table.add_row("best seed", f"{results['best_score']:.4f}")
     output.print(table)
     if "confusion" in results:
+        output.print("What is right (rows) and what was predicted (columns)")
         output.print(_confusion_table(results["confusion"]))
 
 
 def _confusion_table(confusion: dict[str, Any]) -> Table:
     """Rows: what is right. Columns: what was predicted."""
-    table = Table(title="What is right (rows) and what was predicted (columns)", title_justify="left")
+    table = Table()
     table.add_column("")
     for label in confusion["labels"]:
         table.add_column(escape(label), justify="right")

@@ -74,7 +74,7 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
         number, names = next((row for row in rows if row[1]), (1, []))
         place = f"{path}, line {number}"
     check_names(names, place)
-    rows = _without_empty(rows, len(names) == 1, repairs)
+    rows, all_names = _without_empty(rows, len(names) == 1, repairs), tuple(names)
     begin = list(itertools.islice(rows, 1))
     if columns and begin and begin[0][1] == names:
         repairs[_HEADER] += 1
@@ -85,7 +85,7 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
                 f"{path}, line {number} has {len(fields)} columns and {len(names)} are named; mend it, or name all "
                 "by task.columns"
             )
-        yield Record(f"{path}, line {number}", dict(zip(names, fields)))
+        yield Record(f"{path}, line {number}", dict(zip(names, fields)), all_names)
 
 
 def _without_empty(rows: Iterable[_Row], one_column: bool, repairs: Counter[str]) -> Iterator[_Row]:

@@ -12,6 +12,8 @@ class Record(NamedTuple):
     place: str
     """File and line, as an error names them."""
     values: dict[str, Any]
+    columns: tuple[str, ...] = ()
+    """Of a table the names of all its columns, of which a row may lack the last ones."""
 
     def value(self, name: str) -> Any:
         """The value named `name`, or with dots one in an object: `a.b`. Raises UsageError where there is none."""

@@ -89,7 +89,7 @@ def _table(predicted: Predicted) -> Iterator[tuple[list[str], str]]:
     for record, prediction in predicted:
         values = _both(record, _flat(prediction))
         if columns is None:
-            columns = list(values)
+            columns = list(dict.fromkeys([*record.columns, *values]))
             yield columns, record.place
         if extra := set(values) - set(columns):
             raise UsageError(f"{record.place} has columns that the first row lacks, {sorted(extra)}; write a .jsonl")

@@ -44,6 +44,18 @@ def test_half_a_surrogate_pair_is_written_as_it_was_read_by_the_model(tmp_path, 
     assert "a \ufffd b" in path.read_text("utf-8")
 
 
+def test_a_table_has_the_columns_that_its_first_row_lacks(tmp_path):
+    (tmp_path / "in.tsv").write_text("a\tb\tc\n1\t2\n1\t2\t3\n")
+    write_predictions(
+        tmp_path / "out.tsv", pairs(SAID, list(task_records(str(tmp_path / "in.tsv"), Counter()))), "class"
+    )
+    assert [line.split("\t")[:4] for line in (tmp_path / "out.tsv").read_text().splitlines()] == [
+        ["a", "b", "c", "predicted_label"],
+        ["1", "2", "", "no"],
+        ["1", "2", "3", "no"],
+    ]
+
+
 def test_choices_are_numbered(tmp_path):
     write_predictions(tmp_path / "out.csv", pairs({"predicted_choice": 1, "probabilities": [0.5, 0.5]}), "choice")
     assert (
