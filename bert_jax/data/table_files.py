@@ -59,7 +59,8 @@ def _csv_rows(path: Place, lines: Iterable[str]) -> Iterator[_Row]:
             begin = reader.line_num + 1
     except csv.Error as error:
         raise UsageError(
-            f"{path}, line {begin}: a row begins here that is not CSV ({error}); mend its quotes, or set task.format"
+            f"{path}, line {begin}: a row begins here that is not CSV ({error}); mend its quotes, or set task.format "
+            "(of predict --format)"
         ) from None
 
 
@@ -83,7 +84,7 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
         if len(fields) > len(names):
             raise UsageError(
                 f"{path}, line {number} has {len(fields)} columns and {len(names)} are named; mend it, or name all "
-                "by task.columns"
+                "by task.columns (of predict --columns)"
             )
         yield Record(f"{path}, line {number}", dict(zip(names, fields)), all_names)
 

@@ -49,11 +49,14 @@ def task_records(
     if format is None:
         raise UsageError(
             f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set "
-            "task.format to one of "
+            "task.format (of predict --format) to one of "
             f"{', '.join(dict.fromkeys(_FORMATS.values()))}"
         )
     if columns and format in _WITHOUT:
-        raise UsageError(f"task.columns names the columns of {path}, and a file of format {format} names its own")
+        raise UsageError(
+            f"task.columns (of predict --columns) names the columns of {path}, and a file of format {format} names its "
+            "own"
+        )
     lines, counted = decoded_lines(path, repairs), [repairs] if format in _COUNTING else []
     if format in _WITH_COLUMNS:
         return _WITH_COLUMNS[format](path, lines, columns, *counted)
