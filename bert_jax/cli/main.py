@@ -23,7 +23,7 @@ COMMANDS = {
     "params": "what a model is made of: parameters, memory, FLOPs",
     "finetune": "a trained model made one for a task: classes, numbers, tags, choices, answers",
     "predict": "what a fine-tuned model says of rows",
-    "evaluate": "measure a run on its held-out documents, or on any text",
+    "evaluate": "measure a run on what was held out, or on any text; a fine-tuned one on rows",
     "verify": "whether a run's checkpoints and data are as they were written",
     "fill-mask": "the likeliest pieces for each [MASK] of a text",
     "features": "vectors of texts from chosen layers, to .npz, .parquet or .jsonl",
@@ -95,7 +95,8 @@ def run(arguments: list[str]) -> int:
         complain(error)
         return UsageError.exit_code
     except KeyboardInterrupt:
-        say("bert-jax: interrupted; give the same command again to go on")
+        again = "to go on" if "--workdir" in rest else "to do it from its beginning"
+        say(f"bert-jax: interrupted; give the same command again {again}")
         return 143
     except SystemExit as end:  # --help
         return end.code or 0

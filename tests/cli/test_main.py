@@ -195,6 +195,17 @@ def test_a_wrong_config_file_is_one_line(tmp_path, capsys, content, words):
     assert words in refused(capsys, "pretrain", tmp_path / "config.py", "--workdir", tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    "line, words", [(["params", "x"], "to do it from its beginning"), (["prepare", "x", "--workdir", "y"], "to go on")]
+)
+def test_an_interruption_is_one_line(monkeypatch, capsys, line, words):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"bert_jax.cli.{line[0]}.run", interrupted)
+    assert run(line) == 143 and capsys.readouterr().err.strip().endswith(f"give the same command again {words}")
+
+
 def test_other_wrong_use_is_one_line(tmp_path, capsys):
     assert "no config file at" in refused(capsys, "pretrain", tmp_path / "absent.py", "--workdir", tmp_path / "run")
     assert "give a config file first" in refused(capsys, "pretrain", "--workdir", tmp_path / "run")
