@@ -17,7 +17,7 @@ from bert_jax.finetuning.choice_task import ChoiceTask
 from bert_jax.finetuning.columns import class_name, words
 from bert_jax.finetuning.labels import in_order
 from bert_jax.finetuning.marked_task import MarkedTask
-from bert_jax.finetuning.metrics import names_entities
+from bert_jax.finetuning.metrics import check_measurable, names_entities
 from bert_jax.finetuning.sentence_task import ClassTask, NumberTask
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
@@ -112,7 +112,11 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> Learned:
 
 
 def read_measured(task: Task) -> Measured:
-    """The rows to measure on, with what is right. Raises UsageError for a row that doesn't tell, or can't be read."""
+    """The rows to measure on, with what is right.
+
+    Raises UsageError for a row that doesn't tell, or can't be read, and where what measures isn't installed.
+    """
+    check_measurable(task.config.kind, task.config.labels)
     repairs = Counter()
     records = read_records(task.config, task.config.dev, "dev", repairs)
     if not any(record.has(task.config.label) or record.has("is_impossible") for record in records):

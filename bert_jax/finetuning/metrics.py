@@ -13,6 +13,7 @@ from bert_jax.system.errors import UsageError
 OUTSIDE = "O"
 """The tag of a word outside of every entity."""
 _ENTITY_TAG = re.compile(r"O|[BIMESLU]-.+")
+_LIBRARIES = {"number": "scipy.stats", **dict.fromkeys(("class", "marked", "choice"), "sklearn.metrics")}
 _INSIDE = {"M": "I", "L": "E", "U": "S"}
 """BMES and BILOU's letters as IOBES has them."""
 
@@ -68,6 +69,14 @@ def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str
 def _iobes(tag: str) -> str:
     prefix, dash, kind = tag.partition("-")
     return _INSIDE.get(prefix, prefix) + dash + kind
+
+
+def check_measurable(kind: str, labels: Sequence[str] | None) -> None:
+    """Raises UsageError where a library that measures tasks of this `kind` isn't installed: before they are learned."""
+    if kind == "tags" and names_entities(labels or ()):
+        _library("seqeval.metrics")
+    elif kind in _LIBRARIES:
+        _library(_LIBRARIES[kind])
 
 
 def _library(name: str) -> ModuleType:

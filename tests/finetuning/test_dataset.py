@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from bert_jax.config.task import TaskConfig
@@ -53,6 +55,17 @@ def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):
 def test_other_files_are_read_as_their_names_say_or_as_the_trained_ones(train, set_format, source, given, written):
     task = CONFIG.replace(train=train, format=set_format, columns=("a", "b"))
     assert written_as(task, source, given) == written
+
+
+@pytest.mark.parametrize("kind, library", [("class", "sklearn"), ("number", "scipy")])
+def test_what_measures_is_missed_before_anything_is_learned(tmp_path, wordpiece, monkeypatch, kind, library):
+    config = CONFIG.replace(kind=kind, padded_lengths=(128,))
+    rows = ROWS.replace("good", "1").replace("bad", "0")
+    learned = read_training(with_files(tmp_path, rows, rows, config), wordpiece)
+    for name in ("sklearn.metrics", "scipy.stats"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError, match=f"needs {library}, which isn't installed"):
+        read_measured(learned.task)
 
 
 def test_a_part_of_the_rows_is_the_same_every_time_and_from_all_along_them(tmp_path, wordpiece):
