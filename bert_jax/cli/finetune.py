@@ -11,7 +11,7 @@ from bert_jax.cli.supervision import supervise
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.seeds import finetune_seeds
-from bert_jax.training.hosts import connect, is_first, loss_of_a_host_explained, several
+from bert_jax.training.hosts import connect, ending_together, is_first, several
 
 _HELP = "A trained model made one for a task."
 _SEEDS = "Train so many runs that differ by their seed, and tell the mean of their scores and its spread."
@@ -31,7 +31,7 @@ def run(arguments: list[str]) -> None:
     if several(asked.config.hosts):
         supervise()
         connect(asked.config.hosts)
-    with loss_of_a_host_explained():
+    with ending_together():
         results = finetune_seeds(asked.config, asked.workdir, asked.seeds)
     if is_first():
         print_task_results(results)

@@ -6,7 +6,7 @@ from bert_jax.cli.arguments import RunArguments, parse_config
 from bert_jax.cli.summary import print_examples, print_results
 from bert_jax.cli.supervision import supervise
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.training.hosts import connect, is_first, loss_of_a_host_explained, several
+from bert_jax.training.hosts import connect, ending_together, is_first, several
 from bert_jax.training.run_directory import RunDirectory
 
 
@@ -18,7 +18,7 @@ def run(arguments: list[str]) -> None:
     if several(config.hosts):
         supervise()
         connect(config.hosts)
-    with loss_of_a_host_explained():
+    with ending_together():
         results = pretrain(config, directory)
     if not is_first():
         return

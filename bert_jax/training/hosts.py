@@ -10,14 +10,17 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint import multihost
 
 from bert_jax.config.operation import HostsConfig
+from bert_jax.config.settings import SettingsError
 from bert_jax.system.accelerators import has_tpu
-from bert_jax.system.errors import HostLost, UsageError
+from bert_jax.system.errors import BertJaxError, HostLost, UsageError
 from bert_jax.system.progress import keep_quiet
 
 _HEARTBEAT_S = 30
 """A process that isn't heard of for so long is dead. JAX then ends the others; its own default is 100."""
 _LONGEST_WAIT_S = 7 * 24 * 3600
 """For the first process to prepare data. Should it die, its heartbeats end the wait."""
+_PARTING_S = 10
+"""So long a process that fails or is stopped waits for the others to end as well."""
 
 
 def several(config: HostsConfig) -> bool:
@@ -94,19 +97,34 @@ def compile_together(name: str, function: Callable, *arguments: Any) -> None:
 
 
 @contextlib.contextmanager
-def loss_of_a_host_explained() -> Iterator[None]:
-    """Turns what JAX says when a process of the run is gone into a HostLost."""
+def ending_together() -> Iterator[None]:
+    """Has a block that fails or is stopped end in order on all processes that it does so on.
+
+    Raises what the block does; HostLost instead of what JAX says when another process is gone.
+    """
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
         if jax.process_count() == 1 or "RESOURCE_EXHAUSTED" in str(error):
             raise
         raise HostLost(str(error).partition("\n")[0]) from None
+    except (BertJaxError, SettingsError):
+        if jax.process_count() > 1:
+            _part()
+        raise
 
 
-def wait_for_all(name: str) -> None:
-    """Returns once every process has called it. `name` may be used once."""
+def wait_for_all(name: str, seconds: int = _LONGEST_WAIT_S) -> None:
+    """Returns once every process has called it. `name` may be used once. Raises where they don't come in time."""
     # By the coordinator: JAX' own barrier is a sum over devices, and those give up waiting after some seconds.
-    multihost.sync_global_processes(
-        f"bert_jax/{name}", timeout=_LONGEST_WAIT_S, processes=set(range(jax.process_count()))
-    )
+    multihost.sync_global_processes(f"bert_jax/{name}", timeout=seconds, processes=set(range(jax.process_count())))
+
+
+def _part() -> None:
+    """Takes leave of the other processes, if they do within seconds too.
+
+    JAX aborts a process that the first one leaves behind: it would take for a host's loss what ends all of them.
+    """
+    with contextlib.suppress(Exception):  # this one alone ends, and the others will find out
+        wait_for_all("parting", _PARTING_S)
+        jax.distributed.shutdown()

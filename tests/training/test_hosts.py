@@ -45,6 +45,26 @@ sys.exit(code)
 """
 """The command, watched: what it reads, and what it opens for writing."""
 
+FAILING = """
+import sys
+import time
+
+import bert_jax.cli.pretrain as pretrain
+from bert_jax.system.errors import RunError
+
+late = float(sys.argv.pop())
+
+def fail(*_):
+    time.sleep(late)
+    raise RunError("the same on all")
+
+pretrain.pretrain = fail
+from bert_jax.cli.main import main
+
+main()
+"""
+"""The command, on data that ends all processes, each at its time."""
+
 
 @pytest.fixture
 def hosts():
@@ -147,6 +167,19 @@ def test_a_signal_to_one_stops_all_with_a_checkpoint(config_file, run, hosts, se
     assert [process.returncode for process in processes] == [143, 143], outputs
     assert len(list((run / "checkpoints").glob("*/manifest.json"))) == 1
     assert read_metrics(run / "metrics.jsonl")[0]["skipped_records"] == skipped > 0
+
+
+def test_what_ends_all_hosts_is_no_loss_of_one(config_file, run, hosts):
+    """However long after the first, with which JAX' coordinator goes, the second gets there."""
+    line = [sys.executable, "-c", FAILING, "pretrain", config_file, "--workdir", run]
+    environment = os.environ | ALONE | {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}  # it isn't started again
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    processes = [
+        subprocess.Popen([*map(str, line), *flags, late], env=environment, **pipes)
+        for flags, late in zip(hosts, ("0", "3"))
+    ]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [1, 1], outputs
 
 
 def damage_a_shard(run):
