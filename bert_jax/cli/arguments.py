@@ -13,6 +13,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
+from bert_jax.config.task import FileFormat
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
@@ -31,6 +32,10 @@ PlaceArgument = Annotated[
     ),
 ]
 """A path that may also be in a bucket."""
+_FORMAT = "None: as the end of the file's name says, or as the training rows were."
+_COLUMNS = (
+    "None: those of the training rows, if the file is written alike. Without any name: the file has a line of them."
+)
 
 
 def load_config(path: Place, kind: type[Config] = RunConfig) -> Config:
@@ -72,6 +77,14 @@ class RunArguments(ConfigArguments):
     workdir: Annotated[
         PlaceArgument, tyro.conf.arg(help="Directory of the run: made, or gone on with; gs://BUCKET/FOLDER too.")
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsArguments:
+    """How rows are written that a fine-tuned model is to read."""
+
+    format: Annotated[FileFormat | None, tyro.conf.arg(help=f"How rows are written. {_FORMAT}")] = None
+    columns: Annotated[tuple[str, ...] | None, tyro.conf.arg(help=f"Names of the rows' columns. {_COLUMNS}")] = None
 
 
 def parse_config(

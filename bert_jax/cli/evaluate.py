@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from bert_jax.cli.arguments import PlaceArgument, parse
+from bert_jax.cli.arguments import PlaceArgument, RowsArguments, parse
 from bert_jax.cli.summary import print_results, print_task_results
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.data.corpus import source_of
@@ -25,7 +25,7 @@ _DATA = (
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(RowsArguments):
     """Arguments."""
 
     run: tyro.conf.Positional[PlaceArgument]
@@ -39,13 +39,13 @@ def run(arguments: list[str]) -> None:
     asked = parse(Evaluate, "evaluate", _HELP, arguments)
     if asked.language and not asked.data:
         raise UsageError(f"--language {asked.language} is that of --data, which is not given; give both")
-    run_directory = RunDirectory(asked.run)
-    if isinstance(read_config(asked.run), TaskRunConfig):
-        if asked.language:
-            raise UsageError(
-                f"--language {asked.language} is that of a text, and {asked.run} measures rows; leave it out"
-            )
-        results = load(asked.run).predictor.measure(asked.data)
+    run_directory, of_rows = RunDirectory(asked.run), isinstance(read_config(asked.run), TaskRunConfig)
+    if of_rows and asked.language:
+        raise UsageError(f"--language {asked.language} is that of a text, and {asked.run} measures rows; leave it out")
+    if (asked.format or asked.columns is not None) and not (of_rows and asked.data):
+        raise UsageError("--format and --columns are those of rows, the --data of a fine-tuned run; leave them out")
+    if of_rows:
+        results = load(asked.run).predictor.measure(asked.data, asked.format, asked.columns)
         print_task_results(results, f"rows of {asked.data}" if asked.data else "dev rows")
     elif asked.data is None:
         print_results(evaluate_run(run_directory))

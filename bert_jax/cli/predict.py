@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
 
 import tyro
 
-from bert_jax.cli.arguments import PlaceArgument, parse
+from bert_jax.cli.arguments import PlaceArgument, RowsArguments, parse
 from bert_jax.data.task_files import task_records
 from bert_jax.finetuning.dataset import say_repairs, written_as
 from bert_jax.finetuning.output import check_output, write_predictions
@@ -15,15 +14,10 @@ from bert_jax.inference.bert import load
 from bert_jax.system.progress import say, stage
 
 _HELP = "What a fine-tuned model says of rows."
-_FORMAT = "How INPUT is written. None: as the end of its name says, or as the training rows were."
-_COLUMNS = (
-    "Names of INPUT's columns where it has no line of them. None: those of the training rows, if it is written alike. "
-    "Without any name: INPUT has a line of them."
-)
 
 
 @dataclass(frozen=True)
-class Predict:
+class Predict(RowsArguments):
     """Arguments."""
 
     run: tyro.conf.Positional[PlaceArgument]
@@ -32,10 +26,6 @@ class Predict:
     """Rows with the columns that the model was trained on; labels aren't needed. A file, or tfds:NAME/CONFIG:SPLIT."""
     output: tyro.conf.Positional[PlaceArgument]
     """The same rows with what is predicted: .jsonl, .csv, .tsv; of tags .conll too, of answers SQuAD's .json."""
-    format: Annotated[
-        Literal["csv", "tsv", "jsonl", "conll", "conllu", "squad"] | None, tyro.conf.arg(help=_FORMAT)
-    ] = None
-    columns: Annotated[tuple[str, ...] | None, tyro.conf.arg(help=_COLUMNS)] = None
 
 
 def run(arguments: list[str]) -> None:
@@ -45,10 +35,7 @@ def run(arguments: list[str]) -> None:
     task = predictor.task
     check_output(asked.output, task.kind, asked.input)
     repairs = Counter()
-    format, columns = written_as(task, asked.input, asked.format)
-    if asked.columns is not None:
-        columns = asked.columns or None
-    records = task_records(asked.input, repairs, format, columns)
+    records = task_records(asked.input, repairs, *written_as(task, asked.input, asked.format, asked.columns))
     with stage("Predicting", None, "rows") as shown:
 
         def counted() -> Iterator:

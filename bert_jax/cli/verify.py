@@ -26,7 +26,8 @@ def run(arguments: list[str]) -> None:
     verdicts = verify(RunDirectory(asked.run))
     table = Table("what", "verdict")
     for verdict in verdicts:
-        table.add_row(verdict.path.relative_to(asked.run).as_posix(), verdict.damage or "good")
+        sound = "good" if verdict.finished else "not finished; the command that began it goes on"
+        table.add_row(verdict.path.relative_to(asked.run).as_posix(), verdict.damage or sound)
     output.print(table)
     if damaged := [verdict for verdict in verdicts if verdict.damage]:
         raise RunError(

@@ -22,6 +22,9 @@ _TEXTS = {"class": (1, 2), "number": (1, 2), "marked": (1, 2), "choice": (1, 1),
 """How many texts a row of each kind has."""
 
 
+FileFormat = Literal["csv", "tsv", "jsonl", "conll", "conllu", "squad"]
+
+
 class SpanConfig(Settings):
     """How answers are found in a text; the defaults are those of the original's run_squad.py. Read by `span` alone."""
 
@@ -56,7 +59,7 @@ class TaskConfig(Settings):
     """Learn from so many of these rows, the same ones whatever the seed; from all where None."""
     dev: str | None = None
     """Rows to measure on, of the same form."""
-    format: Literal["csv", "tsv", "jsonl", "conll", "conllu", "squad"] | None = None
+    format: FileFormat | None = None
     """How files are written; by the end of their names where None (`.txt` is taken for tsv, `.json` for SQuAD's)."""
     columns: Names | None = None
     """Names of a file's columns that has no line of them; the last ones may be missing from a row."""

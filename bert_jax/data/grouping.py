@@ -1,6 +1,7 @@
 """Sequences of any length in groups of few shapes, so that little is padded and little is compiled."""
 
 import bisect
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -47,7 +48,7 @@ def grouped(
 
     `size` gives an item's tokens, at most the last of `lengths`. A group has the one of `lengths` that its longest item
     needs, and as many rows as make `tokens`, or as many of 1, 4, 16, 64, ... as take those that need this length;
-    shorter ones fill it up. With `doublings(512)` and 8,192 tokens that makes 6 lengths and 27 shapes in all.
+    shorter ones fill it up. With `usual_lengths(512)` and 8,192 tokens that makes 11 lengths and 51 shapes in all.
     """
     begin = 0
     for some in _windows(items, size, window * tokens):
@@ -75,12 +76,14 @@ def padded_length(size: int, lengths: Sequence[int]) -> int:
     return lengths[bisect.bisect_left(lengths, size)]
 
 
-def doublings(longest: int) -> tuple[int, ...]:
-    """16, 32, 64, ... and `longest`: for sequences of which nothing is known."""
-    lengths = [_SHORTEST]
-    while lengths[-1] < longest:
-        lengths.append(2 * lengths[-1])
-    return (*lengths[:-1], longest)
+def usual_lengths(longest: int) -> tuple[int, ...]:
+    """16, 24, 32, 48, 64, 96, ... and `longest`: for sequences of which nothing is known.
+
+    Sentences are padded by 15 to 24% so, and by some 32% to doubled lengths alone.
+    """
+    doubled = (_SHORTEST << number for number in range(longest.bit_length()))
+    lengths = (length for power in doubled for length in (power, power // 2 * 3))
+    return (*itertools.takewhile(lambda length: length < longest, lengths), longest)
 
 
 def few_lengths(sizes: Sequence[int], longest: int) -> tuple[int, ...]:

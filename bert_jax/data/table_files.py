@@ -60,7 +60,7 @@ def _csv_rows(path: Place, lines: Iterable[str]) -> Iterator[_Row]:
     except csv.Error as error:
         raise UsageError(
             f"{path}, line {begin}: a row begins here that is not CSV ({error}); mend its quotes, or set task.format "
-            "(of predict --format)"
+            "(of predict and evaluate --format)"
         ) from None
 
 

@@ -25,10 +25,8 @@ _FORMATS = {
     ".bmes": "conll",
     ".conllu": "conllu",
 }
-_WITH_COLUMNS = {"csv": csv_records, "tsv": tsv_records, "conll": conll_records}
-_WITHOUT = {"jsonl": jsonl_records, "conllu": conllu_records, "squad": squad_records}
-_COUNTING = ("csv", "tsv", "jsonl")
-"""Empty lines are left out of these, and counted."""
+_COLUMNS_GIVEN = ("csv", "tsv", "conll")
+"""Of these the columns may be named by a setting."""
 
 
 def task_records(
@@ -49,18 +47,28 @@ def task_records(
     if format is None:
         raise UsageError(
             f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set "
-            "task.format (of predict --format) to one of "
+            "task.format (of predict and evaluate --format) to one of "
             f"{', '.join(dict.fromkeys(_FORMATS.values()))}"
         )
-    if columns and format in _WITHOUT:
+    if columns and format not in _COLUMNS_GIVEN:
         raise UsageError(
-            f"task.columns (of predict --columns) names the columns of {path}, and a file of format {format} names its "
-            "own"
+            f"task.columns (of predict and evaluate --columns) names the columns of {path}, and a file of format "
+            f"{format} names its own"
         )
-    lines, counted = decoded_lines(path, repairs), [repairs] if format in _COUNTING else []
-    if format in _WITH_COLUMNS:
-        return _WITH_COLUMNS[format](path, lines, columns, *counted)
-    return _WITHOUT[format](path, lines, *counted)
+    lines = decoded_lines(path, repairs)
+    match format:
+        case "csv":
+            return csv_records(path, lines, columns, repairs)
+        case "tsv":
+            return tsv_records(path, lines, columns, repairs)
+        case "jsonl":
+            return jsonl_records(path, lines, repairs)
+        case "conll":
+            return conll_records(path, lines, columns)
+        case "conllu":
+            return conllu_records(path, lines)
+        case _:
+            return squad_records(path, lines)
 
 
 def has_columns(source: str) -> bool:
@@ -75,7 +83,7 @@ def format_of(source: str) -> str | None:
 
 def takes_columns(format: str | None) -> bool:
     """Whether the columns of such a file may be named by a setting."""
-    return format in _WITH_COLUMNS
+    return format in _COLUMNS_GIVEN
 
 
 def suffix(source: str) -> str:

@@ -141,14 +141,19 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
     return records
 
 
-def written_as(task: TaskConfig, source: str, format: str | None = None) -> tuple[str | None, tuple[str, ...] | None]:
-    """The format of `source`, `format` if that is given, and its columns' names; None where the file itself says so.
+def written_as(
+    task: TaskConfig, source: str, format: str | None = None, columns: tuple[str, ...] | None = None
+) -> tuple[str | None, tuple[str, ...] | None]:
+    """The format of `source` and its columns' names, as given; None where the file itself says so.
 
-    What was set for the rows that `task` was learned from holds for files of the same ending, or of none that tells.
+    `columns` without any name: the file has a line of them. What isn't given is as it was set for the rows that `task`
+    was learned from, where `source` has the same ending or none that tells.
     """
     sources = [source for source in (task.train, task.dev) if source]
     named, alike = format_of(source), suffix(source) in map(suffix, sources)
     format = format or (task.format if alike else None) or named or task.format
+    if columns is not None:
+        return format, columns or None
     same = format in {task.format or format_of(source) for source in sources}
     return format, task.columns if same and takes_columns(format) else None
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bert_jax.data.grouping import WINDOW_GROUPS, doublings, grouped
+from bert_jax.data.grouping import WINDOW_GROUPS, grouped, usual_lengths
 from bert_jax.data.rows import Row, padded
 from bert_jax.model.bert import Encoded
 
@@ -36,8 +36,8 @@ class Output(NamedTuple):
 def batches(
     rows: Iterable[Row], pad_id: int, longest: int, tokens: int, window: int = WINDOW_GROUPS
 ) -> Iterator[Batch]:
-    """All `rows` in `grouped` batches, padded to 16, 32, 64, ... or `longest` tokens."""
-    for group in grouped(rows, lambda row: len(row.ids), doublings(longest), tokens, window):
+    """All `rows` in `grouped` batches, padded to 16, 24, 32, 48, 64, ... or `longest` tokens."""
+    for group in grouped(rows, lambda row: len(row.ids), usual_lengths(longest), tokens, window):
         ids, length, second = padded(group.items, group.shape, pad_id)
         columns = np.arange(group.shape[1])
         mask = columns < length[:, None]

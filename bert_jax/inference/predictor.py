@@ -34,14 +34,17 @@ class Predictor:
         """Each record with what is said of it, in their order; memory doesn't grow with their number."""
         return predictions(self._task, records, self._run, pad_id=self._pad_id, tokens=tokens_at_once())
 
-    def measure(self, source: str | None = None) -> dict[str, Any]:
+    def measure(
+        self, source: str | None = None, format: str | None = None, columns: tuple[str, ...] | None = None
+    ) -> dict[str, Any]:
         """Every metric over the labelled rows of `source`, those of `task.dev` where None, as results.json has them.
 
+        `source` is written as `written_as` says of `format` and `columns`.
         Raises UsageError where a row has no label, or one that wasn't there in training.
         """
         config = self.task
         if source:
-            format, columns = written_as(config, source)
+            format, columns = written_as(config, source, format, columns)
             config = config.replace(dev=source, format=format, columns=columns)
         task = make_task(config, self._tokenizer)
         rows = read_measured(task)

@@ -52,7 +52,10 @@ def prepared_for(config: RunConfig, run: RunDirectory, length: int) -> PreparedD
     """The data set of `length` that is there. Raises UsageError where there is none or it is not this run's."""
     found = PreparedData.open(run.data(length))
     if not found:
-        raise UsageError(f"{run.path} has no prepared data of length {length}; make it with bert-jax prepare")
+        raise UsageError(
+            f"{run.path} has no prepared data of length {length}; bert-jax prepare makes it from a config's text, and "
+            "an imported model has none"
+        )
     if found.fingerprint != fingerprint(_recipe(config, run, length)):
         raise UsageError(
             f"{run.data(length)} was prepared from other settings or another tokenizer than this run has; put back "

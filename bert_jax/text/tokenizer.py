@@ -98,7 +98,8 @@ def _kind(directory: Path) -> str:
     if kind not in _KINDS:
         raise UsageError(
             f"{directory / _SETTINGS} is damaged or another program's: its kind is {kind!r} and should be one of "
-            f"{', '.join(_KINDS)}; give the vocabulary's own file, a vocab.txt or a .model"
+            f"{', '.join(_KINDS)}; give the vocabulary's own file, a vocab.txt or a .model, or make a run of "
+            "it with bert-jax import"
         )
     return kind
 

@@ -13,7 +13,7 @@ from bert_jax.config.operation import HostsConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.system.accelerators import has_tpu
 from bert_jax.system.errors import BertJaxError, HostLost, UsageError
-from bert_jax.system.progress import keep_quiet
+from bert_jax.system.progress import keep_quiet, say
 
 _HEARTBEAT_S = 30
 """A process that isn't heard of for so long is dead. JAX then ends the others; its own default is 100."""
@@ -50,7 +50,8 @@ def connect(config: HostsConfig) -> None:
         )
     except (RuntimeError, ValueError) as error:
         if not config.coordinator and not _in_slurm():
-            return  # a TPU that no cluster knows of, as in Colab
+            say("this TPU's machine is in no cluster that JAX can find, as in Colab: it works alone")
+            return
         reason = str(error).partition("\n")[0]
         raise UsageError(
             f"the hosts of this run can't be joined ({reason}); start the same command on all of them, with "

@@ -15,6 +15,8 @@ class Verdict(NamedTuple):
     path: Place
     damage: str | None
     """What isn't as it was written; None where all is."""
+    finished: bool = True
+    """False of a data set that is being prepared, or was when its command ended."""
 
 
 def verify(run: RunDirectory) -> list[Verdict]:
@@ -43,6 +45,6 @@ def _of_data(path: Place) -> Verdict:
     except RunError as error:
         return Verdict(path, str(error))
     if prepared is None:
-        return Verdict(path, "it is not finished; the command that began it goes on")
+        return Verdict(path, None, finished=False)
     file = prepared.damaged_shard()
     return Verdict(path, file and f"{file} is not as it was written; delete {path}, and it is prepared anew")

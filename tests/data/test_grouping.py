@@ -6,22 +6,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax.data.grouping import ahead, doublings, few_lengths, grouped, padded_length, row_count
+from bert_jax.data.grouping import ahead, few_lengths, grouped, padded_length, row_count, usual_lengths
 
 
-def test_the_shapes_of_512_positions_are_27():
+def test_the_shapes_of_512_positions_are_51():
     """What the docstrings promise."""
     shapes = {
         (row_count(needed, 8192 // length), length)
-        for length in doublings(512)
+        for length in usual_lengths(512)
         for needed in range(1, 8192 // length + 1)
     }
-    assert len(shapes) == 27
+    assert len(shapes) == 51
 
 
-@pytest.mark.parametrize("longest, lengths", [(512, (16, 32, 64, 128, 256, 512)), (50, (16, 32, 50)), (9, (9,))])
-def test_lengths_of_unknown_sequences_double(longest, lengths):
-    assert doublings(longest) == lengths
+@pytest.mark.parametrize(
+    "longest, lengths",
+    [
+        (512, (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)),
+        (50, (16, 24, 32, 48, 50)),
+        (48, (16, 24, 32, 48)),
+        (9, (9,)),
+    ],
+)
+def test_lengths_of_unknown_sequences_rise_by_halves_and_thirds(longest, lengths):
+    assert usual_lengths(longest) == lengths
     assert [padded_length(size, lengths) for size in (1, lengths[-1])] == [lengths[0], longest]
 
 

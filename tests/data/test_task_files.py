@@ -121,7 +121,7 @@ def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path):
         ("a.tsv", b"text\tlabel\nx\xff\t1\n", "line 2: byte 2 is not UTF-8"),
         ("a.jsonl", '{"text": "x"}\n["x"]\n', "line 2 is an array; a row is an object"),
         ("a.jsonl", '{"text": "x"\n', "line 1 is not JSON"),
-        ("a.gz", b"", "or set task.format (of predict --format) to one of csv, tsv"),
+        ("a.gz", b"", "or set task.format (of predict and evaluate --format) to one of csv, tsv"),
         ("a.tsv.gz", b"\x1f\x8b\x08\x00", "is damaged or cut short"),
         ("a.json", "[]", "has no 'data': it is an array; expected SQuAD's JSON"),
         ("a.json", '{"data": {}}', "'data' is an object of nothing and in SQuAD's JSON it is an array"),

@@ -57,6 +57,12 @@ def test_other_files_are_read_as_their_names_say_or_as_the_trained_ones(train, s
     assert written_as(task, source, given) == written
 
 
+def test_columns_given_are_those_of_the_file_and_none_of_them_is_a_line_of_names():
+    task = CONFIG.replace(train="cola.tsv", columns=("a", "b"))
+    assert written_as(task, "other.jsonl", "tsv", ("b", "a")) == ("tsv", ("b", "a"))
+    assert written_as(task, "other.tsv", columns=()) == ("tsv", None)
+
+
 @pytest.mark.parametrize("kind, library", [("class", "sklearn"), ("number", "scipy")])
 def test_what_measures_is_missed_before_anything_is_learned(tmp_path, wordpiece, monkeypatch, kind, library):
     config = CONFIG.replace(kind=kind, padded_lengths=(128,))

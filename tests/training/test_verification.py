@@ -7,7 +7,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.training import verification
 from bert_jax.training.manifest import delete, make_complete
 from bert_jax.training.run_directory import RunDirectory
-from bert_jax.training.verification import verify
+from bert_jax.training.verification import Verdict, verify
 
 
 @pytest.fixture
@@ -40,12 +40,18 @@ def test_one_bit_is_found_in_a_checkpoint_and_in_data(run, capsys):
     assert f"2 of {len(verify(run))} are damaged" in capsys.readouterr().err
 
 
-def test_a_shard_cut_short_and_an_unfinished_set_are_named(run):
+def test_a_shard_cut_short_is_named(run):
     shard = next(run.data(32).glob("train-*.array_record"))
     shard.write_bytes(shard.read_bytes()[:-1])
+    [damage] = [verdict.damage for verdict in verify(run) if verdict.damage]
+    assert shard.name in damage
+
+
+def test_data_under_preparation_is_not_damaged(run, capsys):
     (run.path / "data" / "length-64").mkdir()
-    damage = {verdict.path.name: verdict.damage for verdict in verify(run) if verdict.damage}
-    assert shard.name in damage["length-32"] and "not finished" in damage["length-64"]
+    assert [verdict.path.name for verdict in verify(run) if not verdict.finished] == ["length-64"]
+    assert command(["verify", str(run.path)]) == 0
+    assert "not finished; the command that began it goes on" in " ".join(capsys.readouterr().out.split())
 
 
 def test_there_must_be_something(tmp_path):
@@ -65,4 +71,4 @@ def test_what_the_run_deletes_meanwhile_is_no_damage(tmp_path, monkeypatch):
         return damaged_file(path)
 
     monkeypatch.setattr(verification, "damaged_file", deleted_while_it_is_read)
-    assert verify(run) == [(run.checkpoints / "00000020", None)]
+    assert verify(run) == [Verdict(run.checkpoints / "00000020", None)]
