@@ -44,7 +44,7 @@ def test_shapes_are_few_and_no_batch_is_too_large(lengths):
     allowed = {(count, length) for length in (16, 24, 32, 48, 50) for count in (1, 4, 16, 256 // length)}
     for batch in batches(rows_of(lengths), PAD, 50, 256):
         assert batch.ids.shape in allowed and batch.ids.size <= 256
-        assert batch.ids.shape[1] == padded_length(batch.mask.sum(axis=1).max(), (16, 24, 32, 48, 50))
+        assert batch.ids.shape[1] == padded_length(int(batch.mask.sum(axis=1).max()), (16, 24, 32, 48, 50))
 
 
 def test_similar_lengths_go_together():
