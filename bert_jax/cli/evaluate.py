@@ -1,5 +1,6 @@
 """bert-jax evaluate RUN [--data FILE]: measure a run on what was held out, or on other texts or rows."""
 
+import json
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -32,6 +33,8 @@ class Evaluate(RowsArguments):
     """A run."""
     data: Annotated[str | None, tyro.conf.arg(help=f"{_DATA} None: what the run itself measured on.")] = None
     language: Annotated[str | None, tyro.conf.arg(help="Language code of a text. None: the run's first.")] = None
+    json: bool = False
+    """Print one JSON object, as results.json has it, instead of a table."""
 
 
 def run(arguments: list[str]) -> None:
@@ -39,16 +42,22 @@ def run(arguments: list[str]) -> None:
     asked = parse(Evaluate, "evaluate", _HELP, arguments)
     if asked.language and not asked.data:
         raise UsageError(f"--language {asked.language} is that of --data, which is not given; give both")
-    run_directory, of_rows = RunDirectory(asked.run), isinstance(read_config(asked.run), TaskRunConfig)
+    run_directory, config = RunDirectory(asked.run), read_config(asked.run)
+    of_rows = isinstance(config, TaskRunConfig)
     if of_rows and asked.language:
         raise UsageError(f"--language {asked.language} is that of a text, and {asked.run} measures rows; leave it out")
     if (asked.format or asked.columns is not None) and not (of_rows and asked.data):
         raise UsageError("--format and --columns are those of rows, the --data of a fine-tuned run; leave them out")
     if of_rows:
-        results = load(asked.run).predictor.measure(asked.data, asked.format, asked.columns)
-        print_task_results(results, f"rows of {asked.data}" if asked.data else "dev rows")
+        results = load(asked.run).predictor.measure(asked.data, asked.format, asked.columns, config.rows)
+        table, of = print_task_results, f"rows of {asked.data}" if asked.data else "dev rows"
     elif asked.data is None:
-        print_results(evaluate_run(run_directory))
+        results = evaluate_run(run_directory)
+        table, of = print_results, "held-out sequences"
     else:
         results = evaluate_run(run_directory, source_of(asked.data), asked.language)
-        print_results(results, f"sequences of {asked.data}")
+        table, of = print_results, f"sequences of {asked.data}"
+    if asked.json:
+        print(json.dumps(results, ensure_ascii=False))
+    else:
+        table(results, of)

@@ -35,8 +35,8 @@ _LAYERS = (
 )
 _JOIN = "What becomes of a token's vectors from several layers: one behind the other, added, averaged, or kept apart."
 _POOL = (
-    "none: a vector for every token, [CLS] and [SEP] included. Otherwise one for each text: that of [CLS], or the mean "
-    "or maximum of all its tokens', [CLS] and [SEP] included."
+    "none: a vector for every token, [CLS] and [SEP] included. Otherwise one for each text: that of [CLS] (of a causal "
+    "model the last token's), or the mean or maximum of all its tokens', [CLS] and [SEP] included."
 )
 _SHOWN_EVERY = 64
 

@@ -38,6 +38,9 @@ CLOSED_PIPE = 141
 """Exit code where the reader of the output is gone, as in `bert-jax params CONFIG.py | head -1`: what a shell gives for
 a program that SIGPIPE (13) ends. (The signal itself stays ignored: it would end a training for any broken socket.)"""
 
+_AGAIN_S = 0.5
+"""After which an interruption that nothing came of is raised again."""
+
 ALLOCATOR = (
     "glibc.malloc.hugetlb=1",
     "glibc.malloc.arena_max=1",
@@ -50,7 +53,8 @@ def main() -> None:
     """Entry point of the shell command; its exit codes are those of `run`, and CLOSED_PIPE."""
     _leave_out_absent_tpu()
     _keep_memory()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that nothing half-written stays
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, _interrupt)
     try:
         code = run(sys.argv[1:])
         sys.stdout.flush()
@@ -66,6 +70,22 @@ def main() -> None:
     if code and _is_one_of_several():
         os._exit(code)  # JAX would wait for the others, who know nothing of it
     sys.exit(code)
+
+
+def _interrupt(number: int, frame) -> None:
+    """Has SIGTERM end a command as Ctrl-C does, so that nothing half-written stays.
+
+    What is raised in a callback of Python's garbage collector, as JAX has one, is swallowed: so it is raised again, by
+    an alarm, until it is on its way up.
+    """
+    if number != signal.SIGALRM or not _unwinding(sys.exc_info()[1]):
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        raise KeyboardInterrupt
+
+
+def _unwinding(error: BaseException | None) -> bool:
+    """Whether `error`, which is being handled, is or came of a KeyboardInterrupt."""
+    return error is not None and (isinstance(error, KeyboardInterrupt) or _unwinding(error.__context__))
 
 
 def _is_one_of_several() -> bool:
@@ -100,6 +120,8 @@ def run(arguments: list[str]) -> int:
         return 143
     except SystemExit as end:  # --help
         return end.code or 0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     return 0
 
 

@@ -39,7 +39,7 @@ def run(arguments: list[str]) -> None:
     with stage("Predicting", None, "rows") as shown:
 
         def counted() -> Iterator:
-            for one in predictor.predictions(records):
+            for one in predictor.predictions(records, repairs):
                 yield one
                 shown.advance()
 

@@ -53,6 +53,15 @@ class FinetuneConfig(TransferConfig, OperationConfig):
     """Times an epoch that the dev rows are measured and a checkpoint is written; below 1, once in several epochs."""
 
     @model_validator(mode="after")
+    def _something_is_trained_once(self) -> "FinetuneConfig":
+        if self.probe and self.layers_frozen is not None:
+            raise ValueError(
+                f"probe trains the head alone, and layers_frozen={self.layers_frozen} says what else stays as it is; "
+                "leave out one"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _batches_divide(self) -> "FinetuneConfig":
         if self.task.batch_size % self.execution.accumulation:
             raise ValueError(

@@ -1,5 +1,6 @@
 """What a model is fine-tuned for: the task, its rows and its measure."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -22,6 +23,7 @@ _TEXTS = {"class": (1, 2), "number": (1, 2), "marked": (1, 2), "choice": (1, 1),
 """How many texts a row of each kind has."""
 
 
+_COLUMN_IN_BRACES = re.compile(r"\{[^{}]+\}")
 FileFormat = Literal["csv", "tsv", "jsonl", "conll", "conllu", "squad"]
 
 
@@ -110,6 +112,17 @@ class TaskConfig(Settings):
         return self
 
     @model_validator(mode="after")
+    def _columns_are_named(self) -> "TaskConfig":
+        for name in (*self.texts, *self.choices):
+            if "{" in _COLUMN_IN_BRACES.sub("", name) or "}" in _COLUMN_IN_BRACES.sub("", name):
+                raise ValueError(f"{name!r} has a brace without the other; write it as {{title}}. {{body}}")
+        for setting in ("choices", "marks"):
+            names = getattr(self, setting)
+            if len(set(names)) < len(names):
+                raise ValueError(f"task.{setting}={names} has a column twice; name each once")
+        return self
+
+    @model_validator(mode="after")
     def _labels_differ(self) -> "TaskConfig":
         labels = self.labels or ()
         if len(set(labels)) < len(labels):
@@ -130,8 +143,7 @@ class TaskConfig(Settings):
                 f"beside a question of task.span.question_length={self.span.question_length}; raise the first or "
                 "lower the others"
             )
-        if self.padded_lengths is not None and max(self.padded_lengths, default=0) != self.max_length:
-            raise ValueError(
-                f"task.padded_lengths={self.padded_lengths} must end with task.max_length={self.max_length}"
-            )
+        lengths = self.padded_lengths
+        if lengths is not None and (lengths[-1:] != (self.max_length,) or list(lengths) != sorted(set(lengths))):
+            raise ValueError(f"task.padded_lengths={lengths} must rise and end with task.max_length={self.max_length}")
         return self

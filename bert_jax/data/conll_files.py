@@ -12,6 +12,7 @@ _CONLLU = "id words lemma upos xpos feats head deprel deps misc".split()
 """CoNLL-U's ten columns; the second, FORM, is what the words are called everywhere here."""
 _WORD_NUMBER = re.compile(r"[1-9]\d*")
 _SPACES = re.compile(" +")
+_TAB = re.compile(" *\t *")
 _Line = tuple[int, list[str]]
 """Its number, and its columns."""
 
@@ -19,7 +20,8 @@ _Line = tuple[int, list[str]]
 def conll_records(path: Place, lines: Iterable[str], columns: Sequence[str] | None) -> Iterator[Record]:
     """A list for each column: `words` (the first), `tags` (the last), `column 2`, ... unless `columns` names them.
 
-    Columns stand apart by a tab, or by spaces where a line has no tab; a blank line or -DOCSTART- ends a sentence.
+    Columns stand apart by a tab and any spaces, or by spaces where a line has no tab; a blank line or -DOCSTART- ends a
+    sentence.
     Raises UsageError for a line with another number of columns than the first, or for a name that stands twice.
     """
     split = (_columns(line) for line in lines)
@@ -48,7 +50,8 @@ def conllu_records(path: Place, lines: Iterable[str]) -> Iterator[Record]:
             if len(fields) != len(_CONLLU):
                 raise UsageError(
                     f"{path}, line {number} has {len(fields)} columns and CoNLL-U has {len(_CONLLU)}, with tabs "
-                    "between them; mend it, or set task.format"
+                    "between them; mend it, or say how it is written by task.format (predict and "
+                    "evaluate: --format)"
                 )
             if _WORD_NUMBER.fullmatch(fields[0]):
                 words.append((number, fields))
@@ -61,7 +64,7 @@ def _columns(line: str) -> list[str]:
     line = line.rstrip("\r\n")
     if not line.strip("\t "):
         return []
-    return line.split("\t") if "\t" in line.strip("\t") else _SPACES.split(line.strip(" "))
+    return _TAB.split(line.strip(" ")) if "\t" in line.strip("\t") else _SPACES.split(line.strip(" "))
 
 
 def _default_names(count: int) -> list[str]:

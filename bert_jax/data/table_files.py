@@ -67,7 +67,8 @@ def _csv_rows(path: Place, lines: Iterable[str]) -> Iterator[_Row]:
 def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, repairs: Counter[str]) -> Iterator[Record]:
     """`rows` with the names in the first of them, or `columns`; a line of these is no row then either.
 
-    Raises UsageError for a row with more fields, or for a name that stands twice.
+    Raises UsageError for a row with more fields, for a name that stands twice, or where the first row names columns
+    otherwise.
     """
     if columns:
         names, place = list(columns), "task.columns"
@@ -77,9 +78,16 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
     check_names(names, place)
     rows, all_names = _without_empty(rows, len(names) == 1, repairs), tuple(names)
     begin = list(itertools.islice(rows, 1))
-    if columns and begin and begin[0][1] == names:
-        repairs[_HEADER] += 1
-        begin = []
+    if columns and begin:
+        first = begin[0][1]
+        if first == names:
+            repairs[_HEADER] += 1
+            begin = []
+        elif len(set(first) & set(names)) > 1:
+            raise UsageError(
+                f"{path}, line {begin[0][0]} names columns, {', '.join(first)}, and they are named {', '.join(names)} "
+                "by task.columns; leave that out (predict and evaluate: give --columns without names), or this line"
+            )
     for number, fields in itertools.chain(begin, rows):
         if len(fields) > len(names):
             raise UsageError(

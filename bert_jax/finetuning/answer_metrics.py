@@ -29,8 +29,9 @@ class Answered(NamedTuple):
 def answer_metrics(golds: Sequence[Sequence[str]], answers: Sequence[Answered], by_character: bool) -> dict[str, float]:
     """`exact_match` and `f1`, the best over a question's `golds`, of which a question without an answer has none.
 
-    Where answers have null odds also both for questions with (`answerable_`) and without an answer
-    (`unanswerable_`), and `best_f1` with the `best_f1_threshold` of the null odds that it would be had with.
+    Where answers have null odds also both for the questions with (`answerable_`) and for those without an answer
+    (`unanswerable_`), if there are such, and `best_f1` with the `best_f1_threshold` of the null odds that it would be
+    had with.
     """
     pairs = list(zip(golds, answers, strict=True))
     scores = np.array([scored(gold, one.answer, by_character) for gold, one in pairs]).reshape(-1, 2)
@@ -38,7 +39,8 @@ def answer_metrics(golds: Sequence[Sequence[str]], answers: Sequence[Answered], 
     if not answers or answers[0].null_odds is None:
         return found
     answerable = np.array([any(gold) for gold, _ in pairs])
-    for name, chosen in (("answerable", answerable), ("unanswerable", ~answerable)):
+    groups = {"answerable": answerable, "unanswerable": ~answerable}
+    for name, chosen in ((name, chosen) for name, chosen in groups.items() if chosen.any()):
         found[f"{name}_exact_match"], found[f"{name}_f1"] = (_mean(scores[chosen, place]) for place in (0, 1))
     given = np.array([scored(gold, one.best, by_character)[1] for gold, one in pairs])
     found["best_f1"], found["best_f1_threshold"] = _best(

@@ -5,8 +5,6 @@ import re
 from collections import Counter
 from typing import Any
 
-import numpy as np
-
 from bert_jax.data.jsonl_files import kind_of
 from bert_jax.data.task_record import Record
 from bert_jax.system.errors import UsageError
@@ -14,7 +12,8 @@ from bert_jax.system.errors import UsageError
 _NAMED = re.compile(r"\{([^{}]+)\}")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _WHOLE = re.compile(r"\s*-?\d+\s*")
-_LARGEST = float(np.finfo(np.float32).max)
+_LARGEST = 1e18
+"""Of numbers to be learned: the square of an error must be one in float32."""
 
 
 def text(record: Record, template: str) -> str:
@@ -33,7 +32,7 @@ def clean(characters: str) -> str:
 
 
 def words(record: Record, name: str) -> list[str]:
-    """A column of words. Raises UsageError where it is something else."""
+    """A column of words, or of their tags. Raises UsageError where it is something else."""
     value = record.value(name)
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
         raise UsageError(f"{record.place}: {name!r} is {_shown(value)} and not a list of words")
@@ -51,14 +50,14 @@ def whole_number(record: Record, name: str, value: Any, repairs: Counter[str]) -
 
 
 def number(record: Record, name: str) -> float:
-    """A column of numbers. Raises UsageError for anything else, also for those that float32 doesn't hold."""
+    """A column of numbers. Raises UsageError for anything else, also for those too large to be learned."""
     value = record.value(name)
     try:
-        found = float(value)
+        found = math.nan if isinstance(value, str) and "_" in value else float(value)
     except (TypeError, ValueError, OverflowError):
         found = math.nan
     if not abs(found) <= _LARGEST or isinstance(value, bool):
-        raise UsageError(f"{record.place}: {name!r} is {_shown(value)} and not a number from -3.4e38 to 3.4e38")
+        raise UsageError(f"{record.place}: {name!r} is {_shown(value)} and not a number from -1e18 to 1e18")
     return found
 
 
@@ -69,6 +68,10 @@ def class_name(record: Record, name: str) -> str:
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
+    if isinstance(value, float):
+        raise UsageError(
+            f"{record.place}: {name!r} is {value}, and a class is a text or a whole number; write it as one"
+        )
     if not isinstance(value, str | int) or not str(value).strip():
         raise UsageError(f"{record.place} has no label: {name!r} is {_shown(value)}; give each row one")
     return str(value).strip()

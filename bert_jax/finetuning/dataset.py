@@ -21,7 +21,7 @@ from bert_jax.finetuning.metrics import check_measurable, names_entities
 from bert_jax.finetuning.sentence_task import ClassTask, NumberTask
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
-from bert_jax.finetuning.task import UNKNOWN, Feature, Task
+from bert_jax.finetuning.task import EMPTY, UNKNOWN, Feature, Task
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
@@ -102,6 +102,8 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> Learned:
     task, some = make_task(config, tokenizer), _some(records, config.train_rows)
     by_row = [of_one for _, of_one in encoded(task, some, repairs, train=True) if of_one]
     features = [feature for of_one in by_row for feature in of_one]
+    if empty := repairs.pop(EMPTY, 0):
+        repairs[f"{EMPTY}, not learned from"] = empty
     say_repairs(config.train, repairs)
     if not features:
         raise UsageError(f"{config.train} has no row to learn from; give another by --task.train")
@@ -120,9 +122,10 @@ def read_measured(task: Task) -> Measured:
     repairs = Counter()
     records = read_records(task.config, task.config.dev, "dev", repairs)
     if not any(record.has(task.config.label) or record.has("is_impossible") for record in records):
+        there = ", ".join(map(repr, records[0].columns or records[0].values))
         raise UsageError(
-            f"{task.config.dev} has no {task.config.label!r} in any row, and nothing can be measured; give rows with "
-            "labels by --task.dev, or name their column by --task.label"
+            f"{task.config.dev} has no {task.config.label!r} in any row, and nothing can be measured: there is "
+            f"{there}; give rows with labels (to finetune their column may be named by --task.label)"
         )
     golds = [task.gold(record) for record in records]
     for _ in encoded(task, records, repairs, train=False):  # so that a row that can't be is not found after an epoch
@@ -137,7 +140,7 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
         raise UsageError(f"task.{setting} names no rows; give a file or a set like tfds:glue/cola:train")
     records = list(task_records(source, repairs, config.format, config.columns))
     if not records:
-        raise UsageError(f"{source} has no rows; give another by --task.{setting}")
+        raise UsageError(f"{source} has no rows; give another file or set")
     return records
 
 
@@ -151,7 +154,8 @@ def written_as(
     """
     sources = [source for source in (task.train, task.dev) if source]
     named, alike = format_of(source), suffix(source) in map(suffix, sources)
-    format = format or (task.format if alike else None) or named or task.format
+    of_trained = task.format or next(filter(None, map(format_of, sources)), None)
+    format = format or (task.format if alike else None) or named or of_trained
     if columns is not None:
         return format, columns or None
     same = format in {task.format or format_of(source) for source in sources}

@@ -55,8 +55,9 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     objective = TaskObjective(planned.task, planned.model, planned.execution, planned.layers_frozen, planned.probe)
     trainer = Trainer(planned, mesh, objective)
     dev = measured and DevRows(learned.task, measured, Outputs(objective, mesh), tokenizer.vocabulary.pad_id)
-    train(trainer, run, [_work(trainer, batches, dev)], lambda: _initial_parameters(planned, started, mesh))
-    results = _results(planned, run, dev, mesh) | {"training_rows": learned.rows}
+    last = train(trainer, run, [_work(trainer, batches, dev)], lambda: _initial_parameters(planned, started, mesh))
+    results = _results(planned, run, dev, mesh)
+    results |= {"training_rows": learned.rows, "skipped_steps": int(last.skipped)}
     if is_first():
         write_json(run.results_file, results)
         if confusion := results.get("confusion"):
@@ -145,8 +146,11 @@ def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh
     encoder = started.read(tree_shardings(started.shapes, mesh))["bert"]
     if HeadShape.of(config.task).read == "tokens":
         encoder.pop("pooler", None)
-    elif "pooler" not in encoder:
-        say("the model to start from has no pooler: random values are put there")
+    elif "pooler" not in encoder or not started.pooler_trained:
+        lacks = "the model to start from was trained without sentence pairs, and its pooler with them not at all"
+        if "pooler" not in encoder:
+            lacks = "the model to start from has no pooler: random values are put there"
+        say(lacks + (", which --probe leaves as they are" if config.probe else ""))
     return {"bert": encoder}
 
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from bert_jax.data.task_record import Record
@@ -32,9 +33,15 @@ def write_predictions(path: Place, predicted: Predicted, kind: str) -> None:
     JSON lines and tables hold the row's columns and after them the prediction's. `.conll` has the predicted tag after
     the other columns of each word. `.json` has the answers by question as SQuAD's official script reads them, and
     beside it are the best ones, `.best.json`, and the odds of no answer, `.null_odds.json`. Raises UsageError for
-    another name, before anything is read.
+    another name, before anything is read, and where there is no row.
     """
     check_output(path, kind)
+    predicted = iter(predicted)
+    if (first := next(predicted, None)) is None:
+        raise UsageError(
+            f"there is no row to write predictions of to {path}; give rows (a table's first are its columns' names)"
+        )
+    predicted = chain([first], predicted)
     if path.suffix == ".json":
         _write_answers(path, predicted)
         return

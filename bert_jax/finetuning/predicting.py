@@ -1,6 +1,6 @@
 """Rows to predictions, streaming: whatever the model is run by."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,7 +10,7 @@ from bert_jax.config.task import METRICS, TaskConfig
 from bert_jax.data.grouping import Group, ahead, grouped
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch, assemble
-from bert_jax.finetuning.dataset import Measured, encoded, say_repairs
+from bert_jax.finetuning.dataset import Measured, encoded
 from bert_jax.finetuning.metrics import names_entities
 from bert_jax.finetuning.task import Feature, Prediction, Task
 from bert_jax.system.errors import UsageError
@@ -23,54 +23,43 @@ def predictions(
     task: Task,
     records: Iterable[Record],
     run: Run,
+    repairs: Counter[str],
     *,
     pad_id: int,
     tokens: int,
-    name: str | None = "the rows",
     threads: int = 2,
 ) -> Iterator[tuple[Record, Prediction]]:
     """Each record with what the model says of it, in their order; memory doesn't grow with their number.
 
-    They are computed in batches of similar length of some `tokens` each, in few shapes. At the end one line says what
-    of `name` was cut or is empty (none where None). Where `run` is on several devices, give one thread: all
-    have to compute the batches in the same order.
+    They are computed in batches of similar length of some `tokens` each, in few shapes. `repairs` counts what was cut
+    or is empty. Where `run` is on several devices, give one thread: all have to compute the batches in the same order.
     """
-    repairs = Counter()
-    waiting: dict[int, tuple[Record, list[Feature], int]] = {}
-    outputs: dict[int, np.ndarray] = {}
-    first, choices = 0, max(len(task.config.choices), 1)
+    waiting: deque[tuple[Record, list[Feature]]] = deque()
+    choices = max(len(task.config.choices), 1)
 
     def features() -> Iterator[Feature]:
-        begin = 0
-        for number, (record, of_one) in enumerate(encoded(task, records, repairs, train=False)):
-            waiting[number] = record, of_one, begin
-            begin += len(of_one)
+        for record, of_one in encoded(task, records, repairs, train=False):
+            waiting.append((record, of_one))
             yield from of_one
-
-    groups = grouped(features(), lambda feature: feature.size, task.config.padded_lengths, max(tokens // choices, 1))
 
     def outputs_of(group: Group[Feature]) -> np.ndarray:
         return np.asarray(run(assemble(group.items, group.shape, pad_id)))
 
+    groups = grouped(features(), lambda feature: feature.size, task.config.padded_lengths, max(tokens // choices, 1))
+    begin, outputs = 0, {}
     for group, found in ahead(outputs_of, groups, threads):
         outputs.update(zip(group.places, found))
-        while first in waiting:
-            record, of_one, begin = waiting[first]
+        while waiting and all(place in outputs for place in range(begin, begin + len(waiting[0][1]))):
+            record, of_one = waiting.popleft()
             places = range(begin, begin + len(of_one))
-            if not all(place in outputs for place in places):
-                break
-            del waiting[first]
-            first += 1
+            begin = places.stop
             yield record, task.predict(record, of_one, [outputs.pop(place) for place in places])
-    if name:
-        say_repairs(name, repairs)
 
 
 def measure(task: Task, rows: Measured, run: Run, *, pad_id: int, tokens: int) -> dict[str, Any]:
     """Every metric of the task's kind over `rows`; `metric` names the one that counts and `score` is its value."""
-    found = [
-        said for _, said in predictions(task, rows.records, run, pad_id=pad_id, tokens=tokens, name=None, threads=1)
-    ]
+    said = predictions(task, rows.records, run, Counter(), pad_id=pad_id, tokens=tokens, threads=1)
+    found = [prediction for _, prediction in said]
     metrics = task.measure(rows.golds, found)
     name = metric_of(task.config)
     return {"metric": name, "score": metrics[name], **metrics}
@@ -85,6 +74,8 @@ def metric_of(config: TaskConfig) -> str:
 
 def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:
     """Rows given in Python: each an object of columns, a text, or a tuple of the task's texts. Raises UsageError."""
+    if not isinstance(rows, Iterable):
+        raise UsageError(f"predict takes rows and got {rows!r:.60}; give a list of them")
     columns = (*config.texts, *config.choices)
     for number, row in enumerate(rows, 1):
         values = (row,) if isinstance(row, str) else row

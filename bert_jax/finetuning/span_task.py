@@ -108,7 +108,7 @@ class SpanTask:
                 f"{record.place}: {self.config.label!r} is {kind_of(answers)}; expected [{{text, answer_start}}, ...]"
             )
         if not answers and not self.config.span.null_answers:
-            raise UsageError(f"{record.place} has no answer; where that may be so, set --task.span.null-answers")
+            raise UsageError(f"{record.place} has no answer; leave it out, or finetune with --task.span.null-answers")
         return answers
 
     def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:

@@ -15,8 +15,8 @@ IGNORED = -1
 """The tag of a piece of which none is asked."""
 Prediction = dict[str, Any]
 """Named values, as JSON has them; the names begin with `predicted_` where a column might be called so."""
-EMPTY = "rows without any text"
-CUT = "texts longer than task.max_length, cut"
+EMPTY = "rows with an empty text"
+CUT = "sequences longer than task.max_length, cut"
 UNKNOWN = "rows of which the vocabulary knows less than half"
 
 

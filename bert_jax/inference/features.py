@@ -16,7 +16,8 @@ from bert_jax.system.errors import UsageError
 Join = Literal["concat", "sum", "mean", "none"]
 """What becomes of a token's vectors from several layers: one behind the other, added, averaged, or kept apart."""
 Pool = Literal["none", "cls", "mean", "max"]
-"""What stands for a text: every token's vector, that of [CLS], or the mean or maximum of all tokens'."""
+"""What stands for a text: every token's vector, that of [CLS] (of the last token in a causal model, whose first one has
+seen nothing), or the mean or maximum of all tokens'."""
 Precision = Literal["float32", "float16"]
 _LAST = 4
 """Layers that are taken if none are named: concatenated, the best of that section's table 7."""
@@ -52,7 +53,7 @@ class Choice(NamedTuple):
             if value not in get_args(words):
                 raise UsageError(f"{name}={value!r} is unknown; choose from {', '.join(get_args(words))}")
         layers = tuple(layers) or range(-1, -1 - min(_LAST, count), -1)
-        if absent := [layer for layer in layers if not -count - 1 <= layer <= count]:
+        if absent := [layer for layer in layers if not -count <= layer <= count]:
             raise UsageError(
                 f"there is no layer {absent[0]}: the model has {count}, which are 1 to {count} or, from the last, -1 "
                 f"to {-count}; 0 are the embeddings"
@@ -87,7 +88,8 @@ def features(
     vectors = _joined([layers[number].astype(jnp.float32) for number in choice.layers], choice.join)
     if choice.pool == "none":
         return Output(vectors.astype(choice.dtype), None)
-    return Output(None, _pooled(vectors, mask, choice.pool).astype(choice.dtype))
+    telling = mask.sum(axis=1) - 1 if config.causal else jnp.zeros(len(mask), int)
+    return Output(None, _pooled(vectors, mask, choice.pool, telling).astype(choice.dtype))
 
 
 def _joined(layers: list[Float[Array, "B T D"]], join: Join) -> Float[Array, "B T ..."]:
@@ -97,10 +99,12 @@ def _joined(layers: list[Float[Array, "B T D"]], join: Join) -> Float[Array, "B 
     return stacked if join == "none" else stacked.sum(axis=2) if join == "sum" else stacked.mean(axis=2)
 
 
-def _pooled(vectors: Float[Array, "B T ..."], mask: Bool[Array, "B T"], pool: Pool) -> Float[Array, "B ..."]:
-    """One vector a text, of all its tokens: [CLS] and [SEP] count, as in sentence-transformers; padding doesn't."""
+def _pooled(
+    vectors: Float[Array, "B T ..."], mask: Bool[Array, "B T"], pool: Pool, telling: Int[Array, " B"]
+) -> Float[Array, "B ..."]:
+    """One vector a text: that of the token `telling`, or of all, [CLS] and [SEP] too, as in sentence-transformers."""
     if pool == "cls":
-        return vectors[:, 0]
+        return vectors[jnp.arange(len(vectors)), telling]
     real = mask.reshape(*mask.shape, *[1] * (vectors.ndim - 2))
     if pool == "max":
         return jnp.where(real, vectors, -jnp.inf).max(axis=1)

@@ -1,5 +1,6 @@
 """A fine-tuned model used: rows to predictions."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.finetuning.predicting import measure, predictions
 from bert_jax.finetuning.task import Prediction
 from bert_jax.model.bert import Parameters
+from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.devices import tokens_at_once
 from bert_jax.training.sharding import make_mesh
@@ -30,17 +32,25 @@ class Predictor:
         mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])
         self._outputs = Outputs(TaskObjective(task, config, ExecutionConfig()), mesh)
 
-    def predictions(self, records: Iterable[Record]) -> Iterator[tuple[Record, Prediction]]:
-        """Each record with what is said of it, in their order; memory doesn't grow with their number."""
-        return predictions(self._task, records, self._run, pad_id=self._pad_id, tokens=tokens_at_once())
+    def predictions(self, records: Iterable[Record], repairs: Counter[str]) -> Iterator[tuple[Record, Prediction]]:
+        """Each record with what is said of it, in their order; memory doesn't grow with their number.
+
+        `repairs` counts what was cut or is empty.
+        """
+        return predictions(self._task, records, self._run, repairs, pad_id=self._pad_id, tokens=tokens_at_once())
 
     def measure(
-        self, source: str | None = None, format: str | None = None, columns: tuple[str, ...] | None = None
+        self,
+        source: str | None = None,
+        format: str | None = None,
+        columns: tuple[str, ...] | None = None,
+        stamp: str = "",
     ) -> dict[str, Any]:
         """Every metric over the labelled rows of `source`, those of `task.dev` where None, as results.json has them.
 
-        `source` is written as `written_as` says of `format` and `columns`.
-        Raises UsageError where a row has no label, or one that wasn't there in training.
+        `source` is written as `written_as` says of `format` and `columns`. Where the rows of `task.dev` don't end the
+        run's `stamp` of its rows, they are others than in training, which is said. Raises UsageError where a row has
+        no label, or one that wasn't there in training.
         """
         config = self.task
         if source:
@@ -48,6 +58,8 @@ class Predictor:
             config = config.replace(dev=source, format=format, columns=columns)
         task = make_task(config, self._tokenizer)
         rows = read_measured(task)
+        if not source and stamp and not stamp.endswith(rows.stamp):
+            say(f"WARNING: {config.dev} has other rows now than when the model was trained")
         metrics = measure(task, rows, self._run, pad_id=self._pad_id, tokens=tokens_at_once())
         return {"task": self.task.name, **metrics, "dev_rows": len(rows.records)}
 

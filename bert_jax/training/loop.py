@@ -98,7 +98,8 @@ class _Loop:
         """From where `state` is to the phase's end."""
         phase, step = self._phase, int(state.step)
         batches, measured = phase.batches(step - phase.first), None
-        skips = _Skips(self._config.execution.max_skipped_steps, state)
+        skips = _Skips(min(self._config.execution.max_skipped_steps, self._config.steps), state)
+        self._told_skipped = int(state.skipped)
         self._speed = _Speed(phase, self._peak_flops)
         with stage(phase.name, phase.steps, "steps", start=step - phase.first) as self._shown:
             if self._owes_evaluation(step):
@@ -136,6 +137,7 @@ class _Loop:
         if step % self._config.logging.every == 0 or last:
             values = _values(measured)
             self._log.write(step, "train", self._speed.measurements(values.pop("tokens")) | values)
+            self._tell_skipped(step, int(values["skipped"]))
             self._speed = _Speed(self._phase, self._peak_flops)
         evaluation = self._evaluate(step, state) if self._evaluates(step) else None
         stopping = self._stop.at(step)  # read once: a signal may come at any time
@@ -145,6 +147,12 @@ class _Loop:
         if stopping:
             _finish(self._checkpoints)
             raise self._interrupted(step)
+
+    def _tell_skipped(self, step: int, skipped: int) -> None:
+        """Says how many steps of the run were skipped up to `step`, if they have become more."""
+        if skipped > self._told_skipped:
+            say(f"WARNING: {skipped:,} of {step:,} steps had no finite gradient and were skipped")
+            self._told_skipped = skipped
 
     def _interrupted(self, step: int) -> Interrupted:
         return Interrupted(f"stopped at step {step:,} of {self._config.steps:,}; give the same command again to go on")
@@ -188,8 +196,8 @@ class _Loop:
             f"{run / _SKIPPED}; step {numbers[0]:,} had {_list(records[numbers[0]])} "
             f"({self._phase.told.format(step=numbers[0])}). "
             f"The last good checkpoint is {good or 'none: nothing was saved before'}; lower "
-            f"--optimizer.peak-learning-rate ({self._config.optimizer.peak_learning_rate:g}) and start a new run from "
-            "there"
+            f"--optimizer.peak-learning-rate ({self._config.optimizer.peak_learning_rate:g}) and start a new run"
+            f"{' from there' if good else ''}"
         )
 
 

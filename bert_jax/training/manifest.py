@@ -153,12 +153,22 @@ def checkpoint_of(path: Place) -> Place:
             return found
         if not complete(path / "checkpoints"):
             raise UsageError(
-                f"{path} holds no finished checkpoint; give a run that was trained, or a checkpoint of one"
+                f"{path} holds no finished checkpoint{runs_within(path)}; give a run that was trained, or a checkpoint "
+                "of one"
             )
         raise RunError(f"{path} holds damaged checkpoints only; give the command that trained it again")
     if damaged := damaged_file(path):
         raise RunError(f"{path} is damaged: {damaged} is not as it was written; use another checkpoint of the run")
     return path
+
+
+def runs_within(path: Place) -> str:
+    """What to add to an error about `path` where there is no run itself but there are some in it."""
+    runs = sorted(child.name for child in path.iterdir() if (child / "checkpoints").is_dir()) if path.is_dir() else []
+    if not runs:
+        return ""
+    best = " (results.json names the best)" if (path / "results.json").is_file() else ""
+    return f", but there are the runs {', '.join(runs)} in it{best}"
 
 
 def best_of(paths: list[Place], by: Literal["score", "any"] = "any") -> Place | None:

@@ -19,11 +19,13 @@ from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FULL_DISK, full_disk_explained, write_json, write_text
 from bert_jax.system.progress import say
 from bert_jax.training.hosts import is_first
-from bert_jax.training.manifest import complete, damaged_file
+from bert_jax.training.manifest import complete, damaged_file, runs_within
 
 SCHEMA_VERSION = 1
 """Of config.json. Later releases read all earlier ones."""
 _IMPORTED = "imported_from"
+_MOST_TOLD = 8
+"""Differences between two runs, in an error."""
 """In config.json: where a model that was not trained here comes from."""
 
 
@@ -105,7 +107,7 @@ class RunDirectory:
         replanned = [change for change in changed if change[0].partition(".")[0] == may_change]
         if refused := [change for change in changed if change not in replanned]:
             raise UsageError(
-                f"{self.path} is another run: {_described(refused)}. Give the same settings to go on with it, or "
+                f"{self.path} is another run: {_described(refused)}. Give what it was given before to go on with it, or "
                 "another --workdir"
             )
         if replanned:
@@ -180,7 +182,7 @@ def _read(path: Place) -> dict[str, Any]:
     try:
         value = json.loads((path / "config.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"{path} is no run: it has no config.json") from None
+        raise UsageError(f"{path} is no run: it has no config.json{runs_within(path)}") from None
     except ValueError as error:
         raise _damaged_config(path, str(error)) from None
     if not isinstance(value, dict) or "schema_version" not in value:
@@ -211,7 +213,15 @@ def differences(first: Settings, second: Settings) -> list[tuple[str, Any, Any]]
 
 
 def _described(changes: list[tuple[str, Any, Any]]) -> str:
-    return "; ".join(f"{name} is {json.dumps(old)} there and {json.dumps(new)} now" for name, old, new in changes)
+    """The first few of them."""
+    told = [
+        "the rows of its files or sets are others now"  # of which the config has a checksum
+        if name == "rows"
+        else f"{name} is {json.dumps(old)} there and {json.dumps(new)} now"
+        for name, old, new in sorted(changes, key=lambda change: change[0] != "rows")
+    ]
+    more = [f"and {len(told) - _MOST_TOLD} more"] if len(told) > _MOST_TOLD else []
+    return "; ".join(told[:_MOST_TOLD] + more)
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

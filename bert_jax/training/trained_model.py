@@ -7,6 +7,7 @@ import jax
 
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_directory import holds_published_model, open_model_directory
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
@@ -34,6 +35,8 @@ class TrainedModel(NamedTuple):
     """Steps that it was trained here."""
     task: TaskConfig | None = None
     """What it was fine-tuned for, and has a head for; None of a pretrained one."""
+    pooler_trained: bool = True
+    """False where it was pretrained here from random parameters, and without sentence pairs."""
 
     @classmethod
     def open(cls, path: Place) -> "TrainedModel":
@@ -81,4 +84,5 @@ def _trained_here(path: Place) -> TrainedModel:
     def read(shardings: Any) -> Parameters:
         return load_parameters(checkpoint, abstract(shapes, shardings))
 
-    return TrainedModel(config, tokenizer, shapes, read, int(checkpoint.name), task)
+    asked = settings.objective.pair if isinstance(settings, RunConfig) and not settings.init else None
+    return TrainedModel(config, tokenizer, shapes, read, int(checkpoint.name), task, pooler_trained=asked != "none")

@@ -1,4 +1,4 @@
-"""ChnSentiCorp: is a Chinese review positive?.
+"""ChnSentiCorp: is a Chinese review positive?
 
     bert-jax finetune configs/finetune/chnsenticorp.py --init RUN --workdir RUN2 \
       --task.train FILE --task.dev FILE

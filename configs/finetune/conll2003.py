@@ -1,4 +1,4 @@
-"""CoNLL-2003: who and what is named in English news?.
+"""CoNLL-2003: who and what is named in English news?
 
     bert-jax finetune configs/finetune/conll2003.py --init RUN --workdir RUN2
 

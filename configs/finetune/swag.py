@@ -1,4 +1,4 @@
-"""SWAG: which of four ways does a scene go on?.
+"""SWAG: which of four ways does a scene go on?
 
     bert-jax finetune configs/finetune/swag.py --init RUN --workdir RUN2 --task.train FILE --task.dev FILE
 

@@ -206,6 +206,35 @@ def test_an_interruption_is_one_line(monkeypatch, capsys, line, words):
     assert run(line) == 143 and capsys.readouterr().err.strip().endswith(f"give the same command again {words}")
 
 
+def test_an_interruption_that_is_swallowed_comes_again():
+    """As in a callback of the garbage collector."""
+    script = """
+import os, signal, sys, time
+import bert_jax.cli.params as params
+from bert_jax.cli.main import main
+
+class Swallows:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.1)
+
+def work(_):
+    Swallows()
+    try:
+        time.sleep(60)
+    finally:
+        time.sleep(1.2)  # longer than until the next alarm
+        print("cleaned up", flush=True)
+
+params.run = work
+sys.argv[1:] = ["params"]
+main()
+"""
+    environment = os.environ | {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}  # it isn't started again
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 143 and done.stdout == "cleaned up\n" and "interrupted; give" in done.stderr
+
+
 def test_other_wrong_use_is_one_line(tmp_path, capsys):
     assert "no config file at" in refused(capsys, "pretrain", tmp_path / "absent.py", "--workdir", tmp_path / "run")
     assert "give a config file first" in refused(capsys, "pretrain", "--workdir", tmp_path / "run")

@@ -100,6 +100,18 @@ def test_a_line_of_the_names_that_are_given_is_no_row(tmp_path):
     assert len(list(task_records(str(path), repairs))) == 2 and repairs.total() == 1
 
 
+def test_a_line_of_other_names_than_are_given_is_refused(tmp_path):
+    said = refused(tmp_path, "a.tsv", "text\tlabel\tid\nx\t1\t7\n", columns=("id", "label", "mark", "text"))
+    assert "a.tsv, line 1 names columns, text, label, id, and they are named id, label, mark, text by" in said
+    assert len(values(tmp_path, "a.tsv", "text\t1\n", columns=("text", "label"))) == 1  # one such word may be a row's
+
+
+def test_spaces_beside_tabs_belong_to_no_tag(tmp_path):
+    assert values(tmp_path, "a.conll", "John\tB-PER \nsees \t O\n") == [
+        {"words": ["John", "sees"], "tags": ["B-PER", "O"]}
+    ]
+
+
 def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path):
     for name, content in (
         ("a.tsv", "text\tlabel\nx\t1\n"),

@@ -50,6 +50,7 @@ def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):
         ("cola.tsv", None, "other.jsonl", None, ("jsonl", None)),
         ("ner.txt", "conll", "other.txt", None, ("conll", ("a", "b"))),
         ("tfds:glue/cola:train", None, "other.tsv", None, ("tsv", None)),
+        ("ner.conll.gz", None, "ner.test.annotated", None, ("conll", ("a", "b"))),
     ],
 )
 def test_other_files_are_read_as_their_names_say_or_as_the_trained_ones(train, set_format, source, given, written):
@@ -130,8 +131,8 @@ def test_what_was_mended_is_said_in_one_line(tmp_path, wordpiece, capsys):
     rows = "\ufeff" + ROWS + "\u200b\tbad\n" + "the cat " * 100 + "\tgood\n"
     learned = read_training(with_files(tmp_path, rows), wordpiece)
     assert len(learned.features) == 4
-    said = "1 byte-order marks taken off; 1 rows without any text; 1 texts longer than task.max_length, cut\n"
-    assert capsys.readouterr().err == f"{tmp_path}/train.tsv: {said}"
+    said = "1 rows with an empty text, not learned from; 1 sequences longer than task.max_length, cut\n"
+    assert capsys.readouterr().err == f"{tmp_path}/train.tsv: 1 byte-order marks taken off; {said}"
     read_training(with_files(tmp_path), wordpiece)
     assert not capsys.readouterr().err
 
@@ -150,7 +151,7 @@ def test_what_was_mended_is_said_in_one_line(tmp_path, wordpiece, capsys):
         (ROWS, ROWS + "cat\t \n", "dev.tsv, line 5 has no label"),
         (ROWS.replace("sentence", "text"), ROWS, "line 2 has no column 'sentence': there is 'text', 'label'"),
         ("sentence\tlabel\ncat\tgood\n", ROWS, "no two different labels to tell apart, only 'good'"),
-        ("sentence\tlabel\n", ROWS, "train.tsv has no rows; give another by --task.train"),
+        ("sentence\tlabel\n", ROWS, "train.tsv has no rows; give another"),
         ("sentence\tlabel\n\u200b\ta\n\u200b\tb\n", ROWS, "train.tsv has no row to learn from"),
     ],
 )

@@ -21,7 +21,7 @@ from bert_jax.system.errors import Interrupted, UsageError
 from bert_jax.training.checkpoint import write_model
 from bert_jax.training.manifest import Manifest, best_of, checkpoint_of, complete
 from bert_jax.training.metrics import read_metrics
-from bert_jax.training.run_directory import RunDirectory, read_config
+from bert_jax.training.run_directory import RunDirectory, read_config, write_config
 from bert_jax.training.trained_model import TrainedModel
 
 THINGS = {"animal": ["cat", "dog"], "water": ["river", "stone"]}
@@ -109,13 +109,13 @@ def test_done_again_it_is_finished(finished, config, monkeypatch):
 
 def test_other_rows_are_another_run(finished, config, tmp_path):
     other = config.task.replace(train=written(tmp_path / "train.tsv", 64, 5))
-    with pytest.raises(UsageError, match="is another run: .*rows is "):
+    with pytest.raises(UsageError, match="is another run: the rows of its files or sets are others now"):
         finetune(config.replace(task=other), finished)
     dev = Path(config.task.dev)
     kept = dev.read_bytes()
     dev.write_bytes(kept.replace(b"animal", b"water"))
     try:
-        with pytest.raises(UsageError, match="is another run: rows is "):
+        with pytest.raises(UsageError, match="is another run: the rows of its files or sets are others now"):
             finetune(config, finished)
     finally:
         dev.write_bytes(kept)
@@ -190,6 +190,8 @@ def test_it_is_measured_again_on_dev_rows_and_on_others(finished, config, tmp_pa
     assert bert_jax_command(["evaluate", str(finished.path), "--data", str(tmp_path / "test.tsv")]) == 0
     shown = capsys.readouterr().out
     assert "2 rows of" in shown.replace("\n", " ") and "0.5000" in shown
+    assert bert_jax_command(["evaluate", str(finished.path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == again
     (tmp_path / "bare").write_text("animal,The old cat sees.\nwater,The old cat sees.\n")
     bare = ["evaluate", str(finished.path), "--data", str(tmp_path / "bare"), "--columns", "label", "sentence"]
     assert bert_jax_command([*bare, "--format", "csv"]) == 0
@@ -199,6 +201,32 @@ def test_it_is_measured_again_on_dev_rows_and_on_others(finished, config, tmp_pa
     assert bert_jax_command(["evaluate", str(finished.path), "--data", "none.tsv"]) == 2
     assert bert_jax_command(["evaluate", str(finished.path), "--language", "de", "--data", "x.tsv"]) == 2
     assert "leave it out" in capsys.readouterr().err
+
+
+def test_dev_rows_that_have_changed_are_told(finished, config, capsys):
+    dev = Path(config.task.dev)
+    kept = dev.read_bytes()
+    dev.write_bytes(kept.replace(b"house", b"garden"))
+    try:
+        assert bert_jax_command(["evaluate", str(finished.path)]) == 0
+    finally:
+        dev.write_bytes(kept)
+    assert f"WARNING: {dev} has other rows now" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_pooler_that_nothing_trained_is_told(tiny_run, config, tmp_path, capsys):
+    pretrained = tmp_path / "without_pairs"
+    trained = TrainedModel.open(tiny_run.path)
+    params = trained.read(jax.tree.map(lambda _: None, trained.shapes))
+    alone = read_config(tiny_run.path)
+    write_config(tmp_path / "config.json", alone.replace(objective=alone.objective.replace(pair="none")))
+    write_model(pretrained / "checkpoints", params, (tmp_path / "config.json", tiny_run.tokenizer))
+    short = config.replace(init=str(pretrained), probe=True, task=config.task.replace(epochs=0.25))
+    finetune(short, RunDirectory(tmp_path / "run"))
+    said = " ".join(capsys.readouterr().err.split())
+    assert (
+        "trained without sentence pairs, and its pooler with them not at all, which --probe leaves as they are" in said
+    )
 
 
 def test_frozen_layers_stay_as_they_were(config, init, tmp_path):
@@ -238,6 +266,9 @@ def test_several_seeds_give_a_mean_and_a_spread(config, tmp_path):
     assert results["run"] == str(tmp_path / "runs" / f"seed-{int(np.argmax(results['scores']))}")
     with pytest.raises(UsageError, match="holds runs of several seeds"):
         finetune_seeds(short, tmp_path / "runs", 1)
+    with pytest.raises(UsageError, match="but there are the runs seed-0, seed-1 in it .results.json names the best"):
+        bert_jax.load(tmp_path / "runs")
+    assert bert_jax_command(["export", str(tmp_path / "runs"), str(tmp_path / "exported")]) == 2
     with pytest.raises(UsageError, match="is a run of one seed"):
         finetune_seeds(short, tmp_path / "runs" / "seed-0", 2)
 

@@ -120,6 +120,11 @@ def test_answers_are_measured_with_and_without_null_answers():
     assert (found["best_f1"], found["best_f1_threshold"]) == (0.75, -2.0)
 
 
+def test_questions_of_a_kind_that_none_is_of_are_not_measured():
+    found = answer_metrics([["cat"]], [Answered("cat", "cat", -2.0)], False)
+    assert found["answerable_f1"] == 1.0 and not any(name.startswith("unanswerable") for name in found)
+
+
 def test_the_best_threshold_takes_all_answers_of_the_same_odds():
     golds, odds = [["cat"], []], 1.0
     answers = [Answered("", text, odds) for text in ("cat", "x")]

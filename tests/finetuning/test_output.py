@@ -37,6 +37,12 @@ def test_tables_have_a_column_for_each_probability_and_can_be_read_again(tmp_pat
     assert found == [{"id": str(row.values["id"]), "text": row.values["text"], **said} for row in ROWS]
 
 
+def test_without_rows_nothing_is_written(tmp_path):
+    with pytest.raises(UsageError, match="there is no row to write predictions of"):
+        write_predictions(tmp_path / "out.jsonl", [], "class")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
 def test_half_a_surrogate_pair_is_written_as_it_was_read_by_the_model(tmp_path, suffix):
     path = tmp_path / f"out.{suffix}"

@@ -58,10 +58,10 @@ def rows(kind, count):
 def test_rows_come_in_their_order_with_what_each_has_alone(wordpiece, config):
     task = make_task(config, wordpiece)
     records = list(rows(config.kind, 300))
-    found = list(predictions(task, records, by_ids(task), pad_id=0, tokens=64))
+    found = list(predictions(task, records, by_ids(task), Counter(), pad_id=0, tokens=64))
     assert [record for record, _ in found] == records
     for record, said in found[::37]:
-        [(_, alone)] = predictions(task, [record], by_ids(task), pad_id=0, tokens=64)
+        [(_, alone)] = predictions(task, [record], by_ids(task), Counter(), pad_id=0, tokens=64)
         assert flat(said) == pytest.approx(flat(alone), abs=1e-9)
     assert len({str(said) for _, said in found}) > 10
 
@@ -82,7 +82,11 @@ def flat(said):
 def test_shapes_are_few_and_little_is_padded(wordpiece):
     task, seen = make_task(CLASS, wordpiece), []
     run = by_ids(task)
-    list(predictions(task, rows("class", 2000), lambda batch: seen.append(batch) or run(batch), pad_id=0, tokens=256))
+    list(
+        predictions(
+            task, rows("class", 2000), lambda batch: seen.append(batch) or run(batch), Counter(), pad_id=0, tokens=256
+        )
+    )
     assert {batch.ids.shape[2] for batch in seen} <= set(LENGTHS) and all(batch.ids.size <= 256 for batch in seen)
     assert len({batch.ids.shape for batch in seen}) <= 3 * 4
 
@@ -90,23 +94,24 @@ def test_shapes_are_few_and_little_is_padded(wordpiece):
 def test_an_endless_stream_is_read_a_bounded_way_ahead(wordpiece):
     task, read = make_task(CLASS, wordpiece), itertools.count()
     endless = (Record("f", {"sentence": f"the cat {next(read)}"}) for _ in itertools.repeat(None))
-    found = predictions(task, endless, by_ids(task), pad_id=0, tokens=64)
+    found = predictions(task, endless, by_ids(task), Counter(), pad_id=0, tokens=64)
     first = list(itertools.islice(found, 20))
     assert len(first) == 20 and next(read) < 3000
 
 
-def test_what_was_cut_is_said_at_the_end(wordpiece, capsys):
-    task = make_task(CLASS, wordpiece)
+def test_what_was_cut_is_counted(wordpiece):
+    task, repairs = make_task(CLASS, wordpiece), Counter()
     texts = [Record("f", {"sentence": text}) for text in ("the " * 50, "", "cat")]
-    assert len(list(predictions(task, texts, by_ids(task), pad_id=0, tokens=64, name="in.csv"))) == 3
-    said = "in.csv: 1 rows without any text; 1 texts longer than task.max_length, cut\n"
-    assert capsys.readouterr().err == said
+    assert len(list(predictions(task, texts, by_ids(task), repairs, pad_id=0, tokens=64))) == 3
+    assert +repairs == {"rows with an empty text": 1, "sequences longer than task.max_length, cut": 1}
 
 
 def test_predictions_are_measured_by_the_metric_that_counts(wordpiece):
     task = make_task(CLASS.replace(metric="matthews"), wordpiece)
     records = list(rows("class", 50))
-    said = [one["predicted_label"] for _, one in predictions(task, records, by_ids(task), pad_id=0, tokens=64)]
+    said = [
+        one["predicted_label"] for _, one in predictions(task, records, by_ids(task), Counter(), pad_id=0, tokens=64)
+    ]
     golds = [task.labels.number(name, "") for name in said]
     found = measure(task, Measured(records, golds), by_ids(task), pad_id=0, tokens=64)
     assert (found["metric"], found["score"], found["accuracy"]) == ("matthews", 1.0, 1.0)

@@ -39,7 +39,7 @@ def test_what_is_too_long_is_cut_and_counted_and_what_is_empty_is_not_learned_fr
     )
     long, *empty = task.encode(rows, repairs, train=True)
     assert written(wordpiece, long[0]) == ["[CLS] the cat sees a [SEP] a cat sees [SEP]"] and empty == [[], []]
-    assert repairs == {"rows without any text": 2, "texts longer than task.max_length, cut": 1}
+    assert repairs == {"rows with an empty text": 2, "sequences longer than task.max_length, cut": 1}
     asked = task.encode(rows, Counter(), train=False)
     assert [written(wordpiece, one[0]) for one in asked[1:]] == [["[CLS] [SEP] dog [SEP]"], ["[CLS] dog [SEP] [SEP]"]]
 
@@ -87,7 +87,7 @@ def test_every_choice_is_a_row_of_its_own(wordpiece):
         "[CLS] the cat sees [SEP] a dog [SEP]",
         "[CLS] the cat sees [SEP] a house [SEP]",
     ]
-    assert (found[0][0].target, found[1]) == (1, []) and +repairs == {"rows without any text": 1}
+    assert (found[0][0].target, found[1]) == (1, []) and +repairs == {"rows with an empty text": 1}
     said = task.predict(records(row)[0], found[0], [np.array([np.log(4), 0.0])])
     assert said == {"predicted_choice": 0, "probabilities": [pytest.approx(0.8), pytest.approx(0.2)]}
     assert task.measure([0, 1], [said, said]) == {"accuracy": 0.5}
@@ -100,5 +100,5 @@ def test_a_choice_is_numbered_from_0_or_named_by_its_column(wordpiece, label, nu
 
 @pytest.mark.parametrize("label", [2, "third", -1, 0.5])
 def test_a_label_that_is_no_choice_is_refused(wordpiece, label):
-    with pytest.raises(UsageError, match="f, line 1.*(numbered from 0 to 1|no label)"):
+    with pytest.raises(UsageError, match="f, line 1.*(numbered from 0 to 1|no label|a whole number)"):
         ChoiceTask(CHOICE, wordpiece).gold(records({"label": label})[0])

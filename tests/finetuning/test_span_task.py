@@ -86,7 +86,7 @@ def test_questions_without_an_answer_are_answered_by_the_first_token(wordpiece):
     assert task.gold(possible) == task.gold(record("the cat sees", "cat", is_impossible=None)) == ["cat"]
     with pytest.raises(UsageError, match="f, question 'q': 'is_impossible' is 'false'; expected true or false"):
         task.gold(record("the cat sees", "cat", is_impossible="false"))
-    with pytest.raises(UsageError, match="f, question 'q' has no answer; .* set --task.span.null-answers"):
+    with pytest.raises(UsageError, match="f, question 'q' has no answer; .* with --task.span.null-answers"):
         SpanTask(CONFIG, wordpiece).encode([impossible], Counter(), train=True)
 
 
@@ -109,12 +109,12 @@ def test_offsets_may_be_texts_and_answers_may_have_spaces_around_them(wordpiece)
 def test_an_answer_without_a_piece_and_an_empty_text_are_counted(wordpiece):
     task, repairs = SpanTask(CONFIG, wordpiece), Counter()
     assert task.encode([record("the \u200b cat", "\u200b"), record("", "")], repairs, train=True) == [[], []]
-    assert +repairs == {"questions whose answer has no piece, not learned from": 1, "rows without any text": 1}
+    assert +repairs == {"questions whose answer has no piece, not learned from": 1, "rows with an empty text": 1}
     for question in ("", None, "\u200b"):
         repairs.clear()
         asked = record("the cat", "cat", question=question)
-        assert task.encode([asked], repairs, train=True) == [[]] and repairs["rows without any text"] == 1
-        assert len(task.encode([asked], repairs, train=False)[0]) == 1 and repairs["rows without any text"] == 2
+        assert task.encode([asked], repairs, train=True) == [[]] and repairs["rows with an empty text"] == 1
+        assert len(task.encode([asked], repairs, train=False)[0]) == 1 and repairs["rows with an empty text"] == 2
     [[feature]] = task.encode([record("", "x")], repairs, train=False)
     assert task.predict(record("", "x"), [feature], [np.zeros((14, 2))])["predicted_answer"] == ""
 

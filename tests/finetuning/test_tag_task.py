@@ -100,7 +100,7 @@ def test_a_word_longer_than_a_sequence_keeps_its_tag(wordpiece):
 def test_empty_sentences_are_not_learned_from(wordpiece):
     task, repairs = TagTask(CONFIG, wordpiece), Counter()
     assert task.encode([record("\u200b", "O")], repairs, train=True) == [[]]
-    assert repairs["rows without any text"] == 1
+    assert repairs["rows with an empty text"] == 1
     [[feature]] = task.encode([record("\u200b")], Counter(), train=False)
     assert task.predict(record("\u200b"), [feature], [np.zeros((16, 3))]) == {"predicted_tags": ["O"]}
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.inference.features import Choice
+from bert_jax.inference.features import Choice, features
 from bert_jax.model.bert import BertForPretraining
 from bert_jax.system.errors import UsageError
 
@@ -67,7 +67,7 @@ def test_layers_are_joined_and_tokens_pooled(bert, join, joined, pool, pooled):
 def test_unless_layers_are_named_they_are_the_last_four_or_all(bert):
     check(bert, lambda layers: np.concatenate([layers[2], layers[1]], -1))
     assert Choice.of((), "concat", "none", "float32", 12).layers == (12, 11, 10, 9)
-    assert Choice.of((-13, 1, -1), "sum", "none", "float32", 12).layers == (0, 1, 12)
+    assert Choice.of((0, 1, -1), "sum", "none", "float32", 12).layers == (0, 1, 12)
 
 
 def test_layers_above_the_highest_are_not_computed(bert):
@@ -109,6 +109,18 @@ def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
     assert next(read) < 0.7 * pooled < 0.7 * 2 * 65_536 / 10  # of two vectors a token half as many texts are held
 
 
+def test_of_a_causal_models_text_the_last_token_tells(bert):
+    """Its [CLS] has seen nothing else, and has the same vector in any text."""
+    config, ids = bert.config.replace(causal=True), jnp.array([[2, 7, 8, 9], [2, 9, 3, 0]])
+    given = bert.params, ids, jnp.zeros_like(ids), jnp.array([[True] * 4, [True] * 3 + [False]])
+    every, pooled = (
+        features(config, *given, Choice.of((), "concat", pool, "float32", config.num_layers))
+        for pool in ("none", "cls")
+    )
+    np.testing.assert_array_equal(every.tokens[0, 0], every.tokens[1, 0])
+    np.testing.assert_array_equal(pooled.pooled, jnp.stack([every.tokens[0, 3], every.tokens[1, 2]]))
+
+
 def test_texts_too_long_are_counted_at_the_end(bert, capsys):
     list(bert.features(TEXTS))
     assert capsys.readouterr().err == "1 of 5 texts are longer than 32 tokens and were cut\n"
@@ -119,7 +131,7 @@ def test_texts_too_long_are_counted_at_the_end(bert, capsys):
     "asked, words",
     [
         ({"layers": [3]}, "there is no layer 3: the model has 2, which are 1 to 2 or, from the last, -1 to -2; 0 are"),
-        ({"layers": [-4, 1]}, "there is no layer -4"),
+        ({"layers": [-3, 1]}, "there is no layer -3"),
         ({"layers": [-1, 2]}, "layers -1 2 name one twice"),
         ({"join": "both"}, "join='both' is unknown; choose from concat, sum, mean, none"),
         ({"pool": "first"}, "pool='first' is unknown"),

@@ -399,6 +399,19 @@ def test_too_many_skipped_steps_in_a_row_stop_the_run_with_what_led_to_it(tiny_r
     assert not jax.tree.all(jax.tree.map(np.array_equal, first, second))  # step 5 was a good one
 
 
+def test_skipped_steps_are_told_and_a_run_of_nothing_else_fails(tiny_run, tiny_config, tmp_path, monkeypatch, capsys):
+    config = tiny_config.replace(logging=tiny_config.logging.replace(every=4))
+    poisoned(monkeypatch, {2, 3, 9})
+    pretrain(config, prepared_copy(tiny_run, tmp_path / "some"))
+    said = capsys.readouterr().err
+    for words in ("2 of 4 steps had no finite gradient and were skipped", "3 of 12 steps"):
+        assert said.count(words) == 1
+    assert "2 of 8 steps" not in said
+    poisoned(monkeypatch, range(1, 13))  # fewer than max_skipped_steps
+    with pytest.raises(RunError, match="no finite gradient in 12 steps in a row, .* start a new run$"):
+        pretrain(config, prepared_copy(tiny_run, tmp_path / "all"))
+
+
 def test_the_device_is_asked_for_skipped_steps_only_when_there_may_be_enough(tiny_config):
     class Counter:
         asked = 0
