@@ -32,6 +32,8 @@ PlaceArgument = Annotated[
     ),
 ]
 """A path that may also be in a bucket."""
+RunArgument = Annotated[tyro.conf.Positional[PlaceArgument], tyro.conf.arg(metavar="RUN")]
+"""The run that a command is about, its first argument."""
 _FORMAT = "None: as the end of the file's name says, or as the training rows were."
 _COLUMNS = (
     "None: those of the training rows, if the file is written alike. Without any name: the file has a line of them."
@@ -120,9 +122,13 @@ def parse(shape: type[Arguments], command: str, help_text: str, arguments: list[
     except SettingsError as error:
         raise UsageError(str(error)) from None
     except SystemExit as end:
-        if end.code == 2:
-            raise UsageError(_one_line(said.getvalue())) from None
-        raise
+        if end.code != 2:
+            raise
+        given = [own for own in fields(shape) if own.default is MISSING]
+        if "Missing from" in said.getvalue() and not any(own.kw_only for own in given):
+            names = " ".join(own.name.upper() for own in given)
+            raise UsageError(f"give all of bert-jax {command} {names} (see --help)") from None
+        raise UsageError(_one_line(said.getvalue())) from None
 
 
 def _one_line(box: str) -> str:

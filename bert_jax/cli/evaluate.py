@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from bert_jax.cli.arguments import PlaceArgument, RowsArguments, parse
+from bert_jax.cli.arguments import RowsArguments, RunArgument, parse
 from bert_jax.cli.summary import print_results, print_task_results
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.data.corpus import source_of
@@ -29,7 +29,7 @@ _DATA = (
 class Evaluate(RowsArguments):
     """Arguments."""
 
-    run: tyro.conf.Positional[PlaceArgument]
+    run: RunArgument
     """A run."""
     data: Annotated[str | None, tyro.conf.arg(help=f"{_DATA} None: what the run itself measured on.")] = None
     language: Annotated[str | None, tyro.conf.arg(help="Language code of a text. None: the run's first.")] = None

@@ -1,11 +1,12 @@
 """bert-jax export RUN DEST: a model for Hugging Face's transformers."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import jax
 import tyro
 
-from bert_jax.cli.arguments import PlaceArgument, parse
+from bert_jax.cli.arguments import PlaceArgument, RunArgument, parse
 from bert_jax.inference.bert import load
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.system.progress import say
@@ -15,9 +16,9 @@ from bert_jax.system.progress import say
 class Export:
     """Arguments."""
 
-    run: tyro.conf.Positional[PlaceArgument]
+    run: RunArgument
     """A run, fine-tuned or not, or one of its checkpoints."""
-    destination: tyro.conf.Positional[PlaceArgument]
+    destination: Annotated[tyro.conf.Positional[PlaceArgument], tyro.conf.arg(metavar="DESTINATION")]
     """Directory to make: config.json, model.safetensors and the tokenizer's files."""
 
 

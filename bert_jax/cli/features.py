@@ -7,9 +7,9 @@ from typing import Annotated
 
 import tyro
 
-from bert_jax.cli.arguments import PlaceArgument, parse
+from bert_jax.cli.arguments import PlaceArgument, RunArgument, parse
 from bert_jax.data.decoded_lines import decoded_lines
-from bert_jax.data.task_files import has_columns, task_records
+from bert_jax.data.task_files import format_of, has_columns, task_records
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.columns import text
 from bert_jax.finetuning.dataset import say_repairs
@@ -45,12 +45,12 @@ _SHOWN_EVERY = 64
 class Features:
     """Arguments."""
 
-    run: tyro.conf.Positional[PlaceArgument]
+    run: RunArgument
     """A run, one of its checkpoints, or a Hugging Face directory."""
-    input: tyro.conf.Positional[str]
+    input: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="INPUT")]
     """A text a line: a file, plain, .gz or .zst, or - for standard input. With --texts a .csv, .tsv or .jsonl, also
     packed, or a set like tfds:glue/cola:train."""
-    output: tyro.conf.Positional[PlaceArgument]
+    output: Annotated[tyro.conf.Positional[PlaceArgument], tyro.conf.arg(metavar="OUTPUT")]
     """File to write, whole or not at all: .npz, .parquet or .jsonl."""
     texts: Annotated[tuple[str, ...], tyro.conf.arg(help=_TEXTS)] = ()
     layers: Annotated[tuple[int, ...], tyro.conf.arg(help=_LAYERS)] = ()
@@ -76,6 +76,8 @@ def _texts_of(asked: Features, repairs: Counter[str]) -> Iterator[Text]:
     """The texts of the input, read as they are taken. Raises UsageError at once where it can't be read so."""
     if len(asked.texts) > 2:
         raise UsageError(f"--texts {' '.join(asked.texts)} are {len(asked.texts)} columns; give one, or a pair's two")
+    if format_of(asked.input) in ("conll", "conllu"):
+        raise UsageError(f"{asked.input} has words and no texts; give a text a line, or a .csv, .tsv or .jsonl")
     if asked.texts:
         if asked.input == "-":
             raise UsageError("standard input holds a text a line and has no columns; leave --texts out")

@@ -7,7 +7,7 @@ import tyro
 from rich.markup import escape
 from rich.table import Table
 
-from bert_jax.cli.arguments import PlaceArgument, parse
+from bert_jax.cli.arguments import RunArgument, parse
 from bert_jax.inference.bert import load
 from bert_jax.system.progress import output
 
@@ -16,9 +16,9 @@ from bert_jax.system.progress import output
 class FillMask:
     """Arguments."""
 
-    run: tyro.conf.Positional[PlaceArgument]
+    run: RunArgument
     """A run, or one of its checkpoints."""
-    text: tyro.conf.Positional[str]
+    text: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TEXT")]
     """Text with one [MASK] or several."""
     top: Annotated[int, tyro.conf.arg(help="Pieces to show for each [MASK].")] = 5
 

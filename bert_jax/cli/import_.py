@@ -7,7 +7,7 @@ import tyro
 from rich.markup import escape
 from rich.table import Table
 
-from bert_jax.cli.arguments import PlaceArgument, parse
+from bert_jax.cli.arguments import PlaceArgument, RunArgument, parse
 from bert_jax.interchange.model_directory import PublishedModel
 from bert_jax.interchange.model_settings import Activation
 from bert_jax.system.progress import output, say
@@ -21,9 +21,9 @@ _LOWERCASE = "Of a vocab.txt without settings beside it. None: by the vocabulary
 class Import:
     """Arguments."""
 
-    source: tyro.conf.Positional[PlaceArgument]
+    source: Annotated[tyro.conf.Positional[PlaceArgument], tyro.conf.arg(metavar="SOURCE")]
     """A Hugging Face directory with safetensors, or one with a Google TensorFlow checkpoint."""
-    run: tyro.conf.Positional[PlaceArgument]
+    run: RunArgument
     """Where to make the run."""
     activation: Annotated[Activation | None, tyro.conf.arg(help=_ACTIVATION)] = None
     lowercase: Annotated[bool | None, tyro.conf.arg(help=_LOWERCASE)] = None

@@ -8,7 +8,7 @@ import numpy as np
 import tyro
 from rich.text import Text
 
-from bert_jax.cli.arguments import PlaceArgument, parse
+from bert_jax.cli.arguments import RunArgument, parse
 from bert_jax.pretraining.pretrain import training_batch
 from bert_jax.system.batch import WORD_START
 from bert_jax.system.errors import UsageError
@@ -21,7 +21,7 @@ from bert_jax.training.run_directory import RunDirectory
 class Inspect:
     """Arguments."""
 
-    run: tyro.conf.Positional[PlaceArgument]
+    run: RunArgument
     """A run whose data has been prepared."""
     step: Annotated[int, tyro.conf.arg(help="Show the batch of this training step, from 1.")] = 1
     rows: Annotated[int, tyro.conf.arg(help="Sequences to show.")] = 4

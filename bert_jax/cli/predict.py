@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import tyro
 
-from bert_jax.cli.arguments import PlaceArgument, RowsArguments, parse
+from bert_jax.cli.arguments import PlaceArgument, RowsArguments, RunArgument, parse
 from bert_jax.data.task_files import task_records
 from bert_jax.finetuning.dataset import say_repairs, written_as
 from bert_jax.finetuning.output import check_output, write_predictions
@@ -20,11 +21,11 @@ _HELP = "What a fine-tuned model says of rows."
 class Predict(RowsArguments):
     """Arguments."""
 
-    run: tyro.conf.Positional[PlaceArgument]
+    run: RunArgument
     """A run of bert-jax finetune, or one of its checkpoints."""
-    input: tyro.conf.Positional[str]
+    input: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="INPUT")]
     """Rows with the columns that the model was trained on; labels aren't needed. A file, or tfds:NAME/CONFIG:SPLIT."""
-    output: tyro.conf.Positional[PlaceArgument]
+    output: Annotated[tyro.conf.Positional[PlaceArgument], tyro.conf.arg(metavar="OUTPUT")]
     """The same rows with what is predicted: .jsonl, .csv, .tsv; of tags .conll too, of answers SQuAD's .json."""
 
 

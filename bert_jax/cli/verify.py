@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-import tyro
 from rich.table import Table
 
-from bert_jax.cli.arguments import PlaceArgument, parse
+from bert_jax.cli.arguments import RunArgument, parse
 from bert_jax.system.errors import RunError
 from bert_jax.system.progress import output
 from bert_jax.training.run_directory import RunDirectory
@@ -16,7 +15,7 @@ from bert_jax.training.verification import verify
 class Verify:
     """Arguments."""
 
-    run: tyro.conf.Positional[PlaceArgument]
+    run: RunArgument
     """A run."""
 
 

@@ -102,9 +102,10 @@ class Bert:
     def encode(self, texts: Sequence[Text]) -> Vectors:
         """Vectors of `texts`, each a text or a pair (first, second), in their order.
 
-        They are computed in batches of similar length, at most 27 compiled shapes with 512 positions, and a text has
-        the same vectors whatever it is computed with. What is longer than the model has positions is cut, and how
-        many were is said in one line. A pair's longer text loses its end first. Raises UsageError for what is neither.
+        They are computed in batches of similar length, at most 51 compiled shapes with 512 positions, and but for
+        rounding a text has the same vectors whatever it is computed with. What is longer than the model has positions
+        is cut, and how many were is said in one line. A pair's longer text loses its end first. Raises UsageError for
+        what is neither.
         """
         if isinstance(texts, str):
             raise UsageError(f"encode takes a list of texts and got the text {_shown(texts)}; put it in brackets")

@@ -107,8 +107,8 @@ class RunDirectory:
         replanned = [change for change in changed if change[0].partition(".")[0] == may_change]
         if refused := [change for change in changed if change not in replanned]:
             raise UsageError(
-                f"{self.path} is another run: {_described(refused)}. Give what it was given before to go on with it, or "
-                "another --workdir"
+                f"{self.path} is another run: {_described(refused)}. Give what it was given before to go on with it, "
+                "or another --workdir"
             )
         if replanned:
             say(

@@ -5,7 +5,7 @@
 With files of one's own:
 
     bert-jax finetune configs/finetune/conll2003.py --init RUN --workdir RUN2 \
-      --task.train FILE --task.dev FILE --task.texts words --task.label tags
+      --task.train FILE --task.dev FILE --task.texts words --task.label tags --task.format conll
 
 What to expect: BERT-base has an entity F1 of 0.964 on the dev rows. The casing matters: start from a cased model.
 """

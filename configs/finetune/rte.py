@@ -7,6 +7,11 @@ With files of one's own:
     bert-jax finetune configs/finetune/rte.py --init RUN --workdir RUN2 \
       --task.train FILE --task.dev FILE
 
+SuperGLUE's set of this name, whose columns are called otherwise:
+
+    bert-jax finetune configs/finetune/rte.py --init RUN --workdir RUN2 --task.texts premise hypothesis \
+      --task.train tfds:super_glue/rte:train --task.dev tfds:super_glue/rte:validation
+
 What to expect: BERT-large is right in 70.4% of the dev rows.
 """
 

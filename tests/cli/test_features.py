@@ -63,6 +63,7 @@ def test_texts_come_from_standard_input(tiny_run, tmp_path):
             ["--texts", "c"],
             "line 2 has no column 'c': there is 'a', 'b'; give rows with this one",
         ),
+        ("x O\n", "in.conll", ["--texts", "words"], "in.conll has words and no texts; give a text a line"),
         ("x\n", "in.txt", ["--texts", "a", "b", "c"], "--texts a b c are 3 columns; give one, or a pair's two"),
         ("x\n", "in", ["--texts", "a"], "its name doesn't tell how it is written; name it .csv, .tsv or .jsonl"),
         ("x\n", "in.txt", ["--layers", "-1", "7"], "there is no layer 7: the model has 2"),
