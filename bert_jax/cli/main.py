@@ -55,6 +55,7 @@ def main() -> None:
     _keep_memory()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
         signal.signal(number, _interrupt)
+    sys.unraisablehook = _without_interruptions
     try:
         code = run(sys.argv[1:])
         sys.stdout.flush()
@@ -81,6 +82,12 @@ def _interrupt(number: int, frame) -> None:
     if number != signal.SIGALRM or not _unwinding(sys.exc_info()[1]):
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
         raise KeyboardInterrupt
+
+
+def _without_interruptions(unraisable) -> None:
+    """What Python does with an exception that is swallowed: it prints its traceback. Not of one that comes again."""
+    if unraisable.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(unraisable)
 
 
 def _unwinding(error: BaseException | None) -> bool:
