@@ -173,7 +173,8 @@ class Bert:
         """What predicts. Raises UsageError where the model has no task."""
         if self.task is None:
             raise UsageError(
-                "the model was fine-tuned for no task, so it predicts none; make one with bert-jax finetune"
+                "the model has no head of a task, of other programs' models not even where they have one; make it with "
+                "bert-jax finetune"
             )
         return Predictor(self.task, self.config, self.params, self.tokenizer)
 
