@@ -173,7 +173,7 @@ class Bert:
         """What predicts. Raises UsageError where the model has no task."""
         if self.task is None:
             raise UsageError(
-                "the model has no head of a task, of other programs' models not even where they have one; make it with "
+                "the model has no head for a task (those of other programs' files aren't read); make it one with "
                 "bert-jax finetune"
             )
         return Predictor(self.task, self.config, self.params, self.tokenizer)

@@ -166,7 +166,7 @@ def test_what_can_not_be_predicted_is_refused_in_one_line(finished, tiny_run, co
     other = tmp_path / "other.tsv"
     other.write_text("text\nThe cat.\n")
     for arguments, said in (
-        ([tiny_run.path, config.task.dev, output], "has no head of a task"),
+        ([tiny_run.path, config.task.dev, output], "has no head for a task"),
         ([finished.path, other, output], "other.tsv, line 2 has no column 'sentence'"),
         ([finished.path, config.task.dev, tmp_path / "out.conll"], "predictions of kind class are written to .jsonl"),
         ([finished.path, config.task.dev, config.task.dev], "is what is read"),
