@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import islice, tee
@@ -16,8 +15,6 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.data.grouping import WINDOW_GROUPS, ahead, row_count
 from bert_jax.data.rows import Row, row
-from bert_jax.data.task_record import Record
-from bert_jax.finetuning.dataset import say_repairs
 from bert_jax.finetuning.predicting import given_records
 from bert_jax.finetuning.task import Prediction
 from bert_jax.inference.batches import Batch, Output, Text, batches, in_order
@@ -160,13 +157,7 @@ class Bert:
         if isinstance(rows, str | Mapping):
             raise UsageError(f"predict takes rows and got the row {_shown(rows)}; put it in brackets")
         records = given_records(rows, self.predictor.task)
-        return self._said(records)
-
-    def _said(self, records: Iterator[Record]) -> Iterator[Prediction]:
-        repairs = Counter()
-        for _, prediction in self.predictor.predictions(records, repairs):
-            yield prediction
-        say_repairs("the rows", repairs)
+        return self.predictor.stream(records)
 
     @cached_property
     def predictor(self) -> Predictor:

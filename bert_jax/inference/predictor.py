@@ -11,7 +11,7 @@ from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch
-from bert_jax.finetuning.dataset import make_task, read_measured, written_as
+from bert_jax.finetuning.dataset import make_task, read_measured, say_repairs, written_as
 from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.finetuning.predicting import measure, predictions
 from bert_jax.finetuning.task import Prediction
@@ -38,6 +38,13 @@ class Predictor:
         `repairs` counts what was cut or is empty.
         """
         return predictions(self._task, records, self._run, repairs, pad_id=self._pad_id, tokens=tokens_at_once())
+
+    def stream(self, records: Iterable[Record]) -> Iterator[Prediction]:
+        """The predictions alone; says at the end what was cut or is empty."""
+        repairs = Counter()
+        for _, prediction in self.predictions(records, repairs):
+            yield prediction
+        say_repairs("the rows", repairs)
 
     def measure(
         self,
