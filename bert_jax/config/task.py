@@ -23,7 +23,8 @@ _TEXTS = {"class": (1, 2), "number": (1, 2), "marked": (1, 2), "choice": (1, 1),
 """How many texts a row of each kind has."""
 
 
-_COLUMN_IN_BRACES = re.compile(r"\{[^{}]+\}")
+COLUMN_IN_BRACES = re.compile(r"\{([^{}]+)\}")
+"""In a text that is made of several columns."""
 FileFormat = Literal["csv", "tsv", "jsonl", "conll", "conllu", "squad"]
 
 
@@ -114,7 +115,7 @@ class TaskConfig(Settings):
     @model_validator(mode="after")
     def _columns_are_named(self) -> "TaskConfig":
         for name in (*self.texts, *self.choices):
-            if "{" in _COLUMN_IN_BRACES.sub("", name) or "}" in _COLUMN_IN_BRACES.sub("", name):
+            if set("{}") & set(COLUMN_IN_BRACES.sub("", name)):
                 raise ValueError(f"{name!r} has a brace without the other; write it as {{title}}. {{body}}")
         for setting in ("choices", "marks"):
             names = getattr(self, setting)

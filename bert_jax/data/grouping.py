@@ -79,7 +79,7 @@ def padded_length(size: int, lengths: Sequence[int]) -> int:
 def usual_lengths(longest: int) -> tuple[int, ...]:
     """16, 24, 32, 48, 64, 96, ... and `longest`: for sequences of which nothing is known.
 
-    Sentences are padded by 15 to 24% so, and by some 32% to doubled lengths alone.
+    Of sentences 20 to 27% is padding so, and 32 to 36% with doubled lengths alone (SST-2's, and lines of books).
     """
     doubled = (_SHORTEST << number for number in range(longest.bit_length()))
     lengths = (length for power in doubled for length in (power, power // 2 * 3))

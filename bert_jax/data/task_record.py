@@ -25,7 +25,8 @@ class Record(NamedTuple):
                 there = ", ".join(map(repr, self.values)) or "nothing"
                 raise UsageError(
                     f"{self.place} has no column {name!r}: there is {there}; give rows with this one, or name "
-                    "what is there: to features by --texts, to finetune by --task.texts, --task.label and the like"
+                    "what is there: to finetune by --task.texts, --task.label and the like, to features by --texts, to "
+                    "predict and evaluate, if that is no line of names, by --columns"
                 )
             value = value[part]
         return value

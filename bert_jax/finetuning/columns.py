@@ -5,11 +5,11 @@ import re
 from collections import Counter
 from typing import Any
 
+from bert_jax.config.task import COLUMN_IN_BRACES
 from bert_jax.data.jsonl_files import kind_of
 from bert_jax.data.task_record import Record
 from bert_jax.system.errors import UsageError
 
-_NAMED = re.compile(r"\{([^{}]+)\}")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _WHOLE = re.compile(r"\s*-?\d+\s*")
 _LARGEST = 1e18
@@ -23,7 +23,7 @@ def text(record: Record, template: str) -> str:
     """
     if "{" not in template:
         return _text(record, template)
-    return _NAMED.sub(lambda name: _text(record, name[1]), template)
+    return COLUMN_IN_BRACES.sub(lambda name: _text(record, name[1]), template)
 
 
 def clean(characters: str) -> str:
