@@ -42,6 +42,16 @@ VERBS = "sees finds likes leaves paints crosses remembers follows answers builds
 ADJECTIVES = "old green quiet small bright broken distant careful".split()
 
 
+def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true", help="damage 10^5 files instead of 2,000, kill 1,000 times, ...")
+
+
+@pytest.fixture(scope="session")
+def slow(request) -> bool:
+    """Whether the long form of a test was asked for, by --slow."""
+    return request.config.getoption("--slow")
+
+
 @pytest.fixture(scope="session")
 def reference() -> Path:
     """The folder that BERT_JAX_REFERENCE names. `reference/` there holds what the original makes of given text."""

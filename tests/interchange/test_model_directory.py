@@ -264,7 +264,7 @@ SPOILED = {
         "position_embedding_type is",
     ),
     "another activation": (_settings("config.json", hidden_act="relu"), "hidden_act is 'relu'; bert_jax has gelu"),
-    "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json is no JSON"),
+    "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "it is no JSON"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "has neither model.safetensors nor"),
     "a pickle": (
         _pickle,

@@ -1,0 +1,123 @@
+"""JSON files, ours and other programs': parsed with bounds, so that a damaged or hostile file is one ValueError."""
+
+import json
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from bert_jax.system.bucket import Place
+from bert_jax.system.files import open_binary
+
+MOST_BYTES = 16_000_000
+"""Largest file that is read unless the caller knows better. Ours have kilobytes."""
+MOST_DEPTH = 64
+"""Deepest nesting of arrays and objects. Ours go four deep."""
+_SHOWN = 60
+"""Characters of a refused value in an error."""
+
+
+class Shape(BaseModel):
+    """What is read of a JSON object: typed fields, bounded by annotations. Fields of other names are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+
+ShapeKind = TypeVar("ShapeKind", bound=Shape)
+
+
+def parse_json(text: bytes | str, most_depth: int = MOST_DEPTH) -> Any:
+    """The value that `text`, UTF-8 where it is bytes, stands for.
+
+    Raises ValueError with a reason of one line for whatever is no JSON, and for what other parts of a program stumble
+    over: NaN and Infinity, numbers of thousands of digits, nesting below `most_depth`, strings with lone surrogates.
+    """
+    try:
+        value = json.loads(text if isinstance(text, str) else text.decode("utf-8"), parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {most_depth} deep") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start:,} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON from line {error.lineno:,}, column {error.colno:,} on: {error.msg}") from None
+    except ValueError as error:
+        if "digits" not in str(error):  # Python's limit on the digits of an integer
+            raise
+        raise ValueError("it has a number of thousands of digits") from None
+    _check(value, most_depth)
+    return value
+
+
+def parse_object(text: bytes | str) -> dict[str, Any]:
+    """As `parse_json`, of a text that holds an object. Raises ValueError for any other value."""
+    value = parse_json(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"it holds {_kind(value)} and should hold an object")
+    return value
+
+
+def read_object(path: Place, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
+    """The object in the file at `path`. Raises OSError where it can't be read, ValueError where it is damaged."""
+    return parse_object(read_bytes(path, most_bytes))
+
+
+def read_shape(path: Place, shape: type[ShapeKind], most_bytes: int = MOST_BYTES) -> ShapeKind:
+    """What the file at `path` holds of `shape`.
+
+    Raises OSError where it can't be read, ValueError with the first field that isn't as `shape` says.
+    """
+    return as_shape(read_object(path, most_bytes), shape)
+
+
+def as_shape(value: dict[str, Any], shape: type[ShapeKind]) -> ShapeKind:
+    """What `value` holds of `shape`. Raises ValueError with the first field that isn't as `shape` says."""
+    try:
+        return shape.model_validate(value)
+    except ValidationError as error:
+        first, *_ = error.errors()
+        field = ".".join(map(str, first["loc"]))
+        given, reason = repr(first["input"])[:_SHOWN], first["msg"]
+        raise ValueError(f"{field} is {given}: {reason[0].lower()}{reason[1:]}") from None
+
+
+def read_bytes(path: Place, most_bytes: int) -> bytes:
+    """All of a file. Raises OSError where it can't be read, ValueError where it has more than `most_bytes`."""
+    with open_binary(path) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise ValueError(f"it has more than {most_bytes:,} bytes, which no such file needs")
+    return content
+
+
+def _check(value: Any, most_depth: int) -> None:
+    """Refuses deep nesting and text that UTF-8 can't write. Not by recursion, which is what deep nesting breaks."""
+    level = [value]
+    for _ in range(most_depth + 1):
+        if not level:
+            return
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, str):
+                _check_text(item)
+            elif isinstance(item, list):
+                below += item
+            elif isinstance(item, dict):
+                below += item.keys()
+                below += item.values()
+        level = below
+    raise ValueError(f"it is nested more than {most_depth} deep")
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(f"{text[:_SHOWN]!r} has half of a surrogate pair, which is no character") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"it has {name}, which is no JSON")
+
+
+def _kind(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

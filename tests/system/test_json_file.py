@@ -1,0 +1,47 @@
+import pytest
+
+from bert_jax.system.json_file import Shape, parse_json, parse_object, read_object, read_shape
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"", "no JSON"),
+        (b"{", "line 1, column 2"),
+        (b"\xff", "not UTF-8"),
+        (b"[" * 10**6, "nested more than 64 deep"),
+        (b"[" * 65 + b"]" * 65, "nested more than 64 deep"),
+        (b"9" * 5000, "thousands of digits"),
+        (b'{"a": NaN}', "NaN"),
+        (b'{"\\ud800": 1}', "surrogate"),
+        (b'["\\udfff"]', "surrogate"),
+    ],
+)
+def test_what_is_no_json_is_one_line(text, reason):
+    with pytest.raises(ValueError, match=reason) as refused:
+        parse_json(text)
+    assert "\n" not in str(refused.value)
+
+
+def test_good_json_is_read():
+    assert parse_json(b'{"a": [1, 2.5, "\\ud83d\\ude00", null]}') == {"a": [1, 2.5, "😀", None]}
+    assert parse_json(b"[" * 64 + b"]" * 64)
+
+
+def test_an_object_is_asked_for():
+    with pytest.raises(ValueError, match="an array"):
+        parse_object("[]")
+
+
+def test_shape_and_size_are_checked(tmp_path):
+    class Sizes(Shape):
+        rows: int
+
+    path = tmp_path / "sizes.json"
+    path.write_text('{"rows": 3, "other": "x"}')
+    assert read_shape(path, Sizes).rows == 3
+    with pytest.raises(ValueError, match="more than 10 bytes"):
+        read_object(path, most_bytes=10)
+    path.write_text('{"rows": "3"}')
+    with pytest.raises(ValueError, match="rows is '3': input should be a valid integer"):
+        read_shape(path, Sizes)
