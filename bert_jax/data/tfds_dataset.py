@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
+from tensorflow_datasets.core import naming
 from tensorflow_datasets.core.decode import DeserializeMethod
 from tensorflow_datasets.core.file_adapters import FileFormat
 from tensorflow_datasets.proto import tf_example_pb2
 
 from bert_jax.data.task_record import Record
 from bert_jax.data.text_source import TextSource
+from bert_jax.data.tfds_metadata import check_metadata
+from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 
 _PLACE = re.compile(r"(?P<name>[\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):(?P<split>[^#]+)(?:#(?P<feature>.+))?")
@@ -116,8 +119,13 @@ def _plain(feature: tfds.features.FeatureConnector, value: Any) -> Any:
 
 
 def _builder(name: str) -> tfds.core.DatasetBuilder:
-    """The set's builder. Raises UsageError where it isn't prepared in the format that is read without TensorFlow."""
+    """The set's builder.
+
+    Raises UsageError where the set isn't prepared in the format that is read without TensorFlow, or where its metadata
+    are refused.
+    """
     directory = os.environ.get("TFDS_DATA_DIR")
+    _check_all(place_of(os.path.expanduser(directory or tfds.core.constants.DATA_DIR)), name)
     try:
         builder = tfds.builder(name, data_dir=directory)
         formats = builder.info.available_file_formats() if builder.info.splits else set()
@@ -131,6 +139,15 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
         f"it, here or elsewhere, by pip install bert_jax[tensorflow] and tfds build {name} --file_format=array_record, "
         "and name the folder in TFDS_DATA_DIR"
     ) from None
+
+
+def _check_all(data_dir: Place, name: str) -> None:
+    """`check_metadata` of the folder below which TFDS looks for the set `name`."""
+    try:
+        parsed, settings = naming.parse_builder_name_kwargs(name)
+    except ValueError:  # which TFDS' builder says as well
+        return
+    check_metadata(data_dir / parsed.name / settings.get("config", ""))
 
 
 def _text_features(features: tfds.features.FeaturesDict, above: str = "") -> list[str]:

@@ -1,37 +1,14 @@
-import os
 import sys
 from collections import Counter
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from array_record.python.array_record_module import ArrayRecordWriter
+from tfds_sets import LABELS, TEXT, read, write_set
 
-from bert_jax.config.data import DataConfig
 from bert_jax.data import tfds_dataset
-from bert_jax.data.corpus import open_corpus
 from bert_jax.data.task_files import task_records
 from bert_jax.system.errors import UsageError
-
-TEXT = tfds.features.Text()
-
-
-def write_set(directory, features, shards, file_format="array_record"):
-    """A TFDS set, as `builder.download_and_prepare` leaves it, with one list of examples a shard."""
-    features = tfds.features.FeaturesDict(features)
-    directory.mkdir(parents=True)
-    files = tfds.core.ShardedFileTemplate(directory, dataset_name="pages", filetype_suffix=file_format)
-    for number, examples in enumerate(shards):
-        path = files.replace(split="train").sharded_filepath(shard_index=number, num_shards=len(shards))
-        writer = ArrayRecordWriter(os.fspath(path), "group_size:1")
-        for example in examples:
-            writer.write(features.serialize_example(example))
-        writer.close()
-    split = tfds.core.SplitInfo("train", [len(shard) for shard in shards], 0, filename_template=files)
-    tfds.folder_dataset.write_metadata(
-        data_dir=directory, features=features, split_infos=[split], filename_template=files, check_data=False
-    )
-
 
 @pytest.fixture
 def data_dir(tmp_path, monkeypatch):
@@ -41,11 +18,6 @@ def data_dir(tmp_path, monkeypatch):
     write_set(tmp_path / "pages" / "plain" / "1.0.0", features, [pages[:300], pages[300:]])
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     return tmp_path
-
-
-def read(source, **settings):
-    corpus = open_corpus(DataConfig(source=source, **settings))
-    return list(corpus.documents()), corpus
 
 
 def numbers(documents):
@@ -149,9 +121,6 @@ def test_a_damaged_file_is_named(data_dir, monkeypatch):
         UsageError, match=r"tfds:pages/plain:train: records \d+ to \d+ can't be read, a file is damaged"
     ):
         read("tfds:pages/plain:train")
-
-
-LABELS = tfds.features.ClassLabel(names=["no", "yes"])
 
 
 def test_a_tasks_records_have_all_features_as_json_would(tmp_path, monkeypatch):

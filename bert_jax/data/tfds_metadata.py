@@ -1,0 +1,133 @@
+"""The metadata of a TFDS set that somebody else made, checked before TFDS builds readers from it.
+
+TFDS imports the module of every feature class that features.json names, whatever module that is, and makes file names
+from a template in dataset_info.json. So a set could run code, or read files elsewhere.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow_datasets as tfds
+from google.protobuf import json_format
+from tensorflow_datasets.core.proto import dataset_info_pb2, feature_pb2
+
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import UsageError
+from bert_jax.system.json_file import MOST_BYTES, parse_object, read_bytes
+
+_CLASSES = (
+    tfds.features.Audio,
+    tfds.features.BBoxFeature,
+    tfds.features.ClassLabel,
+    tfds.features.Dataset,
+    tfds.features.FeaturesDict,
+    tfds.features.Image,
+    tfds.features.LabeledImage,
+    tfds.features.Scalar,
+    tfds.features.Sequence,
+    tfds.features.Tensor,
+    tfds.features.Text,
+    tfds.features.Translation,
+    tfds.features.TranslationVariableLanguages,
+    tfds.features.Video,
+)
+_KNOWN = {f"{feature.__module__}.{feature.__name__}" for feature in _CLASSES}
+"""Names of the feature classes that a set may name: all of TFDS' own."""
+_TEMPLATE = re.compile(r"(?:[\w.-]|\{(?:DATASET|SPLIT|SHARD_INDEX|NUM_SHARDS|SHARD_X_OF_Y|FILEFORMAT)\})*")
+"""A shard's file name: no folder, and no format specification, by which a short template makes a long name."""
+_NAME = re.compile(r"[\w.-]*")
+_FOLDERS = ("", "*/", "*/*/")
+"""Where a set's metadata may lie: in its folder, in one of a version, or in one of a version of a config."""
+MOST_FEATURES = 1_000
+MOST_SHARDS = 100_000
+_MOST_ELEMENTS = 1 << 26
+"""Of a tensor of known shape."""
+_MOST_CLASSES = 10_000_000
+_MOST_RECORDS = 1 << 53
+
+
+def check_metadata(directory: Place) -> None:
+    """Checks every features.json and dataset_info.json of all configs and versions of the set in `directory`.
+
+    Nothing of a set is imported. Raises UsageError where a file is damaged, names a class that isn't one of TFDS' own,
+    or has sizes or names that no set needs.
+    """
+    for name, check in (("features.json", _check_features_file), ("dataset_info.json", _check_info_file)):
+        for path in [path for folder in _FOLDERS for path in directory.glob(folder + name)]:
+            try:
+                check(path)
+            except (OSError, ValueError) as error:
+                raise UsageError(
+                    f"{path} is not read: {error}; prepare the set again, from a source that you trust"
+                ) from None
+
+
+def _check_features_file(path: Place) -> None:
+    value = parse_object(read_bytes(path, MOST_BYTES))
+    if "type" in value:  # which TFDS takes as well, with classes named in other places
+        raise ValueError("it is of TFDS before 4.5")
+    _check_feature(_message(value, feature_pb2.Feature()))
+
+
+def _check_info_file(path: Place) -> None:
+    info = _message(parse_object(read_bytes(path, MOST_BYTES)), dataset_info_pb2.DatasetInfo())
+    if info.HasField("features"):
+        _check_feature(info.features)
+    for name in (info.name, *(split.name for split in info.splits)):
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"it has the name {name[:60]!r}; letters, digits, '_', '-' and '.' are expected")
+    for split in info.splits:
+        if not _TEMPLATE.fullmatch(split.filepath_template):
+            raise ValueError(f"its files are named by {split.filepath_template[:60]!r}, which is no plain file name")
+        if len(split.shard_lengths) > MOST_SHARDS:
+            raise ValueError(f"split {split.name} has {len(split.shard_lengths):,} shards; {MOST_SHARDS:,} are read")
+        if any(length < 0 for length in split.shard_lengths) or sum(split.shard_lengths) > _MOST_RECORDS:
+            raise ValueError(f"split {split.name} has shards of impossible lengths")
+
+
+def _message(value: dict[str, Any], message: Any) -> Any:
+    """The protobuf message that a JSON object stands for, as TFDS reads it. Raises ValueError for any other."""
+    try:
+        return json_format.ParseDict(value, message)
+    except Exception as error:  # ParseError, and whatever protobuf stumbles over
+        raise ValueError(str(error).partition("\n")[0][:200] or type(error).__name__) from None
+
+
+def _check_feature(top: feature_pb2.Feature) -> None:
+    for number, feature in enumerate(_all_features(top)):
+        if number == MOST_FEATURES:
+            raise ValueError(f"it has more than {MOST_FEATURES:,} features")
+        if feature.python_class_name not in _KNOWN:
+            raise ValueError(
+                f"it names the class {feature.python_class_name[:60]!r}, which is none of TFDS' features and would be "
+                "imported"
+            )
+        _check_content(feature)
+
+
+def _all_features(top: feature_pb2.Feature) -> Iterator[feature_pb2.Feature]:
+    waiting = [top]
+    while waiting:
+        feature = waiting.pop()
+        yield feature
+        waiting += feature.features_dict.features.values()
+        if feature.HasField("sequence"):
+            waiting.append(feature.sequence.feature)
+
+
+def _check_content(feature: feature_pb2.Feature) -> None:
+    kind = feature.WhichOneof("content")
+    if kind in (None, "json_feature"):  # JSON within JSON, in which classes and files may be named again
+        raise ValueError(f"a feature of class {feature.python_class_name} lacks what TFDS writes of it")
+    content = getattr(feature, kind)
+    if kind in ("tensor", "image", "video", "audio", "bounding_box"):
+        known = [size for size in content.shape.dimensions if size != -1]
+        if any(size < 0 for size in known) or math.prod(known) > _MOST_ELEMENTS:
+            raise ValueError(f"a feature has the shape {list(content.shape.dimensions)[:8]}")
+    if kind == "sequence" and not -1 <= content.length <= _MOST_ELEMENTS:
+        raise ValueError(f"a feature is a sequence of length {content.length}")
+    for label in (feature.class_label, feature.image.label):
+        if not 0 <= label.num_classes <= _MOST_CLASSES:
+            raise ValueError(f"a feature has {label.num_classes} classes")
