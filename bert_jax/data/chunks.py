@@ -3,6 +3,7 @@
 import itertools
 import zlib
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from typing import NamedTuple
 
 
@@ -30,6 +31,11 @@ def cut_chunks(sources: Iterable[Iterable[list[str]]], chunk_bytes: int) -> Iter
     for source, documents in enumerate(sources):
         for group in _cut(documents, chunk_bytes):
             yield _chunk(next(indices), source, group)
+
+
+def text_hash(chunks: Iterable[tuple[int, int]]) -> str:
+    """Hash of all text, from the source and the checksum of each chunk."""
+    return blake2b(repr([(source, crc32) for source, crc32 in chunks]).encode(), digest_size=8).hexdigest()
 
 
 def _cut(documents: Iterable[list[str]], chunk_bytes: int) -> Iterator[list[list[str]]]:

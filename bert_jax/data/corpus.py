@@ -40,7 +40,9 @@ class Corpus(Protocol):
     repairs: Counter[str]
     """What the current pass had to mend, and how often."""
     stamp: str
-    """Tells other text from the same without reading all of it."""
+    """Tells most other text from the same, on any machine, without reading all of it."""
+    revision: str
+    """Another one whenever a file was written since, here or on the way here, whatever text it has."""
 
     def documents(self) -> Iterator[Document]:
         """A pass over the documents, none of them empty."""
@@ -76,8 +78,12 @@ class Mixture:
     @property
     def stamp(self) -> str:
         """See Corpus: that of the only part, or one of all parts' stamps."""
-        stamps = [part.stamp for part in self.parts]
-        return stamps[0] if len(stamps) == 1 else blake2b(repr(stamps).encode(), digest_size=8).hexdigest()
+        return _one_of([part.stamp for part in self.parts])
+
+    @property
+    def revision(self) -> str:
+        """See Corpus: that of the only part, or one of all parts' revisions."""
+        return _one_of([part.revision for part in self.parts])
 
     def passes(self) -> Iterator[Iterator[Document]]:
         """A pass over each part, to be read to its end before the next."""
@@ -93,6 +99,10 @@ class Mixture:
     def documents(self) -> Iterator[Document]:
         """See Corpus."""
         return (document for _, document in self.sourced_documents())
+
+
+def _one_of(stamps: list[str]) -> str:
+    return stamps[0] if len(stamps) == 1 else blake2b(repr(stamps).encode(), digest_size=8).hexdigest()
 
 
 def corpus_stamp(config: DataConfig) -> str | None:

@@ -9,28 +9,36 @@ from bert_jax.data.packed_files import DAMAGE, decompressed, opened
 from bert_jax.data.text_source import TextSource, numbered_parts
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import sizes_of_matching
+from bert_jax.system.files import matching_files
 
 _END_BYTES = 1 << 12
+COMPRESSED = (".gz", ".zst", ".parquet")
+"""Ends of the names of files that take less room than their text."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class FileSource(TextSource):
     """Files read as a stream in the order of their names; `_file_lines` gives the text of one."""
 
-    unit = "MB"
-
     def __init__(self, pattern: str, undecodable: str, document_bytes: int):
         """See TextSource. Raises UsageError where no file matches `pattern`."""
         super().__init__(undecodable, document_bytes)
-        self.sizes = sizes_of_matching(pattern)
-        if not self.sizes:
+        found = matching_files(pattern)
+        if not found:
             raise UsageError(f"no file matches {pattern!r}; give a path or a pattern like 'corpus/*.txt.gz'")
+        self.sizes = {path: file.size for path, file in found.items()}
         self.total = sum(self.sizes.values()) / 1e6
+        revisions = [(path.name, file.revision) for path, file in found.items()]
+        self.revision = blake2b(repr(revisions).encode(), digest_size=8).hexdigest()
+
+    @property
+    def unit(self) -> str:
+        """See Corpus: bytes of the files as they lie there, which says where they are fewer than those of the text."""
+        return "MB compressed" if any(path.suffix in COMPRESSED for path in self.sizes) else "MB"
 
     @cached_property
     def stamp(self) -> str:
-        """See Corpus: names, sizes, and both ends of each file (those of a packed one depend on all of it)."""
+        """See Corpus: names, sizes, and 4 KB at both ends of each file."""
         digest = blake2b(digest_size=8)
         for path, size in self.sizes.items():
             with opened(path) as raw:

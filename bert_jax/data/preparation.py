@@ -3,15 +3,15 @@
 import functools
 import hashlib
 import itertools
-import json
 import shutil
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import UInt64
 
+from bert_jax.config.data import DataConfig
 from bert_jax.data.chunk_worker import (
     HELD_OUT,
     TRAIN,
@@ -23,17 +23,19 @@ from bert_jax.data.chunk_worker import (
     prepare_chunk,
     write_instances,
 )
-from bert_jax.data.chunks import Chunk, cut_chunks
+from bert_jax.data.chunks import Chunk, cut_chunks, text_hash
 from bert_jax.data.corpus import Document, Mixture
-from bert_jax.data.prepared_data import PreparedData, fingerprint
+from bert_jax.data.finished_chunks import held_out_documents, read_paragraphs, read_piece_counts
+from bert_jax.data.number_file import write_numbers
+from bert_jax.data.prepared_data import COUNTS_FILE, SMALL_FILES, PreparedData, fingerprint
 from bert_jax.data.sample import sample_documents
 from bert_jax.data.shards import ids_dtype, shard_path
 from bert_jax.data.statistics import Statistics
-from bert_jax.data.store import write_metadata
+from bert_jax.data.store_metadata import write_metadata
 from bert_jax.data.workers import available_cores, map_in_processes
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import FileSum, full_disk_explained, replacing
-from bert_jax.system.progress import stage
+from bert_jax.system.files import FileSum, full_disk_explained, sync
+from bert_jax.system.progress import say, stage
 from bert_jax.text.tokenizer import load_tokenizer
 
 _EXAMPLES = 16
@@ -49,10 +51,8 @@ def prepare(corpus: Mixture, recipe: Recipe, directory: Path, processes: int | N
     shape = fingerprint(recipe)
     with full_disk_explained(directory):
         (directory / "chunks").mkdir(parents=True, exist_ok=True)
-    chunks = list(_chunk_records(corpus, recipe, directory, shape, processes or available_cores()))
+    chunks = _chunks(corpus, recipe, directory, shape, processes or available_cores())
     sources = [_total(chunk for chunk in chunks if chunk.source == source) for source in range(len(corpus.parts))]
-    for source, seen in zip(recipe.data.source, sources):
-        _check_enough(source, seen.documents, recipe)
     train = sum(sources, Statistics())
     train.repairs.update(corpus.repairs)
     kept, dropped = _separate_held_out(directory, chunks, len(sources), least=_documents_needed(recipe))
@@ -62,26 +62,55 @@ def prepare(corpus: Mixture, recipe: Recipe, directory: Path, processes: int | N
     for path in directory.glob("*.array_record"):
         if path.name not in shards:  # of an attempt on a longer corpus
             path.unlink()
-    with replacing(directory / "piece_counts.npy") as temporary, open(temporary, "wb") as file:
-        np.save(file, sum(_arrays(directory, index)["piece_counts"] for index in range(len(chunks))))
-    with full_disk_explained(directory):
-        lengths = {TRAIN: [record.instances for record in chunks], HELD_OUT: [seen.instances for seen in held_out]}
-        write_metadata(directory, lengths, ids_dtype(len(load_tokenizer(recipe.tokenizer_directory).vocabulary)))
     prepared = PreparedData(
         directory=directory,
         length=recipe.length,
         fingerprint=shape,
         corpus=corpus.stamp,
+        revision=corpus.revision,
+        text=text_hash((chunk.source, chunk.text_crc32) for chunk in chunks),
         sources=[seen.instances for seen in sources],
         train=train,
         held_out=sum(held_out, Statistics()),
         held_out_dropped=dropped,
         shards=shards,
+        files=_write_small_files(recipe, directory, chunks, [seen.instances for seen in held_out]),
         example_sentences=_example_sentences(kept, recipe),
     )
     prepared.save()
     shutil.rmtree(directory / "chunks")
     return prepared
+
+
+def _chunks(corpus: Mixture, recipe: Recipe, directory: Path, shape: str, processes: int) -> list[ChunkRecord]:
+    """Has all chunks made. Where too few documents were held out to measure anything, the end of each document is."""
+    chunks = list(_chunk_records(corpus, recipe, directory, shape, processes))
+    for source, name in enumerate(recipe.data.source):
+        _check_enough(name, sum(chunk.statistics.documents for chunk in chunks if chunk.source == source), recipe)
+    held_out = Counter()
+    for chunk in chunks:
+        held_out[chunk.source] += chunk.held_out
+    if not recipe.data.held_out or max(held_out.values()) >= _documents_needed(recipe):
+        return chunks
+    say(
+        f"{recipe.data.described} has too few documents to hold some out for evaluation: the end of each is held out "
+        "instead (--data.held-out 0 trains on all of the text)"
+    )
+    return list(_chunk_records(corpus, recipe, directory, f"{shape}, ends held out", processes, ends_held_out=True))
+
+
+def _write_small_files(
+    recipe: Recipe, directory: Path, chunks: Sequence[ChunkRecord], held_out: Sequence[int]
+) -> dict[str, FileSum]:
+    """Writes what lies beside the shards; `held_out` are the sequences of each held-out shard. Returns checksums."""
+    counts = sum(read_piece_counts(directory, index, chunk) for index, chunk in enumerate(chunks))
+    write_numbers(directory / COUNTS_FILE, counts)
+    lengths = {TRAIN: [chunk.statistics.instances for chunk in chunks], HELD_OUT: held_out}
+    with full_disk_explained(directory):
+        write_metadata(directory, lengths, ids_dtype(len(load_tokenizer(recipe.tokenizer_directory).vocabulary)))
+        for name in SMALL_FILES:
+            sync(directory / name)
+    return {name: FileSum.of(directory / name) for name in SMALL_FILES}
 
 
 def _total(chunks: Iterable[ChunkRecord]) -> Statistics:
@@ -118,43 +147,62 @@ def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
 
 
 def _chunk_records(
-    corpus: Mixture, recipe: Recipe, directory: Path, shape: str, processes: int
+    corpus: Mixture, recipe: Recipe, directory: Path, shape: str, processes: int, ends_held_out: bool = False
 ) -> Iterator[ChunkRecord]:
     """Records of all chunks in order, those that are finished already and those that this makes."""
-    work = functools.partial(_prepare_unless_finished, recipe=recipe, directory=directory, fingerprint=shape)
+    work = functools.partial(
+        _prepare_unless_finished, recipe=recipe, directory=directory, fingerprint=shape, ends_held_out=ends_held_out
+    )
     with stage(f"Preparing sequences of {recipe.length}", corpus.total, corpus.unit) as shown:
-        finished, ends = 0.0, deque()
+        finished, text, read = 0.0, 0, deque()
 
         def show():  # a chunk is half done when it has been read
-            shown.advance((corpus.position + finished) / 2 - shown.done)
-
-        def shown_while_read(documents):
-            for document in documents:
-                show()
-                yield document
+            note = f"{text / 1e6:,.0f} MB of text" if text and corpus.unit != "MB" else ""
+            shown.advance((corpus.position + finished) / 2 - shown.done, note)
 
         def chunks():
-            sources = map(shown_while_read, corpus.passes())
-            for chunk in cut_chunks(sources, int(recipe.data.chunk_megabytes * 1e6)):
-                ends.append(corpus.position)
+            for chunk in cut_corpus(corpus, recipe.data, show):
+                read.append((corpus.position, chunk.size))
                 yield chunk
 
-        for record in map_in_processes(work, chunks(), processes):
-            finished = ends.popleft()
+        for record, remark in map_in_processes(work, chunks(), processes):
+            finished, size = read.popleft()
+            text += size
             show()
+            if remark:
+                say(f"{remark}: this part of the data is prepared anew")
             yield record
 
 
-def _prepare_unless_finished(chunk: Chunk, recipe: Recipe, directory: Path, fingerprint: str) -> ChunkRecord:
+def cut_corpus(corpus: Mixture, data: DataConfig, show: Callable[[], None]) -> Iterator[Chunk]:
+    """The chunks of a corpus; `show` is called whenever a document has been read."""
+
+    def shown_while_read(documents: Iterable[Document]) -> Iterator[Document]:
+        for document in documents:
+            show()
+            yield document
+
+    return cut_chunks(map(shown_while_read, corpus.passes()), int(data.chunk_megabytes * 1e6))
+
+
+def _prepare_unless_finished(
+    chunk: Chunk, recipe: Recipe, directory: Path, fingerprint: str, ends_held_out: bool = False
+) -> tuple[ChunkRecord, str | None]:
+    """The chunk's record and, where the chunk had been finished and can't be used, what is damaged."""
+    path, remark = ChunkFiles.of(directory, chunk.index).record, None
     try:
-        record = ChunkRecord.read(ChunkFiles.of(directory, chunk.index).record)
-        shard = shard_path(directory, TRAIN, chunk.index)
+        record = ChunkRecord.read(path)
         same = (record.fingerprint, record.source, record.text_crc32) == (fingerprint, chunk.source, chunk.crc32)
-        if same and record.shard == FileSum.of(shard):
-            return record
+        if same:
+            changed = record.changed_file(directory, chunk.index)
+            if not changed:
+                return record, None
+            remark = f"{changed} is not as it was written"
     except FileNotFoundError:
         pass
-    return prepare_chunk(chunk, recipe, directory, fingerprint)
+    except (OSError, ValueError) as error:
+        remark = f"{path} is damaged ({error})"
+    return prepare_chunk(chunk, recipe, directory, fingerprint, ends_held_out), remark
 
 
 def _separate_held_out(
@@ -164,23 +212,15 @@ def _separate_held_out(
 
     A source of which fewer than `least` are left has none.
     """
-    documents = sample_documents(_held_out_documents(directory, chunks), HELD_OUT_BYTES)
+    documents = sample_documents(held_out_documents(directory, chunks), HELD_OUT_BYTES)
     hashes = [paragraph_hashes([document]) for _, document in documents]
-    shared = _seen_in_training(np.unique(np.concatenate([*hashes, np.zeros(0, np.uint64)])), directory, len(chunks))
+    shared = _seen_in_training(np.unique(np.concatenate([*hashes, np.zeros(0, np.uint64)])), directory, chunks)
     kept: list[list[Document]] = [[] for _ in range(sources)]
     for (source, document), own in zip(documents, hashes):
         if not np.isin(own, shared).any():
             kept[source].append(document)
     dropped = len(documents) - sum(map(len, kept))
     return [group if len(group) >= least else [] for group in kept], dropped
-
-
-def _held_out_documents(directory: Path, chunks: Sequence[ChunkRecord]) -> Iterator[tuple[int, Document]]:
-    """Each with the number of its source."""
-    for index, chunk in enumerate(chunks):
-        with open(ChunkFiles.of(directory, index).held_out, encoding="utf-8") as lines:
-            for line in lines:
-                yield chunk.source, json.loads(line)
 
 
 def _example_sentences(kept: Sequence[Sequence[Document]], recipe: Recipe) -> list[str]:
@@ -200,12 +240,11 @@ def _reads_well(sentence: str) -> bool:
     return sum(character.isalpha() or character.isspace() for character in sentence) >= 0.93 * len(sentence)
 
 
-def _seen_in_training(held_out: UInt64[np.ndarray, " n"], directory: Path, chunks: int) -> UInt64[np.ndarray, " m"]:
+def _seen_in_training(
+    held_out: UInt64[np.ndarray, " n"], directory: Path, chunks: Sequence[ChunkRecord]
+) -> UInt64[np.ndarray, " m"]:
     """Those of the held-out paragraphs that some chunk has in training. Memory: one chunk's hashes."""
-    shared = [np.intersect1d(held_out, _arrays(directory, index)["paragraphs"]) for index in range(chunks)]
+    shared = [
+        np.intersect1d(held_out, read_paragraphs(directory, index, chunk)) for index, chunk in enumerate(chunks)
+    ]
     return np.concatenate([*shared, np.zeros(0, np.uint64)])
-
-
-def _arrays(directory: Path, index: int) -> dict[str, np.ndarray]:
-    with np.load(ChunkFiles.of(directory, index).arrays) as arrays:
-        return dict(arrays)

@@ -2,110 +2,117 @@
 
 import hashlib
 import json
-import zlib
-from typing import Any, NamedTuple
+from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Int
+from pydantic import ConfigDict, Field
 
-from bert_jax.data.chunk_worker import Recipe
-from bert_jax.data.statistics import Statistics
+from bert_jax.data.checked_record import read_checked, write_checked
+from bert_jax.data.chunk_worker import HELD_OUT, TRAIN, Recipe
+from bert_jax.data.damage import damage_error
+from bert_jax.data.number_file import read_numbers
+from bert_jax.data.statistics import Count, Statistics
+from bert_jax.data.store_metadata import FEATURES_FILE, INFO_FILE, StoreMetadata
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched, publish
-from bert_jax.system.errors import RunError
-from bert_jax.system.files import FileSum, remove_directory, write_json
+from bert_jax.system.files import FileSum, remove_directory
+from bert_jax.system.json_file import Shape, as_shape
 
 _FORMAT = 2
 """Counts up when the same settings would give other records."""
 _RECORD = "prepared.json"
+COUNTS_FILE = "piece_counts.npy"
+SMALL_FILES = (COUNTS_FILE, FEATURES_FILE, INFO_FILE)
+"""What lies beside the shards and the record."""
+_Hash = Annotated[str, Field(max_length=128)]
+_ShardName = Annotated[str, Field(pattern=r"^(train|held_out)-\d{5,9}\.array_record$")]
 
 
-class PreparedData(NamedTuple):
-    """A finished data set."""
+class PreparedData(Shape):
+    """A finished data set: what is written down of it in prepared.json."""
 
-    directory: Place
-    length: int
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    directory: Annotated[Place, Field(exclude=True)]
+    length: Annotated[int, Field(ge=1, le=1 << 20)]
     """Tokens of a full sequence."""
-    fingerprint: str
-    """Of all that shaped it but the text ..."""
-    corpus: str
-    """... and the text's stamp."""
-    sources: list[int]
+    fingerprint: _Hash
+    """Hash of all that shaped the set but the text."""
+    corpus: _Hash
+    """The corpus' stamp: names, sizes and both ends of its files."""
+    revision: _Hash | None = None
+    """The corpus' revision: it tells whether a file was written since. None of an earlier release."""
+    text: _Hash | None = None
+    """Hash of all text. None of an earlier release."""
+    sources: list[Count]
     """Training sequences of each source; those of a source lie together, source after source."""
     train: Statistics
     held_out: Statistics
-    held_out_dropped: int
+    held_out_dropped: Count
     """Held-out documents left out because they share a long paragraph with a training document."""
-    shards: dict[str, FileSum]
-    """Every shard by file name."""
+    shards: dict[_ShardName, FileSum]
+    """Checksum of every shard by file name."""
+    files: dict[Literal[SMALL_FILES], FileSum] = {}
+    """Checksum of every small file by its name. Empty of an earlier release."""
     example_sentences: list[str]
     """A few held-out sentences of middling length, to show what the model makes of them."""
 
     @property
     def piece_counts(self) -> Int[np.ndarray, " V"]:
         """How often each piece occurs in the training documents. Raises RunError where the file is damaged."""
+        path = self.directory / COUNTS_FILE
         try:
-            return np.load(self.directory / "piece_counts.npy")
+            return read_numbers(path, np.int64)
         except (OSError, ValueError) as error:
-            raise damaged(self.directory / "piece_counts.npy", error) from None
+            raise damage_error(path, error) from None
 
     def save(self) -> None:
         """Writes prepared.json: the set is finished with it."""
-        value = {
-            "format": _FORMAT,
-            "length": self.length,
-            "fingerprint": self.fingerprint,
-            "corpus": self.corpus,
-            "sources": self.sources,
-            "train": self.train.as_json(),
-            "held_out": self.held_out.as_json(),
-            "held_out_dropped": self.held_out_dropped,
-            "shards": self.shards,
-            "example_sentences": self.example_sentences,
-        }
-        write_json(self.directory / _RECORD, value | {"crc32": _sum(value)})
+        write_checked(self.directory / _RECORD, {"format": _FORMAT} | self.model_dump(mode="json"))
 
     @classmethod
     def open(cls, directory: Place) -> "PreparedData | None":
         """The finished set in `directory`, or None. Of one in a bucket, which can't be read there, a checked copy.
 
-        Raises RunError where a shard is missing or cut short.
+        Small files are read and compared with their checksums; of shards only the sizes are. Raises RunError where one
+        is missing or isn't as it was written.
         """
         found = cls.read(directory)
         if not found:
             return None
-        found = found._replace(directory=fetched(directory))
-        for name, expected in found.shards.items():
+        found = found.model_copy(update={"directory": fetched(directory)})
+        for name, written in (found.shards | found.files).items():
             path = found.directory / name
             size = path.stat().st_size if path.exists() else 0
-            if size != expected.size:
-                raise RunError(
-                    f"{directory / name} has {size:,} bytes and should have {expected.size:,}; delete {directory} and "
-                    "give the same command again to prepare it anew"
-                )
+            if size != written.size:
+                reason = f"it has {size:,} bytes and should have {written.size:,}"
+                raise damage_error(directory / name, reason)
+            if name in found.files and FileSum.of(path) != written:
+                raise damage_error(directory / name, "its checksum is another")
+        found._check_metadata()
         return found
 
     @classmethod
     def read(cls, directory: Place) -> "PreparedData | None":
-        """What is written down of the finished set in `directory`, without its shards. Raises RunError if damaged."""
+        """What is written down of the finished set in `directory`, without its files. Raises RunError if damaged."""
+        path = directory / _RECORD
         try:
-            value = json.loads((directory / _RECORD).read_text(encoding="utf-8"))
-            if value.pop("crc32", None) not in (None, _sum(value)):  # None: of an earlier release
-                raise ValueError("its checksum is another")
-            del value["format"]
-            shards = {name: FileSum(*total) for name, total in value["shards"].items()}
-            value["train"] = Statistics.from_json(value["train"])
-            value["held_out"] = Statistics.from_json(value["held_out"])
-            value.setdefault("sources", [value["train"].instances])  # of a release that knew only one
-            return cls(**value | {"shards": shards, "directory": directory})
+            value = read_checked(path, required=False)  # those of early releases have no checksum
+            if "sources" not in value and isinstance(value.get("train"), dict):  # of a release that knew only one
+                value["sources"] = [value["train"].get("instances")]
+            found = as_shape(value | {"directory": directory}, cls)
+            if sum(found.sources) != found.train.instances:
+                raise ValueError("the sequences of its sources do not add up to all of them")
+            return found
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError, KeyError) as error:
-            raise damaged(directory / _RECORD, error) from None
+        except (OSError, ValueError) as error:
+            raise damage_error(path, error) from None
 
-    def damaged_shard(self) -> str | None:
-        """The first shard that isn't as it was written, or None. Reads all of them."""
-        for name, written in self.shards.items():
+    def damaged_file(self) -> str | None:
+        """The first file that isn't as it was written, or None. Reads all of them."""
+        for name, written in (self.shards | self.files).items():
             try:
                 if FileSum.of(self.directory / name) != written:
                     return name
@@ -113,17 +120,17 @@ class PreparedData(NamedTuple):
                 return name
         return None
 
+    @property
+    def not_covered(self) -> list[str]:
+        """Files of the set of which no checksum was noted: of a set that an earlier release made."""
+        return [name for name in SMALL_FILES if name not in self.files]
 
-def _sum(value: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
-
-
-def damaged(path: Place, error: Exception) -> RunError:
-    """What is said of a damaged file of a data set."""
-    return RunError(
-        f"{path} is damaged ({str(error).partition(chr(10))[0]}); delete {path.parent} and give the same command again "
-        "to prepare it anew"
-    )
+    def _check_metadata(self) -> None:
+        """Raises RunError where the metadata are of another set: of an earlier release they have no checksum."""
+        lengths = StoreMetadata.read(self.directory).shard_lengths
+        for split, seen in ((TRAIN, self.train), (HELD_OUT, self.held_out)):
+            if sum(lengths.get(split, [])) != seen.instances:
+                raise damage_error(self.directory / INFO_FILE, f"it has another number of {split} records")
 
 
 def discard(directory: Place) -> None:

@@ -34,6 +34,12 @@ class PythonDocs:
         modules = [(os.fspath(path), path.stat().st_size) for path in self.paths]
         return blake2b(repr(modules).encode(), digest_size=8).hexdigest()
 
+    @cached_property
+    def revision(self) -> str:
+        """See Corpus."""
+        times = [(os.fspath(path), path.stat().st_mtime_ns) for path in self.paths]
+        return blake2b(repr(times).encode(), digest_size=8).hexdigest()
+
     def documents(self) -> Iterator[list[str]]:
         """See Corpus."""
         seen = set()

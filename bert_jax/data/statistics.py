@@ -2,22 +2,27 @@
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field
+
+Count = Annotated[int, Field(ge=0, lt=1 << 53, strict=True)]
 
 
 @dataclass
 class Statistics:
     """Counts over some part of the corpus; they add up."""
 
-    documents: int = 0
-    sentences: int = 0
-    tokens: int = 0
-    unknown_tokens: int = 0
-    instances: int = 0
-    instance_tokens: int = 0
+    __pydantic_config__: ClassVar = ConfigDict(strict=False)  # so that pydantic makes it of a JSON object
+    documents: Count = 0
+    sentences: Count = 0
+    tokens: Count = 0
+    unknown_tokens: Count = 0
+    instances: Count = 0
+    instance_tokens: Count = 0
     """Tokens in instances, special ones included, padding not."""
-    random_pairs: int = 0
-    tokens_cut: int = 0
+    random_pairs: Count = 0
+    tokens_cut: Count = 0
     """Tokens taken off to fit the length."""
     repairs: Counter[str] = field(default_factory=Counter)
     """What was mended, and how often."""
@@ -29,11 +34,6 @@ class Statistics:
     def as_json(self) -> dict[str, Any]:
         """For a JSON file."""
         return asdict(self) | {"repairs": dict(self.repairs)}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Statistics":
-        """Inverse of `as_json`."""
-        return cls(**value | {"repairs": Counter(value["repairs"])})
 
     def rows(self, length: int) -> list[tuple[str, str]]:
         """Names and values for a person; `length` is that of a full sequence."""

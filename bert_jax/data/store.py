@@ -1,4 +1,4 @@
-"""A prepared data set in TFDS format: its metadata, and its instances by number. No TensorFlow is imported."""
+"""The instances of a prepared data set by number. No TensorFlow is imported, and nothing that the set names."""
 
 import bisect
 import itertools
@@ -8,49 +8,17 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import tensorflow_datasets as tfds
 
+from bert_jax.data.damage import damage_error, first_line
 from bert_jax.data.instances import Instances
 from bert_jax.data.records import decode_instances, encode_instances
 from bert_jax.data.shards import ShardReader, shard_path
+from bert_jax.data.store_metadata import INFO_FILE, StoreMetadata
 from bert_jax.system.errors import RunError
 from bert_jax.system.progress import say
 
-_TEMPLATE = "{SPLIT}-{SHARD_INDEX}.{FILEFORMAT}"
-"""Shard names without a total, since a shard is final before anybody knows how many there will be."""
-_DATASET = "bert_instances"
 _NO_TOKENS = Instances(np.zeros(0, int), np.zeros(0, np.uint8), np.zeros(2, int), np.zeros(1, int), np.zeros(1, int))
 """What stands for a record that is skipped."""
-
-
-def write_metadata(directory: Path, shard_lengths: dict[str, Sequence[int]], dtype: type[np.integer]) -> None:
-    """Makes `directory` a data set that `tfds.builder_from_directory` reads.
-
-    `shard_lengths`: records a shard, by split.
-    """
-    features = tfds.features.FeaturesDict(
-        {
-            "ids": tfds.features.Tensor(shape=(None,), dtype=dtype, encoding="bytes"),
-            "units": tfds.features.Tensor(shape=(None,), dtype=np.uint8, encoding="bytes"),
-            "first_length": tfds.features.Scalar(np.int32),
-            "pair_label": tfds.features.Scalar(np.int32),
-        }
-    )
-    template = tfds.core.ShardedFileTemplate(
-        directory, template=_TEMPLATE, dataset_name=_DATASET, filetype_suffix="array_record"
-    )
-    splits = [
-        tfds.core.SplitInfo(name=split, shard_lengths=list(lengths), num_bytes=0, filename_template=template)
-        for split, lengths in shard_lengths.items()
-    ]
-    tfds.folder_dataset.write_metadata(
-        data_dir=directory,
-        features=features,
-        split_infos=splits,
-        filename_template=template,
-        check_data=False,
-        description="Unmasked instances for BERT pretraining",
-    )
 
 
 class InstanceSource:
@@ -63,16 +31,11 @@ class InstanceSource:
         """`damaged`: what a record that can't be read does. Raises RunError where the metadata are damaged."""
         self.directory, self.split = directory, split
         self._skips = damaged == "skip"
-        try:
-            info = tfds.builder_from_directory(directory).info
-            self._dtype = info.features["ids"].np_dtype.type
-            lengths = info.splits[split].shard_lengths
-        except Exception as error:  # JSON's, protobuf's, TFDS' own
-            raise RunError(
-                f"{directory}: its metadata are damaged ({_first_line(error)}); delete {directory} and give the same "
-                "command again to prepare it anew"
-            ) from error
-        self._starts = [0, *itertools.accumulate(lengths)]
+        metadata = StoreMetadata.read(directory)
+        if split not in metadata.shard_lengths:
+            raise damage_error(directory / INFO_FILE, f"it lacks the split {split}")
+        self._dtype = metadata.dtype
+        self._starts = [0, *itertools.accumulate(metadata.shard_lengths[split])]
         self._readers: dict[int, ShardReader] = {}
         self._skipped: set[str] = set()
         self._lock = threading.Lock()
@@ -103,13 +66,13 @@ class InstanceSource:
             try:
                 self._readers[shard] = ShardReader(path, self._starts[shard + 1] - begin)
             except (OSError, RuntimeError, ValueError) as error:
-                return self._damaged(f"{path} is damaged or gone ({_first_line(error)})", error)
+                return self._damaged(f"{path} is damaged or gone ({first_line(error)})", error)
         try:
             return self._readers[shard].read(number - begin)
         except (OSError, RuntimeError, ValueError, IndexError) as error:
             del self._readers[shard]  # it would fail for every other record as well
             what = f"{path}: record {number - begin} (record {number} of {self.split}) is damaged"
-            return self._damaged(f"{what} ({_first_line(error)})", error)
+            return self._damaged(f"{what} ({first_line(error)})", error)
 
     def _damaged(self, what: str, error: Exception) -> bytes:
         """An empty record for one that is skipped, which is said once."""
@@ -122,7 +85,3 @@ class InstanceSource:
             self._skipped.add(what)
             say(f"WARNING: {what}; it is skipped")
         return next(encode_instances(_NO_TOKENS, self._dtype))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__

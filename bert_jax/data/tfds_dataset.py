@@ -52,6 +52,8 @@ class TfdsDataset(TextSource):
         ]
         described = (builder.info.full_name, self._feature, parts)
         self.stamp = blake2b(repr(described).encode(), digest_size=8).hexdigest()
+        revisions = [os.stat(file.filename).st_mtime_ns for file in opened.files if os.path.isfile(file.filename)]
+        self.revision = blake2b(repr(revisions).encode(), digest_size=8).hexdigest()
 
     def _lines(self) -> Iterator[str]:
         key = self._feature.replace(".", "/")

@@ -1,21 +1,29 @@
 """The second step of a run: its sequences."""
 
-import json
 from pathlib import Path
 
 from bert_jax.config.run import RunConfig
 from bert_jax.data.chunk_worker import Recipe
-from bert_jax.data.corpus import corpus_stamp, open_corpus
-from bert_jax.data.preparation import prepare
+from bert_jax.data.chunks import text_hash
+from bert_jax.data.corpus import Mixture, corpus_stamp, open_corpus
+from bert_jax.data.preparation import cut_corpus, prepare
 from bert_jax.data.prepared_data import PreparedData, discard, fingerprint, publish_prepared
 from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.vocabulary import given_tokenizer
+from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched, worked_on
-from bert_jax.system.errors import UsageError
-from bert_jax.system.files import write_json
-from bert_jax.system.progress import say
+from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.files import FileSum, write_json
+from bert_jax.system.json_file import Shape, as_shape, read_object
+from bert_jax.system.progress import say, stage
 from bert_jax.text.extension import replaced_pieces
 from bert_jax.training.run_directory import RunDirectory
+
+
+class _Shards(Shape):
+    """Of data-LENGTH.json."""
+
+    shards: dict[str, FileSum]
 
 
 def check_sources(config: RunConfig, run: RunDirectory) -> None:
@@ -75,29 +83,74 @@ def prepare_other(
 
 
 def _outdated(found: PreparedData, config: RunConfig, run: RunDirectory) -> bool:
-    of_other_text = corpus_stamp(config.data) not in (None, found.corpus)
-    return of_other_text or found.fingerprint != fingerprint(_recipe(config, run, found.length))
+    """Whether the settings or the text are others than the set was made from. No text: the set came without it."""
+    recipe = _recipe(config, run, found.length)
+    if found.fingerprint != fingerprint(recipe):
+        return True
+    try:
+        corpus = open_corpus(config.data)
+    except UsageError:
+        return False
+    if corpus.stamp != found.corpus:
+        return True
+    if found.revision in (None, corpus.revision):
+        return False
+    return found.text != _text_of(corpus, recipe)
+
+
+def _text_of(corpus: Mixture, recipe: Recipe) -> str:
+    """Hash of all text, as preparation notes it."""
+    with stage("Comparing the text with what was prepared", corpus.total, corpus.unit) as shown:
+        chunks = cut_corpus(corpus, recipe.data, lambda: shown.advance(corpus.position - shown.done))
+        return text_hash((chunk.source, chunk.crc32) for chunk in chunks)
 
 
 def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
-    """Prepares a data set; the checksums of its files, kept outside it, tell whether a later one is the same."""
-    recipe = _recipe(config, run, length)
+    """Prepares a data set. Raises UsageError where a run under way would get other text than it began with.
+
+    The checksums of the shards, kept outside the set, tell whether a later one is the same, and the hash of the text
+    whether that of another length is of the same text.
+    """
+    recipe, directory = _recipe(config, run, length), worked_on(run.data(length))
     other_text = UsageError(
         f"{config.data.described} gives other text than {run.path} began with; put the text back, "
         "or start a new run with another --workdir"
     )
-    others = [found.corpus for found in map(PreparedData.read, run.path.glob("data/*")) if found]
-    if run.under_way and others and corpus_stamp(config.data) not in others:
+    others = [found for found in map(PreparedData.read, run.path.glob("data/*")) if found]
+    if run.under_way and others and corpus_stamp(config.data) not in {other.corpus for other in others}:
         raise other_text
-    made = prepare(open_corpus(config.data), recipe, worked_on(run.data(length)), config.preparation.processes)
+    made = prepare(open_corpus(config.data), recipe, directory, config.preparation.processes)
+    written = _written_shards(run, length) if run.under_way else None  # of a phase added to a run there are none yet
+    if (written is not None and written != made.shards) or (
+        run.under_way and any(other.text not in (None, made.text) for other in others)
+    ):
+        discard(directory)
+        raise other_text
     publish_prepared(run.data(length))
-    record = run.path / f"data-{length}.json"
-    sums = json.loads(json.dumps(made.shards))
-    if not (run.under_way and record.exists()):  # a phase added to a run may be the first of its length
-        write_json(record, sums)
-    elif json.loads(record.read_text(encoding="utf-8")) != sums:
-        raise other_text
+    if written is None:
+        write_json(_shards_file(run, length), made.shards)
     return made
+
+
+def _shards_file(run: RunDirectory, length: int) -> Place:
+    return run.path / f"data-{length}.json"
+
+
+def _written_shards(run: RunDirectory, length: int) -> dict[str, FileSum] | None:
+    """Checksums of the shards of the run's first set of `length`; None where there was none.
+
+    Raises RunError where the file is damaged.
+    """
+    path = _shards_file(run, length)
+    try:
+        return as_shape({"shards": read_object(path)}, _Shards).shards
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{path} is damaged ({error}); without it nobody can tell whether data prepared anew are those that the run "
+            "began with: put it back, or start a new run with another --workdir"
+        ) from None
 
 
 def _recipe(config: RunConfig, run: RunDirectory, length: int) -> Recipe:

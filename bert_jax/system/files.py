@@ -11,7 +11,9 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
 
 from bert_jax.system.bucket import (
     SCHEME,
@@ -34,8 +36,8 @@ _BLOCK_BYTES = 1 << 22
 class FileSum(NamedTuple):
     """Size in bytes and CRC-32 of one file."""
 
-    size: int
-    crc32: int
+    size: Annotated[int, Field(ge=0, lt=1 << 53)]
+    crc32: Annotated[int, Field(ge=0, lt=1 << 32)]
 
     @classmethod
     def of(cls, path: Place) -> "FileSum":
@@ -162,12 +164,25 @@ def sync_below(directory: Place) -> None:
             sync(path)
 
 
-def sizes_of_matching(pattern: str) -> dict[Place, int]:
-    """The files whose paths fit `pattern`, in the order of these, and their bytes."""
+class Found(NamedTuple):
+    """A file as it was found."""
+
+    size: int
+    """In bytes."""
+    revision: str
+    """Another one whenever the file is written: the time in nanoseconds, or of an object its generation."""
+
+
+def matching_files(pattern: str) -> dict[Place, Found]:
+    """The files whose paths fit `pattern`, in the order of these."""
     if pattern.startswith(SCHEME):
-        return {path: stored.size for path, stored in matching(pattern).items()}
-    paths = [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
-    return {path: path.stat().st_size for path in paths if path.is_file()}
+        return {path: Found(stored.size, stored.generation) for path, stored in matching(pattern).items()}
+    found = {}
+    for path in map(Path, sorted(glob.glob(pattern, recursive=True))):
+        if path.is_file():
+            status = path.stat()
+            found[path] = Found(status.st_size, str(status.st_mtime_ns))
+    return found
 
 
 def absolute(path: Place) -> Place:

@@ -46,5 +46,5 @@ def _of_data(path: Place) -> Verdict:
         return Verdict(path, str(error))
     if prepared is None:
         return Verdict(path, None, finished=False)
-    file = prepared.damaged_shard()
+    file = prepared.damaged_file()
     return Verdict(path, file and f"{file} is not as it was written; delete {path}, and it is prepared anew")

@@ -3,41 +3,17 @@ import random
 import numpy as np
 import pytest
 from conftest import stories, story
+from prepared_sets import build, files
 
 from bert_jax.config.data import DataConfig
 from bert_jax.data import chunk_worker, preparation, prepared_data
 from bert_jax.data.chunk_worker import Recipe, is_held_out
 from bert_jax.data.chunks import cut_chunks
 from bert_jax.data.corpus import open_corpus
-from bert_jax.data.preparation import prepare
 from bert_jax.data.prepared_data import PreparedData, fingerprint
 from bert_jax.data.store import InstanceSource
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
-from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
-
-
-@pytest.fixture(scope="module")
-def tokenizer_directory(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("tokenizer")
-    vocabulary = train_wordpiece([stories(120)], 150, lowercase=True, strip_accents=None, character_coverage=1.0)
-    WordPieceTokenizer(vocabulary).save(directory)
-    return directory
-
-
-@pytest.fixture
-def recipe(corpus, tokenizer_directory):
-    return Recipe(DataConfig(source=f"text:{corpus}", held_out=0.1, chunk_megabytes=0.02), 32, 7, tokenizer_directory)
-
-
-def files(directory):
-    return {
-        path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()
-    }
-
-
-def build(recipe, directory, processes=1):
-    return prepare(open_corpus(recipe.data), recipe, directory, processes)
 
 
 def test_the_files_are_the_same_whatever_the_number_of_processes(recipe, tmp_path):
@@ -211,7 +187,7 @@ def test_what_other_settings_left_is_not_taken_for_finished(recipe, tmp_path, mo
         with pytest.raises(KeyboardInterrupt):
             build(recipe, tmp_path / "again")
     with monkeypatch.context() as stopped:  # after the first shard, before its record
-        stopped.setattr(chunk_worker.np, "savez", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        stopped.setattr(chunk_worker, "write_numbers", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             build(recipe._replace(seed=8), tmp_path / "again")
     build(recipe, tmp_path / "again")
@@ -333,7 +309,8 @@ def test_text_that_moved_to_another_source_is_prepared_again(mixed, tmp_path, mo
     (tmp_path / "out" / "chunks").mkdir(parents=True)
     for source in (1, 0):
         moved = chunks[0]._replace(source=source)
-        assert preparation._prepare_unless_finished(moved, mixed, tmp_path / "out", "shape").source == source
+        record, _ = preparation._prepare_unless_finished(moved, mixed, tmp_path / "out", "shape")
+        assert record.source == source
 
 
 def test_dupe_factor_cuts_training_documents_again_and_otherwise(recipe, tmp_path):

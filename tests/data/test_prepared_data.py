@@ -2,6 +2,8 @@ import errno
 import os
 from types import SimpleNamespace
 
+import pytest
+
 from bert_jax.data.prepared_data import PreparedData, publish_prepared
 from bert_jax.system.bucket import objects, place_of
 from bert_jax.system.copies import worked_on
@@ -18,13 +20,15 @@ def test_a_set_in_a_bucket_is_finished_by_its_record(bucket):
     assert max(generations, key=generations.get) == "prepared.json" and len(generations) == 3
 
 
-def test_a_shard_that_a_disk_cannot_read_is_damaged(tmp_path, monkeypatch):
-    (tmp_path / "train-00000").write_bytes(bytes(10))
-    data = SimpleNamespace(directory=tmp_path, shards={"train-00000": FileSum.of(tmp_path / "train-00000")})
-    assert PreparedData.damaged_shard(data) is None
+@pytest.mark.parametrize("name", ["train-00000.array_record", "piece_counts.npy"])
+def test_a_file_that_a_disk_cannot_read_is_damaged(tmp_path, monkeypatch, name):
+    (tmp_path / name).write_bytes(bytes(10))
+    kind = "shards" if name.startswith("train") else "files"
+    data = SimpleNamespace(**{"directory": tmp_path, "shards": {}, "files": {}, kind: {name: FileSum.of(tmp_path / name)}})
+    assert PreparedData.damaged_file(data) is None
 
     def unreadable(path):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(FileSum, "of", unreadable)
-    assert PreparedData.damaged_shard(data) == "train-00000"
+    assert PreparedData.damaged_file(data) == name

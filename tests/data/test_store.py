@@ -6,7 +6,8 @@ import tensorflow_datasets as tfds
 
 from bert_jax.data.instances import Instances
 from bert_jax.data.shards import ShardReader, ids_dtype, shard_path, write_shard
-from bert_jax.data.store import InstanceSource, write_metadata
+from bert_jax.data.store import InstanceSource
+from bert_jax.data.store_metadata import write_metadata
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum
 

@@ -1,0 +1,35 @@
+"""A JSON object on disk with a checksum of its own."""
+
+import json
+import zlib
+from typing import Any
+
+from bert_jax.system.bucket import Place
+from bert_jax.system.files import write_json
+from bert_jax.system.json_file import read_object
+
+_KEY = "crc32"
+
+
+def write_checked(path: Place, value: dict[str, Any]) -> None:
+    """Writes `value` atomically, with its checksum."""
+    write_json(path, value | {_KEY: _crc32(value)})
+
+
+def read_checked(path: Place, required: bool = True) -> dict[str, Any]:
+    """The object that `write_checked` wrote, or any object without a checksum where none is `required`.
+
+    Raises OSError where it can't be read, ValueError where it is damaged.
+    """
+    value = read_object(path)
+    written = value.pop(_KEY, None)
+    if written is None and required:
+        raise ValueError("it has no checksum")
+    if written not in (None, _crc32(value)):
+        raise ValueError("its checksum is another")
+    return value
+
+
+def _crc32(value: dict[str, Any]) -> int:
+    """Of the fields in whatever order."""
+    return zlib.crc32(json.dumps(value, sort_keys=True).encode())

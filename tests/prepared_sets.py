@@ -1,0 +1,16 @@
+"""Prepared data sets, made and compared."""
+
+from bert_jax.data.corpus import open_corpus
+from bert_jax.data.preparation import prepare
+
+
+def files(directory):
+    """Every file's content by its path."""
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()
+    }
+
+
+def build(recipe, directory, processes=1):
+    """Prepares the text that `recipe` names."""
+    return prepare(open_corpus(recipe.data), recipe, directory, processes)
