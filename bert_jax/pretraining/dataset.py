@@ -119,11 +119,10 @@ def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
     others = [found for found in map(PreparedData.read, run.path.glob("data/*")) if found]
     if run.under_way and others and corpus_stamp(config.data) not in {other.corpus for other in others}:
         raise other_text
-    made = prepare(open_corpus(config.data), recipe, directory, config.preparation.processes)
     written = _written_shards(run, length) if run.under_way else None  # of a phase added to a run there are none yet
-    if (written is not None and written != made.shards) or (
-        run.under_way and any(other.text not in (None, made.text) for other in others)
-    ):
+    made = prepare(open_corpus(config.data), recipe, directory, config.preparation.processes)
+    of_other_text = any(other.text not in (None, made.text) for other in others)
+    if run.under_way and (of_other_text or written not in (None, made.shards)):
         discard(directory)
         raise other_text
     publish_prepared(run.data(length))

@@ -1,0 +1,92 @@
+"""When data are prepared anew, and when a run refuses them."""
+
+import os
+
+import pytest
+from conftest import stories
+from damages import attack
+
+from bert_jax.config.phase import Phase
+from bert_jax.data.prepared_data import PreparedData
+from bert_jax.pretraining import dataset
+from bert_jax.pretraining.dataset import prepare_lengths
+from bert_jax.pretraining.vocabulary import make_tokenizer
+from bert_jax.system.errors import RunError, UsageError
+from bert_jax.training.run_directory import RunDirectory
+
+TEXT = stories(60).encode()
+MIDDLE = TEXT.index(b"house", len(TEXT) // 2)
+EDITED = TEXT[:MIDDLE] + b"mouse" + TEXT[MIDDLE + 5 :]
+"""Of the same size and with the same ends."""
+
+
+@pytest.fixture
+def prepared(tiny_config, tmp_path):
+    """A config whose corpus is the test's own, its run with data of length 32, and the corpus."""
+    path = tmp_path / "corpus.txt"
+    path.write_bytes(TEXT)
+    config = tiny_config.replace(data=tiny_config.data.replace(source=f"text:{path}"))
+    run = RunDirectory(tmp_path / "run")
+    run.path.mkdir()
+    make_tokenizer(config, run)
+    prepare_lengths(config, run)
+    return config, run, path
+
+
+def test_text_edited_in_its_middle_is_prepared_anew(prepared, capsys):
+    config, run, path = prepared
+    before = PreparedData.open(run.data(32))
+    path.write_bytes(EDITED)
+    after = prepare_lengths(config, run)[32]
+    assert "is of other settings or other text" in " ".join(capsys.readouterr().err.split())
+    assert after.corpus == before.corpus and after.text != before.text and after.shards != before.shards
+    assert prepare_lengths(config, run)[32] == after
+
+
+def test_the_same_text_written_again_is_not_prepared_anew(prepared, capsys):
+    config, run, path = prepared
+    before = run.data(32) / "train-00000.array_record"
+    written = before.stat().st_mtime_ns
+    os.utime(path, (0, 0))
+    prepare_lengths(config, run)
+    assert before.stat().st_mtime_ns == written and "anew" not in capsys.readouterr().err
+
+
+def test_a_run_under_way_refuses_edited_text_however_often_it_is_started(prepared, monkeypatch):
+    config, run, path = prepared
+    monkeypatch.setattr(RunDirectory, "under_way", True)
+    for file in run.data(32).iterdir():
+        file.unlink()
+    path.write_bytes(EDITED)
+    for _ in range(2):
+        with pytest.raises(UsageError, match="gives other text than"):
+            prepare_lengths(config, run)
+    path.write_bytes(TEXT)
+    prepare_lengths(config, run)
+
+
+def test_another_length_of_edited_text_is_refused(prepared, monkeypatch):
+    config, run, path = prepared
+    monkeypatch.setattr(RunDirectory, "under_way", True)
+    path.write_bytes(EDITED)
+    config = config.replace(phases=(*config.phases, Phase(steps=2, length=16, batch_size=8)))
+    for _ in range(2):
+        with pytest.raises(UsageError, match="gives other text than"):
+            prepare_lengths(config, run)
+    path.write_bytes(TEXT)
+    assert set(prepare_lengths(config, run)) == {32, 16}
+
+
+def test_damaged_checksums_of_a_run_under_way_are_one_line(prepared, monkeypatch, slow):
+    config, run, _ = prepared
+    monkeypatch.setattr(RunDirectory, "under_way", True)
+    (run.data(32) / "prepared.json").unlink()
+
+    def prepared_again(*_):
+        raise UsageError("all was read")
+
+    monkeypatch.setattr(dataset, "prepare", prepared_again)
+    attack(lambda: prepare_lengths(config, run), run.path / "data-32.json", count=3_000 if slow else 60)
+    (run.path / "data-32.json").write_text("[]")
+    with pytest.raises(RunError, match="data-32.json is damaged .it holds an array and should hold an object"):
+        prepare_lengths(config, run)
