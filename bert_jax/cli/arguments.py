@@ -39,6 +39,8 @@ _COLUMNS = (
     "None: those of the training rows, if the file is written alike. Without any name: the file has a line of them."
 )
 
+_SEPARATOR = "None: as the training rows were, if the file is written alike, or what its first line has."
+
 
 def load_config(path: Place, kind: type[Config] = RunConfig) -> Config:
     """The `config` that the Python file at `path` builds, or that the run there has, where `kind` is RunConfig.
@@ -87,6 +89,7 @@ class RowsArguments:
 
     format: Annotated[FileFormat | None, tyro.conf.arg(help=f"How rows are written. {_FORMAT}")] = None
     columns: Annotated[tuple[str, ...] | None, tyro.conf.arg(help=f"Names of the rows' columns. {_COLUMNS}")] = None
+    separator: Annotated[str | None, tyro.conf.arg(help=f"What is between columns of csv or tsv. {_SEPARATOR}")] = None
 
 
 def parse_config(

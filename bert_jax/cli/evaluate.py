@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -10,6 +10,7 @@ from bert_jax.cli.arguments import RowsArguments, RunArgument, parse
 from bert_jax.cli.summary import print_results, print_task_results
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.data.corpus import source_of
+from bert_jax.finetuning.dataset import written_as
 from bert_jax.inference.bert import load
 from bert_jax.pretraining.pretrain import evaluate_run
 from bert_jax.system.errors import UsageError
@@ -24,6 +25,8 @@ _DATA = (
     "run rows: a file, or tfds:NAME/CONFIG:SPLIT."
 )
 
+_UNLABELLED = "Rows that have no label: refused, or left out and counted. None: as in training."
+
 
 @dataclass(frozen=True)
 class Evaluate(RowsArguments):
@@ -33,6 +36,7 @@ class Evaluate(RowsArguments):
     """A run."""
     data: Annotated[str | None, tyro.conf.arg(help=f"{_DATA} None: what the run itself measured on.")] = None
     language: Annotated[str | None, tyro.conf.arg(help="Language code of a text. None: the run's first.")] = None
+    unlabelled: Annotated[Literal["refuse", "skip"] | None, tyro.conf.arg(help=_UNLABELLED)] = None
     json: bool = False
     """Print one JSON object, as results.json has it, instead of a table."""
 
@@ -46,10 +50,18 @@ def run(arguments: list[str]) -> None:
     of_rows = isinstance(config, TaskRunConfig)
     if of_rows and asked.language:
         raise UsageError(f"--language {asked.language} is that of a text, and {asked.run} measures rows; leave it out")
-    if (asked.format or asked.columns is not None) and not (of_rows and asked.data):
-        raise UsageError("--format and --columns are those of rows, the --data of a fine-tuned run; leave them out")
+    given = (asked.format, asked.separator, asked.columns)
+    if any(one is not None for one in given) and not (of_rows and asked.data):
+        raise UsageError(
+            "--format, --separator and --columns are those of rows, the --data of a fine-tuned run; leave them out"
+        )
+    if asked.unlabelled and not of_rows:
+        raise UsageError(f"--unlabelled {asked.unlabelled} is for rows, and {asked.run} measures text; leave it out")
     if of_rows:
-        results = load(asked.run).predictor.measure(asked.data, asked.format, asked.columns, config.rows)
+        predictor, written = load(asked.run).predictor, None
+        if asked.data:
+            written = written_as(predictor.task, asked.data, asked.format, asked.columns, asked.separator)
+        results = predictor.measure(asked.data, written, asked.unlabelled, config.rows)
         table, of = print_task_results, f"rows of {asked.data}" if asked.data else "dev rows"
     elif asked.data is None:
         results = evaluate_run(run_directory)

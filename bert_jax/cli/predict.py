@@ -36,7 +36,8 @@ def run(arguments: list[str]) -> None:
     task = predictor.task
     check_output(asked.output, task.kind, asked.input)
     repairs = Counter()
-    records = task_records(asked.input, repairs, *written_as(task, asked.input, asked.format, asked.columns))
+    written = written_as(task, asked.input, asked.format, asked.columns, asked.separator)
+    records = task_records(asked.input, repairs, *written)
     with stage("Predicting", None, "rows") as shown:
 
         def counted() -> Iterator:

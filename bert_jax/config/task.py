@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from bert_jax.config.settings import Settings
 
@@ -66,6 +66,12 @@ class TaskConfig(Settings):
     """How files are written; by the end of their names where None (`.txt` is taken for tsv, `.json` for SQuAD's)."""
     columns: Names | None = None
     """Names of a file's columns that has no line of them; the last ones may be missing from a row."""
+    separator: str | None = None
+    """The one character between the columns of a csv or tsv file; `tab` for a tab. None: a tab in tsv; in csv a comma,
+    or what its first line has instead: a semicolon, tab or vertical bar, which is said."""
+    unlabelled: Literal["refuse", "skip"] = "refuse"
+    """Rows to learn from or to measure on that have no label: refused, with their number and the first of them, or
+    left out and counted."""
     texts: Names = ("sentence",)
     """Columns of the texts: one, or a pair's two; of `choice` what comes before the choices; of `tags` the words; of
     `span` the question and the text. One with braces is made of several: `{title}. {body}`."""
@@ -92,6 +98,16 @@ class TaskConfig(Settings):
     macro_f1 (the mean over the classes that rows or predictions have), matthews; pearson, spearman; entity_f1;
     exact_match. None: of tags that name entities entity_f1, of answers f1, otherwise accuracy or pearson."""
     span: SpanConfig = SpanConfig()
+
+    @field_validator("separator")
+    @classmethod
+    def _one_character(cls, value: str | None) -> str | None:
+        value = "\t" if value in ("tab", "\\t") else value
+        if value is not None and (len(value) != 1 or value.isalnum() or value in "\"\r\n"):
+            raise ValueError(
+                f"task.separator={value!r} can't stand between columns; give one character like ';' or '|', or tab"
+            )
+        return value
 
     @model_validator(mode="after")
     def _columns_fit_the_kind(self) -> "TaskConfig":

@@ -1,11 +1,13 @@
 """What sources have in common that are files, on disk or in a bucket."""
 
+import codecs
 import io
 from collections.abc import Iterator
 from functools import cached_property
 from hashlib import blake2b
 
 from bert_jax.data.packed_files import DAMAGE, decompressed, opened
+from bert_jax.data.shown import reason_of
 from bert_jax.data.text_source import TextSource, numbered_parts
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
@@ -14,7 +16,13 @@ from bert_jax.system.files import matching_files
 _END_BYTES = 1 << 12
 COMPRESSED = (".gz", ".zst", ".parquet")
 """Ends of the names of files that take less room than their text."""
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = codecs.BOM_UTF8
+_OTHER_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",  # before UTF-16's, with which it begins
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
 
 
 class FileSource(TextSource):
@@ -53,6 +61,7 @@ class FileSource(TextSource):
                 for read, line in self._file_lines(path, raw):
                     self.position = (before + read) / 1e6
                     yield line
+            self._check_decodable(str(path))
             yield ""
             before += size
 
@@ -67,12 +76,27 @@ class FileSource(TextSource):
 
 
 def undamaged_parts(path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
-    """`numbered_parts` of an opened file, unpacked. Raises UsageError where it is damaged."""
+    """`numbered_parts` of an opened file, unpacked. Raises UsageError where it is damaged, or no UTF-8 text at all."""
     number = 0
     try:
         for number, part in numbered_parts(decompressed(path, raw)):
+            _check_text(path, number, part)
             yield number, part
     except DAMAGE as error:
         raise UsageError(
-            f"{path} is damaged or cut short after line {number:,} ({error}); copy it again from its source"
+            f"{path} is damaged or cut short after line {number:,} ({reason_of(error)}); copy it again from its source"
         ) from None
+
+
+def _check_text(path: Place, number: int, part: bytes) -> None:
+    """Raises UsageError for a part of line `number` that begins UTF-16 or UTF-32 text, or has a NUL byte."""
+    encoding = None
+    if number == 1:
+        encoding = next((name for mark, name in _OTHER_MARKS.items() if part.startswith(mark)), None)
+    if encoding:
+        raise UsageError(f"{path} is {encoding} text; convert it: iconv -f {encoding} -t UTF-8 {path} > NEW")
+    if b"\0" in part:
+        raise UsageError(
+            f"{path}, line {number:,}: byte {part.index(0) + 1:,} is NUL, which text doesn't have: the file is UTF-16 "
+            f"without a mark (convert it: iconv -f UTF-16LE -t UTF-8 {path} > NEW) or is not text (leave it out)"
+        )

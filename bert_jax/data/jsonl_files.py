@@ -2,17 +2,20 @@
 
 import io
 import itertools
-import json
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Any
 
 from bert_jax.data.file_source import FileSource
+from bert_jax.data.shown import kind_of, listed
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
+from bert_jax.system.json_file import parse_json
 
-MAX_RECORD_BYTES = 1 << 28
+MAX_RECORD_BYTES = 1 << 25
 """A longer line is refused: nothing of it can be used before all of it is in memory."""
+MOST_RECORD_VALUES = 2_000_000
+"""Commas and brackets in a line, which may each stand for a value of up to a hundred bytes of memory."""
 
 
 class JsonlFiles(FileSource):
@@ -40,13 +43,12 @@ class JsonlFiles(FileSource):
 
     def _text(self, line: str, place: str) -> str:
         """The field of the record in `line`; empty where it is null."""
-        value = parsed(line, place)
+        value = parsed(line, place)  # also half a surrogate pair, which `_file_lines` mends
         for name in self.field.split("."):
             if not isinstance(value, dict):
                 raise UsageError(f"{place} has no field {self.field!r}: it is {kind_of(value)}; name a field after #")
             if name not in value:
-                there = ", ".join(map(repr, value)) or "nothing"
-                raise UsageError(f"{place} has no field {self.field!r}: there is {there}; name another after #")
+                raise UsageError(f"{place} has no field {self.field!r}: there is {listed(value)}; name another after #")
             value = value[name]
         if not isinstance(value, str | None):
             raise UsageError(
@@ -55,12 +57,15 @@ class JsonlFiles(FileSource):
         return value or ""
 
 
-def parsed(text: str, place: str) -> Any:
-    """The JSON value that `text` is. Raises UsageError, which names its `place`."""
+def parsed(text: str, place: str, most_values: int = MOST_RECORD_VALUES) -> Any:
+    """The JSON value that `text` is; its strings may hold halves of surrogate pairs.
+
+    Raises UsageError, which names its `place`, for what is no JSON, nested too deep, or of too many values.
+    """
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{place} is not JSON ({error}); mend it or leave it out") from None
+        return parse_json(text, most_values=most_values, surrogates="keep")
+    except ValueError as error:
+        raise UsageError(f"{place} is not JSON that can be read: {error}; mend it or leave it out") from None
 
 
 def whole_lines(path: Place, parts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
@@ -74,12 +79,5 @@ def _joined(parts: Iterator[bytes], place: str) -> bytes:
     for part in parts:
         whole += part
         if len(whole) > MAX_RECORD_BYTES:
-            raise UsageError(f"{place} is longer than {MAX_RECORD_BYTES / 1e6:,.0f} MB; cut the record or leave it out")
+            raise UsageError(f"{place} is longer than {MAX_RECORD_BYTES:,} bytes; cut it into several or leave it out")
     return bytes(whole)
-
-
-def kind_of(value: Any) -> str:
-    """What a JSON value is, as an error says it."""
-    if isinstance(value, dict):
-        return f"an object of {', '.join(map(repr, value)) or 'nothing'}"
-    return {list: "an array", str: "a string", bool: "a truth value", type(None): "null"}.get(type(value), "a number")

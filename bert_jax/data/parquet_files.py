@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_jax.data.file_source import FileSource
-from bert_jax.data.packed_files import opened
+from bert_jax.data.packed_files import check_expansion, opened
+from bert_jax.data.shown import listed, reason_of
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import RunError, UsageError
 
 _ROWS_AT_ONCE = 128
+_BATCH_BYTES = 1 << 26
+"""Text that one batch may hold."""
 _READ_BYTES = 1 << 20
 
 
@@ -36,25 +39,59 @@ class ParquetFiles(FileSource):
             self._open(first, raw)
 
     def _file_lines(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
-        size, row = self.sizes[path], 0
-        file = self._open(path, raw)
+        size, content, file = self.sizes[path], 0, self._open(path, raw)
+        for row, text in enumerate(self._rows(path, file), 1):
+            content += len(text or b"")
+            check_expansion(path, content, size)
+            for line in self._record_lines(text, f"{path}, row {row}, {self.field!r}"):
+                yield min(size * row // max(file.metadata.num_rows, 1), size), line
+
+    def _rows(self, path: Place, file: Any) -> Iterator[bytes | None]:
+        """The texts of all rows, some at a time. Raises UsageError where a part is damaged or unpacks to too much."""
+        row = 0
+        for number in range(file.metadata.num_row_groups):
+            at_once = self._rows_at_once(path, file.metadata.row_group(number))
+            batches = file.iter_batches(at_once, row_groups=[number], columns=[self.field], use_threads=False)
+            while texts := self._next(path, batches, row):
+                row += len(texts)
+                yield from texts
+
+    def _next(self, path: Place, batches: Iterator[Any], row: int) -> list[bytes | None]:
+        """The texts of the next batch with any rows, none at the end."""
         try:
-            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=[self.field], use_threads=False):
-                for text in self._texts(batch.column(0)):
-                    row += 1
-                    for line in self._record_lines(text, f"{path}, row {row}, {self.field!r}"):
-                        yield size * row // file.metadata.num_rows, line
-        except (self._arrow.ArrowException, OSError) as error:
-            raise UsageError(f"{path} is damaged after row {row:,} ({error}); copy it again from its source") from None
+            return next(filter(None, (self._texts(batch.column(0)) for batch in batches)), [])
+        except RunError:  # a bucket's
+            raise
+        except Exception as error:  # Arrow's own, OSError, OverflowError, UnicodeDecodeError, ...
+            raise UsageError(
+                f"{path} is damaged after row {row:,} ({reason_of(error)}); copy it again from its source"
+            ) from None
+
+    def _rows_at_once(self, path: Place, group: Any) -> int:
+        """Rows of which not more than _BATCH_BYTES can come.
+
+        A column's part of a row group says how large it is unpacked, and no value in it is larger than that; but a
+        value of its dictionary may stand in every row.
+        """
+        largest = 0
+        for number in range(group.num_columns):
+            part = group.column(number)
+            if part.path_in_schema == self.field:
+                check_expansion(path, part.total_uncompressed_size, part.total_compressed_size)
+                largest = part.total_uncompressed_size
+        return max(1, min(_ROWS_AT_ONCE, _BATCH_BYTES // max(largest, 1)))
 
     def _open(self, path: Place, raw: io.BufferedReader) -> Any:
         """The file, whose column is there and holds text."""
         try:
             # Read ahead (pyarrow's default), all of a row group's column would be in memory at once.
             file = self._arrow.parquet.ParquetFile(raw, buffer_size=_READ_BYTES, pre_buffer=False)
-        except (self._arrow.ArrowException, OSError) as error:
-            raise UsageError(f"{path} is no Parquet file or is damaged ({error}); copy it again") from None
-        self._check_column(path, file.schema_arrow)
+            schema = file.schema_arrow
+        except RunError:
+            raise
+        except Exception as error:  # Arrow's own, OSError, UnicodeDecodeError, ...
+            raise UsageError(f"{path} is no Parquet file or is damaged ({reason_of(error)}); copy it again") from None
+        self._check_column(path, schema)
         return file
 
     def _check_column(self, path: Place, schema: Any) -> None:
@@ -62,14 +99,14 @@ class ParquetFiles(FileSource):
         for depth, name in enumerate(self.field.split("."), 1):
             found = next((field.type for field in fields if field.name == name), None)
             if found is None:
-                there = ", ".join(repr(field.name) for field in fields) or "nothing"
+                there = listed(field.name for field in fields)
                 raise UsageError(f"{path} has no column {self.field!r}: there is {there}; name another after #")
             if types.is_dictionary(found):
                 found = found.value_type
             fields = list(found) if types.is_struct(found) else []
         texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary)
         if not any(is_text(found) for is_text in texts):
-            raise UsageError(f"{path}: {self.field!r} is of type {found} and not a string; name another after #")
+            raise UsageError(f"{path}: {self.field!r} is of type {str(found):.100} and not a string; name another after #")
 
     def _texts(self, column: Any) -> list[bytes | None]:
         inner = self.field.split(".")[1:]

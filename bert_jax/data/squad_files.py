@@ -1,24 +1,35 @@
 """Questions about texts: the JSON of SQuAD 1.1 and 2.0."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
-from bert_jax.data.jsonl_files import kind_of, parsed
+from bert_jax.data.decoded_lines import decoded_text
+from bert_jax.data.json_rows import mended
+from bert_jax.data.jsonl_files import parsed
+from bert_jax.data.shown import kind_of, quoted
 from bert_jax.data.task_record import Record
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 
+_MOST_BYTES = 1 << 28
+_MOST_VALUES = 5_000_000
+"""Of a file that is read whole. SQuAD 2.0's training rows have 42 MB and a million values."""
 
-def squad_records(path: Place, lines: Iterable[str]) -> Iterator[Record]:
+
+def squad_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
     """A record a question: `id`, `title`, `context`, `question`, `answers` if there are any, `is_impossible` if it is
-    said. Raises UsageError where the file is none of SQuAD's."""
-    for number, article in enumerate(_list(parsed("".join(lines), str(path)), "data", str(path)), 1):
+    said. Raises UsageError where the file is none of SQuAD's, or too large to be read whole."""
+    text = decoded_text(path, repairs, _MOST_BYTES)
+    value = mended(text, parsed(text, str(path), _MOST_VALUES), repairs)
+    for number, article in enumerate(_list(value, "data", str(path)), 1):
         of_article = f"{path}, article {number}"
-        for place, paragraph in enumerate(_list(article, "paragraphs", of_article), 1):
-            of_paragraph = f"{of_article}, paragraph {place}"
+        for position, paragraph in enumerate(_list(article, "paragraphs", of_article), 1):
+            of_paragraph = f"{of_article}, paragraph {position}"
             for question in _list(paragraph, "qas", of_paragraph):
+                place = f"{of_paragraph}, question {quoted(_value(question, 'id', of_paragraph))}"
                 yield Record(
-                    f"{of_paragraph}, question {_value(question, 'id', of_paragraph)!r}",
+                    place,
                     {"title": article.get("title", ""), "context": _value(paragraph, "context", of_paragraph)}
                     | question,
                 )

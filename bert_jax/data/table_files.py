@@ -1,15 +1,25 @@
-"""Rows with named columns: csv, tsv and JSON lines."""
+"""Rows with named columns: csv and tsv."""
 
 import csv
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from bert_jax.data.jsonl_files import MAX_RECORD_BYTES, kind_of, parsed
+from bert_jax.data.decoded_lines import decoded_lines
+from bert_jax.data.jsonl_files import MAX_RECORD_BYTES
+from bert_jax.data.shown import listed
 from bert_jax.data.task_record import Record, check_names
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
+from bert_jax.system.progress import say
 
+MOST_COLUMNS = 100_000
+"""Separators in a line. Of millions each would cost a hundred bytes of memory."""
+_SEPARATORS = ",;\t|"
+"""Of a .csv, the likeliest first."""
+_NAMED = {"\t": "tab"}
+_LOOKED_AT = 10_000
+"""Blank lines and characters of a line that are looked at to find the separator."""
 _Row = tuple[int, list[str]]
 """The number of a row's first line, and its fields; an empty line has none."""
 _EMPTY = "empty lines left out"
@@ -17,51 +27,84 @@ _HEADER = "line of column names left out"
 
 
 def csv_records(
-    path: Place, lines: Iterable[str], columns: Sequence[str] | None, repairs: Counter[str]
+    path: Place, columns: Sequence[str] | None, separator: str | None, repairs: Counter[str]
 ) -> Iterator[Record]:
-    """Rows with commas, of which a field may be quoted and then hold commas, line feeds and doubled quotes.
+    """Rows of which a field may be quoted and then hold separators, line feeds and doubled quotes.
 
-    In a file of one column an empty line is an empty text, unless it is at the file's end. In others it is left out,
-    which `repairs` counts.
+    Without `separator` it is the comma, or what the first line has instead, which is said. In a file of one column an
+    empty line is an empty text, unless it is at the file's end. In others it is left out, which `repairs` counts.
     """
-    return _named(path, _csv_rows(path, lines), columns, repairs)
+    lines = decoded_lines(path, repairs)
+    if separator is None:
+        begin = []
+        for line in itertools.islice(lines, _LOOKED_AT):
+            begin.append(line)
+            if line.strip():
+                break
+        lines, separator = itertools.chain(begin, lines), likely_separator("".join(begin[-1:]), len(columns or ()))
+        if separator != ",":
+            say(f"{path}: columns are separated by {_NAMED.get(separator, separator)}, as --task.separator would say")
+    return _named(path, _csv_rows(path, lines, separator), columns, repairs)
 
 
 def tsv_records(
-    path: Place, lines: Iterable[str], columns: Sequence[str] | None, repairs: Counter[str]
+    path: Place, columns: Sequence[str] | None, separator: str | None, repairs: Counter[str]
 ) -> Iterator[Record]:
-    """Rows with tabs; quotes are ordinary characters, as in GLUE's files. Empty lines as in csv_records."""
-    return _named(path, _tsv_rows(lines), columns, repairs)
+    """Rows with tabs, or another `separator`; quotes are ordinary characters, as in GLUE's files. Empty lines as in
+    csv_records."""
+    return _named(path, _tsv_rows(path, decoded_lines(path, repairs), separator or "\t"), columns, repairs)
 
 
-def jsonl_records(path: Place, lines: Iterable[str], repairs: Counter[str]) -> Iterator[Record]:
-    """A JSON object a line. Empty lines are left out, which `repairs` counts unless they are at the file's end."""
-    rows = ((number, [line] if line.strip() else []) for number, line in enumerate(lines, 1))
-    for number, (line,) in _without_empty(rows, False, repairs):
-        place = f"{path}, line {number}"
-        value = parsed(line, place)
-        if not isinstance(value, dict):
-            raise UsageError(f"{place} is {kind_of(value)}; a row is an object with a value for each column")
-        yield Record(place, value)
+def likely_separator(line: str, columns: int) -> str:
+    """The first of comma, semicolon, tab and vertical bar that cuts `line` into `columns`; where none does, or 0
+    columns are known, the first that it has outside of quotes; the comma where it has none."""
+    begin = line[:_LOOKED_AT].strip("\r\n")
+    fields = {one: len(next(csv.reader([begin], delimiter=one), [])) for one in _SEPARATORS}
+    fitting = [one for one in _SEPARATORS if columns > 1 and fields[one] == columns]
+    there = [one for one in _SEPARATORS if fields[one] > 1]
+    return [*fitting, *there, ","][0]
 
 
-def _tsv_rows(lines: Iterable[str]) -> Iterator[_Row]:
+def _tsv_rows(path: Place, lines: Iterable[str], separator: str) -> Iterator[_Row]:
     for number, line in enumerate(lines, 1):
-        yield number, line.rstrip("\r\n").split("\t") if line.strip() or "\t" in line else []
+        _check_width(path, number, line, separator)
+        yield number, line.rstrip("\r\n").split(separator) if line.strip() or separator in line else []
 
 
-def _csv_rows(path: Place, lines: Iterable[str]) -> Iterator[_Row]:
+def _csv_rows(path: Place, lines: Iterable[str], separator: str) -> Iterator[_Row]:
     csv.field_size_limit(MAX_RECORD_BYTES)  # the module's own is 131,072 characters
-    reader, begin = csv.reader(lines, strict=True), 1
+    begin, size = 1, 0
+
+    def bounded() -> Iterator[str]:
+        nonlocal size
+        for number, line in enumerate(lines, 1):
+            _check_width(path, number, line, separator)
+            size += len(line)
+            if size > MAX_RECORD_BYTES:
+                raise UsageError(
+                    f"{path}, line {begin}: a row begins here that has more than {MAX_RECORD_BYTES:,} characters; "
+                    "mend its quotes, cut it or leave it out"
+                )
+            yield line
+
+    reader = csv.reader(bounded(), strict=True, delimiter=separator)
     try:
         for fields in reader:
             yield begin, fields
-            begin = reader.line_num + 1
+            begin, size = reader.line_num + 1, 0
     except csv.Error as error:
         raise UsageError(
             f"{path}, line {begin}: a row begins here that is not CSV ({error}); mend its quotes, or set task.format "
             "(of predict and evaluate --format)"
         ) from None
+
+
+def _check_width(path: Place, number: int, line: str, separator: str) -> None:
+    if len(line) > MOST_COLUMNS and line.count(separator) > MOST_COLUMNS:
+        raise UsageError(
+            f"{path}, line {number} has {line.count(separator):,} separators between columns, and at most "
+            f"{MOST_COLUMNS:,} are read; leave out columns that the task doesn't need"
+        )
 
 
 def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, repairs: Counter[str]) -> Iterator[Record]:
@@ -76,7 +119,7 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
         number, names = next((row for row in rows if row[1]), (1, []))
         place = f"{path}, line {number}"
     check_names(names, place)
-    rows, all_names = _without_empty(rows, len(names) == 1, repairs), tuple(names)
+    rows, all_names = without_empty(rows, len(names) == 1, repairs), tuple(names)
     begin = list(itertools.islice(rows, 1))
     if columns and begin:
         first = begin[0][1]
@@ -85,19 +128,19 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
             begin = []
         elif len(set(first) & set(names)) > 1:
             raise UsageError(
-                f"{path}, line {begin[0][0]} names columns, {', '.join(first)}, and they are named {', '.join(names)} "
+                f"{path}, line {begin[0][0]} names columns, {listed(first)}, and they are named {listed(names)} "
                 "by task.columns; leave that out (predict and evaluate: give --columns without names), or this line"
             )
     for number, fields in itertools.chain(begin, rows):
         if len(fields) > len(names):
             raise UsageError(
-                f"{path}, line {number} has {len(fields)} columns and {len(names)} are named; mend it, or name all "
-                "by task.columns (of predict --columns)"
+                f"{path}, line {number} has {len(fields):,} columns and {len(names):,} are named; mend it, name all by "
+                "task.columns (of predict --columns), or say by task.separator what is between them"
             )
         yield Record(f"{path}, line {number}", dict(zip(names, fields)), all_names)
 
 
-def _without_empty(rows: Iterable[_Row], one_column: bool, repairs: Counter[str]) -> Iterator[_Row]:
+def without_empty(rows: Iterable[_Row], one_column: bool, repairs: Counter[str]) -> Iterator[_Row]:
     """`rows` without empty lines, which are counted unless they come last; those of one column are empty texts."""
     waiting: list[_Row] = []
     for row in rows:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from bert_jax.data.conll_files import conll_records, conllu_records
-from bert_jax.data.decoded_lines import decoded_lines
+from bert_jax.data.json_rows import jsonl_records
 from bert_jax.data.squad_files import squad_records
-from bert_jax.data.table_files import csv_records, jsonl_records, tsv_records
+from bert_jax.data.table_files import csv_records, tsv_records
 from bert_jax.data.task_record import Record
 from bert_jax.data.tfds_dataset import tfds_place, tfds_records
 from bert_jax.system.bucket import place_of
@@ -27,14 +27,19 @@ _FORMATS = {
 }
 _COLUMNS_GIVEN = ("csv", "tsv", "conll")
 """Of these the columns may be named by a setting."""
+_SEPARATED = ("csv", "tsv")
 
 
 def task_records(
-    source: str, repairs: Counter[str], format: str | None = None, columns: Sequence[str] | None = None
+    source: str,
+    repairs: Counter[str],
+    format: str | None = None,
+    columns: Sequence[str] | None = None,
+    separator: str | None = None,
 ) -> Iterator[Record]:
     """The rows of `source`, a file or `tfds:NAME/CONFIG:SPLIT`, one after the other; SQuAD's JSON is read whole.
 
-    `format` and `columns` as in TaskConfig; `repairs` counts what was mended. Raises UsageError with file and line for
+    `format`, `columns` and `separator` as in TaskConfig; `repairs` counts what was mended. Raises UsageError with file and line for
     what can't be.
     """
     kind, _, place = source.partition(":")
@@ -55,20 +60,24 @@ def task_records(
             f"task.columns (of predict and evaluate --columns) names the columns of {path}, and a file of format "
             f"{format} names its own"
         )
-    lines = decoded_lines(path, repairs)
+    if separator and format not in _SEPARATED:
+        raise UsageError(
+            f"task.separator={separator!r} is what separates the columns of a csv or tsv file, and {path} is of format "
+            f"{format}; leave it out"
+        )
     match format:
         case "csv":
-            return csv_records(path, lines, columns, repairs)
+            return csv_records(path, columns, separator, repairs)
         case "tsv":
-            return tsv_records(path, lines, columns, repairs)
+            return tsv_records(path, columns, separator, repairs)
         case "jsonl":
-            return jsonl_records(path, lines, repairs)
+            return jsonl_records(path, repairs)
         case "conll":
-            return conll_records(path, lines, columns)
+            return conll_records(path, columns, repairs)
         case "conllu":
-            return conllu_records(path, lines)
+            return conllu_records(path, repairs)
         case _:
-            return squad_records(path, lines)
+            return squad_records(path, repairs)
 
 
 def has_columns(source: str) -> bool:

@@ -1,8 +1,10 @@
 """One row of a task's file: named values, and where they stand."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from bert_jax.data.shown import listed, quoted
 from bert_jax.system.errors import UsageError
 
 
@@ -22,7 +24,7 @@ class Record(NamedTuple):
         value = self.values
         for part in name.split("."):
             if not isinstance(value, dict) or part not in value:
-                there = ", ".join(map(repr, self.values)) or "nothing"
+                there = listed(self.values)
                 raise UsageError(
                     f"{self.place} has no column {name!r}: there is {there}; give rows with this one, or name "
                     "what is there: to finetune by --task.texts, --task.label and the like, to features by --texts, to "
@@ -42,5 +44,5 @@ class Record(NamedTuple):
 def check_names(names: Sequence[str], place: str) -> None:
     """Raises UsageError, which says what at `place` names the columns, for a name that stands twice."""
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"{place} names the column {twice!r} twice; rename one")
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise UsageError(f"{place} names the column {quoted(twice)} twice; rename one")

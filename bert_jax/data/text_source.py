@@ -8,6 +8,12 @@ from bert_jax.system.errors import UsageError
 
 MAX_LINE_BYTES = 1 << 20
 """A longer line is cut at a space, so that memory stays bounded."""
+MOST_UNDECODABLE = 0.1
+FEWEST_UNDECODABLE = 10
+"""A source with at least so many lines, and more than such a share of all, that are not UTF-8 is written in something
+else: a model would learn U+FFFD from it."""
+_CHECKED_EVERY = 1000
+_REPLACED = "lines with undecodable bytes"
 
 
 class TextSource:
@@ -20,10 +26,14 @@ class TextSource:
         self.undecodable, self.document_bytes = undecodable, document_bytes
         self.position = 0.0
         self.repairs = Counter()
+        self._decoded_lines = 0
 
     def documents(self) -> Iterator[list[str]]:
-        """See Corpus. Raises UsageError for damaged input and, if so set, for bytes that aren't UTF-8."""
-        self.position, self.repairs = 0.0, Counter()
+        """See Corpus.
+
+        Raises UsageError for damaged input, where many lines aren't UTF-8 and, if so set, where any isn't.
+        """
+        self.position, self.repairs, self._decoded_lines = 0.0, Counter(), 0
         document, size = [], 0
         for line in self._lines():
             if document and (not line or size >= self.document_bytes):
@@ -36,6 +46,7 @@ class TextSource:
                 size += len(line.encode())
         if document:
             yield document
+        self._check_decodable("at the end of the source")
         self.position = self.total
 
     def _lines(self) -> Iterator[str]:
@@ -60,6 +71,7 @@ class TextSource:
         yield ""
 
     def _decoded(self, line: bytes, place: str, number: int) -> str:
+        self._decoded_lines += 1
         try:
             return line.decode()
         except UnicodeDecodeError as error:
@@ -68,8 +80,20 @@ class TextSource:
                     f"{place}, line {number}: byte {error.start + 1} is not UTF-8; mend it, or set "
                     "--data.undecodable replace"
                 ) from None
-            self.repairs["lines with undecodable bytes"] += 1
+            self.repairs[_REPLACED] += 1
+            if self.repairs[_REPLACED] % _CHECKED_EVERY == 0:
+                self._check_decodable(place)
             return line.decode(errors="replace")
+
+    def _check_decodable(self, place: str) -> None:
+        """Raises UsageError, which names the `place` that was read last, where too many lines weren't UTF-8."""
+        bad, seen = self.repairs[_REPLACED], self._decoded_lines
+        if bad >= FEWEST_UNDECODABLE and bad > MOST_UNDECODABLE * seen:
+            raise UsageError(
+                f"{place}: {bad:,} of {seen:,} lines read so far are not UTF-8, and at most {MOST_UNDECODABLE:.0%} are "
+                "replaced; convert the text from the encoding that it is written in, for example by "
+                "iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW"
+            )
 
 
 def numbered_parts(file: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.data.rows import row
+from bert_jax.data.shown import quoted
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.columns import class_name, text
 from bert_jax.finetuning.metrics import class_metrics
@@ -47,9 +48,9 @@ class ChoiceTask:
         name, count = class_name(record, self.config.label), len(self.config.choices)
         if name in self.config.choices:
             return self.config.choices.index(name)
-        if not (name.isdecimal() and int(name) < count):
+        if not (name.isdecimal() and len(name) <= 18 and int(name) < count):
             raise UsageError(
-                f"{record.place}: the label {name!r} is no choice; they are numbered from 0 to {count - 1}"
+                f"{record.place}: the label {quoted(name)} is no choice; they are numbered from 0 to {count - 1}"
             )
         return int(name)
 

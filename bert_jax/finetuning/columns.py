@@ -6,10 +6,14 @@ from collections import Counter
 from typing import Any
 
 from bert_jax.config.task import COLUMN_IN_BRACES
-from bert_jax.data.jsonl_files import kind_of
+from bert_jax.data.shown import kind_of
 from bert_jax.data.task_record import Record
 from bert_jax.system.errors import UsageError
 
+MOST_CHARACTERS = 1_000_000
+"""Of one text: its pieces take some two hundred bytes of memory a character."""
+_MOST_DIGITS = 18
+"""Of a whole number that is read from a text."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _WHOLE = re.compile(r"\s*-?\d+\s*")
 _LARGEST = 1e18
@@ -41,7 +45,7 @@ def words(record: Record, name: str) -> list[str]:
 
 def whole_number(record: Record, name: str, value: Any, repairs: Counter[str]) -> int:
     """`value`, found under `name`, as a whole number; one that is written as a text is read and counted."""
-    if isinstance(value, str) and _WHOLE.fullmatch(value):
+    if isinstance(value, str) and len(value) <= _MOST_DIGITS and _WHOLE.fullmatch(value):
         repairs["offsets given as texts, read as numbers"] += 1
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -81,6 +85,11 @@ def _text(record: Record, name: str) -> str:
     value = record.value(name)
     if not isinstance(value, str | None):
         raise UsageError(f"{record.place}: {name!r} is {kind_of(value)} and not a text")
+    if value and len(value) > MOST_CHARACTERS:
+        raise UsageError(
+            f"{record.place}: {name!r} has {len(value):,} characters and a text of a row has at most "
+            f"{MOST_CHARACTERS:,}; cut it or leave the row out"
+        )
     return clean(value or "")
 
 

@@ -3,13 +3,14 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_jax.config.task import TaskConfig
+from bert_jax.config.settings import SettingsError
+from bert_jax.config.task import FileFormat, TaskConfig
 from bert_jax.data.grouping import few_lengths
+from bert_jax.data.shown import listed
 from bert_jax.data.task_files import format_of, suffix, takes_columns, task_records
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.batches import TrainingBatches
@@ -36,6 +37,9 @@ _KINDS = {
 }
 _RECORDS_AT_ONCE = 512
 """Go to the tokenizer, which uses several threads."""
+_CHARACTERS_AT_ONCE = 1_000_000
+_SHOWN = 5
+"""Places of rows without a label that an error names."""
 
 
 class Learned(NamedTuple):
@@ -95,7 +99,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> Learned:
     What was mended or left out is said in one line. Raises UsageError with file and line for what can't be.
     """
     repairs = Counter()
-    records = read_records(config, config.train, "train", repairs)
+    records = _labelled(config, config.train, read_records(config, config.train, "train", repairs), repairs)
     if config.labels is None and config.kind in ("class", "marked", "tags"):  # of all rows, also where few are learned
         config = config.replace(labels=in_order(_names(config, records)))
     _check_metric(config)
@@ -122,11 +126,12 @@ def read_measured(task: Task) -> Measured:
     repairs = Counter()
     records = read_records(task.config, task.config.dev, "dev", repairs)
     if not any(record.has(task.config.label) or record.has("is_impossible") for record in records):
-        there = ", ".join(map(repr, records[0].columns or records[0].values))
+        there = listed(records[0].columns or records[0].values)
         raise UsageError(
             f"{task.config.dev} has no {task.config.label!r} in any row, and nothing can be measured: there is "
             f"{there}; give rows with labels (to finetune their column may be named by --task.label)"
         )
+    records = _labelled(task.config, task.config.dev, records, repairs)
     golds = [task.gold(record) for record in records]
     for _ in encoded(task, records, repairs, train=False):  # so that a row that can't be is not found after an epoch
         pass
@@ -138,39 +143,69 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
     """All rows of `source`, at least one. Raises UsageError where there is none; `setting` would name it."""
     if source is None:
         raise UsageError(f"task.{setting} names no rows; give a file or a set like tfds:glue/cola:train")
-    records = list(task_records(source, repairs, config.format, config.columns))
+    records = list(task_records(source, repairs, config.format, config.columns, config.separator))
     if not records:
         raise UsageError(f"{source} has no rows; give another file or set")
     return records
 
 
-def written_as(
-    task: TaskConfig, source: str, format: str | None = None, columns: tuple[str, ...] | None = None
-) -> tuple[str | None, tuple[str, ...] | None]:
-    """The format of `source` and its columns' names, as given; None where the file itself says so.
+class Written(NamedTuple):
+    """How a file of rows is written, as `task_records` takes it; None where the file itself says so."""
 
-    `columns` without any name: the file has a line of them. What isn't given is as it was set for the rows that `task`
-    was learned from, where `source` has the same ending or none that tells.
+    format: FileFormat | None
+    columns: tuple[str, ...] | None
+    separator: str | None
+
+
+def written_as(
+    task: TaskConfig,
+    source: str,
+    format: FileFormat | None = None,
+    columns: tuple[str, ...] | None = None,
+    separator: str | None = None,
+) -> Written:
+    """How `source` is written: as given, otherwise as the rows that `task` was learned from.
+
+    `columns` without any name: the file has a line of them. What isn't given is as it was set for the training rows
+    where `source` has the same ending or none that tells. Raises UsageError for a separator that can't be one.
     """
     sources = [source for source in (task.train, task.dev) if source]
     named, alike = format_of(source), suffix(source) in map(suffix, sources)
     of_trained = task.format or next(filter(None, map(format_of, sources)), None)
     format = format or (task.format if alike else None) or named or of_trained
-    if columns is not None:
-        return format, columns or None
-    same = format in {task.format or format_of(source) for source in sources}
-    return format, task.columns if same and takes_columns(format) else None
+    same = takes_columns(format) and format in {task.format or format_of(source) for source in sources}
+    if columns is None:
+        columns = task.columns if same else None
+    if separator is None:
+        separator = task.separator if same else None
+    try:
+        separator = task.replace(separator=separator).separator
+    except SettingsError as error:
+        raise UsageError(str(error)) from None
+    return Written(format, columns or None, separator)
 
 
 def encoded(
     task: Task, records: Iterable[Record], repairs: Counter[str], train: bool
 ) -> Iterator[tuple[Record, list[Feature]]]:
     """Each record with what the model reads of it, some hundred at a time."""
-    waiting = iter(records)
-    while some := list(islice(waiting, _RECORDS_AT_ONCE)):
+    for some in _some_at_once(records):
         features = task.encode(some, repairs, train)
         repairs[UNKNOWN] += sum(any(one.mostly(task.unknown_id) for one in of_one) for of_one in features)
         yield from zip(some, features)
+
+
+def _some_at_once(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """`records` in lists of some hundred, or fewer where their texts are long: pieces take much more memory."""
+    some, size = [], 0
+    for record in records:
+        some.append(record)
+        size += sum(len(value) for value in record.values.values() if isinstance(value, str))
+        if len(some) == _RECORDS_AT_ONCE or size >= _CHARACTERS_AT_ONCE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def say_repairs(source: str | None, repairs: Counter[str]) -> None:
@@ -178,6 +213,33 @@ def say_repairs(source: str | None, repairs: Counter[str]) -> None:
     counted = [f"{count:,} {what}" for what, count in sorted(repairs.items()) if count]
     if counted:
         say(f"{source}: {'; '.join(counted)}")
+
+
+def _labelled(config: TaskConfig, source: str | None, records: list[Record], repairs: Counter[str]) -> list[Record]:
+    """Those of `records` that have a label. Where none has, all: each says what is wrong with it.
+
+    The others are counted in `repairs`, or refused by a UsageError with their number and the first of them.
+    """
+    without = [record for record in records if not _has_label(config, record)]
+    if not without or len(without) == len(records):
+        return records
+    if config.unlabelled == "refuse":
+        first = "; ".join(record.place.removeprefix(f"{source}, ") for record in without[:_SHOWN])
+        raise UsageError(
+            f"{source}: {len(without):,} of {len(records):,} rows have no label, {config.label!r} is empty ({first}"
+            f"{'; ...' if len(without) > _SHOWN else ''}); give each one, or leave these rows out by "
+            "--task.unlabelled skip (of evaluate --unlabelled skip)"
+        )
+    repairs["rows without a label left out"] += len(without)
+    return [record for record in records if _has_label(config, record)]
+
+
+def _has_label(config: TaskConfig, record: Record) -> bool:
+    """Whether there is anything in the label's column; an unanswerable question needs nothing there."""
+    if not record.has(config.label):
+        return record.has("is_impossible")
+    value = record.value(config.label)
+    return bool(value.strip()) if isinstance(value, str) else value is not None
 
 
 def _check_metric(config: TaskConfig) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from bert_jax.data.shown import listed, quoted
 from bert_jax.system.errors import UsageError
 
 
@@ -22,19 +23,21 @@ class Labels:
         """The number of `name`. Raises UsageError, which names its `place`, for one that isn't there."""
         if name not in self._numbers:
             raise UsageError(
-                f"{place}: the label {name!r} is none of the {len(self)} that are known, {_listed(self.names)}; "
+                f"{place}: the label {quoted(name)} is none of the {len(self)} that are known, {_listed(self.names)}; "
                 "correct it, or name all labels by task.labels (those of the training rows are taken)"
             )
         return self._numbers[name]
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Different `names`, sorted; by value where all are whole numbers, and then as they are written: 01 and 1."""
+    """Different `names`, sorted; by value where all are whole numbers, and then as they are written: 01 and 1.
+
+    A name of more digits than 18 counts as no number: Python reads no number of thousands of digits.
+    """
     different = set(names)
-    numbers = all(name.removeprefix("-").isdecimal() for name in different)
+    numbers = all(len(name) <= 18 and name.removeprefix("-").isdecimal() for name in different)
     return tuple(sorted(different, key=(lambda name: (int(name), name)) if numbers else None))
 
 
 def _listed(names: Sequence[str]) -> str:
-    listed = ", ".join(map(repr, names[:10]))
-    return listed + (", ..." if len(names) > 10 else "") if names else "none"
+    return listed(names) if names else "none"

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import jax
 
@@ -11,7 +11,7 @@ from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch
-from bert_jax.finetuning.dataset import make_task, read_measured, say_repairs, written_as
+from bert_jax.finetuning.dataset import Written, make_task, read_measured, say_repairs, written_as
 from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.finetuning.predicting import measure, predictions
 from bert_jax.finetuning.task import Prediction
@@ -49,20 +49,23 @@ class Predictor:
     def measure(
         self,
         source: str | None = None,
-        format: str | None = None,
-        columns: tuple[str, ...] | None = None,
+        written: Written | None = None,
+        unlabelled: Literal["refuse", "skip"] | None = None,
         stamp: str = "",
     ) -> dict[str, Any]:
         """Every metric over the labelled rows of `source`, those of `task.dev` where None, as results.json has them.
 
-        `source` is written as `written_as` says of `format` and `columns`. Where the rows of `task.dev` don't end the
-        run's `stamp` of its rows, they are others than in training, which is said. Raises UsageError where a row has
-        no label, or one that wasn't there in training.
+        `source` is written as `written` says, otherwise as `written_as` finds; of rows without a label becomes what
+        `unlabelled` says, or what `task.unlabelled` said in training. Where the rows of `task.dev` don't end the run's
+        `stamp` of its rows, they are others than in training, which is said. Raises UsageError for a label that wasn't
+        there in training.
         """
         config = self.task
         if source:
-            format, columns = written_as(config, source, format, columns)
-            config = config.replace(dev=source, format=format, columns=columns)
+            written = written or written_as(config, source)
+            config = config.replace(dev=source, **written._asdict())
+        if unlabelled:
+            config = config.replace(unlabelled=unlabelled)
         task = make_task(config, self._tokenizer)
         rows = read_measured(task)
         if not source and stamp and not stamp.endswith(rows.stamp):

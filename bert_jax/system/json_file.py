@@ -1,7 +1,7 @@
 """JSON files, ours and other programs': parsed with bounds, so that a damaged or hostile file is one ValueError."""
 
 import json
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -12,6 +12,8 @@ MOST_BYTES = 16_000_000
 """Largest file that is read unless the caller knows better. Ours have kilobytes."""
 MOST_DEPTH = 64
 """Deepest nesting of arrays and objects. Ours go four deep."""
+MOST_VALUES = 10_000_000
+"""Values in one text, counted by the marks before them. Each takes up to a hundred bytes of memory."""
 _SHOWN = 60
 """Characters of a refused value in an error."""
 
@@ -25,12 +27,21 @@ class Shape(BaseModel):
 ShapeKind = TypeVar("ShapeKind", bound=Shape)
 
 
-def parse_json(text: bytes | str, most_depth: int = MOST_DEPTH) -> Any:
+def parse_json(
+    text: bytes | str,
+    most_depth: int = MOST_DEPTH,
+    most_values: int = MOST_VALUES,
+    surrogates: Literal["refuse", "keep"] = "refuse",
+) -> Any:
     """The value that `text`, UTF-8 where it is bytes, stands for.
 
     Raises ValueError with a reason of one line for whatever is no JSON, and for what other parts of a program stumble
-    over: NaN and Infinity, numbers of thousands of digits, nesting below `most_depth`, strings with lone surrogates.
+    over: NaN and Infinity, numbers of thousands of digits, nesting below `most_depth`, more than `most_values` values,
+    strings with lone surrogates unless the caller wants to `keep` and mend them.
     """
+    marks = "[{," if isinstance(text, str) else (b"[", b"{", b",")
+    if len(text) > most_values and sum(map(text.count, marks)) > most_values:  # memory: before anything is parsed
+        raise ValueError(f"it holds more than {most_values:,} values, which no such text needs")
     try:
         value = json.loads(text if isinstance(text, str) else text.decode("utf-8"), parse_constant=_refuse_constant)
     except RecursionError:
@@ -43,7 +54,7 @@ def parse_json(text: bytes | str, most_depth: int = MOST_DEPTH) -> Any:
         if "digits" not in str(error):  # Python's limit on the digits of an integer
             raise
         raise ValueError("it has a number of thousands of digits") from None
-    _check(value, most_depth)
+    _check(value, most_depth, surrogates)
     return value
 
 
@@ -88,7 +99,7 @@ def read_bytes(path: Place, most_bytes: int) -> bytes:
     return content
 
 
-def _check(value: Any, most_depth: int) -> None:
+def _check(value: Any, most_depth: int, surrogates: str) -> None:
     """Refuses deep nesting and text that UTF-8 can't write. Not by recursion, which is what deep nesting breaks."""
     level = [value]
     for _ in range(most_depth + 1):
@@ -97,7 +108,8 @@ def _check(value: Any, most_depth: int) -> None:
         below: list[Any] = []
         for item in level:
             if isinstance(item, str):
-                _check_text(item)
+                if surrogates == "refuse":
+                    _check_text(item)
             elif isinstance(item, list):
                 below += item
             elif isinstance(item, dict):

@@ -102,8 +102,52 @@ def test_a_line_of_the_names_that_are_given_is_no_row(tmp_path):
 
 def test_a_line_of_other_names_than_are_given_is_refused(tmp_path):
     said = refused(tmp_path, "a.tsv", "text\tlabel\tid\nx\t1\t7\n", columns=("id", "label", "mark", "text"))
-    assert "a.tsv, line 1 names columns, text, label, id, and they are named id, label, mark, text by" in said
+    assert "a.tsv, line 1 names columns, 'text', 'label', 'id', and they are named 'id', 'label', 'mark', 'text' by" in said
     assert len(values(tmp_path, "a.tsv", "text\t1\n", columns=("text", "label"))) == 1  # one such word may be a row's
+
+
+@pytest.mark.parametrize(
+    "content, settings, expected, said",
+    [
+        ("text;label\na, b;1\n", {}, {"text": "a, b", "label": "1"}, ";"),
+        ('text|label\n"a|b"|1\n', {}, {"text": "a|b", "label": "1"}, "|"),
+        ("text\tlabel\na\t1\n", {}, {"text": "a", "label": "1"}, "tab"),
+        ("text,a;label\nx,y\n", {}, {"text": "x", "a;label": "y"}, None),
+        ("x, y;1\n", {"columns": ("text", "label")}, {"text": "x", "label": " y;1"}, None),
+        ("x, y, z;1\n", {"columns": ("text", "label")}, {"text": "x, y, z", "label": "1"}, ";"),
+        ("text:label\na:1\n", {"separator": ":"}, {"text": "a", "label": "1"}, None),
+        ("text\na\n", {}, {"text": "a"}, None),
+    ],
+)
+def test_what_separates_the_columns_of_a_csv_is_found_and_said(tmp_path, capsys, content, settings, expected, said):
+    assert values(tmp_path, "a.csv", content, **settings) == [expected]
+    told = capsys.readouterr().err
+    assert (f"a.csv: columns are separated by {said}, as --task.separator" in told) if said else not told
+
+
+def test_a_tsv_may_have_another_separator_and_others_have_none(tmp_path):
+    assert values(tmp_path, "a.tsv", 'a;b\n"x;y\n', separator=";") == [{"a": '"x', "b": "y"}]
+    assert "task.separator=';' is what separates the columns of a csv or tsv file" in refused(
+        tmp_path, "a.jsonl", "{}", separator=";"
+    )
+
+
+def test_halves_of_surrogate_pairs_are_replaced_and_counted(tmp_path):
+    found, repairs = read(tmp_path, "a.jsonl", '{"te\\ud800xt": ["a \\udc00", "\\ud83d\\ude00"]}\n{"text": "\\\\ud800"}\n')
+    assert [record.values for record in found] == [{"te\ufffdxt": ["a \ufffd", "😀"]}, {"text": "\\ud800"}]
+    assert repairs == {"texts with half a surrogate pair, replaced": 2}
+    found, repairs = read(tmp_path, "a.json", SQUAD.replace("A cat.", "A c\\ud800at."))
+    assert found[0].values["context"] == "A c\ufffdat." and repairs.total() == 1
+
+
+def test_a_name_with_nul_and_a_million_columns_are_one_short_line(tmp_path):
+    with pytest.raises(UsageError, match=r"'a\\x00.csv' can't be read"):
+        list(task_records("a\0.csv", Counter()))
+    found, _ = read(tmp_path, "a.csv", ",".join(f"c{n}" for n in range(50_000)) + "\n1\n")
+    with pytest.raises(UsageError) as refusal:
+        found[0].value("text")
+    assert "there is 'c0'" in str(refusal.value) or "there is 'c0', 'c1'" in str(refusal.value)
+    assert len(str(refusal.value)) < 600
 
 
 def test_spaces_beside_tabs_belong_to_no_tag(tmp_path):
@@ -129,7 +173,7 @@ def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path):
         ("a.tsv", "text\tlabel\nx\ty\t1\n", "line 2 has 3 columns and 2 are named"),
         ("a.csv", "text,text\nx,1\n", "names the column 'text' twice"),
         ("a.csv", 'text,label\nx,1\n"open,0\nmore\n', "line 3: a row begins here that is not CSV"),
-        ("a.tsv", "text\tlabel\nx\t1\n".encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
+        ("a.tsv", "text\tlabel\nx\t1\n".encode("utf-16"), "is UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8"),
         ("a.tsv", b"text\tlabel\nx\xff\t1\n", "line 2: byte 2 is not UTF-8"),
         ("a.jsonl", '{"text": "x"}\n["x"]\n', "line 2 is an array; a row is an object"),
         ("a.jsonl", '{"text": "x"\n', "line 1 is not JSON"),
@@ -203,7 +247,7 @@ def test_conll_columns_stand_apart_by_tabs_or_spaces(tmp_path, content, columns,
 @pytest.mark.parametrize(
     "content, words",
     [
-        ("a\tO\nb\n", "line 2 has 1 columns ('b') and should have 2: words, tags; mend it"),
+        ("a\tO\nb\n", "line 2 has 1 columns ('b') and should have 2: 'words', 'tags'; mend it"),
         ("a\tO\n\nb\tx\tO\n", "line 3 has 3 columns"),
         ("a\tO\n\tO\n", "line 2 has 1 columns"),
     ],

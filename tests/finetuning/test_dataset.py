@@ -4,6 +4,7 @@ import pytest
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.data.grouping import few_lengths
+from bert_jax.finetuning import columns
 from bert_jax.finetuning.dataset import make_task, read_measured, read_training, written_as
 from bert_jax.system.errors import UsageError
 
@@ -41,16 +42,16 @@ def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):
 @pytest.mark.parametrize(
     "train, set_format, source, given, written",
     [
-        ("sts.csv.gz", "tsv", "other.csv.gz", None, ("tsv", ("a", "b"))),  # called as the trained ones, so written so
-        ("sts.csv.gz", "tsv", "other.csv", None, ("tsv", ("a", "b"))),
-        ("sts.csv.gz", "tsv", "other.csv", "csv", ("csv", None)),
-        ("sts.csv.gz", "tsv", "other.jsonl", None, ("jsonl", None)),
-        ("sts.csv.gz", "tsv", "other", None, ("tsv", ("a", "b"))),
-        ("cola.tsv", None, "other.tsv.gz", None, ("tsv", ("a", "b"))),
-        ("cola.tsv", None, "other.jsonl", None, ("jsonl", None)),
-        ("ner.txt", "conll", "other.txt", None, ("conll", ("a", "b"))),
-        ("tfds:glue/cola:train", None, "other.tsv", None, ("tsv", None)),
-        ("ner.conll.gz", None, "ner.test.annotated", None, ("conll", ("a", "b"))),
+        ("sts.csv.gz", "tsv", "other.csv.gz", None, ("tsv", ("a", "b"), None)),  # called as the trained ones, so written so
+        ("sts.csv.gz", "tsv", "other.csv", None, ("tsv", ("a", "b"), None)),
+        ("sts.csv.gz", "tsv", "other.csv", "csv", ("csv", None, None)),
+        ("sts.csv.gz", "tsv", "other.jsonl", None, ("jsonl", None, None)),
+        ("sts.csv.gz", "tsv", "other", None, ("tsv", ("a", "b"), None)),
+        ("cola.tsv", None, "other.tsv.gz", None, ("tsv", ("a", "b"), None)),
+        ("cola.tsv", None, "other.jsonl", None, ("jsonl", None, None)),
+        ("ner.txt", "conll", "other.txt", None, ("conll", ("a", "b"), None)),
+        ("tfds:glue/cola:train", None, "other.tsv", None, ("tsv", None, None)),
+        ("ner.conll.gz", None, "ner.test.annotated", None, ("conll", ("a", "b"), None)),
     ],
 )
 def test_other_files_are_read_as_their_names_say_or_as_the_trained_ones(train, set_format, source, given, written):
@@ -60,8 +61,8 @@ def test_other_files_are_read_as_their_names_say_or_as_the_trained_ones(train, s
 
 def test_columns_given_are_those_of_the_file_and_none_of_them_is_a_line_of_names():
     task = CONFIG.replace(train="cola.tsv", columns=("a", "b"))
-    assert written_as(task, "other.jsonl", "tsv", ("b", "a")) == ("tsv", ("b", "a"))
-    assert written_as(task, "other.tsv", columns=()) == ("tsv", None)
+    assert written_as(task, "other.jsonl", "tsv", ("b", "a")) == ("tsv", ("b", "a"), None)
+    assert written_as(task, "other.tsv", columns=()) == ("tsv", None, None)
 
 
 @pytest.mark.parametrize("kind, library", [("class", "sklearn"), ("number", "scipy")])
@@ -137,18 +138,49 @@ def test_what_was_mended_is_said_in_one_line(tmp_path, wordpiece, capsys):
     assert not capsys.readouterr().err
 
 
+def test_rows_without_a_label_are_left_out_and_counted_if_so_set(tmp_path, wordpiece, capsys):
+    config = CONFIG.replace(unlabelled="skip")
+    learned = read_training(with_files(tmp_path, ROWS + "cat\t\ndog\n", ROWS + "cat\t \n", config=config), wordpiece)
+    assert learned.rows == 3 and len(read_measured(learned.task).golds) == 3
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[2] for line in said] == [
+        "2 rows without a label left out",
+        "1 rows without a label left out",
+    ]
+
+
+def test_a_text_too_long_to_be_cut_in_pieces_is_refused(tmp_path, wordpiece, monkeypatch):
+    monkeypatch.setattr(columns, "MOST_CHARACTERS", 1000)
+    with pytest.raises(UsageError, match=r"line 5: 'sentence' has 4,000 characters and a text .* at most 1,000; cut"):
+        read_training(with_files(tmp_path, ROWS + "cat " * 1000 + "\tgood\n"), wordpiece)
+
+
+def test_labels_of_thousands_of_digits_are_names(tmp_path, wordpiece):
+    rows = "sentence\tlabel\n" + "".join(f"the cat\t{label}\n" for label in ("7" * 5000, "8" * 5000, "9"))
+    assert len(read_training(with_files(tmp_path, rows), wordpiece).task.labels) == 3
+
+
+def test_a_separator_is_given_or_that_of_the_training_rows():
+    task = CONFIG.replace(train="a.csv", separator=";")
+    assert written_as(task, "b.csv").separator == ";" and written_as(task, "b.jsonl").separator is None
+    assert written_as(task, "b.csv", separator="tab").separator == "\t"
+    for bad in ("", ";;", "a", '"'):
+        with pytest.raises(UsageError, match=f"task.separator={bad!r} can't stand between columns"):
+            written_as(task, "b.csv", separator=bad)
+
+
 @pytest.mark.parametrize(
     "train, dev, words",
     [
-        (ROWS + "cat\t\n", ROWS, "train.tsv, line 5 has no label"),
-        (ROWS + "cat\n", ROWS, "train.tsv, line 5 has no column 'label': there is 'sentence'"),
+        (ROWS + "cat\t\n", ROWS, "train.tsv: 1 of 4 rows have no label, 'label' is empty (line 5); give each one"),
+        (ROWS + "cat\n" * 7, ROWS, "7 of 10 rows have no label, 'label' is empty (line 5; line 6; line 7; line 8; line 9"),
         (
             ROWS,
             ROWS + "cat\tfair\n",
             "dev.tsv, line 5: the label 'fair' is none of the 2 that are known, 'bad', 'good'",
         ),
         (ROWS, "sentence\ncat\n", "dev.tsv has no 'label' in any row, and nothing can be measured"),
-        (ROWS, ROWS + "cat\t \n", "dev.tsv, line 5 has no label"),
+        (ROWS, ROWS + "cat\t \n", "dev.tsv: 1 of 4 rows have no label"),
         (ROWS.replace("sentence", "text"), ROWS, "line 2 has no column 'sentence': there is 'text', 'label'"),
         ("sentence\tlabel\ncat\tgood\n", ROWS, "no two different labels to tell apart, only 'good'"),
         ("sentence\tlabel\n", ROWS, "train.tsv has no rows; give another"),

@@ -1,0 +1,113 @@
+"""Small files that unpack or parse to enormous ones: read in bounded memory and time, or refused with the bound."""
+
+import json
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import zstandard
+
+LINE = b"the same line of text again and again\n"
+MOST_MB = 500
+MOST_S = 25
+
+# Reads each bomb in a process of its own, forked from one that has imported everything.
+_READER = f"""
+import json, os, resource, sys, time
+from collections import Counter
+
+from bert_jax.config.data import DataConfig
+from bert_jax.data.corpus import open_corpus
+from bert_jax.data.task_files import task_records
+from bert_jax.system.errors import BertJaxError
+
+def read(source):
+    try:
+        if ":" in source:
+            return f"read {{sum(1 for _ in open_corpus(DataConfig(source=source)).documents())}}"
+        return f"read {{sum(1 for _ in task_records(source, Counter()))}}"
+    except BertJaxError as error:
+        return str(error)
+    except BaseException as error:
+        return f"FAILED by {{type(error).__name__}}"
+
+for source in sys.argv[1:]:
+    if not (child := os.fork()):
+        before, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+        resource.setrlimit(resource.RLIMIT_CPU, ({MOST_S}, {MOST_S}))
+        resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+        said = read(source)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        print(json.dumps([source, said, peak / 1000, time.monotonic() - begin]), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def repeated(text: str, times: int, rows: int) -> pa.Table:
+    """A column of one value, which a Parquet file has once and refers to in every row."""
+    index = pa.array([0] * rows, pa.int32())
+    return pa.table({"text": pa.DictionaryArray.from_arrays(index, pa.array([text * times]))})
+
+
+def packed(*parts: tuple[bytes, int]) -> bytes:
+    """gzip of each text so many times."""
+    packer = zlib.compressobj(6, wbits=31)
+    packed = []
+    for text, count in parts:
+        at_once = max(count // 1000, 1)
+        packed += [packer.compress(text * at_once) for _ in range(count // at_once)]
+    return b"".join([*packed, packer.flush()])
+
+
+BOMBS = {
+    "text:lines.txt.zst": (lambda: zstandard.compress(LINE * 1_000_000), "read "),
+    "text:many.txt.zst": (lambda: zstandard.compress(LINE * 2_500_000), "unpack to"),
+    "text:zeros.txt.gz": (lambda: packed((b"\0", 50_000_000)), "line 1: byte 1 is NUL"),
+    "jsonl:line.jsonl.gz#text": (lambda: packed((b'{"text": [', 1), (b"[],", 20_000_000)), "33,554,432 bytes"),
+    "jsonl:values.jsonl.gz#text": (lambda: packed((b"[", 1), (b"[],", 10_000_000)), "more than 2,000,000 values"),
+    "line.jsonl.gz": (lambda: packed((b"[", 1), (b"[],", 20_000_000)), "33,554,432 bytes"),
+    "squad.json.gz": (lambda: packed((b'{"data":[', 1), (b"[],", 10_000_000)), "more than 5,000,000 values"),
+    "quoted.csv.gz": (lambda: packed((b'"' + b"word " * 40 + b'\n",', 500_000)), "33,554,432 characters"),
+    "wide.csv.gz": (lambda: packed((b"xy,", 10_000_000)), "10,000,000 separators between columns, and at most 100,000"),
+    "wide.tsv.gz": (lambda: packed((b"xy\t", 10_000_000)), "10,000,000 separators between columns, and at most 100,000"),
+    "endless.conll.gz": (lambda: packed((b"x O\n", 5_000_000)), "has more than 100,000 words"),
+}
+TABLES = {
+    "parquet:value.parquet#text": ((100_000_000, 128), "unpack to 100,000,"),
+    "parquet:rows.parquet#text": ((50_000_000, 100_000), "unpack to 100,000,"),
+}
+
+
+@pytest.fixture(scope="module")
+def peaks(tmp_path_factory) -> dict[str, tuple[str, float, float]]:
+    """What reading each bomb says, the memory that it took in MB, and the seconds."""
+    folder, sources = tmp_path_factory.mktemp("bombs"), {}
+    for name in [*BOMBS, *TABLES]:
+        kind, _, rest = name.rpartition(":")
+        file = folder / rest.partition("#")[0]
+        if name in BOMBS:
+            file.write_bytes(BOMBS[name][0]())
+        else:
+            size, rows = TABLES[name][0]
+            pa.parquet.write_table(repeated("word ", size // 5, rows), file, compression="zstd")
+        sources[name] = f"{kind}:{folder}/{rest}" if kind else f"{folder}/{rest}"
+        assert file.stat().st_size < 1_000_000
+    root = Path(__file__).parents[2]
+    found = subprocess.run(
+        [sys.executable, "-c", _READER, *sources.values()], cwd=root, capture_output=True, text=True, timeout=600
+    )
+    by_source = {source: tuple(rest) for source, *rest in map(json.loads, found.stdout.splitlines())}
+    return {name: by_source.get(source, ("not ended", 0.0, MOST_S)) for name, source in sources.items()}
+
+
+@pytest.mark.parametrize("name", [*BOMBS, *TABLES])
+def test_a_bomb_is_bounded_and_the_bound_named(peaks, name):
+    said, megabytes, seconds = peaks[name]
+    assert (BOMBS | TABLES)[name][1] in said and "\n" not in said
+    assert megabytes < MOST_MB, f"{megabytes:,.0f} MB"
+    assert seconds < MOST_S
