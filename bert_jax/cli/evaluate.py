@@ -35,7 +35,7 @@ class Evaluate(RowsArguments):
     run: RunArgument
     """A run."""
     data: Annotated[str | None, tyro.conf.arg(help=f"{_DATA} None: what the run itself measured on.")] = None
-    language: Annotated[str | None, tyro.conf.arg(help="Language code of a text. None: the run's first.")] = None
+    language: Annotated[str | None, tyro.conf.arg(help="Language of a text, by code or name. None: the run's first.")] = None
     unlabelled: Annotated[Literal["refuse", "skip"] | None, tyro.conf.arg(help=_UNLABELLED)] = None
     json: bool = False
     """Print one JSON object, as results.json has it, instead of a table."""

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_serializer, field_validator, model_validator
 
+from bert_jax.config.language import language_code
 from bert_jax.config.settings import Settings
 
 SMALLEST_SHARE = 0.0001
@@ -23,7 +24,8 @@ class DataConfig(Settings):
     layout: Literal["paragraphs", "sentences"] = "paragraphs"
     """What a line is. Either way a blank line of a text file ends a document, as does the end of a record."""
     language: Annotated[tuple[str, ...], Field(min_length=1)] = ("en",)
-    """Language code for splitting paragraphs into sentences: one for all sources, or one for each."""
+    """Language for splitting paragraphs into sentences, by its code (en, zh, pt-BR) or English name: one for all
+    sources, or one for each."""
     undecodable: Literal["replace", "refuse"] = "replace"
     """Bytes that are not UTF-8: replaced by U+FFFD and counted, or refused with file and line."""
     held_out: Annotated[float, Field(ge=0.0, le=0.5)] = 0.01
@@ -41,6 +43,14 @@ class DataConfig(Settings):
     @classmethod
     def _one_or_several(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
+
+    @field_validator("language")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            return tuple(map(language_code, value))
+        except ValueError as error:
+            raise ValueError(f"data.language: {error}") from None
 
     @field_serializer("source", "language")
     def _one_as_itself(self, value: tuple[str, ...]) -> str | tuple[str, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import UInt64
 
 from bert_jax.config.data import DataConfig
+from bert_jax.config.language import language_name
 from bert_jax.data.chunk_worker import (
     HELD_OUT,
     TRAIN,
@@ -36,6 +37,7 @@ from bert_jax.data.workers import available_cores, map_in_processes
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import FileSum, full_disk_explained, sync
 from bert_jax.system.progress import say, stage
+from bert_jax.text.sentences import has_rules
 from bert_jax.text.tokenizer import load_tokenizer
 
 _EXAMPLES = 16
@@ -49,6 +51,7 @@ def prepare(corpus: Mixture, recipe: Recipe, directory: Path, processes: int | N
     Raises UsageError where a source has too little text, RunError where the disk is full or a worker dies.
     """
     shape = fingerprint(recipe)
+    _say_missing_rules(recipe)
     with full_disk_explained(directory):
         (directory / "chunks").mkdir(parents=True, exist_ok=True)
     chunks = _chunks(corpus, recipe, directory, shape, processes or available_cores())
@@ -111,6 +114,18 @@ def _write_small_files(
         for name in SMALL_FILES:
             sync(directory / name)
     return {name: FileSum.of(directory / name) for name in SMALL_FILES}
+
+
+def _say_missing_rules(recipe: Recipe) -> None:
+    """Says of each language for which there are no rules that others split its sentences."""
+    if recipe.data.layout == "sentences":
+        return
+    for code in dict.fromkeys(recipe.data.languages):
+        if not has_rules(code):
+            say(
+                f"data.language={code}: there are no rules for sentences of {language_name(code)}; those of a related "
+                "language or general ones are used"
+            )
 
 
 def _total(chunks: Iterable[ChunkRecord]) -> Statistics:

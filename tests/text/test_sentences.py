@@ -1,4 +1,4 @@
-from bert_jax.text.sentences import split_sentences
+from bert_jax.text.sentences import has_rules, split_sentences
 
 
 def test_sentences_are_split_and_stripped():
@@ -16,3 +16,9 @@ def test_an_unknown_language_still_splits():
 
 def test_nothing_gives_nothing():
     assert split_sentences("   ", "en") == []
+
+
+def test_a_region_or_script_has_its_language_s_rules():
+    text = "Das kostet z. B. drei Euro. Es war am 3. Mai."
+    assert split_sentences(text, "de-AT") == split_sentences(text, "de") != split_sentences(text, "und")
+    assert has_rules("de-AT") and has_rules("zh-Hant") and not has_rules("sw")
