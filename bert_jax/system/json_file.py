@@ -14,6 +14,9 @@ MOST_DEPTH = 64
 """Deepest nesting of arrays and objects. Ours go four deep."""
 MOST_VALUES = 10_000_000
 """Values in one text, counted by the marks before them. Each takes up to a hundred bytes of memory."""
+_MOST_COMPARED = 200_000
+"""Values in an object that is compared with a Shape: pydantic keeps a kilobyte for each that doesn't fit, and a file of
+16 MB may hold eight million."""
 _SHOWN = 60
 """Characters of a refused value in an error."""
 
@@ -80,7 +83,12 @@ def read_shape(path: Place, shape: type[ShapeKind], most_bytes: int = MOST_BYTES
 
 
 def as_shape(value: dict[str, Any], shape: type[ShapeKind]) -> ShapeKind:
-    """What `value` holds of `shape`. Raises ValueError with the first field that isn't as `shape` says."""
+    """What `value` holds of `shape`.
+
+    Raises ValueError with the first field that isn't as `shape` says, or where there are over _MOST_COMPARED values.
+    """
+    if _has_more_values(value, _MOST_COMPARED):
+        raise ValueError(f"it holds more than {_MOST_COMPARED:,} values, which no such file needs")
     try:
         return shape.model_validate(value)
     except ValidationError as error:
@@ -117,6 +125,20 @@ def _check(value: Any, most_depth: int, surrogates: str) -> None:
                 below += item.values()
         level = below
     raise ValueError(f"it is nested more than {most_depth} deep")
+
+
+def _has_more_values(value: dict[str, Any], most: int) -> bool:
+    """Whether `value` and all that it contains are more than `most` values; counting ends there."""
+    level, count = [value], 0
+    while level and count <= most:
+        count += len(level)
+        level = [
+            child
+            for item in level
+            if isinstance(item, list | dict)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+    return count > most
 
 
 def _check_text(text: str) -> None:

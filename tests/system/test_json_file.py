@@ -1,6 +1,6 @@
 import pytest
 
-from bert_jax.system.json_file import Shape, parse_json, parse_object, read_object, read_shape
+from bert_jax.system.json_file import Shape, as_shape, parse_json, parse_object, read_object, read_shape
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,11 @@ def test_shape_and_size_are_checked(tmp_path):
     path.write_text('{"rows": "3"}')
     with pytest.raises(ValueError, match="rows is '3': input should be a valid integer"):
         read_shape(path, Sizes)
+
+
+def test_an_object_of_millions_of_wrong_values_is_refused_before_each_is_described():
+    class Sizes(Shape):
+        rows: list[dict[str, int]]
+
+    with pytest.raises(ValueError, match="more than 200,000 values"):
+        as_shape({"rows": [{}] * 300_000}, Sizes)
