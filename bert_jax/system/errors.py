@@ -1,6 +1,16 @@
 """The two kinds of failure that a user sees, each as one line."""
 
 
+_SHOWN = 60
+"""Characters of a value in an error."""
+
+
+def shown(value: object) -> str:
+    """`value` as an error quotes it: on one line, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
 class BertJaxError(Exception):
     """Base of both kinds. The text names the value, what was expected and what to do about it."""
 

@@ -94,6 +94,8 @@ def as_shape(value: dict[str, Any], shape: type[ShapeKind]) -> ShapeKind:
     except ValidationError as error:
         first, *_ = error.errors()
         field = ".".join(map(str, first["loc"]))
+        if first["type"] == "missing":
+            raise ValueError(f"it has no {field}") from None
         given, reason = repr(first["input"])[:_SHOWN], first["msg"]
         raise ValueError(f"{field} is {given}: {reason[0].lower()}{reason[1:]}") from None
 

@@ -16,10 +16,11 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import Tokenizer
 
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
-from bert_jax.system.files import replacing, write_json
+from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.files import replacing
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
 from bert_jax.text.sentencepiece_huggingface import as_huggingface
+from bert_jax.text.tokenizer_settings import FILE_NAME, TokenizerSettings, read_settings, write_settings
 from bert_jax.text.vocabulary import MASK, MOST_BYTES, PieceSpan, Vocabulary
 
 BOUNDARY = "\u2581"
@@ -47,7 +48,8 @@ class SentencePieceTokenizer:
         """
         self._model = model
         pieces = [piece.piece for piece in model.pieces]
-        self.vocabulary = Vocabulary(pieces, name, [_present(names, set(pieces)) for names in _SPECIAL_NAMES])
+        special = [_present(names, set(pieces)) for names in _SPECIAL_NAMES]
+        self.vocabulary = Vocabulary(pieces, name, special, blanks="")  # it may have pieces for line breaks and tabs
         if model.trainer_spec.model_type not in _KINDS:
             raise UsageError(
                 f"{name} is a sentencepiece model of words or characters; give one of {', '.join(_KINDS.values())}"
@@ -55,8 +57,8 @@ class SentencePieceTokenizer:
         self.kind = _KINDS[model.trainer_spec.model_type]
         try:
             self._processor = SentencePieceProcessor(model_proto=_with_control_pieces(model, self.vocabulary))
-        except RuntimeError as error:
-            raise UsageError(f"{name} is no good sentencepiece model ({error}); give another") from None
+        except Exception as error:  # the library's status codes are RuntimeError, OSError, SyntaxError and others
+            raise UsageError(f"{name} is no good sentencepiece model ({shown(str(error))}); give another") from None
 
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, without special pieces; such as occur in the text are ordinary characters."""
@@ -146,7 +148,7 @@ class SentencePieceTokenizer:
         """Writes tokenizer.model and, last, tokenizer_config.json."""
         directory.mkdir(parents=True, exist_ok=True)
         self.write_vocabulary(directory / self.file_name)
-        write_json(directory / "tokenizer_config.json", {"kind": self.kind})
+        write_settings(directory, TokenizerSettings(kind=self.kind))
 
     def as_huggingface(self) -> Tokenizer:
         """A Tokenizer of Hugging Face's library that gives the same ids, without special pieces."""
@@ -159,8 +161,14 @@ class SentencePieceTokenizer:
 
     @classmethod
     def load(cls, directory: Path) -> "SentencePieceTokenizer":
-        """Reads what `save` wrote."""
-        return cls.read(directory / cls.file_name)
+        """Reads what `save` wrote. Raises UsageError where it is damaged, or its files contradict each other."""
+        tokenizer, told = cls.read(directory / cls.file_name), read_settings(directory, TokenizerSettings).kind
+        if told != tokenizer.kind:
+            raise UsageError(
+                f"{directory / cls.file_name} is a {tokenizer.kind} model and {FILE_NAME} beside it says {told}; put "
+                "the files back that were made together"
+            )
+        return tokenizer
 
     @classmethod
     def read(cls, path: Path) -> "SentencePieceTokenizer":
@@ -175,6 +183,8 @@ class SentencePieceTokenizer:
             ) from None
         except DecodeError:
             raise UsageError(f"{path} is no sentencepiece model; give one, or a vocab.txt") from None
+        if not all(isinstance(piece.piece, str) for piece in model.pieces):  # of bytes that aren't UTF-8
+            raise UsageError(f"{path} has pieces that are not UTF-8; it is damaged, fetch it again")
         return cls(model, str(path))
 
 
@@ -216,7 +226,7 @@ def _starts_word(piece: str) -> bool:
 
 
 def _lowest_score(model: ModelProto) -> float:
-    return min(piece.score for piece in model.pieces if piece.type == _Piece.NORMAL)
+    return min((piece.score for piece in model.pieces if piece.type == _Piece.NORMAL), default=0.0)
 
 
 def _piece_processor(model: ModelProto) -> SentencePieceProcessor:

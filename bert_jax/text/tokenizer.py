@@ -1,9 +1,7 @@
 """What every tokenizer can do, and finding the one that a path holds."""
 
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -14,10 +12,10 @@ from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 from bert_jax.text.sentencepiece import SentencePieceTokenizer
+from bert_jax.text.tokenizer_settings import FILE_NAME, TokenizerSettings, read_settings
 from bert_jax.text.vocabulary import PieceSpan, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
-_SETTINGS = "tokenizer_config.json"
 _KINDS = {"wordpiece": WordPieceTokenizer, "unigram": SentencePieceTokenizer, "bpe": SentencePieceTokenizer}
 
 
@@ -84,24 +82,10 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accent
     directory = tokenizer_directory(path)
     if directory:
         directory = fetched(directory)
-        return _KINDS[_kind(directory)].load(directory)
+        return _KINDS[read_settings(directory, TokenizerSettings).kind].load(directory)
     if path.is_dir():
         raise UsageError(f"{path} holds no tokenizer; give a run, its tokenizer directory, a vocab.txt or a .model")
     return read_vocabulary_file(path, lowercase, strip_accents)
-
-
-def _kind(directory: Path) -> str:
-    try:
-        kind = json.loads((directory / _SETTINGS).read_text(encoding="utf-8")).get("kind")
-    except (ValueError, AttributeError):
-        kind = None
-    if kind not in _KINDS:
-        raise UsageError(
-            f"{directory / _SETTINGS} is damaged or another program's: its kind is {kind!r} and should be one of "
-            f"{', '.join(_KINDS)}; give the vocabulary's own file, a vocab.txt or a .model, or make a run of "
-            "it with bert-jax import"
-        )
-    return kind
 
 
 def read_vocabulary_file(path: Place, lowercase: bool, strip_accents: bool | None) -> Tokenizer:
@@ -114,4 +98,4 @@ def read_vocabulary_file(path: Place, lowercase: bool, strip_accents: bool | Non
 
 def tokenizer_directory(path: Place) -> Place | None:
     """The tokenizer directory that `path` is or has in it; None where there is none."""
-    return next((folder for folder in (path, path / "tokenizer") if (folder / _SETTINGS).is_file()), None)
+    return next((folder for folder in (path, path / "tokenizer") if (folder / FILE_NAME).is_file()), None)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import write_text
 
 PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -16,8 +16,10 @@ SPECIAL_PIECES = (PAD, UNKNOWN, CLS, SEP, MASK)
 CONTINUATION = "##"
 """What a WordPiece that continues a word begins with."""
 
-MOST_BYTES = 100_000_000
-"""A larger file of pieces or words is taken for a mistake."""
+MOST_BYTES = 32_000_000
+"""A larger file of pieces or words is refused. The largest published vocabulary of a BERT has 501,153 pieces, 5 MB."""
+BLANKS = " \t\r\n"
+"""Characters that split words in every text, so that no word has them."""
 
 
 class PieceSpan(NamedTuple):
@@ -31,10 +33,18 @@ class PieceSpan(NamedTuple):
 class Vocabulary:
     """Pieces and their ids. `pieces[i]` has id i."""
 
-    def __init__(self, pieces: Sequence[str], name: str = "vocabulary", special: Sequence[str] = SPECIAL_PIECES):
-        """`special` are what this vocabulary calls the five special pieces, in the order of SPECIAL_PIECES.
+    def __init__(
+        self,
+        pieces: Sequence[str],
+        name: str = "vocabulary",
+        special: Sequence[str] = SPECIAL_PIECES,
+        blanks: str = BLANKS,
+    ):
+        """`special` are what this vocabulary calls the five special pieces, in the order of SPECIAL_PIECES; `blanks`
+        are characters that no piece may hold.
 
-        Raises UsageError where one of them is missing or a piece stands twice; `name` is named in it.
+        Raises UsageError where a special piece is missing, or where a piece is empty, stands twice, or holds U+0000 or
+        one of `blanks`; `name` is named in it.
         """
         self.pieces = tuple(pieces)
         self.ids = {piece: number for number, piece in enumerate(self.pieces)}
@@ -44,10 +54,16 @@ class Vocabulary:
                 f"{name} lacks {', '.join(missing)}; a BERT vocabulary has one piece a line and among them "
                 f"{' '.join(SPECIAL_PIECES)}"
             )
+        for number, piece in enumerate(self.pieces):
+            if fault := _fault(piece, blanks):
+                raise UsageError(
+                    f"{name}, line {number + 1:,}: the piece {shown(piece)} {fault}, which no text gives; put an unused "
+                    f"name like [unused{number}] there, so that the other pieces keep their ids"
+                )
         if len(self.ids) < len(self.pieces):
             second = next(number for number, piece in enumerate(self.pieces) if self.ids[piece] != number)
             raise UsageError(
-                f"{name} holds {self.pieces[second]!r} twice (lines {second + 1} and "
+                f"{name} holds {shown(self.pieces[second])} twice (lines {second + 1} and "
                 f"{self.ids[self.pieces[second]] + 1}); every piece has one id, so remove or rename one"
             )
         self.special_ids = tuple(self.ids[piece] for piece in special)
@@ -78,6 +94,19 @@ class Vocabulary:
     def write(self, path: Place) -> None:
         """Writes a vocab.txt."""
         write_text(path, "".join(piece + "\n" for piece in self.pieces))
+
+
+def _fault(piece: str, blanks: str) -> str | None:
+    """What is wrong with a piece by itself; None where nothing is."""
+    if not piece:
+        return "is empty"
+    if "\0" in piece:
+        return "holds the character U+0000"
+    if any(blank in piece for blank in blanks):
+        return "holds a space, a tab or a line break"
+    if not piece.isascii() and any("\ud800" <= character <= "\udfff" for character in piece):
+        return "holds half of a surrogate pair"
+    return None
 
 
 def read_lines(path: Path, name: str, expected: str) -> list[str]:

@@ -1,6 +1,5 @@
 """WordPiece: the original's tokenizer (tokenization.py), and its training."""
 
-import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import write_json
+from bert_jax.text.tokenizer_settings import WordPieceSettings, read_settings, write_settings
 from bert_jax.text.vocabulary import CONTINUATION, MASK, SPECIAL_PIECES, UNKNOWN, PieceSpan, Vocabulary
 
 MAX_WORD_CHARACTERS = 200
@@ -105,10 +104,8 @@ class WordPieceTokenizer:
         """Writes vocab.txt and, last, tokenizer_config.json."""
         directory.mkdir(parents=True, exist_ok=True)
         self.write_vocabulary(directory / self.file_name)
-        write_json(
-            directory / "tokenizer_config.json",
-            {"kind": self.kind, "lowercase": self.lowercase, "strip_accents": self.strip_accents},
-        )
+        settings = WordPieceSettings(kind="wordpiece", lowercase=self.lowercase, strip_accents=self.strip_accents)
+        write_settings(directory, settings)
 
     def as_huggingface(self) -> Tokenizer:
         """A Tokenizer of Hugging Face's library that gives the same ids, without special pieces."""
@@ -120,9 +117,9 @@ class WordPieceTokenizer:
 
     @classmethod
     def load(cls, directory: Path) -> "WordPieceTokenizer":
-        """Reads what `save` wrote."""
-        settings = json.loads((directory / "tokenizer_config.json").read_text(encoding="utf-8"))
-        return cls(Vocabulary.read(directory / cls.file_name), settings["lowercase"], settings["strip_accents"])
+        """Reads what `save` wrote. Raises UsageError where it is damaged."""
+        settings = read_settings(directory, WordPieceSettings)
+        return cls(Vocabulary.read(directory / cls.file_name), settings.lowercase, settings.strip_accents)
 
 
 def train_wordpiece(

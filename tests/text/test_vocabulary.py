@@ -1,4 +1,7 @@
+import gzip
+
 import pytest
+from damages import attack
 
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
@@ -29,6 +32,12 @@ def test_windows_line_ends_are_no_part_of_a_piece(tmp_path):
     [
         ("\n".join(PIECES).replace("[MASK]", "mask").encode(), "lacks [MASK]"),
         ("\n".join([*PIECES, "a"]).encode(), "'a' twice (lines 6 and 8)"),
+        ("\n".join([*PIECES, "", "c"]).encode(), "vocab.txt, line 8: the piece '' is empty"),
+        ("\n".join([*PIECES, "c d"]).encode(), "line 8: the piece 'c d' holds a space, a tab or a line break"),
+        ("\n".join([*PIECES, "c "]).encode(), "line 8: the piece 'c ' holds a space"),
+        ("\n".join([*PIECES, "c\td"]).encode(), "line 8: the piece 'c\\td' holds a space"),
+        ("\n".join([*PIECES, "\0"]).encode(), "line 8: the piece '\\x00' holds the character U+0000"),
+        (b"a" * 33_000_000, "33,000,000 bytes; no vocabulary needs over 32,000,000"),
         (b"\xff\xfe", "not UTF-8"),
     ],
 )
@@ -47,5 +56,20 @@ def test_a_missing_file_is_named(tmp_path):
 @pytest.mark.parametrize("content", ['{"do_lower_case": true}', "[]", "{"])
 def test_another_programs_tokenizer_directory_is_refused_in_a_line(tmp_path, content):
     (tmp_path / "tokenizer_config.json").write_text(content)
-    with pytest.raises(UsageError, match="its kind is None and should be one of wordpiece, unigram, bpe"):
+    with pytest.raises(UsageError, match="is damaged or another program's .*; give the vocabulary's own file"):
         load_tokenizer(tmp_path)
+
+
+def test_published_vocabularies_are_read(reference):
+    """With the odd pieces that they have: U+2028 in the Chinese one."""
+    for name, size in (("chinese", 21_128), ("multilingual-cased", 119_547)):
+        with gzip.open(reference / "data" / "bert" / f"vocab-{name}.txt.gz", "rt", encoding="utf-8", newline="\n") as file:
+            assert len(Vocabulary(file.read().removesuffix("\n").split("\n"))) == size
+    for name, size in (("cased", 28_996), ("uncased", 30_522)):
+        assert len(Vocabulary.read(reference / "reference" / f"vocab-{name}.txt")) == size
+
+
+def test_a_damaged_vocabulary_is_refused_in_a_line_or_read(tmp_path, slow):
+    path = tmp_path / "vocab.txt"
+    Vocabulary(PIECES).write(path)
+    attack(lambda: Vocabulary.read(path), path, count=10_000 if slow else 200)
