@@ -17,7 +17,7 @@ from bert_jax.interchange.tokenizer_reading import read_tokenizer
 from bert_jax.model.bert import Parameters
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, shown
 from bert_jax.text.tokenizer import Tokenizer
 
 HUGGING_FACE_CONFIG, GOOGLE_CONFIG = "config.json", "bert_config.json"
@@ -83,7 +83,7 @@ def open_model_directory(
     pad_id = values.get("pad_token_id")
     if pad_id not in (None, tokenizer.vocabulary.pad_id):
         raise UsageError(
-            f"{path}: pad_token_id is {pad_id}, and [PAD] is piece {tokenizer.vocabulary.pad_id} of the "
+            f"{path}: pad_token_id is {shown(pad_id)}, and [PAD] is piece {tokenizer.vocabulary.pad_id} of the "
             "vocabulary; tokenizer and model don't belong together"
         )
     unused = selection.unused | dict.fromkeys(not_listed, f"not listed in {INDEX}")

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, shown
 
 Activation = Literal["gelu_tanh", "gelu_erf"]
 
@@ -56,7 +56,7 @@ def model_config(
     """
     for name, value in _FIXED.items():
         if values.get(name, value) not in (value, None):
-            raise UsageError(f"{path}: {name} is {values[name]!r}; bert_jax's BERT has {value!r}")
+            raise UsageError(f"{path}: {name} is {shown(values[name])}; bert_jax's BERT has {value!r}")
     sizes = {ours: _size(values, theirs, path) for theirs, ours in _NAMES.items()}
     rates = {ours: values[theirs] for theirs, ours in _RATES.items() if values.get(theirs) is not None}
     try:
@@ -97,12 +97,12 @@ def head_values(task: TaskConfig) -> dict[str, Any]:
 def _size(values: dict[str, Any], name: str, path: Path) -> int:
     size = values.get(name)
     if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= _MOST:
-        raise UsageError(f"{path}: {name} is {size!r}; a size from 1 to {_MOST:,} was expected")
+        raise UsageError(f"{path}: {name} is {shown(size)}; a size from 1 to {_MOST:,} was expected")
     return size
 
 
 def _activation(values: dict[str, Any], path: Path, asked: Activation | None, of_google: bool) -> Activation:
     name = values.get("hidden_act", "gelu")
     if not isinstance(name, str) or name not in ACTIVATIONS:
-        raise UsageError(f"{path}: hidden_act is {name!r}; bert_jax has {', '.join(ACTIVATIONS)}")
+        raise UsageError(f"{path}: hidden_act is {shown(name)}; bert_jax has {', '.join(ACTIVATIONS)}")
     return asked or ("gelu_tanh" if of_google and name == "gelu" else ACTIVATIONS[name])

@@ -1,17 +1,16 @@
 """Google's checkpoints: bert_model.ckpt, as TensorFlow 1 wrote it."""
 
+import importlib.util
+import os
 import re
-from collections.abc import Callable
-from functools import partial
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
-from typing import Any
 
-from bert_jax.interchange.tensors import Tensor
+from bert_jax.interchange.tensors import Tensor, tensors_of
 from bert_jax.system.errors import UsageError
 
-_OPTIMIZER = re.compile(
-    r"^global_step$|^(beta1|beta2)_power$|^loss_scale|/(adam|lamb)_[mv]$|/(Adam(_1)?|Momentum|ExponentialMovingAverage)$"
-)
 _RENAMED = (
     (r"/layer_(\d+)/", r"/layer/\1/"),
     (r"_embeddings$", "_embeddings/weight"),
@@ -19,6 +18,10 @@ _RENAMED = (
     (r"/(beta|output_bias)$", "/bias"),
 )
 """From TensorFlow's names to Hugging Face's, / for . meanwhile."""
+_MOST_S = 600
+"""Longest time for reading a checkpoint; that of BERT-large, with its optimizer 4 GB, takes less than a minute."""
+_MOST_SHOWN = 200
+"""Characters of TensorFlow's own message in an error."""
 
 
 def find_tensorflow_checkpoint(directory: Path) -> Path | None:
@@ -32,40 +35,38 @@ def find_tensorflow_checkpoint(directory: Path) -> Path | None:
 def read_tensorflow_checkpoint(prefix: Path) -> tuple[dict[str, Tensor], list[str]]:
     """The tensors by Hugging Face's names, and the names of those of the optimizer.
 
-    Raises UsageError where TensorFlow isn't installed, or where it can't read the checkpoint; a tensor's `read` too.
+    TensorFlow reads it in a process of its own. Raises UsageError where TensorFlow isn't installed, or where that
+    process fails, whatever it ends by.
     """
-    reader = _checked(prefix, _reader, prefix)
-    tensors, optimizers = {}, []
-    for name, shape in sorted(reader.get_variable_to_shape_map().items()):
-        if _OPTIMIZER.search(name):
-            optimizers.append(name)
-        else:
-            tensors[_todays_name(name)] = _tensor(
-                name, tuple(shape), partial(_checked, prefix, reader.get_tensor, name)
-            )
-    return tensors, optimizers
-
-
-def _reader(prefix: Path) -> Any:
-    """TensorFlow's reader of checkpoints."""
-    try:
-        from tensorflow.train import load_checkpoint
-    except ImportError:
+    if importlib.util.find_spec("tensorflow") is None:
         raise UsageError(
             f"{prefix} is a TensorFlow checkpoint and needs TensorFlow to be read: pip install 'bert_jax[tensorflow]'"
-        ) from None
-    return load_checkpoint(str(prefix))
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        converted = Path(folder) / "tensors.safetensors"
+        optimizers = _converted(prefix, converted)
+        tensors = tensors_of(converted)  # opened: they can be read when the file has no name any more
+    return {_todays_name(name): _transposed(tensor) for name, tensor in tensors.items()}, optimizers
 
 
-def _checked(prefix: Path, read: Callable[..., Any], *arguments: Any) -> Any:
-    """`read(*arguments)`; what goes wrong in it is said in one line."""
+def _converted(prefix: Path, target: Path) -> list[str]:
+    """Has tensorflow_conversion.py write `target`; returns what that prints. Raises UsageError where it fails."""
+    command = [sys.executable, "-P", "-m", "bert_jax.interchange.tensorflow_conversion", str(prefix), str(target)]
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     try:
-        return read(*arguments)
-    except UsageError:
-        raise
-    except Exception as error:  # of TensorFlow's own kinds, and IndexError
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UsageError(f"{prefix} is no good TensorFlow checkpoint ({reason}); fetch it again") from None
+        ended = subprocess.run(command, capture_output=True, timeout=_MOST_S, env=os.environ | quiet)
+    except subprocess.TimeoutExpired:
+        raise _damaged(prefix, f"reading it took more than {_MOST_S} s") from None
+    if ended.returncode < 0:
+        raise _damaged(prefix, f"TensorFlow was ended by signal {-ended.returncode} while it read it")
+    if ended.returncode:
+        lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise _damaged(prefix, lines[-1][:_MOST_SHOWN] if lines else f"exit code {ended.returncode}")
+    return ended.stdout.decode("utf-8", "replace").split("\n")[:-1]
+
+
+def _damaged(prefix: Path, reason: str) -> UsageError:
+    return UsageError(f"{prefix} is no good TensorFlow checkpoint ({reason}); fetch it again")
 
 
 def _todays_name(name: str) -> str:
@@ -74,8 +75,8 @@ def _todays_name(name: str) -> str:
     return name.replace("/", ".")
 
 
-def _tensor(name: str, shape: tuple[int, ...], read: partial) -> Tensor:
+def _transposed(tensor: Tensor) -> Tensor:
     """A kernel is the transpose of what Hugging Face calls its weight."""
-    if name.endswith("/kernel"):
-        return Tensor(name, shape[::-1], lambda: read().T)
-    return Tensor(name, shape, read)
+    if tensor.source.endswith("/kernel"):
+        return Tensor(tensor.source, tensor.shape[::-1], lambda: tensor.read().T)
+    return tensor

@@ -11,11 +11,13 @@ from safetensors import SafetensorError, safe_open
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import Shape, read_shape
 from bert_jax.interchange.names import TIED, expected_tensors, part_of
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, shown
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _MOST_HEADER_BYTES = 10_000_000
 """A header tells of every tensor; that of BERT-large has 50 kB."""
+_READABLE = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL")
+"""Number types of safetensors that numpy has. A BERT needs the first four; the others are refused by name later."""
 _REASONS = (
     ("embeddings.position_ids", "the positions' numbers, not learned"),
     ("classifier.", "a fine-tuned model's head"),
@@ -51,34 +53,49 @@ def read_safetensors(directory: Path) -> tuple[dict[str, Tensor], list[str]]:
     lacks a tensor that the index says it has.
     """
     if not (directory / INDEX).is_file():
-        return _by_todays_names(_tensors_of(directory / WEIGHTS), directory), []
+        return _by_todays_names(tensors_of(directory / WEIGHTS), directory), []
     places = read_shape(directory / INDEX, _Index).weight_map
     inside: dict[str, Tensor] = {}
     for file in sorted(set(places.values())):
-        if Path(file).name != file or not file.endswith(".safetensors"):
+        if Path(file).name != file or not file.endswith(".safetensors") or not file.isprintable():
             raise UsageError(
-                f"{directory / INDEX} names {file!r}, which is no safetensors file in its folder; fetch it again"
+                f"{directory / INDEX} names {shown(file)}, which is no safetensors file in its folder; fetch it again"
             )
-        inside |= (of_file := _tensors_of(directory / file))
+        inside |= (of_file := tensors_of(directory / file))
         if missing := [name for name, place in places.items() if place == file and name not in of_file]:
             raise UsageError(f"{directory / file} lacks {missing[0]}, which {INDEX} says is there; fetch both again")
     listed = {name: inside[name] for name in places}
     return _by_todays_names(listed, directory), sorted(inside.keys() - listed.keys())
 
 
-def _tensors_of(path: Path) -> dict[str, Tensor]:
+def tensors_of(path: Path) -> dict[str, Tensor]:
+    """Every tensor of one safetensors file, by its name there. The library checks that the header describes each byte of the file once.
+
+    Raises UsageError for a damaged file.
+    """
     try:
         with open(path, "rb") as file:
             size = int.from_bytes(file.read(8), "little")
         if size > _MOST_HEADER_BYTES:
             raise UsageError(f"{path} says that its header has {size:,} bytes; a BERT's has less than 100,000")
         opened = safe_open(path, "numpy")
-        shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}
+        described = {name: opened.get_slice(name) for name in opened.keys()}
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror or error}); give a folder that has it") from None
     except SafetensorError as error:
-        raise UsageError(f"{path} is no good safetensors file ({error}); fetch it again") from None
-    return {name: Tensor(name, shape, partial(opened.get_tensor, name)) for name, shape in shapes.items()}
+        raise UsageError(f"{path} is no good safetensors file ({shown(str(error))}); fetch it again") from None
+    if unprintable := [name for name in described if not name.isprintable()]:
+        raise UsageError(f"{path} has a tensor named {shown(unprintable[0])}, which is no name; fetch it again")
+    return {
+        name: Tensor(name, tuple(slice.get_shape()), partial(_read, opened, name, slice.get_dtype()))
+        for name, slice in described.items()
+    }
+
+
+def _read(opened: safe_open, name: str, dtype: str) -> np.ndarray:
+    if dtype not in _READABLE:
+        raise UsageError(f"{name} holds {dtype} numbers, which aren't read here; convert the model to float32")
+    return opened.get_tensor(name)
 
 
 def _by_todays_names(tensors: dict[str, Tensor], directory: Path) -> dict[str, Tensor]:

@@ -1,13 +1,13 @@
 """Tokenizers as Hugging Face and Google publish them."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.interchange.json_file import Shape, read_shape
-from bert_jax.system.errors import UsageError
+from bert_jax.interchange.json_file import Shape, read_object, read_shape, shaped
+from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.progress import say
 from bert_jax.text.sentencepiece import SentencePieceTokenizer
 from bert_jax.text.tokenizer import Tokenizer
@@ -19,6 +19,8 @@ SPECIAL_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token
 """What the settings call the special pieces, in the order of Vocabulary.special_ids."""
 _UNLIMITED = 1_000_000
 """A model_max_length above this means that none was set."""
+_MOST_DIGITS = 9
+"""Of a piece's number. Python takes more, up to some thousands, and then raises."""
 
 
 class _Piece(Shape):
@@ -30,8 +32,8 @@ class _AddedPiece(_Piece):
 
 
 class _WordPiece(Shape):
-    type: Literal["WordPiece"] = "WordPiece"
-    vocab: dict[str, int]
+    """The model but for `type` and `vocab`, which `_numbered_pieces` reads."""
+
     unk_token: Literal["[UNK]"] = UNKNOWN
     continuing_subword_prefix: Literal["##"] = CONTINUATION
     max_input_chars_per_word: Annotated[int, Field(ge=100, le=200)] = 100
@@ -104,14 +106,18 @@ def _contradiction(settings: _Settings, vocabulary: Vocabulary, config: ModelCon
     if len(vocabulary) != config.vocabulary_size:
         return f"the vocabulary has {len(vocabulary):,} pieces and the model's table {config.vocabulary_size:,} rows"
     for number, piece in settings.added_tokens_decoder.items():
-        found = vocabulary.pieces[int(number)] if number.isdecimal() and int(number) < len(vocabulary) else None
+        numbers = number.isdecimal() and len(number) <= _MOST_DIGITS
+        found = vocabulary.pieces[int(number)] if numbers and int(number) < len(vocabulary) else None
         if found != piece.content:
-            return f"{SETTINGS} calls {piece.content!r} piece {number}, where the vocabulary has {found!r}"
+            return (
+                f"{SETTINGS} calls {shown(piece.content)} piece {number[:_MOST_DIGITS]}, where the vocabulary has "
+                f"{shown(found)}"
+            )
     for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids):
         given = getattr(settings, name)
         given = given.content if isinstance(given, _Piece) else given
         if given not in (None, vocabulary.pieces[number]):
-            return f"{name} in {SETTINGS} is {given!r}, where the vocabulary has {vocabulary.pieces[number]!r}"
+            return f"{name} in {SETTINGS} is {shown(given)}, where the vocabulary has {vocabulary.pieces[number]!r}"
     if settings.model_max_length and config.max_positions < settings.model_max_length < _UNLIMITED:
         return (
             f"model_max_length in {SETTINGS} is {settings.model_max_length:,.0f} pieces and the model has "
@@ -128,25 +134,43 @@ def _wordpiece_over(path: Path, settings: _Settings, lowercase: bool | None) -> 
 
 def _wordpiece_of(directory: Path, settings: _Settings, lowercase: bool | None) -> WordPieceTokenizer:
     path = directory / TOKENIZER
-    file = read_shape(path, _TokenizerFile)
+    value = read_object(path)
+    ids = _numbered_pieces(value, path)
+    in_words = len(ids)
+    file = shaped(value, _TokenizerFile, path)
     told = settings.do_lower_case
     if lowercase is None and told not in (None, file.normalizer.lowercase):
         raise UsageError(
             f"{directory}: lowercase in {TOKENIZER} is {file.normalizer.lowercase} and do_lower_case in {SETTINGS} is "
             f"{told}; say which with --lowercase"
         )
-    ids = dict(file.model.vocab)
     for piece in file.added_tokens:
         if ids.setdefault(piece.content, piece.id) != piece.id:
             raise UsageError(
-                f"{path}: {piece.content!r} is piece {ids[piece.content]} and piece {piece.id}; it has one id"
+                f"{path}: {shown(piece.content)} is piece {ids[piece.content]} and piece {shown(piece.id)}; it has one id"
             )
     pieces = sorted(ids, key=ids.get)
     if [ids[piece] for piece in pieces] != list(range(len(pieces))):
         raise UsageError(f"{path}: its pieces aren't numbered from 0 to {len(pieces) - 1:,}, each number once")
-    if broken := [piece for piece in pieces if "\n" in piece or piece.endswith("\r")]:
-        raise UsageError(f"{path}: the piece {broken[0]!r} holds a line break, which no word has; leave it out")
-    if added := [piece for piece in ids if piece not in file.model.vocab]:
-        say(f"WARNING: {path} adds {len(added):,} pieces ({added[0]!r}, ...), which are never found in text here")
+    vocabulary = Vocabulary(pieces, str(path))
+    if added := list(ids)[in_words:]:
+        say(f"WARNING: {path} adds {len(added):,} pieces ({shown(added[0])}, ...), which are never found in text here")
     lowercase = file.normalizer.lowercase if lowercase is None else lowercase
-    return WordPieceTokenizer(Vocabulary(pieces, str(path)), lowercase, file.normalizer.strip_accents)
+    return WordPieceTokenizer(vocabulary, lowercase, file.normalizer.strip_accents)
+
+
+def _numbered_pieces(value: dict[str, Any], path: Path) -> dict[str, int]:
+    """Takes `vocab` out of the `model` of a tokenizer.json: every piece and its number.
+
+    By itself: pydantic would describe each of a million wrong numbers before it refused one.
+    """
+    model = value.get("model")
+    if not isinstance(model, dict) or model.get("type", "WordPiece") != "WordPiece":
+        kind = model.get("type") if isinstance(model, dict) else model
+        raise UsageError(f"{path}: model.type is {shown(kind)}; the tokenizer of a BERT is a WordPiece")
+    vocab = model.pop("vocab", None)
+    if not isinstance(vocab, dict):
+        raise UsageError(f"{path}: model.vocab is {shown(vocab)}; an object with a number for each piece was expected")
+    if wrong := next((piece for piece, number in vocab.items() if type(number) is not int), None):
+        raise UsageError(f"{path}: the piece {shown(wrong)} has the number {shown(vocab[wrong])}; expected an integer")
+    return vocab

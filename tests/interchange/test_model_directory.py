@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from damages import attack
 from safetensors.numpy import load_file, save_file
 
 import bert_jax
@@ -13,6 +14,9 @@ from bert_jax.cli.main import run
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
 from bert_jax.interchange.model_directory import open_model_directory
+from bert_jax.interchange.tensors import read_safetensors, select
+from bert_jax.interchange.tokenizer_reading import read_tokenizer
+from bert_jax.interchange.tokenizer_writing import write_tokenizer
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.system.errors import UsageError
 from bert_jax.training.run_directory import RunDirectory
@@ -191,6 +195,10 @@ def _settings(file: str, **changes):
     return spoil
 
 
+def _nested(depth: int) -> list:
+    return [_nested(depth - 1)] if depth else []
+
+
 def _dropped(name: str):
     return lambda folder: with_tensors(
         folder, lambda tensors: {key: value for key, value in tensors.items() if not key.startswith(name)}
@@ -223,6 +231,16 @@ def _tokenizer(**changes):
 
 def _header(**entry):
     return lambda folder: with_header(folder, lambda header: header["cls.predictions.bias"].update(entry))
+
+
+def _eight_bits(folder: Path) -> None:
+    """Writes all weights in float8."""
+    path = folder / "model.safetensors"
+    header, end = {}, 0
+    for name, tensor in load_file(path).items():
+        header[name] = {"dtype": "F8_E4M3", "shape": tensor.shape, "data_offsets": [end, end := end + tensor.size]}
+    written = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(written)) + written + bytes(end))
 
 
 def _index(place: str):
@@ -313,7 +331,29 @@ SPOILED = {
         _tokenizer(added_tokens=[{"id": 9, "content": "[MASK]"}]),
         "'[MASK]' is piece 4 and piece 9",
     ),
-    "a line break in a piece": (_tokenizer(added_tokens=[{"id": 97, "content": "a\nb"}]), "holds a line break"),
+    "a line break in a piece": (_tokenizer(added_tokens=[{"id": 97, "content": "a\nb"}]), "tab or a line break"),
+    "a blank in a piece": (_tokenizer(added_tokens=[{"id": 97, "content": "a b"}]), "line 98: the piece 'a b' holds a"),
+    "half a character in a piece": (_tokenizer(added_tokens=[{"id": 97, "content": "\ud800"}]), "half of a surrogate"),
+    "numbers of thousands of digits": (
+        _settings("tokenizer_config.json", added_tokens_decoder={"9" * 5_000: {"content": "[MASK]"}}),
+        "calls '[MASK]' piece 999999999, where the vocabulary has None",
+    ),
+    "an absurd length": (
+        _settings("tokenizer_config.json", model_max_length=10**400),
+        "model_max_length is",
+    ),
+    "pieces numbered by words": (
+        _tokenizer(model={"type": "WordPiece", "vocab": {"a": "0"}}),
+        "the piece 'a' has the number '0'; expected an integer",
+    ),
+    "a million wrong pieces": (_tokenizer(added_tokens=[{}] * 300_000), "more than 200,000 values, which no such file"),
+    "a tokenizer.json of 33 MB": (_tokenizer(x="x" * 33_000_000), "more than 32,000,000 bytes, which no such file"),
+    "an index with a NUL": (_index("model\0.safetensors"), "names 'model\\x00.safetensors', which is no safetensors"),
+    "an index to a folder of its own": (_index("/etc/x.safetensors"), "names '/etc/x.safetensors', which is no"),
+    "numbers in eight bits": (_eight_bits, "holds F8_E4M3 numbers, which aren't read here"),
+    "a setting of megabytes": (_settings("config.json", model_type="x" * 10**6), "model_type is 'xxx"),
+    "nested settings": (_settings("config.json", x=_nested(100)), "is nested more than 64 deep"),
+    "a size beyond 64 bits": (_settings("config.json", hidden_size=2**63), "hidden_size is 9223372036854775808; a size"),
     "no config": (lambda folder: (folder / "config.json").unlink(), "has neither config.json nor bert_config.json"),
     "ideographs kept together": (
         _settings("tokenizer_config.json", tokenize_chinese_chars=False),
@@ -332,6 +372,32 @@ def test_what_is_damaged_or_does_not_belong_together_is_refused_in_one_line(fold
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
     with pytest.raises(UsageError):
         bert_jax.load(folder)
+
+
+READ = ["config.json", "model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json"]
+"""Files of a folder in which all of them are."""
+
+
+@pytest.mark.parametrize("name", [*READ, "model.safetensors.index.json"])
+def test_a_damaged_file_is_refused_in_a_line_or_the_folder_works(folder, name, slow):
+    model = open_model_directory(folder)
+    write_tokenizer(model.tokenizer, folder, 24)
+    if name == "vocab.txt":
+        (folder / "tokenizer.json").unlink()
+    if name == "model.safetensors.index.json":
+        sharded(folder)
+
+    def read():
+        if "token" in name or name == "vocab.txt":
+            read_tokenizer(folder, model.config).encode("piece1 piece2")
+        elif "safetensors" in name:
+            tensors, _ = read_safetensors(folder)
+            select(tensors, model.config, folder)
+            [tensor.read() for tensor in tensors.values()]
+        else:
+            open_model_directory(folder)
+
+    attack(read, folder / name, count=5_000 if slow else 60)
 
 
 def test_casing_that_contradicts_the_vocabulary_is_refused(folder):

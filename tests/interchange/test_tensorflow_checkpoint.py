@@ -1,10 +1,12 @@
+import os
+import pickle
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bert_jax.interchange import tensorflow_checkpoint
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
 from bert_jax.interchange.tensors import read_safetensors
 from bert_jax.system.errors import UsageError
@@ -24,32 +26,83 @@ def googles_name(name: str) -> str:
     return re.sub(r"_embeddings/weight$", "_embeddings", name).replace("/weight", "/kernel")
 
 
-class Reader:
-    """Stands in for TensorFlow's: the golden model under Google's names, with the optimizer's slots."""
+STAND_IN = """
+import os
+import pickle
+from types import SimpleNamespace
 
-    def __init__(self):
-        self.tensors = {}
-        for name, tensor in read_safetensors(GOLDEN)[0].items():
-            theirs = googles_name(name)
-            value = tensor.read().T if theirs.endswith("/kernel") else tensor.read()
-            self.tensors |= {theirs: value, f"{theirs}/adam_m": value, f"{theirs}/adam_v": value}
-        self.tensors["global_step"] = np.array(20)
+
+def load_checkpoint(prefix):
+    with open(prefix + ".index", "rb") as file:
+        told = pickle.load(file)
+    if told == "abort":
+        os.abort()
+    return Reader(told)
+
+
+class Reader:
+    def __init__(self, tensors):
+        self.tensors = tensors
 
     def get_variable_to_shape_map(self):
         return {name: list(tensor.shape) for name, tensor in self.tensors.items()}
 
+    def get_variable_to_dtype_map(self):
+        return {name: SimpleNamespace(size=tensor.itemsize) for name, tensor in self.tensors.items()}
+
     def get_tensor(self, name):
         return self.tensors[name]
+"""
+"""TensorFlow's reader of checkpoints, over a pickle of our own. It ends its process as TensorFlow's does."""
 
 
-def test_names_and_layouts_become_hugging_faces(monkeypatch):
-    monkeypatch.setattr(tensorflow_checkpoint, "_reader", lambda prefix: Reader())
-    tensors, optimizers = read_tensorflow_checkpoint(Path("bert_model.ckpt"))
+@pytest.fixture
+def tensorflow(tmp_path, monkeypatch):
+    """Has the processes that are started take the stand-in for TensorFlow; writes checkpoints that it can read."""
+    package = tmp_path / "packages" / "tensorflow"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "train.py").write_text(STAND_IN)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package.parent), os.environ.get("PYTHONPATH", ""), *sys.path]))
+    monkeypatch.syspath_prepend(package.parent)
+    prefix = tmp_path / "bert_model.ckpt"
+
+    def write(told, data_bytes: int) -> Path:
+        prefix.with_suffix(".ckpt.index").write_bytes(pickle.dumps(told))
+        prefix.with_suffix(".ckpt.data-00000-of-00001").write_bytes(bytes(data_bytes))
+        return prefix
+
+    return write
+
+
+def googles_tensors() -> dict[str, np.ndarray]:
+    """The golden model under Google's names, with the optimizer's slots."""
+    tensors = {"global_step": np.array(20)}
+    for name, tensor in read_safetensors(GOLDEN)[0].items():
+        theirs = googles_name(name)
+        value = tensor.read().T if theirs.endswith("/kernel") else tensor.read()
+        tensors |= {theirs: value, f"{theirs}/adam_m": value, f"{theirs}/adam_v": value}
+    return tensors
+
+
+def test_names_and_layouts_become_hugging_faces(tensorflow):
+    tensors, optimizers = read_tensorflow_checkpoint(tensorflow(googles_tensors(), 10**7))
     expected, _ = read_safetensors(GOLDEN)
     assert tensors.keys() == expected.keys() and len(optimizers) == 2 * len(expected) + 1
     for name, tensor in expected.items():
         assert tensors[name].shape == tensor.shape
         np.testing.assert_array_equal(tensors[name].read(), tensor.read())
+
+
+def test_tensors_larger_than_their_files_are_refused_before_they_are_allocated(tensorflow):
+    prefix = tensorflow(googles_tensors(), data_bytes=100)
+    with pytest.raises(UsageError, match=r"no good TensorFlow checkpoint \(ValueError: its index describes .* have 100"):
+        read_tensorflow_checkpoint(prefix)
+
+
+def test_a_crash_of_tensorflow_is_one_line(tensorflow):
+    with pytest.raises(UsageError, match="TensorFlow was ended by signal 6 while it read it"):
+        read_tensorflow_checkpoint(tensorflow("abort", 100))
 
 
 def test_it_is_found_by_its_index(tmp_path):
