@@ -1,5 +1,6 @@
 """A model written as Hugging Face's transformers read it."""
 
+import shutil
 from typing import NamedTuple
 
 from safetensors.numpy import save_file
@@ -61,6 +62,8 @@ def write_model_directory(
         write_json(temporary / HUGGING_FACE_CONFIG, {"architectures": [kind.name], **values})
         write_tokenizer(tokenizer, temporary, config.max_positions)
         save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
+        # The library makes a file for its owner alone; it gets the mode that the umask gave the others.
+        shutil.copymode(temporary / HUGGING_FACE_CONFIG, temporary / WEIGHTS)
     return kind.name
 
 

@@ -1,6 +1,7 @@
 """Fine-tuned models as they are written for transformers, which test_transformers.py has read them."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -89,3 +90,12 @@ def test_a_head_of_no_class_is_one_line_and_leaves_nothing(fine_tuned, tmp_path,
     told = capsys.readouterr().err.replace("\n", " ")
     assert "transformers has no class with the head of task film (task.kind=marked); use the run itself" in told
     assert not (tmp_path / "model").exists()
+
+
+def test_every_file_has_the_mode_that_the_umask_gives(fine_tuned, tmp_path):
+    model, before = fine_tuned("class"), os.umask(0o027)
+    try:
+        write_model_directory(tmp_path / "model", *model[1:], model.task)
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "model").iterdir()} == {0o640}
