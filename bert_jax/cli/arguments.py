@@ -1,26 +1,25 @@
-"""Command lines to settings: a Python config file with flags over it, or a command's own few arguments."""
+"""What commands take, and how a command line becomes an instance of it."""
 
 import contextlib
 import io
-import re
-import runpy
-from dataclasses import MISSING, dataclass, field, fields, make_dataclass
-from typing import Annotated, TypeVar
+import warnings
+from typing import Annotated, Any, NamedTuple
 
 import tyro
+from pydantic import ConfigDict, create_model
 from tyro.constructors import PrimitiveConstructorSpec
 
+from bert_jax.cli.checks import check_line, usage
+from bert_jax.cli.config_files import load_config
+from bert_jax.cli.flags import CONFIG, Flag, flags_of, in_typed_form
+from bert_jax.cli.help import full_help, paragraph, short_help
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.config.settings import SettingsError
+from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.config.task import FileFormat
 from bert_jax.system.bucket import Place, place_of
-from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 
-Arguments = TypeVar("Arguments")
-Config = TypeVar("Config", RunConfig, FinetuneConfig)
-ConfigKind = TypeVar("ConfigKind", bound="ConfigArguments")
 PlaceArgument = Annotated[
     Place,
     PrimitiveConstructorSpec(
@@ -32,113 +31,140 @@ PlaceArgument = Annotated[
     ),
 ]
 """A path that may also be in a bucket."""
-RunArgument = Annotated[tyro.conf.Positional[PlaceArgument], tyro.conf.arg(metavar="RUN")]
+RunArgument = tyro.conf.Positional[PlaceArgument]
 """The run that a command is about, its first argument."""
-_FORMAT = "None: as the end of the file's name says, or as the training rows were."
-_COLUMNS = (
-    "None: those of the training rows, if the file is written alike. Without any name: the file has a line of them."
+_HELP = ("-h", "--help")
+_HELP_ALL = "--help-all"
+_CONFIG_TEXT = (
+    "CONFIG is a name that bert-jax configs lists, a Python file that builds a `config`, or a run whose settings are "
+    "taken."
 )
 
-_SEPARATOR = "None: as the training rows were, if the file is written alike, or what its first line has."
+
+class Arguments(Settings):
+    """Arguments of a command; the string under a field is its help text."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
 
-def load_config(path: Place, kind: type[Config] = RunConfig) -> Config:
-    """The `config` that the Python file at `path` builds, or that the run there has, where `kind` is RunConfig.
-
-    Raises UsageError in one line, whatever is wrong with it.
-    """
-    example = "configs/demo.py" if kind is RunConfig else "configs/finetune/sst2.py"
-    if path.is_dir() and kind is RunConfig:
-        from bert_jax.training.run_directory import (
-            read_pretraining_config,  # which needs Orbax; a config file doesn't
-        )
-
-        return read_pretraining_config(path)
-    if not path.is_file():
-        raise UsageError(f"no config file at {path}; give one like {example}")
-    try:
-        config = runpy.run_path(str(fetched(path))).get("config")
-    except SettingsError as error:
-        raise UsageError(f"{path}: {error}") from None
-    except Exception as error:
-        raise UsageError(f"{path}: {type(error).__name__}: {error}") from None
-    if not isinstance(config, kind):
-        raise UsageError(f"{path} builds no {kind.__name__} named `config`; give one like {example}")
-    return config
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConfigArguments:
-    """Arguments of a command that takes CONFIG.py. A command with flags of its own adds them in a subclass."""
-
-    config: RunConfig | FinetuneConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunArguments(ConfigArguments):
+class RunArguments(Arguments):
     """Arguments of the commands that make a run or a part of it."""
 
-    workdir: Annotated[
-        PlaceArgument, tyro.conf.arg(help="Directory of the run: made, or gone on with; gs://BUCKET/FOLDER too.")
-    ]
+    workdir: PlaceArgument
+    """Directory of the run: made, or gone on with. gs://BUCKET/FOLDER too."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowsArguments:
+class RowsArguments(Arguments):
     """How rows are written that a fine-tuned model is to read."""
 
-    format: Annotated[FileFormat | None, tyro.conf.arg(help=f"How rows are written. {_FORMAT}")] = None
-    columns: Annotated[tuple[str, ...] | None, tyro.conf.arg(help=f"Names of the rows' columns. {_COLUMNS}")] = None
-    separator: Annotated[str | None, tyro.conf.arg(help=f"What is between columns of csv or tsv. {_SEPARATOR}")] = None
+    format: FileFormat | None = None
+    """How rows are written. Without it: as the end of the file's name says, or as the training rows were."""
+    columns: tuple[str, ...] | None = None
+    """Names of the rows' columns. Without it: those of the training rows, if the file is written alike. Without any
+    name behind it: the file has a line of them."""
+    separator: str | None = None
+    """What is between columns of csv or tsv. Without it: as the training rows were, if the file is written alike, or what
+    its first line has."""
 
 
-def parse_config(
-    shape: type[ConfigKind],
-    command: str,
-    help_text: str,
-    arguments: list[str],
-    defaults: RunConfig | FinetuneConfig = RunConfig(),
-) -> ConfigKind:
-    """An instance of `shape` from `CONFIG.py [--own VALUE ...] [--any.field VALUE ...]`.
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", 'Field name "json"')  # hides a method that pydantic itself calls deprecated
 
-    The file builds a config like `defaults`, which --help shows where none is given. Raises UsageError.
-    """
-    if arguments and not arguments[0].startswith("-"):
-        default, flags = load_config(place_of(arguments[0]), type(defaults)), arguments[1:]
-    elif {"-h", "--help"} & set(arguments):
-        default, flags = defaults, arguments
-    else:
-        names = [own.name for own in fields(shape) if own.name != "config" and own.default is MISSING]
-        required = "".join(f" --{name.replace('_', '-')} {name.upper()}" for name in names)
-        raise UsageError(f"give a config file first: bert-jax {command} CONFIG.py{required}")
-    settings = ("config", Annotated[type(defaults), tyro.conf.arg(name="")], field(default=default))
-    shape = make_dataclass(shape.__name__, [settings], bases=(shape,), frozen=True, kw_only=True)
-    return parse(shape, f"{command} CONFIG.py", f"{help_text} Defaults below are those of the config file.", flags)
+    class JsonArguments(Arguments):
+        """Arguments of the commands that print for people or for programs."""
+
+        json: bool = False
+        """Print one JSON object instead of tables."""
 
 
-def parse(shape: type[Arguments], command: str, help_text: str, arguments: list[str]) -> Arguments:
-    """An instance of the dataclass `shape`. Raises UsageError in one line for what doesn't fit it."""
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            return tyro.cli(shape, prog=f"bert-jax {command}", description=help_text, args=arguments)
-    except SettingsError as error:
-        raise UsageError(str(error)) from None
-    except SystemExit as end:
-        if end.code != 2:
-            raise
-        given = [own for own in fields(shape) if own.default is MISSING]
-        if "Missing from" in said.getvalue() and not any(own.kw_only for own in given):
-            names = " ".join(own.name.upper() for own in given)
-            raise UsageError(f"give all of bert-jax {command} {names} (see --help)") from None
-        raise UsageError(_one_line(said.getvalue())) from None
+class Command(NamedTuple):
+    """A command of bert-jax."""
+
+    name: str
+    arguments: type[Arguments]
+    text: str
+    """What it does, in a sentence or two."""
+    defaults: RunConfig | FinetuneConfig | None = None
+    """Where its first argument is CONFIG: a config of the kind that it takes, whose values --help shows as defaults."""
+    first: tuple[str, ...] = ()
+    """Settings of CONFIG that --help shows, those that people change first. The others: --help-all."""
+    reads: tuple[str, ...] = ()
+    """Settings of CONFIG, or groups of them, that it reads, where these aren't all; --help-all shows no others."""
+
+    def flags(self, config: Settings | None = None) -> list[Flag]:
+        """All that can be given, with the values of `config` (or `defaults`) as defaults."""
+        return flags_of(self.arguments, config or self.defaults)
+
+    def shown(self, flags: list[Flag]) -> list[Flag]:
+        """Those that the command reads."""
+        return [
+            flag
+            for flag in flags
+            if not self.reads or flag.own or any(f"{flag.name}.".startswith(f"{name}.") for name in self.reads)
+        ]
+
+    @property
+    def usage(self) -> str:
+        """The command line in short: name, CONFIG, and whatever must be given."""
+        config = ["CONFIG"] if self.defaults else []
+        required = [usage(flag) for flag in flags_of(self.arguments) if flag.required]
+        return " ".join(["bert-jax", self.name, *config, *required])
+
+    def help(self, config: Settings | None = None, everything: bool = False) -> str:
+        """What --help prints, with the values of `config` as defaults; `everything`: what --help-all does."""
+        flags = self.shown(self.flags(config))
+        text = f"usage: {self.usage} [--NAME VALUE ...]\n\n{paragraph(self.text)}"
+        if self.defaults:
+            whose = "CONFIG's" if config else f"those of {type(self.defaults).__name__}()"
+            text += paragraph(f"{_CONFIG_TEXT} The defaults below are {whose}.")
+        if everything or not self.first:
+            return f"{text}\n{full_help(flags)}"
+        short = [flag for flag in flags if flag.own] + [_named(flags, name) for name in self.first]
+        more = f"\nAll {len(flags)} settings: bert-jax {self.name} --help-all\n"
+        return f"{text}\n{short_help(flag for flag in short if flag)}{more}"
+
+    def parse(self, words: list[str]) -> Any:
+        """An instance of `arguments`; CONFIG's settings, changed by flags, are its field `config`.
+
+        Raises UsageError in one line for what doesn't fit, SystemExit once help has been printed.
+        """
+        config, rest, asks_help = None, words, {*_HELP, _HELP_ALL} & set(words)
+        if self.defaults and words and not words[0].startswith("-"):
+            config, rest = load_config(words[0], type(self.defaults)), words[1:]
+        if asks_help:
+            print(self.help(config, everything=_HELP_ALL in asks_help), end="")
+            raise SystemExit(0)
+        if self.defaults and config is None:
+            raise UsageError(f"give a config first: {self.usage}; bert-jax configs lists those that come with it")
+        flags = self.flags(config)
+        check_line(rest, flags, self.name)
+        return self._built(config, rest, flags)
+
+    def _built(self, config: Settings | None, words: list[str], flags: list[Flag]) -> Any:
+        """By tyro, which finds nothing to say of a checked line but that settings don't fit each other."""
+        shape = self.arguments
+        if config is not None:
+            settings = {CONFIG: (Annotated[type(config), tyro.conf.arg(name="")], config)}
+            shape = create_model(shape.__name__, __base__=shape, **settings)
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):
+                return tyro.cli(shape, prog=f"bert-jax {self.name}", args=words)
+        except SettingsError as error:
+            raise UsageError(in_typed_form(str(error), flags)) from None
+        except SystemExit as end:
+            raise UsageError(in_typed_form(_reason(end, words), flags)) from None
 
 
-def _one_line(box: str) -> str:
-    """tyro's framed message as a line: what was wrong and, after the rule, what may have been meant."""
-    # Under the title; the frame is missing and the rules are hyphens where standard output isn't UTF-8.
-    lines = [line.strip(" │") for line in box.splitlines()[1:]]
-    parts = re.split("(?:^| )[╰─╯-]{10,}", " ".join(lines))
-    wanted = [part.strip() for part in parts if part.strip() and "full helptext" not in part]
-    text = re.sub(r"\s+", " ", "; ".join(wanted)).removeprefix("Error parsing ")
-    return f"{re.sub(r'^config[.][a-z.]+: ', '', text)} (see --help)"
+def _reason(end: SystemExit, words: list[str]) -> str:
+    """What settings refused, which tyro would print in a box."""
+    error: BaseException | None = end
+    while error is not None:
+        if isinstance(error, SettingsError):
+            return str(error)
+        error = error.__context__
+    return f"this command line can't be read: {' '.join(words)} (see --help)"
+
+
+def _named(flags: list[Flag], name: str) -> Flag | None:
+    """The flag of this name; None where a config has no such entry, as one with a single phase."""
+    return next((flag for flag in flags if flag.name == name), None)

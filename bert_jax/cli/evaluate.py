@@ -1,51 +1,47 @@
 """bert-jax evaluate RUN [--data FILE]: measure a run on what was held out, or on other texts or rows."""
 
 import json
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-import tyro
-
-from bert_jax.cli.arguments import RowsArguments, RunArgument, parse
-from bert_jax.cli.summary import print_results, print_task_results
-from bert_jax.config.finetune import TaskRunConfig
-from bert_jax.data.corpus import source_of
-from bert_jax.finetuning.dataset import written_as
-from bert_jax.inference.bert import load
-from bert_jax.pretraining.pretrain import evaluate_run
+from bert_jax.cli.arguments import Command, JsonArguments, RowsArguments, RunArgument
 from bert_jax.system.errors import UsageError
-from bert_jax.training.run_directory import RunDirectory, read_config
-
-_HELP = (
-    "Measure a run's newest checkpoint on its held-out documents, or on text that you name; a fine-tuned run's best "
-    "one on its dev rows, or on labelled rows that you name."
-)
-_DATA = (
-    "What to measure on, all of it. Text: a file or pattern, or any source that --data.source takes. For a fine-tuned "
-    "run rows: a file, or tfds:NAME/CONFIG:SPLIT."
-)
-
-_UNLABELLED = "Rows that have no label: refused, or left out and counted. None: as in training."
 
 
-@dataclass(frozen=True)
-class Evaluate(RowsArguments):
+class Evaluate(JsonArguments, RowsArguments):
     """Arguments."""
 
     run: RunArgument
     """A run."""
-    data: Annotated[str | None, tyro.conf.arg(help=f"{_DATA} None: what the run itself measured on.")] = None
-    language: Annotated[str | None, tyro.conf.arg(help="Language of a text, by code or name. None: the run's first.")] = None
-    unlabelled: Annotated[Literal["refuse", "skip"] | None, tyro.conf.arg(help=_UNLABELLED)] = None
-    json: bool = False
-    """Print one JSON object, as results.json has it, instead of a table."""
+    data: str | None = None
+    """What to measure on, all of it. Text: a file or pattern, or any source that --data.source takes. For a fine-tuned
+    run rows: a file, or tfds:NAME/CONFIG:SPLIT. Without it: what the run itself measured on."""
+    language: str | None = None
+    """Language of a text, by code or name. Without it: the run's first."""
+    unlabelled: Literal["refuse", "skip"] | None = None
+    """Rows that have no label: refused, or left out and counted. Without it: as in training."""
+
+
+COMMAND = Command(
+    "evaluate",
+    Evaluate,
+    "Measure a run's newest checkpoint on its held-out documents, or on text that you name; a fine-tuned run's best "
+    "one on its dev rows, or on labelled rows that you name.",
+)
 
 
 def run(arguments: list[str]) -> None:
     """Parses, evaluates, prints the table that ends a training too."""
-    asked = parse(Evaluate, "evaluate", _HELP, arguments)
+    asked = COMMAND.parse(arguments)
     if asked.language and not asked.data:
         raise UsageError(f"--language {asked.language} is that of --data, which is not given; give both")
+    from bert_jax.cli.summary import print_results, print_task_results
+    from bert_jax.config.finetune import TaskRunConfig
+    from bert_jax.data.corpus import source_of
+    from bert_jax.finetuning.dataset import written_as
+    from bert_jax.inference.bert import load
+    from bert_jax.pretraining.pretrain import evaluate_run
+    from bert_jax.training.run_directory import RunDirectory, read_config
+
     run_directory, config = RunDirectory(asked.run), read_config(asked.run)
     of_rows = isinstance(config, TaskRunConfig)
     if of_rows and asked.language:

@@ -1,30 +1,31 @@
-"""bert-jax export RUN DEST: a model for Hugging Face's transformers."""
+"""bert-jax export RUN DESTINATION: a model for Hugging Face's transformers."""
 
-from dataclasses import dataclass
-from typing import Annotated
-
-import jax
 import tyro
 
-from bert_jax.cli.arguments import PlaceArgument, RunArgument, parse
-from bert_jax.inference.bert import load
-from bert_jax.interchange.export import write_model_directory
-from bert_jax.system.progress import say
+from bert_jax.cli.arguments import Arguments, Command, PlaceArgument, RunArgument
 
 
-@dataclass(frozen=True)
-class Export:
+class Export(Arguments):
     """Arguments."""
 
     run: RunArgument
     """A run, fine-tuned or not, or one of its checkpoints."""
-    destination: Annotated[tyro.conf.Positional[PlaceArgument], tyro.conf.arg(metavar="DESTINATION")]
+    destination: tyro.conf.Positional[PlaceArgument]
     """Directory to make: config.json, model.safetensors and the tokenizer's files."""
+
+
+COMMAND = Command("export", Export, "A model written for Hugging Face's transformers.")
 
 
 def run(arguments: list[str]) -> None:
     """Parses, exports, says how to load it."""
-    asked = parse(Export, "export", "A model written for Hugging Face's transformers.", arguments)
+    asked = COMMAND.parse(arguments)
+    import jax
+
+    from bert_jax.inference.bert import load
+    from bert_jax.interchange.export import write_model_directory
+    from bert_jax.system.progress import say
+
     model = load(asked.run)
     params = jax.device_get(model.params)
     architecture = write_model_directory(asked.destination, model.config, params, model.tokenizer, model.task)

@@ -1,31 +1,33 @@
 """bert-jax fill-mask RUN TEXT: the likeliest pieces for each [MASK]."""
 
-from dataclasses import dataclass
-from typing import Annotated
-
 import tyro
-from rich.markup import escape
-from rich.table import Table
 
-from bert_jax.cli.arguments import RunArgument, parse
-from bert_jax.inference.bert import load
-from bert_jax.system.progress import output
+from bert_jax.cli.arguments import Arguments, Command, RunArgument
 
 
-@dataclass(frozen=True)
-class FillMask:
+class FillMask(Arguments):
     """Arguments."""
 
     run: RunArgument
     """A run, or one of its checkpoints."""
-    text: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TEXT")]
+    text: tyro.conf.Positional[str]
     """Text with one [MASK] or several."""
-    top: Annotated[int, tyro.conf.arg(help="Pieces to show for each [MASK].")] = 5
+    top: int = 5
+    """Pieces to show for each [MASK]."""
+
+
+COMMAND = Command("fill-mask", FillMask, "The likeliest pieces for each [MASK] of a text.")
 
 
 def run(arguments: list[str]) -> None:
     """Parses, loads, prints a table a [MASK]."""
-    asked = parse(FillMask, "fill-mask", "The likeliest pieces for each [MASK] of a text.", arguments)
+    asked = COMMAND.parse(arguments)
+    from rich.markup import escape
+    from rich.table import Table
+
+    from bert_jax.inference.bert import load
+    from bert_jax.system.progress import output
+
     for number, fills in enumerate(load(asked.run).fill_mask(asked.text, asked.top), 1):
         table = Table(title=f"\\[MASK] {number}", title_justify="left")
         table.add_column("piece")

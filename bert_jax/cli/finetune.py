@@ -1,33 +1,59 @@
-"""bert-jax finetune CONFIG.py --init RUN --workdir RUN2: a trained model made one for a task."""
+"""bert-jax finetune CONFIG --init RUN --workdir RUN2: a trained model made one for a task."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
-import tyro
+from pydantic import Field
 
-from bert_jax.cli.arguments import RunArguments, parse_config
-from bert_jax.cli.summary import print_task_results
-from bert_jax.cli.supervision import supervise
+from bert_jax.cli.arguments import Command, RunArguments
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.seeds import finetune_seeds
-from bert_jax.training.hosts import connect, ending_together, is_first, several
-
-_HELP = "A trained model made one for a task."
-_SEEDS = "Train so many runs that differ by their seed, and tell the mean of their scores and its spread."
 
 
-@dataclass(frozen=True, kw_only=True)
-class FinetuneArguments(RunArguments):
+class Finetune(RunArguments):
     """Arguments."""
 
-    seeds: Annotated[int, tyro.conf.arg(help=_SEEDS)] = 1
+    seeds: Annotated[int, Field(gt=0)] = 1
+    """Train so many runs that differ by their seed, and tell the mean of their scores and its spread."""
+
+
+COMMAND = Command(
+    "finetune",
+    Finetune,
+    "A trained model made one for a task. The same command goes on with a run that was stopped.",
+    FinetuneConfig(task=TaskConfig(name="task", kind="class")),
+    first=(
+        "init",
+        "task.train",
+        "task.dev",
+        "task.texts",
+        "task.label",
+        "task.format",
+        "task.columns",
+        "task.train-rows",
+        "task.max-length",
+        "task.epochs",
+        "task.batch-size",
+        "task.metric",
+        "optimizer.peak-learning-rate",
+        "optimizer.warmup",
+        "dropout",
+        "seed",
+        "layers-frozen",
+        "probe",
+        "from-random",
+        "execution.accumulation",
+    ),
+)
 
 
 def run(arguments: list[str]) -> None:
     """Parses, fine-tunes, prints what came out."""
-    defaults = FinetuneConfig(task=TaskConfig(name="task", kind="class"))
-    asked = parse_config(FinetuneArguments, "finetune", _HELP, arguments, defaults)
+    asked = COMMAND.parse(arguments)
+    from bert_jax.cli.summary import print_task_results
+    from bert_jax.cli.supervision import supervise
+    from bert_jax.finetuning.seeds import finetune_seeds
+    from bert_jax.training.hosts import connect, ending_together, is_first, several
+
     if several(asked.config.hosts):
         supervise()
         connect(asked.config.hosts)

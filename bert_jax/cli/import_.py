@@ -1,37 +1,36 @@
 """bert-jax import SOURCE RUN: a published model made a run."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Any
 
 import tyro
-from rich.markup import escape
-from rich.table import Table
 
-from bert_jax.cli.arguments import PlaceArgument, RunArgument, parse
-from bert_jax.interchange.model_directory import PublishedModel
+from bert_jax.cli.arguments import Arguments, Command, PlaceArgument, RunArgument
 from bert_jax.interchange.model_settings import Activation
-from bert_jax.system.progress import output, say
-from bert_jax.training.importing import import_model
-
-_ACTIVATION = "GELU's form, in place of what the config says. Google's checkpoints of 2018 were trained with gelu_erf."
-_LOWERCASE = "Of a vocab.txt without settings beside it. None: by the vocabulary's own letters."
 
 
-@dataclass(frozen=True)
-class Import:
+class Import(Arguments):
     """Arguments."""
 
-    source: Annotated[tyro.conf.Positional[PlaceArgument], tyro.conf.arg(metavar="SOURCE")]
+    source: tyro.conf.Positional[PlaceArgument]
     """A Hugging Face directory with safetensors, or one with a Google TensorFlow checkpoint."""
     run: RunArgument
     """Where to make the run."""
-    activation: Annotated[Activation | None, tyro.conf.arg(help=_ACTIVATION)] = None
-    lowercase: Annotated[bool | None, tyro.conf.arg(help=_LOWERCASE)] = None
+    activation: Activation | None = None
+    """GELU's form, in place of what the config says. Google's checkpoints of 2018 were trained with gelu_erf."""
+    lowercase: bool | None = None
+    """Whether a vocab.txt without settings beside it is of lower-cased text. Without it: by the vocabulary's own
+    letters."""
+
+
+COMMAND = Command("import", Import, "A model of Hugging Face's or Google's files made a run.")
 
 
 def run(arguments: list[str]) -> None:
     """Parses, imports, prints what decides the numbers and which tensors were left."""
-    asked = parse(Import, "import", "A model of Hugging Face's or Google's files made a run.", arguments)
+    asked = COMMAND.parse(arguments)
+    from bert_jax.system.progress import output, say
+    from bert_jax.training.importing import import_model
+
     model = import_model(asked.source, asked.run, asked.activation, asked.lowercase)
     output.print(_described(model))
     if model.unused:
@@ -39,7 +38,8 @@ def run(arguments: list[str]) -> None:
     say(f"imported to {asked.run}")
 
 
-def _described(model: PublishedModel) -> str:
+def _described(model: Any) -> str:
+    """`model` is a PublishedModel."""
     config, tokenizer = model.config, model.tokenizer
     casing = {True: "lower-cased", False: "case kept", None: "cleaned by its model"}
     lacking = f"; without {', '.join(sorted(model.absent))}" if model.absent else ""
@@ -52,7 +52,10 @@ def _described(model: PublishedModel) -> str:
     )
 
 
-def _unused_table(unused: dict[str, str]) -> Table:
+def _unused_table(unused: dict[str, str]) -> Any:
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table("tensor", "why it isn't used")
     for name, reason in sorted(unused.items()):
         table.add_row(escape(name), reason)

@@ -1,59 +1,29 @@
 """bert-jax inspect RUN: sequences as the model sees them."""
 
-from dataclasses import dataclass
-from typing import Annotated
-
-import jax
-import numpy as np
-import tyro
-from rich.text import Text
-
-from bert_jax.cli.arguments import RunArgument, parse
-from bert_jax.pretraining.pretrain import training_batch
-from bert_jax.system.batch import WORD_START
+from bert_jax.cli.arguments import Arguments, Command, RunArgument
 from bert_jax.system.errors import UsageError
-from bert_jax.system.progress import output
-from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.training.run_directory import RunDirectory
 
 
-@dataclass(frozen=True)
-class Inspect:
+class Inspect(Arguments):
     """Arguments."""
 
     run: RunArgument
     """A run whose data has been prepared."""
-    step: Annotated[int, tyro.conf.arg(help="Show the batch of this training step, from 1.")] = 1
-    rows: Annotated[int, tyro.conf.arg(help="Sequences to show.")] = 4
+    step: int = 1
+    """Show the batch of this training step, from 1."""
+    rows: int = 4
+    """Sequences to show."""
+
+
+COMMAND = Command("inspect", Inspect, "Sequences of a run as the model sees them, with masks and labels.")
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, prints sequences in words: what is replaced or comes next, how the pair is labelled."""
-    asked = parse(Inspect, "inspect", "Sequences of a run as the model sees them, with masks and labels.", arguments)
+    """Parses, prints sequences in words."""
+    asked = COMMAND.parse(arguments)
     if asked.rows < 1:
         raise UsageError(f"--rows {asked.rows} shows nothing; give how many sequences, from 1")
-    tokenizer, batch, targets, records = training_batch(RunDirectory(asked.run), asked.step)
-    output.print("[bold]bold[/bold]: a prediction is asked for, as input/truth. A space stands before each word.\n")
-    for row in range(min(asked.rows, len(batch.ids))):
-        length, masked = int(batch.length[row]), jax.tree.map(lambda array, row=row: array[row], targets.masked)
-        used = masked.weights > 0
-        truth = dict(zip(masked.positions[used].tolist(), masked.labels[used].tolist(), strict=True))
-        heading = f"sequence {row + 1}, record {records[row]}: {length} of {batch.ids.shape[1]} tokens"
-        heading += f", {len(truth)} to predict"
-        if batch.first_length[row] < length:
-            heading += f", second segment {'drawn at random' if batch.pair_label[row] else 'follows the first'}"
-        output.print(f"[dim]{heading}[/dim]")
-        output.print(_sequence(masked.ids[:length], batch.units[row], truth, tokenizer), "")
+    from bert_jax.cli.inspected import print_sequences
+    from bert_jax.training.run_directory import RunDirectory
 
-
-def _sequence(ids: np.ndarray, units: np.ndarray, truth: dict[int, int], tokenizer: Tokenizer) -> Text:
-    """Pieces put together to words, those where a prediction is asked for with its truth."""
-    line = Text()
-    for at, number in enumerate(ids.tolist()):
-        special = not units[at]
-        if at and (special or units[at] & WORD_START):
-            line.append(" ")
-        line.append(tokenizer.piece_text(number), "bold red" if at in truth else "")
-        if at in truth:
-            line.append(f"/{tokenizer.piece_text(truth[at])}", "bold green")
-    return line
+    print_sequences(RunDirectory(asked.run), asked.step, asked.rows)

@@ -1,5 +1,6 @@
 """The command `bert-jax`."""
 
+import difflib
 import importlib
 import logging
 import os
@@ -9,11 +10,10 @@ import sys
 import traceback
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from types import ModuleType
 
-from bert_jax.config.settings import SettingsError
 from bert_jax.system.accelerators import has_tpu
 from bert_jax.system.errors import BertJaxError, UsageError
-from bert_jax.system.progress import complain, say
 
 COMMANDS = {
     "pretrain": "text to a trained model: vocabulary, sequences, training; goes on where it stopped",
@@ -31,8 +31,13 @@ COMMANDS = {
     "export": "a model written for Hugging Face's transformers",
     "plan": "what a TPU slice would make of the real train step: memory, collectives, time; no TPU needed",
     "bench": "how fast the real train step is on this machine, and where the time goes",
+    "configs": "the configs that come with it: their names, or one printed to be copied",
 }
-"""Each is a module of this package with a function `run(arguments)`."""
+"""Each is a module of this package with a function `run(arguments)` and a `COMMAND` that says what it takes."""
+
+HELP_FLAGS = ("-h", "--help", "--help-all")
+COMPLETION = "--print-completion"
+"""Prints what has a shell complete commands, settings and their values."""
 
 CLOSED_PIPE = 141
 """Exit code where the reader of the output is gone, as in `bert-jax params CONFIG.py | head -1`: what a shell gives for
@@ -51,8 +56,9 @@ ALLOCATOR = (
 
 def main() -> None:
     """Entry point of the shell command; its exit codes are those of `run`, and CLOSED_PIPE."""
-    _leave_out_absent_tpu()
-    _keep_memory()
+    if computes(sys.argv[1:]):
+        _leave_out_absent_tpu()
+        _keep_memory()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
         signal.signal(number, _interrupt)
     sys.unraisablehook = _without_interruptions
@@ -100,27 +106,42 @@ def _is_one_of_several() -> bool:
     return jax is not None and jax.distributed.is_initialized()
 
 
+def computes(arguments: list[str]) -> bool:
+    """Whether a command line asks for more than a text."""
+    return bool(arguments) and arguments[0] in COMMANDS and arguments[0] != "configs" and not asks_help(arguments)
+
+
+def asks_help(arguments: list[str]) -> bool:
+    """Whether help is asked for."""
+    return any(argument in HELP_FLAGS for argument in arguments)
+
+
 def run(arguments: list[str]) -> int:
     """Runs a command; returns its exit code: 0 done, 1 a failed run, 2 wrong use, 143 stopped by a signal."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: bert-jax COMMAND ...   (bert-jax COMMAND --help lists a command's settings)\n")
-        print("\n".join(f"  {name:10} {text}" for name, text in COMMANDS.items()))
-        return 0 if arguments else 2
-    name, *rest = arguments
+    name, *rest = arguments or [""]
+    if name == "help":  # help COMMAND is COMMAND --help
+        name, *rest = [*rest, "--help"]
+    if not arguments or name in HELP_FLAGS:
+        print(_overview())
+        return 0 if arguments else UsageError.exit_code
+    if name in ("--version", "-V", "version"):
+        print(f"bert-jax {importlib.import_module('bert_jax').__version__}")
+        return 0
+    # Imported here: `bert-jax` alone, its version and --help of a command in another process wait for nothing.
+    from bert_jax.config.settings import SettingsError
+    from bert_jax.system.progress import complain, say
+
     # What goes wrong is said in one line; orbax would log the traceback of a full disk besides.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
+    module = None
     try:
-        if name not in COMMANDS:
-            say(f"bert-jax: there is no command {name!r}; choose from {', '.join(COMMANDS)}")
-            return 2
-        module = importlib.import_module(f"bert_jax.cli.{_module(name)}")
+        if name.partition("=")[0] == COMPLETION:
+            return _print_completion(name, rest)
+        module = command_module(name)
         module.run(rest)
-    except BertJaxError as error:
-        complain(error)
-        return error.exit_code
-    except SettingsError as error:
-        complain(error)
-        return UsageError.exit_code
+    except (BertJaxError, SettingsError) as error:
+        complain(_in_typed_form(error, module))
+        return getattr(error, "exit_code", UsageError.exit_code)
     except KeyboardInterrupt:
         again = "to go on" if "--workdir" in rest else "to do it from its beginning"
         say(f"bert-jax: interrupted; give the same command again {again}")
@@ -132,8 +153,45 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _module(command: str) -> str:
-    return "import_" if command == "import" else command.replace("-", "_")  # a module can't be named by a keyword
+def command_module(name: str) -> ModuleType:
+    """The module of a command. Raises UsageError where there is no such command."""
+    if name not in COMMANDS:
+        meant = difflib.get_close_matches(name, COMMANDS, n=1)
+        suggestion = f"did you mean {meant[0]}?" if meant else f"choose from {', '.join(COMMANDS)}"
+        raise UsageError(f"there is no command {name!r}; {suggestion}")
+    # A module can't be named by a keyword.
+    return importlib.import_module(f"bert_jax.cli.{'import_' if name == 'import' else name.replace('-', '_')}")
+
+
+def _overview() -> str:
+    commands = "\n".join(f"  {name:10} {text}" for name, text in COMMANDS.items())
+    return (
+        f"usage: bert-jax COMMAND ...\n\n{commands}\n\n"
+        "bert-jax COMMAND --help         the settings that people change first (bert-jax help COMMAND does the same)\n"
+        "bert-jax COMMAND --help-all     all settings\n"
+        "bert-jax --version              the version\n"
+        f"bert-jax {COMPLETION} SHELL  completion for bash, zsh or fish, with how to turn it on"
+    )
+
+
+def _in_typed_form(error: Exception, module: ModuleType | None) -> Exception:
+    """The error with settings named as they are typed, where the command takes settings."""
+    command = getattr(module, "COMMAND", None)
+    if command is None or command.defaults is None:
+        return error
+    from bert_jax.cli.flags import in_typed_form
+
+    return UsageError(in_typed_form(str(error), command.flags()))
+
+
+def _print_completion(name: str, rest: list[str]) -> int:
+    from bert_jax.cli.completion import SHELLS, completion
+
+    shell = name.partition("=")[2] or " ".join(rest)
+    if shell not in SHELLS:
+        raise UsageError(f"{COMPLETION} {shell or 'has no value'}: expected {' or '.join(SHELLS)}")
+    print(completion(shell))
+    return 0
 
 
 def _keep_memory() -> None:

@@ -1,109 +1,50 @@
-"""bert-jax params CONFIG.py: what the model is made of, what it costs to train and what it takes to hold."""
+"""bert-jax params CONFIG: what the model is made of, what it costs to train and what it takes to hold."""
 
-from collections.abc import Iterable
-from typing import Any
-
-import jax
-from rich.table import Table
-
-from bert_jax.cli.arguments import ConfigArguments, parse_config
-from bert_jax.config.model import ModelConfig
+from bert_jax.cli.arguments import Arguments, Command
 from bert_jax.config.run import RunConfig
-from bert_jax.model.bert import parameter_shapes
-from bert_jax.model.embeddings import padded_vocabulary_size
-from bert_jax.model.published import PublishedFigure, published_figures
-from bert_jax.model.size import HEADS, Part, forward_flops, num_parameters, parts, train_flops
-from bert_jax.pretraining.trainer import planned_vocabulary_size
-from bert_jax.system.progress import output
-from bert_jax.training.optimizer import make_optimizer
+
+
+class Params(Arguments):
+    """Arguments."""
+
+
+COMMAND = Command(
+    "params",
+    Params,
+    "The model's parameters, FLOPs and memory.",
+    RunConfig(),
+    first=(
+        "model.num-layers",
+        "model.hidden-size",
+        "model.num-heads",
+        "model.feedforward-size",
+        "model.max-positions",
+        "model.vocabulary-size",
+        "vocabulary.size",
+        "vocabulary.file",
+        "phases.0.steps",
+        "phases.0.length",
+        "phases.0.batch-size",
+    ),
+    reads=(
+        *(f"model.{name}" for name in ("num-layers", "hidden-size", "num-heads", "feedforward-size")),
+        *(f"model.{name}" for name in ("max-positions", "positions", "num-segments", "vocabulary-size")),
+        *("vocabulary.file", "vocabulary.size", "objective.predict", "objective.masked-share", "phases"),
+    ),
+)
 
 
 def run(arguments: list[str]) -> None:
     """Parses, counts, prints parameters, what others printed of such a model, memory and FLOPs."""
-    config = parse_config(ConfigArguments, "params", "The model's parameters, FLOPs and memory.", arguments).config
+    config = COMMAND.parse(arguments).config
+    from bert_jax.cli.params_tables import flops_table, memory_line, parameter_table, published_table
+    from bert_jax.model.published import published_figures
+    from bert_jax.pretraining.trainer import planned_vocabulary_size
+    from bert_jax.system.progress import output
+
     model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))
     output.print(parameter_table(model))
     if figures := published_figures(model):
         output.print(published_table(figures))
-    output.print(_memory(model, config))
+    output.print(memory_line(model, config))
     output.print(flops_table(model, config))
-
-
-def parameter_table(model: ModelConfig) -> Table:
-    """A row a part, with subtotals; `model.vocabulary_size` is set."""
-    title = f"{model.num_layers} layers, width {model.hidden_size:,}, {model.vocabulary_size:,} pieces"
-    table = Table("part", "shape", title=title, title_justify="left")
-    table.add_column("a block", justify="right")
-    table.add_column("parameters", justify="right")
-    groups: dict[str, list[Part]] = {}
-    for part in parts(model):
-        groups.setdefault(part.group, []).append(part)
-    _add_rows(table, groups["embeddings"])
-    _add_total(table, "embeddings", groups["embeddings"])
-    _add_rows(table, groups["block"])
-    _add_total(table, f"{model.num_layers} blocks", groups["block"])
-    _add_rows(table, groups["pooler"])
-    _add_total(table, "total without heads", [part for part in parts(model) if part.group not in HEADS])
-    _add_rows(table, groups["MLM head"])
-    table.add_row("MLM output", "the word table, shared")
-    _add_rows(table, groups["NSP head"])
-    _add_total(table, "total with heads", parts(model))
-    return table
-
-
-def _add_rows(table: Table, group: Iterable[Part]) -> None:
-    for part in group:
-        shapes = " + ".join(f"\\[{','.join(map(str, shape))}]" for shape in part.shapes)
-        table.add_row(part.name, shapes, *_counts([part], part.group == "block"))
-
-
-def _add_total(table: Table, name: str, group: list[Part]) -> None:
-    counts = _counts(group, all(part.group == "block" for part in group))
-    table.add_row(name, "", *counts, style="bold", end_section=True)
-
-
-def _counts(group: list[Part], of_a_block: bool) -> tuple[str, str]:
-    one = f"{sum(part.parameters for part in group):,}" if of_a_block else ""
-    return one, f"{sum(part.copies * part.parameters for part in group):,}"
-
-
-def published_table(figures: Iterable[PublishedFigure]) -> Table:
-    """A row a term, and below them the figure that they make."""
-    table = Table("against published figures")
-    table.add_column("parameters", justify="right")
-    for figure in figures:
-        for term in figure.terms:
-            table.add_row(term.name, f"{term.parameters:,}")
-        table.add_row(figure.source, f"{figure.parameters:,}", style="bold", end_section=True)
-    return table
-
-
-def _memory(model: ModelConfig, config: RunConfig) -> str:
-    """Bytes of what stays between steps, padding included, over all devices."""
-    shapes = parameter_shapes(model)
-    state = jax.eval_shape(make_optimizer(config.optimizer).init, shapes)
-    rows = padded_vocabulary_size(model) - model.vocabulary_size
-    padding = sum(leaf.size for leaf in jax.tree.leaves(shapes)) - num_parameters(model)
-    return (
-        f"Padding of the vocabulary, not counted above: {rows:,} rows, {padding:,} zeros.\n"
-        f"Parameters {_megabytes(shapes)}, state of {config.optimizer.name} {_megabytes(state)}; "
-        "--mesh.fsdp splits both.\n"
-    )
-
-
-def _megabytes(tree: Any) -> str:
-    return f"{sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree)) / 1e6:,.1f} MB"
-
-
-def flops_table(model: ModelConfig, config: RunConfig) -> Table:
-    """A row a phase."""
-    table = Table(title="FLOPs of matrix products, recomputation not counted", title_justify="left")
-    for column in ("length", "predicted", "sequence forward", "sequence trained", "whole phase"):
-        table.add_column(column, justify="right")
-    for phase in config.phases:
-        predicted = config.objective.slots(phase.length)
-        training = train_flops(model, phase.length, predicted)
-        whole = training * phase.batch_size * phase.steps
-        forward = forward_flops(model, phase.length, predicted)
-        table.add_row(f"{phase.length:,}", f"{predicted:,}", f"{forward:.3e}", f"{training:.3e}", f"{whole:.3e}")
-    return table

@@ -2,36 +2,35 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated
 
 import tyro
 
-from bert_jax.cli.arguments import PlaceArgument, RowsArguments, RunArgument, parse
-from bert_jax.data.task_files import task_records
-from bert_jax.finetuning.dataset import say_repairs, written_as
-from bert_jax.finetuning.output import check_output, write_predictions
-from bert_jax.inference.bert import load
-from bert_jax.system.progress import say, stage
-
-_HELP = "What a fine-tuned model says of rows."
+from bert_jax.cli.arguments import Command, PlaceArgument, RowsArguments, RunArgument
 
 
-@dataclass(frozen=True)
 class Predict(RowsArguments):
     """Arguments."""
 
     run: RunArgument
     """A run of bert-jax finetune, or one of its checkpoints."""
-    input: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="INPUT")]
+    input: tyro.conf.Positional[str]
     """Rows with the columns that the model was trained on; labels aren't needed. A file, or tfds:NAME/CONFIG:SPLIT."""
-    output: Annotated[tyro.conf.Positional[PlaceArgument], tyro.conf.arg(metavar="OUTPUT")]
+    output: tyro.conf.Positional[PlaceArgument]
     """The same rows with what is predicted: .jsonl, .csv, .tsv; of tags .conll too, of answers SQuAD's .json."""
+
+
+COMMAND = Command("predict", Predict, "What a fine-tuned model says of rows.")
 
 
 def run(arguments: list[str]) -> None:
     """Parses, predicts, says how many rows there were."""
-    asked = parse(Predict, "predict", _HELP, arguments)
+    asked = COMMAND.parse(arguments)
+    from bert_jax.data.task_files import task_records
+    from bert_jax.finetuning.dataset import say_repairs, written_as
+    from bert_jax.finetuning.output import check_output, write_predictions
+    from bert_jax.inference.bert import load
+    from bert_jax.system.progress import say, stage
+
     predictor = load(asked.run).predictor
     task = predictor.task
     check_output(asked.output, task.kind, asked.input)

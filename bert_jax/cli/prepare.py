@@ -1,19 +1,44 @@
-"""bert-jax prepare CONFIG.py --workdir RUN: the first two steps of pretrain alone."""
+"""bert-jax prepare CONFIG --workdir RUN: the first two steps of pretrain alone."""
 
-from bert_jax.cli.arguments import RunArguments, parse_config
-from bert_jax.cli.summary import print_preparation
-from bert_jax.pretraining.dataset import check_sources, prepare_lengths
-from bert_jax.pretraining.vocabulary import make_tokenizer
-from bert_jax.training.run_directory import RunDirectory
+from bert_jax.cli.arguments import Command, RunArguments
+from bert_jax.cli.vocab import COMMAND as VOCAB
+from bert_jax.config.run import RunConfig
+
+COMMAND = Command(
+    "prepare",
+    RunArguments,
+    "The run's vocabulary and sequences, as pretrain makes them.",
+    RunConfig(),
+    first=(
+        "data.source",
+        "data.layout",
+        "data.language",
+        "data.weights",
+        "data.held-out",
+        "data.short-sequence-probability",
+        "data.dupe-factor",
+        "vocabulary.kind",
+        "vocabulary.size",
+        "vocabulary.file",
+        "vocabulary.lowercase",
+        "objective.pair",
+        "phases.0.length",
+        "seed",
+        "preparation.processes",
+    ),
+    reads=(*VOCAB.reads, "objective.pair", "phases", "seed", "preparation"),
+)
 
 
 def run(arguments: list[str]) -> None:
     """Parses, prepares, prints what was seen."""
-    asked = parse_config(
-        RunArguments, "prepare", "The run's vocabulary and sequences, as pretrain makes them.", arguments
-    )
-    config, workdir = asked.config, asked.workdir
-    directory = RunDirectory(workdir)
+    asked = COMMAND.parse(arguments)
+    from bert_jax.cli.summary import print_preparation
+    from bert_jax.pretraining.dataset import check_sources, prepare_lengths
+    from bert_jax.pretraining.vocabulary import make_tokenizer
+    from bert_jax.training.run_directory import RunDirectory
+
+    config, directory = asked.config, RunDirectory(asked.workdir)
     check_sources(config, directory)
     directory.open(config)
     make_tokenizer(config, directory)

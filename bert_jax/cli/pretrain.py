@@ -1,18 +1,49 @@
-"""bert-jax pretrain CONFIG.py --workdir RUN: the whole main job."""
+"""bert-jax pretrain CONFIG --workdir RUN: the whole main job."""
 
-import jax
+from bert_jax.cli.arguments import Command, RunArguments
+from bert_jax.config.run import RunConfig
 
-from bert_jax.cli.arguments import RunArguments, parse_config
-from bert_jax.cli.summary import print_examples, print_results
-from bert_jax.cli.supervision import supervise
-from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.training.hosts import connect, ending_together, is_first, several
-from bert_jax.training.run_directory import RunDirectory
+COMMAND = Command(
+    "pretrain",
+    RunArguments,
+    "Text to a trained BERT in one command. The same command goes on with a run that was stopped.",
+    RunConfig(),
+    first=(
+        "data.source",
+        "data.layout",
+        "data.language",
+        "vocabulary.size",
+        "vocabulary.file",
+        "vocabulary.lowercase",
+        "model.num-layers",
+        "model.hidden-size",
+        "model.num-heads",
+        "model.compute-dtype",
+        "phases.0.steps",
+        "phases.0.length",
+        "phases.0.batch-size",
+        "optimizer.peak-learning-rate",
+        "optimizer.warmup",
+        "objective.pair",
+        "init",
+        "seed",
+        "execution.accumulation",
+        "checkpoints.every",
+    ),
+)
 
 
 def run(arguments: list[str]) -> None:
     """Parses, trains, prints what came out."""
-    asked = parse_config(RunArguments, "pretrain", "Text to a trained BERT in one command.", arguments)
+    asked = COMMAND.parse(arguments)
+    import jax
+
+    from bert_jax.cli.summary import print_examples, print_results
+    from bert_jax.cli.supervision import supervise
+    from bert_jax.pretraining.pretrain import pretrain
+    from bert_jax.training.hosts import connect, ending_together, is_first, several
+    from bert_jax.training.run_directory import RunDirectory
+
     config, workdir = asked.config, asked.workdir
     directory = RunDirectory(workdir)
     if several(config.hosts):

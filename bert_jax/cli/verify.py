@@ -1,27 +1,28 @@
 """bert-jax verify RUN: whether checkpoints and data are as they were written."""
 
-from dataclasses import dataclass
-
-from rich.table import Table
-
-from bert_jax.cli.arguments import RunArgument, parse
-from bert_jax.system.errors import RunError
-from bert_jax.system.progress import output
-from bert_jax.training.run_directory import RunDirectory
-from bert_jax.training.verification import verify
+from bert_jax.cli.arguments import Arguments, Command, RunArgument
 
 
-@dataclass(frozen=True)
-class Verify:
+class Verify(Arguments):
     """Arguments."""
 
     run: RunArgument
     """A run."""
 
 
+COMMAND = Command("verify", Verify, "Whether a run's checkpoints and data are as they were written.")
+
+
 def run(arguments: list[str]) -> None:
     """Parses, reads everything, prints a verdict on each. Raises RunError where something is damaged."""
-    asked = parse(Verify, "verify", "Whether a run's checkpoints and data are as they were written.", arguments)
+    asked = COMMAND.parse(arguments)
+    from rich.table import Table
+
+    from bert_jax.system.errors import RunError
+    from bert_jax.system.progress import output
+    from bert_jax.training.run_directory import RunDirectory
+    from bert_jax.training.verification import verify
+
     verdicts = verify(RunDirectory(asked.run))
     table = Table("what", "verdict")
     for verdict in verdicts:

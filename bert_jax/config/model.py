@@ -50,13 +50,13 @@ class ModelConfig(Settings):
     def _width_divides(self) -> "ModelConfig":
         if self.hidden_size % self.num_heads:
             raise ValueError(
-                f"hidden_size={self.hidden_size} is not a multiple of num_heads={self.num_heads}; "
+                f"model.hidden_size={self.hidden_size} is not a multiple of model.num_heads={self.num_heads}; "
                 "change one of them (BERT's heads are 64 wide)"
             )
         if self.positions == "sinusoidal" and self.hidden_size % 2:
             raise ValueError(
-                f"hidden_size={self.hidden_size} is odd and positions='sinusoidal' pairs each sine with a cosine; "
-                "choose an even width"
+                f"model.hidden_size={self.hidden_size} is odd and model.positions=sinusoidal pairs each sine with a "
+                "cosine; choose an even width"
             )
         return self
 

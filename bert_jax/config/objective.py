@@ -25,9 +25,9 @@ class ObjectiveConfig(Settings):
     masked_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
     """Share of a sequence's tokens to predict."""
     mask_probability: Share = 0.8
-    """Of the tokens to predict: share replaced by [MASK] ..."""
+    """Share of the tokens to predict that is replaced by [MASK]."""
     random_probability: Share = 0.1
-    """... and share replaced by any piece; the rest stays as it is."""
+    """Share of the tokens to predict that is replaced by a random piece. The rest stays as it is."""
 
     @model_validator(mode="after")
     def _next_tokens_are_all_that_is_asked(self) -> "ObjectiveConfig":
@@ -42,7 +42,8 @@ class ObjectiveConfig(Settings):
     def _shares_fit(self) -> "ObjectiveConfig":
         if self.mask_probability + self.random_probability > 1.0:
             raise ValueError(
-                f"mask_probability={self.mask_probability} and random_probability={self.random_probability} "
+                f"objective.mask_probability={self.mask_probability} and objective.random_probability="
+                f"{self.random_probability} "
                 "add up to more than 1; lower one of them"
             )
         return self

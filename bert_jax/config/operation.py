@@ -24,7 +24,7 @@ class MeshConfig(Settings):
 class HostsConfig(Settings):
     """The processes of a run on several machines. On Cloud TPU and under Slurm they are found without these."""
 
-    coordinator: Annotated[str, Field(pattern=r"^[^:\s]+:\d+$")] | None = None
+    coordinator: Annotated[str, Field(pattern=r"^[^:\s]+:\d+$", examples=["10.0.0.1:8476"])] | None = None
     """HOST:PORT of the first process, which all others can reach."""
     count: Annotated[int, Field(gt=0)] | None = None
     """How many processes there are."""
@@ -54,7 +54,8 @@ class ExecutionConfig(Settings):
     remat: Literal["none", "full", "dots"] = "none"
     """What the backward pass computes again to save memory: nothing, whole blocks, or all but matrix products."""
     unroll: Annotated[int, Field(gt=0)] = 1
-    """Blocks compiled into one turn of the loop over layers: more compile longer and, on a CPU, run faster."""
+    """Blocks compiled into one turn of the loop over layers. A larger number takes longer to compile and, on a CPU,
+    makes each step faster."""
     max_skipped_steps: Annotated[int, Field(gt=0)] = 20
     """Stop after this many steps in a row whose gradients were not finite (each is skipped)."""
 

@@ -46,7 +46,8 @@ class OptimizerConfig(Settings):
     def _warmup_ends_before_the_decay(self) -> "OptimizerConfig":
         if self.schedule == "warmup_stable_decay" and self.warmup + self.decay_share > 1.0:
             raise ValueError(
-                f"warmup={self.warmup} and decay_share={self.decay_share} add up to more than 1, the whole run; "
+                f"optimizer.warmup={self.warmup} and optimizer.decay_share={self.decay_share} add up to more than 1, "
+                "the whole run; "
                 "lower one of them"
             )
         return self

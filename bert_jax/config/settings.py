@@ -1,15 +1,31 @@
 """The base of every settings class."""
 
 import difflib
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-Kind = TypeVar("Kind", bound="Settings")
+from bert_jax.config.wording import Kind, shown
+
+Group = TypeVar("Group", bound="Settings")
 
 
 class SettingsError(ValueError):
     """Settings were refused; the text is one line with each field, its value and what was expected."""
+
+    def __init__(self, text: str, problems: tuple["Problem", ...] = ()):
+        super().__init__(text)
+        self.problems = problems
+        """One for each field that is wrong by itself; none for fields that don't fit each other."""
+
+
+class Problem(NamedTuple):
+    """A wrong field."""
+
+    path: str
+    """Where it stands within the settings that were refused, dotted."""
+    text: str
+    """What is wrong with it, to be written behind its path."""
 
 
 class Settings(BaseModel):
@@ -26,27 +42,43 @@ class Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise SettingsError(_explain(error)) from None
+            raise _explained(error, type(self)) from None
 
-    def replace(self: Kind, **changes: Any) -> Kind:
+    def replace(self: Group, **changes: Any) -> Group:
         """A copy with `changes`, validated again (pydantic's own `model_copy` isn't)."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | changes)
 
 
-def _explain(error: ValidationError) -> str:
-    lines = []
-    for problem in error.errors():
-        path = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "extra_forbidden":
-            line = f"{error.title} has no setting {path!r}"
-            close = difflib.get_close_matches(str(problem["loc"][-1]), _field_names(Settings), n=1)
-            lines.append(line + (f"; did you mean {close[0]!r}?" if close else ""))
-        elif problem["type"] == "value_error":
-            lines.append(str(problem["ctx"]["error"]))
+def _explained(error: ValidationError, settings: type[Settings]) -> SettingsError:
+    lines, problems = [], []
+    for found in error.errors():
+        path = ".".join(map(str, found["loc"]))
+        cause = found.get("ctx", {}).get("error")
+        if isinstance(cause, SettingsError) and cause.problems:  # of settings within these
+            problems += [Problem(f"{path}.{inner.path}", inner.text) for inner in cause.problems]
+        elif found["type"] == "value_error":
+            lines.append(f"{path}: {cause}" if isinstance(cause, SettingsError) else str(cause))
         else:
-            message = problem["msg"][0].lower() + problem["msg"][1:]
-            lines.append(f"{error.title} {path}={problem['input']!r}: {message}")
-    return "; ".join(lines)
+            problems.append(Problem(path, _problem(found, settings)))
+    within = [problem.path for problem in problems]  # a tuple with a wrong item is called too short besides
+    problems = [problem for problem in problems if not any(path.startswith(f"{problem.path}.") for path in within)]
+    lines += [f"{settings.__name__}.{problem.path}{problem.text}" for problem in problems]
+    return SettingsError("; ".join(lines), tuple(problems))
+
+
+def _problem(found: Any, settings: type[Settings]) -> str:
+    """What is wrong, in the words of the field; `found` is one of a ValidationError's errors."""
+    name = str(found["loc"][-1]) if found["loc"] else ""
+    if found["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(name, _field_names(Settings), n=1)
+        return ": there is no such setting" + (f"; did you mean {close[0]}?" if close else "")
+    field = settings.model_fields.get(str(found["loc"][0])) if found["loc"] else None
+    if field is None:
+        return f": {found['msg'][0].lower()}{found['msg'][1:]}"
+    expected = Kind.of_field(field).expected
+    if found["type"] == "missing":
+        return f" is missing; give {expected}" + (f" ({field.description.rstrip('.')})" if field.description else "")
+    return f"={shown(found['input'])}: expected {expected}"
 
 
 def _field_names(settings: type[Settings]) -> set[str]:

@@ -27,7 +27,7 @@ class OperationConfig(Settings):
     hosts: HostsConfig = HostsConfig()
     execution: ExecutionConfig = ExecutionConfig()
     logging: LoggingConfig = LoggingConfig()
-    profile_steps: Annotated[str, Field(pattern=r"^[1-9]\d*:[1-9]\d*$")] | None = None
+    profile_steps: Annotated[str, Field(pattern=r"^[1-9]\d*:[1-9]\d*$", examples=["100:110"])] | None = None
     """A:B writes a trace of steps A to B, both included, to the run's profile/, for TensorBoard or Perfetto."""
 
     @property

@@ -31,7 +31,7 @@ class VocabularyConfig(Settings):
     def _sentencepiece_covers_enough(self) -> "VocabularyConfig":
         if self.kind != "wordpiece" and self.character_coverage < 0.98:
             raise ValueError(
-                f"character_coverage={self.character_coverage} is less than the 0.98 that sentencepiece wants for "
-                f"kind={self.kind}; raise it, or choose kind=wordpiece"
+                f"vocabulary.character_coverage={self.character_coverage} is less than the 0.98 that sentencepiece "
+                f"wants for vocabulary.kind={self.kind}; raise it, or choose vocabulary.kind=wordpiece"
             )
         return self

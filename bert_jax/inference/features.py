@@ -1,7 +1,7 @@
 """Vectors of texts from chosen layers, as feature-based models use them (Devlin et al. 2019, section 5.3)."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +10,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.inference.batches import Output, Text
+from bert_jax.inference.choices import Join, Pool, Precision
 from bert_jax.model.bert import BertForPretraining, Parameters
 from bert_jax.system.errors import UsageError
 
-Join = Literal["concat", "sum", "mean", "none"]
-"""What becomes of a token's vectors from several layers: one behind the other, added, averaged, or kept apart."""
-Pool = Literal["none", "cls", "mean", "max"]
-"""What stands for a text: every token's vector, that of [CLS] (of the last token in a causal model, whose first one has
-seen nothing), or the mean or maximum of all tokens'."""
-Precision = Literal["float32", "float16"]
 _LAST = 4
 """Layers that are taken if none are named: concatenated, the best of that section's table 7."""
 

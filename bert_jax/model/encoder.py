@@ -58,7 +58,7 @@ class Encoder(nn.Module):
     config: ModelConfig
     remat: Remat = "none"
     unroll: int = 1
-    """Blocks a turn of the loop: more compile longer and, on a CPU, run faster."""
+    """Blocks in one turn of the loop. A larger number takes longer to compile and, on a CPU, makes each step faster."""
     frozen_layers: int | None = None
     """No gradient goes back into so many blocks, from the first on, nor beyond them; None: into all."""
 

@@ -49,17 +49,22 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
 
     Raises UsageError where the sizes don't multiply to their number.
     """
-    sizes = [config.data, config.fsdp, config.tensor]
+    sizes, here = [config.data, config.fsdp, config.tensor], devices is None
     devices = jax.devices() if devices is None else devices
     known = math.prod(size for size in sizes if size != -1)
     if sizes.count(-1) == 1 and known and len(devices) % known == 0:
         sizes[sizes.index(-1)] = len(devices) // known
     if min(sizes) < 1 or math.prod(sizes) != len(devices):
-        given = " x ".join(f"mesh.{axis}={getattr(config, axis)}" for axis in MESH_AXES)
-        raise UsageError(
-            f"{given} doesn't make {len(devices)} devices; at most one of them may be -1, which stands for the rest"
-        )
+        raise UsageError(_other_count(config, len(devices), here))
     return jax.make_mesh(sizes, MESH_AXES, axis_types=(AxisType.Auto,) * len(sizes), devices=devices)
+
+
+def _other_count(config: MeshConfig, count: int, here: bool) -> str:
+    """What is said of a mesh that `count` devices don't make; `here`: those that JAX finds."""
+    given = " x ".join(f"mesh.{axis}={getattr(config, axis)}" for axis in MESH_AXES)
+    there = "this machine has" if here and jax.process_count() == 1 else "this run has" if here else "there are"
+    devices = f"{there} {count} device{'' if count == 1 else 's'}"
+    return f"{given} and {devices}: the three must multiply to that; one of them may be -1, which stands for the rest"
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:

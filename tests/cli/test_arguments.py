@@ -1,13 +1,15 @@
-from dataclasses import dataclass
+import json
+from pathlib import Path
 
 import pytest
 
-from bert_jax.cli.arguments import ConfigArguments, RunArguments, parse_config
+from bert_jax.cli.arguments import Arguments, Command, RunArguments
+from bert_jax.cli.main import COMMANDS, command_module, run
+from bert_jax.config.run import RunConfig
 from bert_jax.system.errors import UsageError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measure(ConfigArguments):
+class Measure(Arguments):
     """A command's arguments."""
 
     batch_size: int
@@ -16,25 +18,82 @@ class Measure(ConfigArguments):
     """Steps not counted."""
 
 
+MEASURE = Command("measure", Measure, "Measures.", RunConfig())
+WITH_SETTINGS = [name for name in COMMANDS if command_module(name).COMMAND.defaults]
+
+
 def test_a_commands_own_flags_stand_beside_those_of_the_config(config_file, tiny_config):
-    flags = ["--batch-size", "4", "--model.num-layers", "1"]
-    asked = parse_config(Measure, "measure", "Measures.", [str(config_file), *flags])
+    flags = ["--batch-size", "4", "--model.num-layers=1", "--data.source", "text:a", "--data.language", "de"]
+    asked = MEASURE.parse([str(config_file), *flags, "--logging.no-tensorboard"])
     assert isinstance(asked, Measure) and (asked.batch_size, asked.warm_up) == (4, 3)
-    assert asked.config == tiny_config.replace(model=tiny_config.model.replace(num_layers=1))
+    assert asked.config == tiny_config.replace(
+        model=tiny_config.model.replace(num_layers=1),
+        data=tiny_config.data.replace(source="text:a", language="de"),
+        logging=tiny_config.logging.replace(tensorboard=False),
+    )
 
 
 def test_help_says_what_a_commands_own_flags_mean(config_file, capsys):
     with pytest.raises(SystemExit):
-        parse_config(Measure, "measure", "Measures.", [str(config_file), "--help"])
+        MEASURE.parse([str(config_file), "--help"])
     shown = capsys.readouterr().out
     for words in ("Measures.", "Sequences a step. (required)", "Steps not counted. (default: 3)", "(default: 2)"):
         assert words in shown
 
 
 @pytest.mark.parametrize(
-    "shape, usage", [(Measure, "--batch-size BATCH_SIZE"), (RunArguments, "--workdir WORKDIR"), (ConfigArguments, "")]
+    "shape, usage", [(Measure, " --batch-size N"), (RunArguments, " --workdir PATH"), (Arguments, "")]
 )
-def test_without_a_config_file_the_line_says_what_is_needed(shape, usage):
+def test_without_a_config_the_line_says_what_is_needed(shape, usage):
+    command = Command("measure", shape, "Measures.", RunConfig())
     with pytest.raises(UsageError) as refusal:
-        parse_config(shape, "measure", "Measures.", ["--seed", "3"])
-    assert str(refusal.value) == f"give a config file first: bert-jax measure CONFIG.py {usage}".strip()
+        command.parse(["--seed", "3"])
+    assert str(refusal.value).startswith(f"give a config first: bert-jax measure CONFIG{usage}; bert-jax configs")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_short_and_has_no_marks_of_a_library(name, capsys):
+    for arguments in ([name, "--help"], ["help", name], [name, "--help-all"]):
+        assert run(arguments) == 0
+        shown = capsys.readouterr().out
+        assert f"usage: bert-jax {name}" in shown
+        assert not {"{None}", "INT", "STR", "[STR"} & set(shown.split()) and "(default: )" not in shown
+        assert max(map(len, shown.splitlines())) <= 110 and " \n" not in shown
+        if "--help-all" not in arguments:
+            assert shown.count("\n") <= 50, "the short help is long"
+
+
+@pytest.mark.parametrize("name", WITH_SETTINGS)
+def test_the_settings_shown_first_and_those_read_exist(name):
+    command = command_module(name).COMMAND
+    names = [flag.name for flag in command.flags()]
+    assert set(command.first) <= {flag.name for flag in command.shown(command.flags())}
+    assert len(command.first) <= 20
+    for read in command.reads:
+        assert any(f"{each}.".startswith(f"{read}.") for each in names), read
+
+
+def test_help_all_shows_every_setting_that_the_command_reads(capsys):
+    shown = {}
+    for name in WITH_SETTINGS:
+        run([name, "--help-all"])
+        shown[name] = capsys.readouterr().out
+    for words in ("--model.num-layers N", "--data.source TEXT ...", "--phases.1.steps N", "--execution.remat none|f"):
+        assert words in shown["pretrain"]
+    for flag in command_module("pretrain").COMMAND.flags():
+        assert flag.name.rpartition(".")[2] in shown["pretrain"]
+    assert "--optimizer.name" not in shown["params"] and "--data.source" not in shown["bench"]
+    assert "--task.kind" in shown["finetune"] and "--phases" not in shown["vocab"]
+
+
+def test_a_setting_that_params_does_not_show_changes_nothing_that_it_counts(capsys):
+    printed = []
+    for flags in ([], ["--model.dropout", "0.5", "--data.source", "text:absent", "--logging.every", "3"]):
+        assert run(["params", "tiny", *flags]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+
+
+def test_the_version_is_told(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == "bert-jax 0.1.0\n"

@@ -134,19 +134,6 @@ def test_every_command_has_help(command, capsys):
     assert f"bert-jax {command}" in capsys.readouterr().out
 
 
-def test_help_lists_every_setting_with_its_default(capsys):
-    run(["pretrain", "--help"])
-    shown = capsys.readouterr().out
-    for words in (
-        "--model.num-layers INT",
-        "--data.source [STR [STR ...]]",
-        "--phases.0.steps INT",
-        "--execution.remat",
-        "(default: 12)",
-    ):
-        assert words in shown
-
-
 @pytest.mark.parametrize("arguments, code", [([], 2), (["--help"], 0)])
 def test_the_command_alone_lists_the_commands(arguments, code, capsys):
     assert run(arguments) == code
@@ -157,19 +144,10 @@ def test_the_command_alone_lists_the_commands(arguments, code, capsys):
 @pytest.mark.parametrize(
     "flags, words",
     [
-        (
-            ["--model.num-layer", "3"],
-            "Unrecognized options: --model.num-layer, 3; Perhaps you meant: --model.num-layers INT",
-        ),
-        (["--model.num-heads", "3"], "hidden_size=32 is not a multiple of num_heads=3"),
-        (["--model.num-layers", "six"], "--model.num-layers: invalid literal for int() with base 10: 'six'"),
-        (["--phases.0.length", "64"], "phases.0.length=64 is more than model.max_positions=32"),
-        (["--model.activation", "relu"], "relu"),
-        (["--mesh.data", "3"], "mesh.data=3 x mesh.fsdp=1 x mesh.tensor=1 doesn't make 1 devices"),
+        (["--mesh.data", "3"], "--mesh.data=3 x --mesh.fsdp=1 x --mesh.tensor=1 and this machine has 1 device"),
         (["--data.source", "text:absent/*"], "no file matches 'absent/*'"),
         (["--data.source", "python-docs", "text:absent/*"], "no file matches 'absent/*'"),
         (["--data.source", "python-docs", "text:a", "--data.weights", "1"], "1 numbers for 2 sources"),
-        (["--data.weights", "half"], "--data.weights"),
     ],
 )
 def test_a_wrong_flag_is_one_line_and_leaves_nothing(config, tmp_path, capsys, flags, words):
@@ -184,7 +162,7 @@ def test_a_wrong_flag_is_one_line_and_leaves_nothing(config, tmp_path, capsys, f
         ("conf = 3", "builds no RunConfig named `config`"),
         (
             "from bert_jax.config.model import ModelConfig\nModelConfig(num_layer=3)",
-            "no setting 'num_layer'; did you mean 'num_layers'?",
+            "ModelConfig.num_layer: there is no such setting; did you mean num_layers?",
         ),
         ("config = (", "SyntaxError"),
         ("import absent_module", "ModuleNotFoundError: No module named 'absent_module'"),
@@ -237,8 +215,9 @@ main()
 
 def test_other_wrong_use_is_one_line(tmp_path, capsys):
     assert "no config file at" in refused(capsys, "pretrain", tmp_path / "absent.py", "--workdir", tmp_path / "run")
-    assert "give a config file first" in refused(capsys, "pretrain", "--workdir", tmp_path / "run")
-    assert "there is no command 'pretrian'" in refused(capsys, "pretrian")
+    said = refused(capsys, "pretrain", "--workdir", tmp_path / "run")
+    assert "give a config first: bert-jax pretrain CONFIG --workdir PATH" in said
+    assert "there is no command 'pretrian'; did you mean pretrain?" in refused(capsys, "pretrian")
     assert "--workdir" in refused(capsys, "pretrain", Path(__file__).parents[2] / "configs" / "demo.py")
     assert "is no run" in refused(capsys, "evaluate", tmp_path)
     assert "no finished checkpoint" in refused(capsys, "fill-mask", tmp_path, "[MASK]")

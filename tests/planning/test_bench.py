@@ -109,13 +109,13 @@ def test_a_run_in_place_of_a_config_is_measured_on_its_own_sequences(tiny_run, c
 def test_a_batch_that_does_not_fit_is_one_line(capsys):
     flags = ["--length", "1024"]
     assert run(["bench", str(ROOT / "configs" / "tiny.py"), *flags]) == 2
-    assert "phases.0.length=1024 is more than model.max_positions=512" in capsys.readouterr().err
+    assert "--phases.0.length=1024 is more than --model.max-positions=512" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seconds", ["nan", "0", "-3", "inf"])
 def test_no_time_to_measure_for_is_one_line(seconds, capsys):
     assert run(["bench", str(ROOT / "configs" / "tiny.py"), f"--seconds={seconds}"]) == 2
-    assert "give a number above 0" in capsys.readouterr().err
+    assert "expected a number above 0" in capsys.readouterr().err
 
 
 def test_operations_are_measured_against_their_limits(trainer, capsys):

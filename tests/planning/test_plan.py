@@ -5,7 +5,7 @@ import jax
 import pytest
 from conftest import command
 
-from bert_jax.cli import plan as plan_command
+from bert_jax.cli import planning as plan_command
 from bert_jax.cli.main import run
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase

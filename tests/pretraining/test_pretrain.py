@@ -285,7 +285,7 @@ def test_without_held_out_documents_it_trains_and_says_so(tiny_config, tmp_path,
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"mesh": MeshConfig(fsdp=2)}, "doesn't make 1 devices"),
+        ({"mesh": MeshConfig(fsdp=2)}, "this machine has 1 device"),
         ({"data": {"source": "text:absent"}}, "no file matches 'absent'"),
         ({"vocabulary": VocabularyConfig(file="absent.txt")}, "no vocabulary at absent.txt"),
     ],

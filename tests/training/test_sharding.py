@@ -41,7 +41,7 @@ def test_a_parameter_that_no_row_matches_is_an_error(name, count):
 
 def test_a_mesh_takes_all_devices_or_is_refused():
     assert dict(make_mesh(MeshConfig()).shape) == {"data": 1, "fsdp": 1, "tensor": 1}
-    with pytest.raises(UsageError, match="mesh.data=-1 x mesh.fsdp=3 x mesh.tensor=1 doesn't make 1 devices"):
+    with pytest.raises(UsageError, match="mesh.data=-1 x mesh.fsdp=3 x mesh.tensor=1 and this machine has 1 device: "):
         make_mesh(MeshConfig(fsdp=3))
     with pytest.raises(UsageError, match="mesh.data=-1 x mesh.fsdp=-1"):
         make_mesh(MeshConfig(fsdp=-1))

@@ -1,0 +1,123 @@
+"""A command line checked word by word, so that what is wrong is said by our own line."""
+
+import difflib
+import re
+from collections import deque
+from collections.abc import Iterable
+
+from bert_jax.cli.flags import Flag
+from bert_jax.config.wording import shown
+from bert_jax.system.errors import UsageError
+
+_FLAG = re.compile(r"--?[a-zA-Z]")
+"""How a flag begins; -1 and - are values."""
+_MOST_MEANT = 3
+"""Settings that are named where a word isn't one."""
+
+
+def check_line(words: Iterable[str], flags: list[Flag], command: str) -> None:
+    """Raises UsageError for the first word that is no flag of `command` or no value of its flag, or for one missing.
+
+    What settings have to do with each other is not looked at here.
+    """
+    by_name = {f"--{flag.name}": flag for flag in flags if not flag.positional}
+    by_name |= {f"--{flag.negative}": flag for flag in flags if flag.is_switch}
+    missing = deque(flag for flag in flags if flag.positional)
+    waiting, given, ended = deque(words), set(), False  # `ended`: after "--" all words are values
+    while waiting:
+        word = waiting.popleft()
+        if word == "--" and not ended:
+            ended = True
+            continue
+        if ended or not _FLAG.match(word):
+            if not missing:
+                raise UsageError(_stray(word, flags, command))
+            given.add(missing.popleft().name)
+            continue
+        name, equals, value = word.partition("=")
+        flag = by_name.get(name := _hyphened(name))
+        if flag is None:
+            raise UsageError(_unknown(name, list(by_name), command))
+        given.add(flag.name)
+        _check_values(flag, name, [value] if equals else _values(flag, waiting, len(missing)))
+    _check_whole([flag for flag in flags if flag.required and flag.name not in given], flags, command)
+
+
+def _values(flag: Flag, waiting: deque[str], reserved: int) -> list[str]:
+    """The words that are the flag's, taken from `waiting`; the last `reserved` belong to positional arguments."""
+    values = []
+    most = 0 if flag.is_switch else len(waiting) if flag.kind.several else 1
+    while len(values) < most and waiting and not _FLAG.match(waiting[0]) and waiting[0] != "--":
+        if flag.kind.several and len(waiting) <= reserved:
+            break
+        values.append(waiting.popleft())
+    return values
+
+
+def _check_values(flag: Flag, name: str, values: list[str]) -> None:
+    if flag.is_switch:
+        if values:
+            raise UsageError(f"{name}={values[0]}: it takes no value; --{flag.name} is yes and --{flag.negative} is no")
+        return
+    fewest = flag.kind.fewest if flag.kind.several else 1
+    if len(values) < fewest:
+        raise UsageError(f"{name} has no value; expected {flag.kind.expected}")
+    for value in values:
+        if not flag.kind.accepts(value):
+            meant = difflib.get_close_matches(value, map(str, flag.kind.choices), n=1)
+            suggestion = f"; did you mean {meant[0]}?" if meant else ""
+            raise UsageError(f"{name} {shown(value)}: expected {flag.kind.expected}{suggestion}")
+
+
+def _check_whole(missing: list[Flag], flags: list[Flag], command: str) -> None:
+    if not missing:
+        return
+    named = " and ".join(usage(flag) for flag in missing)
+    if any(flag.positional for flag in missing):
+        named = " ".join(flag.typed for flag in flags if flag.positional)
+        raise UsageError(f"give all of bert-jax {command} {named} (see --help)")
+    raise UsageError(f"bert-jax {command} needs {named} as well (see --help)")
+
+
+def usage(flag: Flag) -> str:
+    """A flag with what stands for its value."""
+    return flag.typed if flag.positional or flag.is_switch else f"{flag.typed} {flag.kind.placeholder}"
+
+
+def _stray(word: str, flags: list[Flag], command: str) -> str:
+    switches = [flag for flag in flags if flag.is_switch and word.lower() in ("true", "false", "yes", "no", "0", "1")]
+    if switches:
+        return f"{shown(word)} stands by itself: a switch takes no value, it is --NAME or --no-NAME (see --help)"
+    names = " ".join(flag.typed for flag in flags if flag.positional)
+    takes = f"bert-jax {command} takes {names} and settings" if names else f"bert-jax {command} takes settings"
+    return f"{shown(word)} stands where no value is expected: {takes} like --NAME VALUE; quote a value with blanks"
+
+
+def _unknown(name: str, known: list[str], command: str) -> str:
+    if entry := re.match(r"(--.*?)\.(\d+)\.", name):
+        entries = {each[len(entry[1]) + 1 :].partition(".")[0] for each in known if each.startswith(f"{entry[1]}.")}
+        if entries and entry[2] not in entries:
+            there = f"{entry[1]} has {len(entries)}, numbered from 0"
+            return f"{name}: there is no entry {entry[2]}: {there}; a config file adds one"
+    meant = near(name, known)
+    suggestion = f"did you mean {' or '.join(meant)}?" if meant else f"bert-jax {command} --help-all lists all"
+    return f"{shown(name)} is no setting of bert-jax {command}; {suggestion}"
+
+
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """The flags that `name` may have been meant for, likeliest first."""
+    known, last = list(known), _last(name)
+    same = [each for each in known if _last(each) == last]
+    alike = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    within = [each for each in known if len(last) > 3 and last in _last(each)]
+    ends = {_last(each): each for each in known}
+    close = [ends[each] for each in difflib.get_close_matches(last, ends, n=2, cutoff=0.7)]
+    return list(dict.fromkeys(same or alike or within or close))[:_MOST_MEANT]
+
+
+def _last(name: str) -> str:
+    return name.lstrip("-").rpartition(".")[2]
+
+
+def _hyphened(name: str) -> str:
+    return name.replace("_", "-")

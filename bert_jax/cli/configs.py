@@ -1,0 +1,40 @@
+"""bert-jax configs [NAME]: the configs that come with it."""
+
+import tyro
+
+from bert_jax.cli.arguments import Arguments, Command
+from bert_jax.cli.config_files import TASKS, absent, config_names, configs_directory, find_config, summary
+
+
+class Configs(Arguments):
+    """Arguments."""
+
+    name: tyro.conf.Positional[str] = ""
+    """A config to print, to be copied: bert-jax configs demo > mine.py. Without it: all names."""
+
+
+COMMAND = Command("configs", Configs, "The configs that come with it. With NAME one of them is printed, to be copied.")
+
+
+def run(arguments: list[str]) -> None:
+    """Lists the configs, or prints one."""
+    name = COMMAND.parse(arguments).name
+    if name:
+        path = find_config(name)
+        if path is None:
+            raise absent(name, config_names())
+        print(path.read_text(encoding="utf-8"), end="")
+        return
+    names = config_names()
+    _print_group("bert-jax pretrain CONFIG --workdir RUN", [name for name in names if not name.startswith(f"{TASKS}/")])
+    print()
+    of_tasks = [name for name in names if name.startswith(f"{TASKS}/")]
+    _print_group("bert-jax finetune CONFIG --init RUN --workdir RUN2", of_tasks)
+    print("\nbert-jax configs NAME > mine.py copies one.")
+
+
+def _print_group(heading: str, names: list[str]) -> None:
+    width = max(len(name.removeprefix(f"{TASKS}/")) for name in names)
+    print(f"{heading}\n")
+    for name in names:
+        print(f"  {name.removeprefix(f'{TASKS}/'):{width}}  {summary(configs_directory() / f'{name}.py')}")

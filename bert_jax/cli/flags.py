@@ -1,0 +1,83 @@
+"""The flags of a command, read off its settings: what --help, completion and messages are made of."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import tyro
+from pydantic_core import PydanticUndefined
+
+from bert_jax.config.settings import Settings
+from bert_jax.config.wording import Kind
+
+CONFIG = "config"
+"""The field of a command's arguments that holds the settings of CONFIG; its name is no part of their flags."""
+
+
+class Flag(NamedTuple):
+    """A setting as it is given on a command line, or a positional argument."""
+
+    name: str
+    """Dotted, with hyphens: "model.num-layers"."""
+    kind: Kind
+    default: Any
+    """PydanticUndefined where there is none."""
+    help: str
+    """One paragraph without line breaks."""
+    group: str
+    """What the settings that it stands among are about; "" for those of the command itself."""
+    own: bool
+    """Whether it is one of the command itself, not of its CONFIG."""
+    positional: bool = False
+
+    @property
+    def required(self) -> bool:
+        """Whether it must be given."""
+        return self.default is PydanticUndefined
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it takes no value: its name sets it, and its name with "no-" unsets it."""
+        return self.kind.base is bool and not self.kind.optional
+
+    @property
+    def negative(self) -> str:
+        """The name that unsets a switch."""
+        before, dot, last = self.name.rpartition(".")
+        return f"{before}{dot}no-{last}"
+
+    @property
+    def typed(self) -> str:
+        """As it stands in a command line: --NAME, or the NAME of a positional argument."""
+        return self.name.upper() if self.positional else f"--{self.name}"
+
+
+def flags_of(arguments: type[Settings], config: Settings | None = None) -> list[Flag]:
+    """Those of a command's `arguments`, and those of its CONFIG with the values of `config` as defaults."""
+    own = _walk(arguments, None, "", "", own=True)
+    return [*own] if config is None else [*own, *_walk(type(config), config, "", "", own=False)]
+
+
+def in_typed_form(message: str, flags: list[Flag]) -> str:
+    """`message` with its settings as they are typed: "--model.num-heads=3" for "model.num_heads=3"."""
+    names = sorted((flag.name.replace("-", "_") for flag in flags if not flag.positional), key=len, reverse=True)
+    known = "|".join(re.sub(r"\\.\d+\\.", r"\.\\d+\.", re.escape(name)) for name in names)
+    return re.sub(rf"(?<![\w.-])({known})(?==)", lambda found: f"--{found[1].replace('_', '-')}", message)
+
+
+def _walk(settings: type[Settings], values: Settings | None, prefix: str, group: str, own: bool) -> Iterator[Flag]:
+    for name, field in settings.model_fields.items():
+        value = field.get_default(call_default_factory=True) if values is None else getattr(values, name)
+        path = f"{prefix}{name.replace('_', '-')}"
+        if isinstance(value, Settings):
+            yield from _walk(type(value), value, f"{path}.", _paragraph(type(value).__doc__), own)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Settings):
+            for number, each in enumerate(value):
+                yield from _walk(type(each), each, f"{path}.{number}.", _paragraph(type(each).__doc__), own)
+        else:
+            positional = tyro.conf.Positional in field.metadata
+            yield Flag(path, Kind.of_field(field), value, _paragraph(field.description), group, own, positional)
+
+
+def _paragraph(text: str | None) -> str:
+    return re.sub(r"\s+", " ", text or "").strip()

@@ -1,0 +1,89 @@
+"""What --help and --help-all print."""
+
+import re
+import shutil
+import textwrap
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+from bert_jax.cli.flags import Flag
+
+_WIDEST = 110
+"""Columns that help takes at most, and where the terminal's width isn't known."""
+_MARGIN = 34
+"""Column in which the texts begin."""
+_LONG = 60
+"""Characters from which on the short form leaves out what follows a colon."""
+_SENTENCE_END = re.compile(r"(?<=[a-z0-9)`\]]\.)\s+(?=[A-Z`])")
+
+
+def short_help(flags: Iterable[Flag]) -> str:
+    """A line or two for each flag: the beginning of what it means, and its default."""
+    return "".join(_entry(flag, _beginning(flag.help)) for flag in flags)
+
+
+def full_help(flags: Iterable[Flag]) -> str:
+    """Every flag with its whole text, group by group."""
+    text, said = "", set()
+    for group, members in groupby(flags, key=lambda flag: (_group(flag), flag.group)):
+        name, about = group
+        if name:
+            heading = name if about in said else f"{name}: {about}"
+            text += "\n" + textwrap.fill(heading, _width()) + "\n"
+            said.add(about)
+        text += "".join(_entry(flag, flag.help) for flag in members)
+    return text
+
+
+def paragraph(text: str) -> str:
+    """`text`, wrapped."""
+    return textwrap.fill(text, _width()) + "\n"
+
+
+def default_in_words(value: Any) -> str:
+    """A default as help shows it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return " ".join(map(str, value)) or "empty"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "not set" if value is None else str(value)
+
+
+def _group(flag: Flag) -> str:
+    return "" if flag.own else flag.name.rpartition(".")[0]
+
+
+def _entry(flag: Flag, text: str) -> str:
+    if flag.required:
+        default = "" if flag.positional else " (required)"
+    else:
+        default = f" (default: {default_in_words(flag.default)})"
+    name = _name(flag)
+    lines = textwrap.wrap(text + default, _width() - _MARGIN, break_long_words=False, break_on_hyphens=False)
+    if len(name) + 4 > _MARGIN:
+        return "\n".join([f"  {name}", *(" " * _MARGIN + line for line in lines)]) + "\n"
+    first, *rest = lines or [""]
+    return "\n".join([f"  {name:{_MARGIN - 2}}{first}", *(" " * _MARGIN + line for line in rest)]) + "\n"
+
+
+def _name(flag: Flag) -> str:
+    """The flag with what stands for its value; where it may be None, that is a value too."""
+    if flag.positional:
+        return flag.typed
+    if flag.is_switch:
+        before, dot, last = flag.name.rpartition(".")
+        return f"--{before}{dot}[no-]{last}"
+    return f"{flag.typed} {flag.kind.placeholder}"
+
+
+def _beginning(text: str) -> str:
+    first = _SENTENCE_END.split(text)[0]
+    before, colon, _ = first.partition(": ")
+    return f"{before}." if colon and len(first) > _LONG else first
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)

@@ -1,0 +1,40 @@
+"""Sequences as the model sees them, printed."""
+
+import jax
+import numpy as np
+from rich.text import Text
+
+from bert_jax.pretraining.pretrain import training_batch
+from bert_jax.system.batch import WORD_START
+from bert_jax.system.progress import output
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.training.run_directory import RunDirectory
+
+
+def print_sequences(run: RunDirectory, step: int, rows: int) -> None:
+    """The first `rows` sequences of a step: what is replaced or comes next, how the pair is labelled."""
+    tokenizer, batch, targets, records = training_batch(run, step)
+    output.print("[bold]bold[/bold]: a prediction is asked for, as input/truth. A space stands before each word.\n")
+    for row in range(min(rows, len(batch.ids))):
+        length, masked = int(batch.length[row]), jax.tree.map(lambda array, row=row: array[row], targets.masked)
+        used = masked.weights > 0
+        truth = dict(zip(masked.positions[used].tolist(), masked.labels[used].tolist(), strict=True))
+        heading = f"sequence {row + 1}, record {records[row]}: {length} of {batch.ids.shape[1]} tokens"
+        heading += f", {len(truth)} to predict"
+        if batch.first_length[row] < length:
+            heading += f", second segment {'drawn at random' if batch.pair_label[row] else 'follows the first'}"
+        output.print(f"[dim]{heading}[/dim]")
+        output.print(_sequence(masked.ids[:length], batch.units[row], truth, tokenizer), "")
+
+
+def _sequence(ids: np.ndarray, units: np.ndarray, truth: dict[int, int], tokenizer: Tokenizer) -> Text:
+    """Pieces put together to words, those where a prediction is asked for with its truth."""
+    line = Text()
+    for at, number in enumerate(ids.tolist()):
+        special = not units[at]
+        if at and (special or units[at] & WORD_START):
+            line.append(" ")
+        line.append(tokenizer.piece_text(number), "bold red" if at in truth else "")
+        if at in truth:
+            line.append(f"/{tokenizer.piece_text(truth[at])}", "bold green")
+    return line

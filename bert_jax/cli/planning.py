@@ -1,0 +1,76 @@
+"""Compiling for bert-jax plan, with a line for each program."""
+
+from importlib.metadata import version
+from typing import Any
+
+from bert_jax.cli.plan_tables import formulas_table, gib, mesh_in_words, plan_json, plan_tables, sweep_table
+from bert_jax.config.run import RunConfig
+from bert_jax.model.size import num_parameters
+from bert_jax.planning.changes import Change, change_that_fits
+from bert_jax.planning.plan import PhasePlan, Planner, formulas
+from bert_jax.planning.sweep import most_compilations, sweep
+from bert_jax.planning.topology import FAMILIES, can_compile, parse_topology
+from bert_jax.pretraining.trainer import planned_vocabulary_size
+from bert_jax.system.progress import duration, say
+
+
+def planned(config: RunConfig, slice_name: str, with_sweep: bool, exact: bool) -> tuple[dict[str, Any], list[Any]]:
+    """What was found for programs, and the same as tables and lines for people."""
+    topology, size = parse_topology(slice_name), planned_vocabulary_size(config)
+    if topology.chips > (most := parse_topology(f"{topology.family}:{FAMILIES[topology.family].slices[-1]}")).chips:
+        say(f"no slice of {topology.family} is larger than {most}: {topology} is a thought")
+    parameters = num_parameters(config.model.replace(vocabulary_size=size))
+    result = {"topology": str(topology), "chips": topology.chips, "chip": topology.chip._asdict()}
+    result |= {"parameters": parameters, "compiled": can_compile()}
+    if not can_compile():
+        result["phases"] = formulas(config, topology, size)
+        say("pip install bert_jax[plan] for memory and collectives: without libtpu there is nothing to compile with")
+        shown = [formulas_table(topology, result)]
+    elif with_sweep:
+        planner = Planner(topology, size, exact)
+        found = _sweep(planner, config)
+        result |= _made_with(planner) | {"sweep": [each.as_json(topology.chips) for each in found]}
+        shown = [sweep_table(topology, found)]
+    else:
+        planner = Planner(topology, size, exact)
+        phases, change = _plan(planner, config)
+        result |= _made_with(planner) | plan_json(topology, phases, change)
+        shown = plan_tables(topology, phases, change)
+    if can_compile() and not exact:
+        shown.append(
+            "Compiled with the least effort: a run takes some per cent less memory and moves less; see --exact."
+        )
+    return result, shown
+
+
+def _made_with(planner: Planner) -> dict[str, Any]:
+    return {"libtpu": version("libtpu"), "compilations": planner.compilations, "exact": planner.exact}
+
+
+def _plan(planner: Planner, config: RunConfig) -> tuple[list[PhasePlan], tuple[Change, list[PhasePlan]] | None]:
+    """Each phase, and where one doesn't fit the change with which all do."""
+    _ = planner.trainer(config)  # refuses what can't be, before anything is compiled
+    say(f"Compiling {len(config.phases)} programs for {planner.topology}, more where one doesn't fit")
+    planner.on_compiled = lambda plan: say(_outcome(plan))
+    phases = planner.phases(config)
+    if all(each.fits for each in phases):
+        return phases, None
+    return phases, change_that_fits(planner, config, phases)
+
+
+def _sweep(planner: Planner, config: RunConfig) -> list[PhasePlan]:
+    _ = planner.trainer(config)  # refuses what can't be, which would leave nothing to try
+    most = most_compilations(config, planner.topology.chips)
+    say(f"At most {most} compilations for {planner.topology}; what is larger than what didn't fit is left out")
+    planner.on_compiled = lambda plan: say(f"{planner.compilations} of {most}: {_outcome(plan)}")
+    return sweep(planner, config)
+
+
+def _outcome(plan: PhasePlan) -> str:
+    needed = f", {gib(plan.needed_bytes)} a chip" if plan.needed_bytes else ""
+    fits = "fits" if plan.fits else "doesn't fit"
+    saving = f", remat {plan.remat}, accumulation {plan.accumulation}"
+    return (
+        f"{plan.length} tokens, batch {plan.batch_size:,}, {mesh_in_words(plan)}{saving}: {fits}{needed} "
+        f"(compiled in {duration(plan.compile_seconds)})"
+    )

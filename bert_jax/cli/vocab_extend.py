@@ -1,0 +1,82 @@
+"""bert-jax vocab --extend VOCAB --words FILE: a vocabulary made longer."""
+
+from pathlib import Path
+
+from bert_jax.cli.arguments import Arguments, Command, PlaceArgument
+from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.copies import fetched
+from bert_jax.system.errors import UsageError
+from bert_jax.text.extension import extend
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, tokenizer_directory
+from bert_jax.text.vocabulary import read_lines
+from bert_jax.text.wordpiece import MANY_CAPITALS
+
+
+class Extend(Arguments):
+    """Arguments; every path may be in a bucket."""
+
+    extend: PlaceArgument
+    """A vocab.txt, a sentencepiece .model, a run or a tokenizer directory."""
+    words: PlaceArgument
+    """Words to add: UTF-8, one a line. They are cleaned as the tokenizer cleans text."""
+    output: PlaceArgument | None = None
+    """Where to write it. Without it: beside the vocabulary."""
+    lowercase: bool = True
+    """Whether a vocab.txt is of lower-cased text. Read for a vocab.txt alone: a run, a tokenizer directory and a .model
+    say it themselves."""
+
+
+COMMAND = Command(
+    "vocab",
+    Extend,
+    "A longer vocabulary: every old piece keeps its id, words that aren't pieces yet follow.",
+)
+
+
+def run(arguments: list[str]) -> None:
+    """Parses, writes the longer vocabulary, says where it is."""
+    asked = COMMAND.parse(arguments)
+    tokenizer = load_tokenizer(asked.extend, asked.lowercase)
+    _check_casing(asked, tokenizer)
+    output = asked.output or _beside(asked.extend, tokenizer)
+    _check_output(output, tokenizer)
+    lines = read_lines(_words_here(asked.words), "file of words", "one with a word a line")
+    made = extend(tokenizer, [line for line in lines if line.strip()])
+    counts = f"{made.added:,} words added, {made.known:,} known already, {made.split:,} left out: they are always split"
+    if not made.added:
+        raise UsageError(f"{asked.words} adds nothing to {asked.extend} ({counts}); nothing was written")
+    made.tokenizer.write_vocabulary(output)
+    print(f"{len(made.tokenizer.vocabulary):,} pieces ({counts}): {output}")
+
+
+def _words_here(words: Place) -> Path:
+    """The file of words, or a copy of it on this machine."""
+    if in_bucket(words) and not words.is_file():
+        raise UsageError(f"no file of words at {words}; give the path of one with a word a line")
+    return fetched(words)
+
+
+def _check_casing(asked: Extend, tokenizer: Tokenizer) -> None:
+    """A vocab.txt doesn't say whether it keeps case, its pieces do."""
+    given = asked.lowercase and tokenizer.kind == "wordpiece" and not tokenizer_directory(asked.extend)
+    if given and tokenizer.vocabulary.share_of_capitals > MANY_CAPITALS:
+        raise UsageError(f"{asked.extend} has pieces with capitals and words would be lower-cased; add --no-lowercase")
+
+
+def _beside(vocabulary: Place, tokenizer: Tokenizer) -> Place:
+    """VOCAB.extended.txt or .model, but never in a tokenizer directory: what is in there belongs to its run."""
+    directory = tokenizer_directory(vocabulary) or tokenizer_directory(vocabulary.parent)
+    place = directory.parent if directory in (vocabulary, vocabulary.parent) else vocabulary
+    file = Path(tokenizer.file_name) if vocabulary.is_dir() else vocabulary
+    return (place if place.is_dir() else place.parent) / f"{file.stem}.extended{Path(tokenizer.file_name).suffix}"
+
+
+def _check_output(output: Place, tokenizer: Tokenizer) -> None:
+    if (output.suffix == ".model") != (tokenizer.kind != "wordpiece"):
+        raise UsageError(
+            f"--output {output}: a {tokenizer.kind} vocabulary is written as {tokenizer.file_name}; name it like that"
+        )
+    if not in_bucket(output) and not output.parent.is_dir():  # in a bucket there are no directories to be made
+        raise UsageError(f"--output {output}: there is no directory {output.parent}; make it first")
+    if output.exists():
+        raise UsageError(f"{output} exists already; choose another --output, or delete it first")

@@ -1,0 +1,141 @@
+"""What a setting takes, in words: for messages, for --help and for completion."""
+
+import math
+import re
+import types
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+import annotated_types
+from pydantic.fields import FieldInfo
+
+_MOST_SHOWN = 60
+"""Characters of a wrong value that a message repeats."""
+
+
+class Kind(NamedTuple):
+    """A type annotation taken apart."""
+
+    base: Any
+    """int, float, str, bool, or another class."""
+    choices: tuple[Any, ...]
+    """The values of a Literal; () for every other type."""
+    several: bool
+    """Whether it is a tuple of any length, with `base` the type of its items."""
+    fewest: int
+    """Items that such a tuple has at least."""
+    optional: bool
+    """Whether None is taken too."""
+    bounds: tuple[Any, ...]
+    """Constraints of the value, or of each of several: annotated_types' Gt, Ge, Lt and Le."""
+    pattern: str | None
+    """A regular expression that a text must match."""
+    example: str | None
+    """A text of that form."""
+
+    @classmethod
+    def of(cls, annotation: Any, metadata: tuple[Any, ...] = ()) -> "Kind":
+        """`metadata` is what an Annotated around `annotation` would hold."""
+        if get_origin(annotation) is Annotated:
+            inner, *more = get_args(annotation)
+            return cls.of(inner, (*metadata, *more))
+        fields = [each for each in metadata if isinstance(each, FieldInfo)]
+        given = [*metadata, *(each for field in fields for each in field.metadata)]
+        bounds = tuple(each for each in given if type(each) in _BOUNDS)
+        pattern = next((each.pattern for each in given if getattr(each, "pattern", None)), None)
+        example = next((field.examples[0] for field in fields if field.examples), None)
+        if get_origin(annotation) in (Union, types.UnionType):
+            options = [option for option in get_args(annotation) if option is not type(None)]
+            if len(options) == 1:
+                return cls.of(options[0], metadata)._replace(optional=True)
+            return cls(annotation, (), False, 0, len(options) < len(get_args(annotation)), (), None, None)
+        if get_origin(annotation) is Literal:
+            return cls(str, get_args(annotation), False, 0, False, bounds, pattern, example)
+        if get_origin(annotation) is tuple:
+            fewest = max((each.min_length for each in given if isinstance(each, annotated_types.MinLen)), default=0)
+            return cls.of(get_args(annotation)[0])._replace(several=True, fewest=fewest)
+        return cls(annotation, (), False, 0, False, bounds, pattern, example)
+
+    @classmethod
+    def of_field(cls, field: FieldInfo) -> "Kind":
+        """The kind of a setting."""
+        return cls.of(field.annotation, tuple(field.metadata))
+
+    @property
+    def expected(self) -> str:
+        """What is to be given: "a whole number above 0"."""
+        if self.choices:
+            names = list(map(str, self.choices))
+            words = f"one of {', '.join(names)}" if len(names) > 2 else " or ".join(names)
+        elif self.base is bool:
+            words = "True or False"
+        elif self.base in (int, float):
+            number = "whole number" if self.base is int else "number"
+            bounds = " and ".join(_BOUNDS[type(bound)](bound) for bound in self.bounds)
+            words = f"{number}s{bounds and f' {bounds}'}" if self.several else f"a {number}{bounds and f' {bounds}'}"
+        elif self.example:
+            words = f"a text like {self.example}"
+        elif isinstance(self.base, type) and hasattr(self.base, "model_fields"):
+            words = f"a {self.base.__name__}"
+        elif self.base is str:
+            words = "a text"
+        else:
+            words = "a path"
+        if self.several and self.base not in (int, float):
+            words = f"{'one or more' if self.fewest else 'any number of them'}, each {words}"
+        return f"{words}, or None" if self.optional else words
+
+    @property
+    def placeholder(self) -> str:
+        """What stands for a value in a usage line: "N", "adamw|lamb", "TEXT ..."."""
+        if self.choices:
+            name = "|".join(map(str, self.choices))
+        elif self.base is bool:
+            name = "True|False"
+        else:
+            name = {int: "N", float: "X", str: "TEXT"}.get(self.base, "PATH")
+        return f"{name} ..." if self.several else name
+
+    def accepts(self, word: str) -> bool:
+        """Whether a word of a command line is such a value, or one of several."""
+        if self.optional and word == "None":
+            return True
+        if self.choices:
+            return word in map(str, self.choices)
+        if self.base is bool:
+            return word in ("True", "False")
+        if self.base not in (int, float):
+            return self.pattern is None or re.search(self.pattern, word) is not None
+        try:
+            value = self.base(word)
+            return math.isfinite(value) and all(_within(value, bound) for bound in self.bounds)
+        except (ValueError, OverflowError):  # no number, or one of hundreds of digits
+            return False
+
+
+def _within(value: float, bound: Any) -> bool:
+    match bound:
+        case annotated_types.Gt(least):
+            return value > least
+        case annotated_types.Ge(least):
+            return value >= least
+        case annotated_types.Lt(most):
+            return value < most
+        case annotated_types.Le(most):
+            return value <= most
+    raise TypeError(f"{bound} is no bound")
+
+
+_BOUNDS = {
+    annotated_types.Gt: lambda bound: f"above {bound.gt:,.10g}",
+    annotated_types.Ge: lambda bound: f"of at least {bound.ge:,.10g}",
+    annotated_types.Lt: lambda bound: f"below {bound.lt:,.10g}",
+    annotated_types.Le: lambda bound: f"of at most {bound.le:,.10g}",
+}
+"""How each kind of bound is said."""
+
+
+def shown(value: Any) -> str:
+    """`value` as a message repeats it: on one line, and cut where it is long."""
+    text = value if isinstance(value, str) else repr(value)
+    text = text if text.isprintable() and text.strip() else repr(text)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."

@@ -1,0 +1,62 @@
+"""Completion, in the shells themselves."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from bert_jax.cli.completion import SHELLS, completion
+
+WANTED = {
+    "bert-jax pret": {"pretrain"},
+    "bert-jax pretrain de": {"demo"},
+    "bert-jax finetune ss": {"sst2"},
+    "bert-jax pretrain demo --model.num-l": {"--model.num-layers"},
+    "bert-jax pretrain demo --optimizer.name ": {"adamw", "lamb"},
+    "bert-jax pretrain demo --logging.no-t": {"--logging.no-tensorboard"},
+    "bert-jax evaluate run --l": {"--language"},
+}
+BASH = """
+COMP_WORDS=({line}) COMP_CWORD={last}
+_bert_jax
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+
+def completed(shell: str, script: str, line: str) -> set[str]:
+    if shell == "fish":
+        lines = f"{script}\ncomplete -C '{line}'"
+    else:
+        words = line.split(" ")
+        quoted = " ".join(f"'{word}'" for word in words)
+        call = BASH.format(line=quoted, last=len(words) - 1)
+        # zsh's bashcompinit calls the function of bash so, and picks what begins with the word itself.
+        emulated = f"asked() {{ emulate -L sh; setopt kshglob noshglob braceexpand\n{call}}}\nasked"
+        lines = f"{script}\n{call if shell == 'bash' else emulated}"
+    flags = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
+    done = subprocess.run([shell, *flags, "-c", lines], capture_output=True, text=True, timeout=30)
+    assert done.returncode in (0, 1) and not done.stderr, done.stderr
+    found = {each.split("\t")[0] for each in done.stdout.split("\n") if each}
+    return {each for each in found if each.startswith(line.split(" ")[-1])}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_completes_commands_configs_settings_and_values(shell, tmp_path, monkeypatch):
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    monkeypatch.chdir(tmp_path)
+    script = completion(shell)
+    for line, words in WANTED.items():
+        assert completed(shell, script, line) == words, line
+    (tmp_path / "own.py").touch()
+    if shell != "zsh":  # which completes files with its own widgets alone
+        assert completed(shell, script, "bert-jax pretrain ow") == {"own.py"}
+
+
+def test_the_script_is_printed_in_a_process_that_loads_no_jax(tmp_path):
+    script = "import sys; from bert_jax.cli.main import run; run(sys.argv[1:]); assert 'jax' not in sys.modules"
+    for words in (["--print-completion", "bash"], ["pretrain", "--help"], ["finetune", "--help-all"], ["configs"]):
+        done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, env=os.environ)
+        assert done.returncode == 0 and done.stdout, done.stderr

@@ -1,0 +1,121 @@
+"""Wrong uses of every command: one line each, with the flag as it is typed, the value, and what was expected."""
+
+import pytest
+
+from bert_jax.cli.main import run
+
+PRETRAIN = "pretrain demo --workdir W"
+FINETUNE = "finetune sst2 --init I --workdir W"
+
+# ruff: noqa: E501
+WRONG = {
+    # Commands and configs
+    "": "usage",
+    "pretrian": "there is no command 'pretrian'; did you mean pretrain?",
+    "fillmask R T": "there is no command 'fillmask'; did you mean fill-mask?",
+    "xyz": "there is no command 'xyz'; choose from pretrain, vocab",
+    "pretrain": "give a config first: bert-jax pretrain CONFIG --workdir PATH; bert-jax configs lists",
+    "pretrain --workdir W": "give a config first",
+    "pretrain dmo --workdir W": "no config file at dmo and no config of that name; did you mean demo?",
+    "pretrain configs/bsae.py --workdir W": "no config file at configs/bsae.py and no config of that name; did you mean base?",
+    "pretrain sst2 --workdir W": "sst2.py is a config of bert-jax finetune; give one like demo",
+    "finetune demo --init I --workdir W": "demo.py is a config of bert-jax pretrain; give one like finetune/sst2",
+    "finetune ssst2 --workdir W": "did you mean sst2?",
+    "configs dmo": "did you mean demo?",
+    "configs demo base": "base stands where no value is expected: bert-jax configs takes NAME",
+    "--print-completion ksh": "--print-completion ksh: expected bash or zsh or fish",
+    "--print-completion": "--print-completion has no value: expected bash or zsh or fish",
+    # What is missing
+    "pretrain demo": "bert-jax pretrain needs --workdir PATH as well (see --help)",
+    "finetune sst2 --init I": "bert-jax finetune needs --workdir PATH as well",
+    "plan demo": "bert-jax plan needs --topology TEXT as well",
+    "export R": "give all of bert-jax export RUN DESTINATION (see --help)",
+    "predict": "give all of bert-jax predict RUN INPUT OUTPUT",
+    "features R in.txt": "give all of bert-jax features RUN INPUT OUTPUT",
+    "fill-mask R": "give all of bert-jax fill-mask RUN TEXT",
+    "vocab --extend V": "bert-jax vocab needs --words PATH as well",
+    f"{PRETRAIN} --model.num-layers": "--model.num-layers has no value; expected a whole number above 0",
+    f"{PRETRAIN} --model.num-layers --seed 3": "--model.num-layers has no value",
+    f"{PRETRAIN} --data.source": "--data.source has no value; expected one or more, each a text",
+    # Names
+    f"{PRETRAIN} --model.num-layer 3": "--model.num-layer is no setting of bert-jax pretrain; did you mean --model.num-layers?",
+    f"{PRETRAIN} --num-layers 3": "did you mean --model.num-layers?",
+    f"{PRETRAIN} --batch-size 3": "did you mean --phases.0.batch-size?",
+    f"{PRETRAIN} --learning-rate 3": "did you mean --optimizer.peak-learning-rate?",
+    f"{PRETRAIN} --model.numlayers=3": "did you mean --model.num-layers?",
+    f"{PRETRAIN} --phases.1.steps 3": "--phases.1.steps: there is no entry 1: --phases has 1, numbered from 0; a config file adds one",
+    f"{PRETRAIN} --task.train f": "--task.train is no setting of bert-jax pretrain",
+    f"{PRETRAIN} -workdir W": "-workdir is no setting of bert-jax pretrain; did you mean --workdir?",
+    f"{PRETRAIN} --qqq 3": "--qqq is no setting of bert-jax pretrain; bert-jax pretrain --help-all lists all",
+    f"{FINETUNE} --epochs 3": "did you mean --task.epochs?",
+    f"{FINETUNE} --data.source text:a": "--data.source is no setting of bert-jax finetune",
+    "evaluate R --dat f": "--dat is no setting of bert-jax evaluate; did you mean --data?",
+    "bench demo --batchsize 3": "did you mean --batch-size?",
+    "params demo --layers 3": "did you mean --model.num-layers?",
+    # Values
+    f"{PRETRAIN} --model.num-layers ten": "--model.num-layers ten: expected a whole number above 0",
+    f"{PRETRAIN} --model.num_layers ten": "--model.num-layers ten: expected a whole number above 0",
+    f"{PRETRAIN} --model.num-layers=1.5": "--model.num-layers 1.5: expected a whole number above 0",
+    f"{PRETRAIN} --model.num-layers {'9' * 5000}": "...: expected a whole number above 0",
+    f"{PRETRAIN} --phases.0.steps -5": "--phases.0.steps -5: expected a whole number above 0",
+    f"{PRETRAIN} --phases.0.length 3": "--phases.0.length 3: expected a whole number of at least 8",
+    f"{PRETRAIN} --seed 4294967296": "--seed 4294967296: expected a whole number of at least 0 and below 4,294,967,296",
+    f"{PRETRAIN} --optimizer.peak-learning-rate fast": "--optimizer.peak-learning-rate fast: expected a number above 0",
+    f"{PRETRAIN} --optimizer.peak-learning-rate nan": "--optimizer.peak-learning-rate nan: expected a number above 0",
+    f"{PRETRAIN} --model.dropout 1": "--model.dropout 1: expected a number of at least 0 and below 1",
+    f"{PRETRAIN} --optimizer.name adamv": "--optimizer.name adamv: expected adamw or lamb; did you mean adamw?",
+    f"{PRETRAIN} --execution.remat dot": "--execution.remat dot: expected one of none, full, dots; did you mean dots?",
+    f"{PRETRAIN} --data.weights half": "--data.weights half: expected numbers above 0, or None",
+    f"{PRETRAIN} --data.weights 1 -2": "--data.weights -2: expected numbers above 0, or None",
+    f"{PRETRAIN} --profile-steps 3-5": "--profile-steps 3-5: expected a text like 100:110, or None",
+    f"{PRETRAIN} --hosts.coordinator here": "--hosts.coordinator here: expected a text like 10.0.0.1:8476, or None",
+    f"{PRETRAIN} --vocabulary.strip-accents yes": "--vocabulary.strip-accents yes: expected True or False, or None",
+    f"{PRETRAIN} --logging.tensorboard=false": "--logging.tensorboard=false: it takes no value; --logging.tensorboard is yes and --logging.no-tensorboard is no",
+    f"{PRETRAIN} --logging.tensorboard false": "false stands by itself: a switch takes no value",
+    f"{PRETRAIN} runs/x": "runs/x stands where no value is expected: bert-jax pretrain takes settings like --NAME VALUE",
+    f"{FINETUNE} --task.kind sentence": "--task.kind sentence: expected one of class, number, marked, choice, tags, span",
+    f"{FINETUNE} --task.epochs 0": "--task.epochs 0: expected a number above 0",
+    f"{FINETUNE} --seeds 0": "--seeds 0: expected a whole number above 0",
+    "fill-mask R T --top many": "--top many: expected a whole number",
+    "features R in.txt out.npz --layers -1 last": "--layers last: expected whole numbers",
+    "features R in.txt out.npz --pool first": "--pool first: expected one of none, cls, mean, max",
+    "predict R in.tsv out.tsv --format xls": "--format xls: expected one of csv, tsv, jsonl, conll, conllu, squad, or None",
+    "import S R --activation relu": "--activation relu: expected gelu_tanh or gelu_erf, or None",
+    "inspect R --step two": "--step two: expected a whole number",
+    "bench demo --seconds soon": "--seconds soon: expected a number",
+    # Settings that don't fit each other
+    f"{PRETRAIN} --model.num-heads 3": "--model.hidden-size=128 is not a multiple of --model.num-heads=3",
+    f"{PRETRAIN} --phases.0.length 128": "--phases.0.length=128 is more than --model.max-positions=64",
+    f"{PRETRAIN} --objective.predict next": "set --objective.pair=none",
+    f"{PRETRAIN} --mesh.data 16": "--mesh.data=16 x --mesh.fsdp=1 x --mesh.tensor=1 and this machine has 1 device",
+    f"{FINETUNE} --task.batch-size 3 --execution.accumulation 2": "--task.batch-size=3 is not a multiple of",
+    f"{FINETUNE} --task.metric f2": "--task.metric=f2 doesn't measure --task.kind=class",
+    f"{FINETUNE} --probe --layers-frozen 2": "leave out one",
+}
+
+
+@pytest.mark.parametrize("line", WRONG, ids=lambda line: line[:60] or "nothing")
+def test_wrong_use_is_one_line_that_names_flag_value_and_expectation(line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(line.split()) == 2
+    shown = capsys.readouterr()
+    assert WRONG[line] in (shown.err or shown.out)
+    if line:
+        assert shown.err.count("\n") == 1 and not shown.out and len(shown.err) < 300
+        for words in ("Argument", "invalid literal", "input should", "Traceback"):
+            assert words not in shown.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_right_uses_that_look_wrong_are_taken(tmp_path, monkeypatch, capsys):
+    """Negative numbers, values that begin with hyphens, and words behind --; what they name isn't there."""
+    monkeypatch.chdir(tmp_path)
+    for line, words in {
+        "features absent in.txt out.npz --layers -1 -2": "nothing at absent",
+        "features --layers -1 -2 absent in.txt out.npz": "nothing at absent",
+        "features absent - out.txt": "features are written to",
+        "fill-mask absent -- --the-[MASK]": "absent",
+        "evaluate absent --data=--x.txt": "absent",
+    }.items():
+        assert run(line.split()) == 2
+        assert words in capsys.readouterr().err
