@@ -79,3 +79,22 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch):
     with pytest.raises(UsageError, match=r"pip install bert_jax\[gcs\]"):
         open_corpus(DataConfig(source="text:gs://nowhere/*.txt"))
     bucket_module._store.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "source, unit",
+    [
+        ("text:{}/a.txt", "MB"),
+        ("text:{}/*.gz", "MB compressed"),
+        ("text:{}/*", "MB compressed"),
+        ("jsonl:{}/*.zst#text", "MB compressed"),
+        ("parquet:{}/*.parquet#text", "MB compressed"),
+    ],
+)
+def test_the_unit_says_where_bytes_are_not_those_of_the_text(tmp_path, source, unit):
+    for kind, data in packed(TEXT).items():
+        name = "a" + kind.partition(":")[2].partition("#")[0].replace("**/", "").removeprefix("*")
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress((tmp_path / "a.jsonl").read_bytes()))
+    (tmp_path / "a.zst").unlink()
+    assert open_corpus(DataConfig(source=source.format(tmp_path))).unit == unit

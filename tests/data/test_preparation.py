@@ -1,3 +1,4 @@
+import gzip
 import random
 
 import numpy as np
@@ -12,6 +13,7 @@ from bert_jax.data.chunks import cut_chunks
 from bert_jax.data.corpus import open_corpus
 from bert_jax.data.prepared_data import PreparedData, fingerprint
 from bert_jax.data.store import InstanceSource
+from bert_jax.system import progress
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 
@@ -338,3 +340,18 @@ def test_one_document_is_enough_without_pairs(tokenizer_directory, tmp_path):
     assert found.first_length.tolist() == np.diff(found.ends).tolist() and not found.pair_label.any()
     assert "random second segments" not in dict(prepared.train.rows(32))
     assert fingerprint(recipe) != fingerprint(recipe._replace(pair="next_sentence"))
+
+
+@pytest.mark.parametrize("suffix, unit, note", [("txt", "MB", ""), ("txt.gz", "MB compressed", "3 MB of text")])
+def test_the_bar_of_packed_files_tells_how_much_text_was_read(recipe, tmp_path, monkeypatch, suffix, unit, note):
+    text = stories(20).encode() * 210
+    (tmp_path / f"a.{suffix}").write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
+    recipe = recipe._replace(data=recipe.data.replace(source=f"text:{tmp_path}/a.{suffix}", chunk_megabytes=1.0))
+    shown = []
+    monkeypatch.setattr(preparation, "_prepare_unless_finished", lambda *_, **__: (None, None))
+    seen = lambda stage: shown.append((stage.done, stage.total, stage.unit, stage.note))
+    monkeypatch.setattr(progress._PlainStage, "show", seen)
+    corpus = open_corpus(recipe.data)
+    list(preparation._chunk_records(corpus, recipe, tmp_path, "shape", 1))
+    done, total, unit_shown, note_shown = shown[-1]
+    assert done == pytest.approx(total) and (unit_shown, note_shown) == (unit, note)

@@ -6,10 +6,12 @@ import pytest
 from conftest import stories
 from damages import attack
 
+from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.phase import Phase
 from bert_jax.data.prepared_data import PreparedData
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining.dataset import prepare_lengths
+from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.training.run_directory import RunDirectory
@@ -90,3 +92,14 @@ def test_damaged_checksums_of_a_run_under_way_are_one_line(prepared, monkeypatch
     (run.path / "data-32.json").write_text("[]")
     with pytest.raises(RunError, match="data-32.json is damaged .it holds an array and should hold an object"):
         prepare_lengths(config, run)
+
+
+def test_a_run_on_one_document_is_evaluated_on_its_end(tiny_config, tmp_path, capsys):
+    (tmp_path / "one.txt").write_text(stories(60).replace("\n\n", "\n"))
+    data = tiny_config.data.replace(source=f"text:{tmp_path / 'one.txt'}", held_out=0.01)
+    config = tiny_config.replace(
+        data=data, objective=ObjectiveConfig(pair="none"), phases=(Phase(steps=2, length=32, batch_size=8),)
+    )
+    results = pretrain(config, RunDirectory(tmp_path / "run"))
+    assert results["held_out_sequences"] > 0 and "baseline" in results
+    assert "no held-out documents" not in capsys.readouterr().err
