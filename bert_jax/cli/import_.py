@@ -4,15 +4,16 @@ from typing import Any
 
 import tyro
 
-from bert_jax.cli.arguments import Arguments, Command, PlaceArgument, RunArgument
+from bert_jax.cli.arguments import Arguments, Command, RunArgument
 from bert_jax.interchange.model_settings import Activation
 
 
 class Import(Arguments):
     """Arguments."""
 
-    source: tyro.conf.Positional[PlaceArgument]
-    """A Hugging Face directory with safetensors, or one with a Google TensorFlow checkpoint."""
+    source: tyro.conf.Positional[str]
+    """A Hugging Face directory with safetensors, one with a Google TensorFlow checkpoint, or a model of the Hugging Face
+    hub by its name there. A directory of that name here goes first."""
     run: RunArgument
     """Where to make the run."""
     activation: Activation | None = None

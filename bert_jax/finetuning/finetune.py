@@ -13,9 +13,9 @@ from bert_jax.finetuning.dataset import Measured, read_measured, read_training
 from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.finetuning.predicting import measure
 from bert_jax.finetuning.task import Task
+from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import Parameters
 from bert_jax.model.task import HeadShape
-from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
@@ -69,7 +69,7 @@ def open_initial(config: FinetuneConfig) -> TrainedModel:
     """The model that `config.init` names. Raises UsageError where there is none, or where it can't read the task."""
     if config.init is None:
         raise UsageError("init names no model; give a run, a checkpoint or a Hugging Face directory by --init")
-    started, task = TrainedModel.open(place_of(config.init)), config.task
+    started, task = TrainedModel.open(model_place(config.init)), config.task
     if task.max_length > started.config.max_positions:
         raise UsageError(
             f"task.max_length={task.max_length} and the model of init={config.init} has "

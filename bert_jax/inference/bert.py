@@ -20,8 +20,8 @@ from bert_jax.finetuning.task import Prediction
 from bert_jax.inference.batches import Batch, Output, Text, batches, in_order
 from bert_jax.inference.features import Choice, Feature, features
 from bert_jax.inference.predictor import Predictor
+from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
-from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
@@ -255,11 +255,11 @@ class Bert:
 def load(path: str | os.PathLike) -> Bert:
     """The model of a run (its newest undamaged checkpoint), of one checkpoint or of a Hugging Face directory.
 
-    Each may be in a bucket. It is put on the default device. Raises UsageError where there is none, or where its files
+    Each may be in a bucket. A name like "bert-base-uncased" that is no path here is looked up in the Hugging Face hub. It is put on the default device. Raises UsageError where there is none, or where its files
     don't belong together; RunError where they are damaged.
     """
     keep_compiled_programs()
-    trained = TrainedModel.open(place_of(path))
+    trained = TrainedModel.open(model_place(path))
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     params = trained.read(jax.tree.map(lambda _: device, trained.shapes))
     return Bert(trained.config, params, trained.tokenizer, trained.task)

@@ -30,7 +30,7 @@ def convert(prefix: str, target: str) -> None:
     from tensorflow.train import load_checkpoint
 
     held = sum(file.stat().st_size for file in Path(prefix).parent.glob(f"{Path(prefix).name}.data-*"))
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY + 4 * held,) * 2)
+    _limit_memory(_MOST_MEMORY + 4 * held)
     reader = load_checkpoint(prefix)
     shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     wanted = [name for name in sorted(shapes) if not OPTIMIZER.search(name)]
@@ -39,6 +39,13 @@ def convert(prefix: str, target: str) -> None:
         raise ValueError(f"its index describes {described:,} bytes and its data files have {held:,}")
     save_file({name: np.ascontiguousarray(reader.get_tensor(name)) for name in wanted}, target)
     print("\n".join(sorted(shapes.keys() - set(wanted))))
+
+
+def _limit_memory(size: int) -> None:
+    """Allocations beyond `size` bytes fail from now on, or beyond the limit that is set already."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    allowed = size if hard == resource.RLIM_INFINITY else min(size, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (allowed, hard))
 
 
 if __name__ == "__main__":

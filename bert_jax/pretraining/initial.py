@@ -10,9 +10,9 @@ from jaxtyping import Array, Float
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size
-from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.extension import replaced_pieces
@@ -37,7 +37,7 @@ class InitialModel(NamedTuple):
         """
         if config.init is None:
             return None
-        trained = TrainedModel.open(place_of(config.init))
+        trained = TrainedModel.open(model_place(config.init))
         theirs, ours = _shaping(trained.config), _shaping(config.model)
         if theirs != ours:
             differing = [name for name in ours if theirs[name] != ours[name]]

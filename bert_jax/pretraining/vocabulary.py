@@ -9,6 +9,7 @@ from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.data.chunk_worker import is_held_out
 from bert_jax.data.corpus import corpus_stamp, open_corpus
 from bert_jax.data.sample import sample_documents, sample_mixture
+from bert_jax.interchange.hub import model_place
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import remove_directory, write_json
@@ -46,7 +47,7 @@ def given_tokenizer(config: RunConfig) -> Tokenizer | None:
 
     That is `vocabulary.file`, or what comes with `init`; where both are given, the file with the casing of the model.
     """
-    initial = tokenizer_of(place_of(config.init)) if config.init else None
+    initial = tokenizer_of(model_place(config.init)) if config.init else None
     if not config.vocabulary.file:
         return initial
     casing = initial if isinstance(initial, WordPieceTokenizer) else config.vocabulary

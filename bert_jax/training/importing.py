@@ -4,6 +4,7 @@ from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.model_directory import PublishedModel, open_model_directory
 from bert_jax.interchange.model_settings import Activation
 from bert_jax.system.bucket import Place
@@ -14,14 +15,14 @@ from bert_jax.training.run_directory import RunDirectory, write_config
 
 
 def import_model(
-    source: Place, directory: Place, activation: Activation | None = None, lowercase: bool | None = None
+    source: str | Place, directory: Place, activation: Activation | None = None, lowercase: bool | None = None
 ) -> PublishedModel:
     """Writes a run at `directory` whose one checkpoint, at step 0, is the model of `source`.
 
-    See `open_model_directory` for `source`, `activation` and `lowercase`, and for what is refused. The run has no
+    See `model_place` for `source`, `open_model_directory` for `activation`, `lowercase` and what is refused. The run has no
     training state: others start from it.
     """
-    model = open_model_directory(source, activation, lowercase)
+    model = open_model_directory(model_place(source), activation, lowercase)
     with new_directory(directory) as temporary:
         run = RunDirectory(temporary)
         write_config(run.config_file, _run_config(model), imported_from=str(source))

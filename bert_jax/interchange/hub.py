@@ -1,0 +1,73 @@
+"""Models of the Hugging Face hub, named as there: bert-base-uncased, google/bert_uncased_L-2_H-128_A-2."""
+
+import importlib.util
+import os
+import re
+from pathlib import Path
+
+from bert_jax.interchange.tensors import INDEX, WEIGHTS
+from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.progress import say
+
+_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
+"""A model of the hub, or one of an organization there."""
+_FILES = (
+    *("config.json", WEIGHTS, INDEX, "model-*-of-*.safetensors"),
+    *("vocab.txt", "tokenizer.json", "tokenizer_config.json", "tokenizer.model"),
+)
+"""What is fetched: the files that are read here, of which none can run code."""
+
+
+def model_place(source: str | os.PathLike) -> Place:
+    """Where the model lies that `source` names: a path, gs:// too, or a model of the hub, which is then fetched.
+
+    What exists as a path is that path. Only a string that names nothing here, and no place in a folder that exists, is
+    looked up in the hub; huggingface_hub keeps what it fetched, and uses that where the hub can't be reached. Raises
+    UsageError where the library is missing, or where neither hub nor cache has the model.
+    """
+    place = place_of(source)
+    if not isinstance(source, str) or not isinstance(place, Path) or not _NAME.fullmatch(source):
+        return place
+    if place.exists():
+        if (place / WEIGHTS).is_file() or (place / INDEX).is_file():
+            say(f"{source} is the folder of this name, not a model of the Hugging Face hub")
+        return place
+    if "/" in source and place.parent.is_dir():  # a run's name with a slip in it
+        return place
+    return _fetched(source)
+
+
+def _fetched(name: str) -> Path:
+    """The files of a model of the hub, on this machine; says which revision they are of."""
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise UsageError(
+            f"there is no folder {name} here, and a model of the Hugging Face hub needs pip install 'bert_jax[hub]'"
+        )
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
+
+    try:
+        endpoint = os.environ.get("HF_ENDPOINT")  # which the library by itself reads once, at its import
+        folder = Path(snapshot_download(name, allow_patterns=list(_FILES), endpoint=endpoint))
+    except RepositoryNotFoundError:
+        raise UsageError(
+            f"there is no folder {name} here, and no model of this name in the Hugging Face hub that may be read without "
+            "a login; write a folder as ./NAME, or log in with: hf auth login"
+        ) from None
+    except LocalEntryNotFoundError:
+        raise UsageError(
+            f"there is no folder {name} here, and the Hugging Face hub can't be reached nor is the model in its cache; "
+            f"fetch it where there is a network (hf download {name}), or give its folder as ./NAME"
+        ) from None
+    except Exception as error:  # of the library, of its HTTP client, of the disk
+        raise UsageError(f"{name} can't be fetched from the Hugging Face hub ({shown(str(error))}); try again") from None
+    if not any((folder / weights).is_file() for weights in (WEIGHTS, INDEX)):
+        raise UsageError(
+            f"{name} in the Hugging Face hub has no safetensors files, and pickles are never read; convert it where that "
+            f"is safe: python -c \"import transformers; "
+            f"transformers.AutoModelForPreTraining.from_pretrained('{name}').save_pretrained('converted')\" ; and put its "
+            "vocabulary there too"
+        )
+    say(f"{name} is taken from the Hugging Face hub, revision {folder.name}")
+    return folder
