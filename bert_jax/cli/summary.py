@@ -50,7 +50,7 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
     if "scores" in results:
         title.append(f"means of {len(results['scores'])} seeds")
     elif "best_step" in results:
-        title.append(f"best checkpoint (step {results['best_step']:,})")
+        title.append(f"best checkpoint (step {results['best_step']:,} of {results['steps']:,})")
     output.print(escape(", ".join(title)), soft_wrap=True)  # a table's own title is no wider than the table
     table = Table()
     table.add_column("")

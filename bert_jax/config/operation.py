@@ -89,8 +89,9 @@ class CheckpointConfig(Settings):
 class LoggingConfig(Settings):
     """What is written down while training."""
 
-    every: Every = 100
-    """Steps between lines of metrics.jsonl; a line sums up all steps since the last."""
+    every: Every | None = None
+    """Steps between lines of metrics.jsonl; a line sums up all steps since the last. None: 100, or in runs of fewer
+    than 2,000 steps a twentieth of them."""
     tensorboard: bool = True
     """Also write TensorBoard events."""
 

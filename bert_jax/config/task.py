@@ -88,9 +88,13 @@ class TaskConfig(Settings):
     """Pieces a sequence, special ones included. A longer pair loses the end of its longer text, a single text its end,
     a sentence of words is cut in several, and a text with an answer in it goes into windows."""
     padded_lengths: tuple[Count, ...] | None = None
-    """Lengths that sequences are padded to; a few that suit the training rows where None."""
+    """Lengths that training batches are padded to, each of which is compiled. None: as few and as many as take the
+    least time for these rows and epochs, compiling included."""
     epochs: Annotated[float, Field(gt=0)] = 3.0
     """Times that every training row is seen."""
+    patience: Count | None = None
+    """Training ends early after this many evaluations in a row (epochs, if `evaluations` is 1) without a better score.
+    The learning rate is that of all epochs all the same. None: all epochs are trained."""
     batch_size: Count = 32
     """Rows a step."""
     metric: str | None = None
@@ -108,6 +112,21 @@ class TaskConfig(Settings):
                 f"task.separator={value!r} can't stand between columns; give one character like ';' or '|', or tab"
             )
         return value
+
+    def fitting(self, positions: int) -> "TaskConfig":
+        """This task for a model of so many positions (8 at least): with shorter sequences where they need more.
+
+        Where windows of a text wouldn't fit beside the question, each may take a third.
+        """
+        if self.max_length <= positions:
+            return self
+        lengths, span = self.padded_lengths, self.span
+        if lengths:
+            lengths = (*(length for length in lengths if length < positions), positions)
+        if self.kind == "span" and span.question_length + span.stride + 3 > positions:
+            third = positions // 3
+            span = span.replace(question_length=min(span.question_length, third), stride=min(span.stride, third))
+        return self.replace(max_length=positions, padded_lengths=lengths, span=span)
 
     @model_validator(mode="after")
     def _columns_fit_the_kind(self) -> "TaskConfig":

@@ -18,6 +18,8 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.settings import Settings
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
+_LOG_EVERY, _LINES = 100, 20
+"""Steps between lines of the log, if that makes so many lines."""
 
 
 class OperationConfig(Settings):
@@ -88,3 +90,8 @@ class TrainingConfig(OperationConfig):
     def steps(self) -> int:
         """Steps of all phases together."""
         return sum(phase.steps for phase in self.phases)
+
+    @property
+    def log_every(self) -> int:
+        """Steps between lines of metrics.jsonl, as `logging.every` says or suits the number of steps."""
+        return self.logging.every or min(max(self.steps // _LINES, 1), _LOG_EVERY)

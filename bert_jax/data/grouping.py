@@ -2,7 +2,7 @@
 
 import bisect
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,10 +15,6 @@ WINDOW_GROUPS = 32
 """Sequences are sorted by length among their neighbours that make so many groups together."""
 _WELL_FILLED = 0.9
 """A group that has so few padding tokens may as well be of its length's largest shape."""
-_MOST_LENGTHS = 16
-_TOO_MANY = 1 << 48
-_ENOUGH_FILLED = 0.92
-"""Lengths are added until padding to them leaves this share of real tokens."""
 _AHEAD = 4
 """So many groups are computed, or about to be, before the first of them is used."""
 
@@ -42,23 +38,28 @@ def grouped(
     size: Callable[[Item], int],
     lengths: Sequence[int],
     tokens: int,
+    compiling: float = 0,
     window: int = WINDOW_GROUPS,
 ) -> Iterator[Group[Item]]:
     """All `items`, longest first within a window of so many times `tokens`; reads one window at a time.
 
-    `size` gives an item's tokens, at most the last of `lengths`. A group has the one of `lengths` that its longest item
-    needs, and as many rows as make `tokens`, or as many of 1, 4, 16, 64, ... as take those that need this length;
-    shorter ones fill it up. With `usual_lengths(512)` and 8,192 tokens that makes 11 lengths and 51 shapes in all.
+    `size` gives an item's tokens, at most the last of `lengths`. The shape that suits a group best has the one of
+    `lengths` that its longest item needs, and as many rows as make `tokens`, or as many of 1, 4, 16, 64, ... as take
+    those that need this length; shorter ones fill it up. With `usual_lengths(512)` and 8,192 tokens that makes 11
+    lengths and 51 shapes in all. Each new shape costs its compilation, as much as `compiling` tokens of padding: a
+    group is padded to an earlier, larger shape until that would have cost more.
     """
+    shapes = _Shapes(lengths, tokens, compiling)
     begin = 0
     for some in _windows(items, size, window * tokens):
         sizes = list(map(size, some))
         order = sorted(range(len(some)), key=sizes.__getitem__, reverse=True)
-        while order:
-            length = padded_length(sizes[order[0]], lengths)
-            most = max(tokens // length, 1)
-            shape = _rows([sizes[place] for place in order[:most]], length, lengths, most), length
-            chosen, order = order[: shape[0]], order[shape[0] :]
+        ordered = [sizes[place] for place in order]
+        done = 0
+        while done < len(order):
+            shape = shapes.choose(ordered[done:])
+            chosen = order[done : done + shape[0]]
+            done += shape[0]
             yield Group([begin + place for place in chosen], [some[place] for place in chosen], shape)
         begin += len(some)
 
@@ -86,27 +87,25 @@ def usual_lengths(longest: int) -> tuple[int, ...]:
     return (*itertools.takewhile(lambda length: length < longest, lengths), longest)
 
 
-def few_lengths(sizes: Sequence[int], longest: int) -> tuple[int, ...]:
-    """The lengths that sequences of such `sizes` are best padded to, then doubles of the largest up to `longest`.
+def few_lengths(longest: Sequence[int], limit: int, compiling: float) -> tuple[int, ...]:
+    """The lengths to pad batches to whose longest sequences have these tokens, and `limit`, which no sequence exceeds.
 
-    As few as leave 8% of padding, and 16 at most: the optimum for their number, found by dynamic programming.
+    A batch costs its padded length, and each length that is used costs `compiling` more, in the same unit: tokens of a
+    row. The result has the least cost of all choices, found by dynamic programming.
     """
-    largest = max(sizes)
-    below = np.cumsum(np.bincount(sizes))
-    # Tokens that sequences of more than i and at most j tokens take where all are padded to j.
-    taken = np.arange(largest + 1) * (below - below[:, None])
-    taken = np.where(np.tri(largest + 1, dtype=bool), _TOO_MANY, taken)
-    least, ways = taken[0], []
-    while least[largest] * _ENOUGH_FILLED > np.sum(sizes) and len(ways) + 1 < _MOST_LENGTHS:
-        longer = least[:, None] + taken
-        ways.append(longer.argmin(axis=0))
-        least = longer.min(axis=0)
-    found = [largest]
-    for way in reversed(ways):
-        found.insert(0, int(way[found[0]]))
-    while found[-1] < longest:
-        found.append(min(2 * found[-1], longest))
-    return tuple(found)
+    sizes, counts = np.unique(longest, return_counts=True)
+    below = np.concatenate([[0], np.cumsum(counts)])
+    least, begins = [0.0], []
+    for end, size in enumerate(sizes.tolist(), 1):
+        # Batches number `begin` to `end` - 1, by size, share this length.
+        costs = np.array(least) + size * (below[end] - below[:end]) + compiling
+        begins.append(int(costs.argmin()))
+        least.append(float(costs[begins[-1]]))
+    found, end = {limit}, len(sizes)
+    while end:
+        found.add(int(sizes[end - 1]))
+        end = begins[end - 1]
+    return tuple(sorted(found))
 
 
 def ahead(compute: Callable[[Item], Result], items: Iterable[Item], threads: int = 2) -> Iterator[tuple[Item, Result]]:
@@ -129,11 +128,50 @@ def ahead(compute: Callable[[Item], Result], items: Iterable[Item], threads: int
         pool.shutdown(cancel_futures=True)
 
 
-def _rows(sizes: Sequence[int], length: int, lengths: Sequence[int], most: int) -> int:
-    """How many rows of `length` are to be made of items of such `sizes`, of which the first needs it."""
-    if sum(sizes) >= _WELL_FILLED * most * length:
-        return most
-    return row_count(sum(padded_length(size, lengths) == length for size in sizes), most)
+class _Shapes:
+    """The shapes that are compiled so far, and what padding to them instead of to others has cost.
+
+    It is the decision between renting and buying: a shape is compiled once the tokens that it would have saved, and
+    those that it will save on the sequences at hand, are worth its compilation. What comes later is not known.
+    """
+
+    def __init__(self, lengths: Sequence[int], tokens: int, compiling: float):
+        self._lengths, self._tokens, self._compiling = lengths, tokens, compiling
+        self._compiled: list[tuple[int, int]] = []
+        self._lost: Counter[tuple[int, int]] = Counter()
+        """Tokens of padding that a shape would have saved which isn't compiled."""
+
+    def choose(self, sizes: Sequence[int]) -> tuple[int, int]:
+        """Rows and length of the next group, which takes the first of sequences of these `sizes`, which fall."""
+        best, count = self._best(sizes), len(sizes)
+        fitting = [shape for shape in self._compiled if shape[1] >= sizes[0]]
+        if best in fitting:
+            return best
+        if fitting:
+            nearest = min(fitting, key=lambda shape: (_each(shape, count), -shape[0]))
+            saved = max(count * (_each(nearest, count) - _each(best, count)), 0)
+            if self._lost[best] + saved < self._compiling:
+                needed = sum(padded_length(size, self._lengths) for size in sizes[: nearest[0]])
+                self._lost[best] += nearest[0] * nearest[1] - needed
+                return nearest
+        self._compiled.append(best)
+        return best
+
+    def _best(self, sizes: Sequence[int]) -> tuple[int, int]:
+        """The shape that suits the first of `sizes`, were compiling others free."""
+        length = padded_length(sizes[0], self._lengths)
+        most = max(self._tokens // length, 1)
+        if sum(sizes[:most]) >= _WELL_FILLED * most * length:
+            return most, length
+        if self._compiling and not self._compiled:  # shorter ones will be padded to it, too
+            return row_count(len(sizes), most), length
+        return row_count(sum(padded_length(size, self._lengths) == length for size in sizes[:most]), most), length
+
+
+def _each(shape: tuple[int, int], count: int) -> float:
+    """Tokens, padding included, that one of `count` sequences takes in groups of this shape."""
+    rows, length = shape
+    return rows * length / min(rows, count)
 
 
 def _windows(items: Iterable[Item], size: Callable[[Item], int], tokens: int) -> Iterator[list[Item]]:

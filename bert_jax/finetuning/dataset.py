@@ -93,10 +93,10 @@ def make_task(config: TaskConfig, tokenizer: Tokenizer) -> Task:
     return _KINDS[config.kind](config, tokenizer)
 
 
-def read_training(config: TaskConfig, tokenizer: Tokenizer) -> Learned:
+def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) -> Learned:
     """The training rows, encoded, and the task with what they tell: labels, and lengths to pad to.
 
-    What was mended or left out is said in one line. Raises UsageError with file and line for what can't be.
+    `compiling`: the tokens of padding that compiling one more length costs as much as. What was mended or left out is said in one line. Raises UsageError with file and line for what can't be.
     """
     repairs = Counter()
     records = _labelled(config, config.train, read_records(config, config.train, "train", repairs), repairs)
@@ -112,8 +112,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> Learned:
     if not features:
         raise UsageError(f"{config.train} has no row to learn from; give another by --task.train")
     if config.padded_lengths is None:
-        lengths = few_lengths([feature.size for feature in features], config.max_length)
-        task.config = config.replace(padded_lengths=lengths)
+        task.config = config.replace(padded_lengths=_lengths(config, features, compiling))
     return Learned(task, features, len(by_row))
 
 
@@ -259,6 +258,14 @@ def _some(records: list[Record], count: int | None) -> list[Record]:
         raise UsageError(f"task.train_rows={count:,} and there are {len(records):,} rows; lower it or leave it out")
     words = np.random.Philox(key=0).random_raw(len(records))
     return [records[place] for place in sorted(np.argsort(words, kind="stable")[:count].tolist())]
+
+
+def _lengths(config: TaskConfig, features: Sequence[Feature], compiling: float) -> tuple[int, ...]:
+    """The lengths to pad training batches to: a function of these rows and settings alone, whatever the seed."""
+    sizes = sorted((feature.size for feature in features), reverse=True)
+    longest = sizes[:: config.batch_size]  # of the batches of an epoch, or nearly: TrainingBatches sorts so
+    rows = config.batch_size * max(len(config.choices), 1)
+    return few_lengths(longest, config.max_length, compiling / (rows * config.epochs))
 
 
 def _names(config: TaskConfig, records: Sequence[Record]) -> set[str]:

@@ -7,11 +7,12 @@ import jax
 from jax.sharding import Mesh
 
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
+from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TaskBatch, TrainingBatches
 from bert_jax.finetuning.confusion_picture import write_confusion_picture
 from bert_jax.finetuning.dataset import Measured, read_measured, read_training
 from bert_jax.finetuning.objective import Outputs, TaskObjective
-from bert_jax.finetuning.predicting import measure
+from bert_jax.finetuning.predicting import measure, metric_of
 from bert_jax.finetuning.task import Task
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import Parameters
@@ -19,15 +20,18 @@ from bert_jax.model.task import HeadShape
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
-from bert_jax.training.devices import keep_compiled_programs, tokens_at_once
+from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, tokens_at_once
 from bert_jax.training.hosts import first_alone, is_first
 from bert_jax.training.input import read_ahead
 from bert_jax.training.loop import PhaseWork
-from bert_jax.training.run_directory import RunDirectory
+from bert_jax.training.run_directory import RunDirectory, read_config
 from bert_jax.training.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, placed, tree_shardings
 from bert_jax.training.train import train
 from bert_jax.training.trained_model import TrainedModel
 from bert_jax.training.trainer import Trainer
+
+_FEWEST_POSITIONS = 8
+"""The least that task.max_length may be."""
 
 
 def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
@@ -40,7 +44,9 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     check_batch_size(config.task.batch_size, config.execution.accumulation, mesh)
     started = open_initial(config)
     tokenizer = started.tokenizer
-    learned = read_training(config.task, tokenizer)
+    task = _as_begun(_fitted(config.task, started.config.max_positions), run)
+    compiling = compiling_tokens(started.config)
+    learned = read_training(task, tokenizer, compiling)
     measured = read_measured(learned.task) if config.task.dev else None
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
     batches = learned.batches(config.seed, tokenizer.vocabulary.pad_id)
@@ -48,15 +54,16 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     with first_alone(f"prepare {run.path}"):
         run.open(planned)
         if results := run.results(planned.steps):
-            say(f"{run.path} is finished: {planned.steps:,} steps")
+            say(f"{run.path} is finished: {results['steps']:,} steps")
             return results
         if not run.under_way:
             tokenizer.save(run.tokenizer)
     objective = TaskObjective(planned.task, planned.model, planned.execution, planned.layers_frozen, planned.probe)
     trainer = Trainer(planned, mesh, objective)
-    dev = measured and DevRows(learned.task, measured, Outputs(objective, mesh), tokenizer.vocabulary.pad_id)
+    outputs, pad_id = Outputs(objective, mesh), tokenizer.vocabulary.pad_id
+    dev = measured and DevRows(learned.task, measured, outputs, pad_id, compiling)
     last = train(trainer, run, [_work(trainer, batches, dev)], lambda: _initial_parameters(planned, started, mesh))
-    results = _results(planned, run, dev, mesh)
+    results = _results(planned, int(last.step), run, dev, mesh)
     results |= {"training_rows": learned.rows, "skipped_steps": int(last.skipped)}
     if is_first():
         write_json(run.results_file, results)
@@ -67,13 +74,18 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
 
 def open_initial(config: FinetuneConfig) -> TrainedModel:
     """The model that `config.init` names. Raises UsageError where there is none, or where it can't read the task."""
+    if config.task.patience and not config.task.dev:
+        raise UsageError(
+            f"task.patience={config.task.patience} compares scores, and task.dev names no rows to measure on; give some "
+            "by --task.dev"
+        )
     if config.init is None:
         raise UsageError("init names no model; give a run, a checkpoint or a Hugging Face directory by --init")
     started, task = TrainedModel.open(model_place(config.init)), config.task
-    if task.max_length > started.config.max_positions:
+    if started.config.max_positions < _FEWEST_POSITIONS:
         raise UsageError(
-            f"task.max_length={task.max_length} and the model of init={config.init} has "
-            f"{started.config.max_positions} positions; lower the first"
+            f"the model of init={config.init} has {started.config.max_positions} positions and a task needs "
+            f"{_FEWEST_POSITIONS}; give another model"
         )
     if (config.layers_frozen or 0) > started.config.num_layers:
         raise UsageError(
@@ -86,12 +98,39 @@ def open_initial(config: FinetuneConfig) -> TrainedModel:
     return started
 
 
+def _fitted(task: TaskConfig, positions: int) -> TaskConfig:
+    """`task` for a model of so many positions; says what becomes shorter, if anything does."""
+    fitting = task.fitting(positions)
+    if fitting != task:
+        shorter = [f"sequences have {positions} pieces at most (task.max_length={task.max_length})"]
+        if fitting.span != task.span:
+            shorter.append(
+                f"questions {fitting.span.question_length} (task.span.question_length={task.span.question_length}), "
+                f"windows of the text begin every {fitting.span.stride} (task.span.stride={task.span.stride})"
+            )
+        say(f"the model has {positions} positions: {', '.join(shorter)}")
+    return fitting
+
+
+def _as_begun(task: TaskConfig, run: RunDirectory) -> TaskConfig:
+    """`task` with the padded lengths that were chosen when `run` began, which decide how its numbers are rounded.
+
+    They are the same again, unless another release or another kind of machine chose them.
+    """
+    if task.padded_lengths is None and run.under_way:
+        before = read_config(run.path)
+        if isinstance(before, TaskRunConfig) and before.task.max_length == task.max_length:
+            return task.replace(padded_lengths=before.task.padded_lengths)
+    return task
+
+
 class DevRows:
     """The rows that a task is measured on."""
 
-    def __init__(self, task: Task, rows: Measured, outputs: Outputs, pad_id: int):
+    def __init__(self, task: Task, rows: Measured, outputs: Outputs, pad_id: int, compiling: float):
         self.count = len(rows.records)
-        self._task, self._rows, self._outputs, self._pad_id = task, rows, outputs, pad_id
+        self._task, self._rows, self._outputs = task, rows, outputs
+        self._costs = {"pad_id": pad_id, "tokens": tokens_at_once(), "compiling": compiling}
 
     def measure(self, params: Parameters, stop: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
         """Every metric, and `metric` and `score`; None where `stop`, asked before each batch, says so."""
@@ -102,7 +141,7 @@ class DevRows:
             return self._outputs(params, batch)
 
         try:
-            return measure(self._task, self._rows, run, pad_id=self._pad_id, tokens=tokens_at_once())
+            return measure(self._task, self._rows, run, **self._costs)
         except _Stopped:
             return None
 
@@ -136,6 +175,8 @@ def _work(trainer: Trainer, batches: TrainingBatches, dev: DevRows | None) -> Ph
         evaluate=dev.evaluate if dev else None,
         batch_size=batch_size,
         flops=trainer.objective.flops,
+        score=metric_of(trainer.config.task),
+        patience=trainer.config.task.patience,
     )
 
 
@@ -154,9 +195,10 @@ def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh
     return {"bert": encoder}
 
 
-def _results(config: TaskRunConfig, run: RunDirectory, dev: DevRows | None, mesh: Mesh) -> dict[str, Any]:
-    """What results.json says: the best checkpoint, measured."""
-    results = {"task": config.task.name, "steps": config.steps, "seeds": [config.seed]}
+def _results(config: TaskRunConfig, steps: int, run: RunDirectory, dev: DevRows | None, mesh: Mesh) -> dict[str, Any]:
+    """What results.json says after so many steps: the best checkpoint, measured."""
+    results = {"task": config.task.name, "steps": steps, "seeds": [config.seed]}
+    results |= {"planned_steps": config.steps, "stopped_early": steps < config.steps}
     if dev is None:
         return results
     best = TrainedModel.open(run.path)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.task import METRICS, TaskConfig
-from bert_jax.data.grouping import Group, ahead, grouped
+from bert_jax.data.grouping import Group, ahead, grouped, usual_lengths
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch, assemble
 from bert_jax.finetuning.dataset import Measured, encoded
@@ -27,12 +27,13 @@ def predictions(
     *,
     pad_id: int,
     tokens: int,
+    compiling: float = 0,
     threads: int = 2,
 ) -> Iterator[tuple[Record, Prediction]]:
     """Each record with what the model says of it, in their order; memory doesn't grow with their number.
 
-    They are computed in batches of similar length of some `tokens` each, in few shapes. `repairs` counts what was cut
-    or is empty. Where `run` is on several devices, give one thread: all have to compute the batches in the same order.
+    They are computed in batches of similar length of some `tokens` each, in few shapes, each of which costs as much as
+    `compiling` tokens more. `repairs` counts what was cut or is empty. Where `run` is on several devices, give one thread: all have to compute the batches in the same order.
     """
     waiting: deque[tuple[Record, list[Feature]]] = deque()
     choices = max(len(task.config.choices), 1)
@@ -45,7 +46,10 @@ def predictions(
     def outputs_of(group: Group[Feature]) -> np.ndarray:
         return np.asarray(run(assemble(group.items, group.shape, pad_id)))
 
-    groups = grouped(features(), lambda feature: feature.size, task.config.padded_lengths, max(tokens // choices, 1))
+    lengths = sorted({*usual_lengths(task.config.max_length), *(task.config.padded_lengths or ())})
+    groups = grouped(
+        features(), lambda feature: feature.size, lengths, max(tokens // choices, 1), compiling=compiling / choices
+    )
     begin, outputs = 0, {}
     for group, found in ahead(outputs_of, groups, threads):
         outputs.update(zip(group.places, found))
@@ -56,9 +60,12 @@ def predictions(
             yield record, task.predict(record, of_one, [outputs.pop(place) for place in places])
 
 
-def measure(task: Task, rows: Measured, run: Run, *, pad_id: int, tokens: int) -> dict[str, Any]:
+def measure(
+    task: Task, rows: Measured, run: Run, *, pad_id: int, tokens: int, compiling: float = 0
+) -> dict[str, Any]:
     """Every metric of the task's kind over `rows`; `metric` names the one that counts and `score` is its value."""
-    said = predictions(task, rows.records, run, Counter(), pad_id=pad_id, tokens=tokens, threads=1)
+    settings = {"pad_id": pad_id, "tokens": tokens, "compiling": compiling}
+    said = predictions(task, rows.records, run, Counter(), **settings, threads=1)
     found = [prediction for _, prediction in said]
     metrics = task.measure(rows.golds, found)
     name = metric_of(task.config)

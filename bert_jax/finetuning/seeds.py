@@ -53,7 +53,8 @@ def summed_up(each: dict[str, dict[str, Any]]) -> dict[str, Any]:
     numbers = [name for name, value in all_results[0].items() if isinstance(value, float)]
     return {
         "task": all_results[0]["task"],
-        "steps": all_results[0]["steps"],
+        "steps": max(results["steps"] for results in all_results),
+        "stopped_early": any(results["stopped_early"] for results in all_results),
         "seeds": [seed for results in all_results for seed in results["seeds"]],
         "metric": all_results[0]["metric"],
         **{name: statistics.fmean(results[name] for results in all_results) for name in numbers},

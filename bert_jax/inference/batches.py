@@ -34,10 +34,10 @@ class Output(NamedTuple):
 
 
 def batches(
-    rows: Iterable[Row], pad_id: int, longest: int, tokens: int, window: int = WINDOW_GROUPS
+    rows: Iterable[Row], pad_id: int, longest: int, tokens: int, compiling: float = 0, window: int = WINDOW_GROUPS
 ) -> Iterator[Batch]:
     """All `rows` in `grouped` batches, padded to 16, 24, 32, 48, 64, ... or `longest` tokens."""
-    for group in grouped(rows, lambda row: len(row.ids), usual_lengths(longest), tokens, window):
+    for group in grouped(rows, lambda row: len(row.ids), usual_lengths(longest), tokens, compiling, window):
         ids, length, second = padded(group.items, group.shape, pad_id)
         columns = np.arange(group.shape[1])
         mask = columns < length[:, None]

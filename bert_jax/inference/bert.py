@@ -26,7 +26,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK
-from bert_jax.training.devices import keep_compiled_programs, tokens_at_once
+from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, tokens_at_once
 from bert_jax.training.trained_model import TrainedModel
 
 Computed = TypeVar("Computed", Encoded, Output)
@@ -230,7 +230,8 @@ class Bert:
             return jax.device_get(compute(self.params, batch.ids, batch.segments, batch.mask, **settings))
 
         pad_id, longest = self.tokenizer.vocabulary.pad_id, self.config.max_positions
-        return ahead(computed, batches(rows, pad_id, longest, tokens_at_once(), window))
+        compiling = compiling_tokens(self.config)
+        return ahead(computed, batches(rows, pad_id, longest, tokens_at_once(), compiling, window))
 
     def _stacked(self, each: Iterable[Output], lengths: Sequence[int]) -> Vectors:
         """Vectors of texts one by one, of so many tokens, as arrays of all."""

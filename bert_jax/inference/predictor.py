@@ -18,7 +18,7 @@ from bert_jax.finetuning.task import Prediction
 from bert_jax.model.bert import Parameters
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.training.devices import tokens_at_once
+from bert_jax.training.devices import compiling_tokens, tokens_at_once
 from bert_jax.training.sharding import make_mesh
 
 
@@ -29,6 +29,7 @@ class Predictor:
         self.task, self._tokenizer = task, tokenizer
         self._params, self._pad_id = params, tokenizer.vocabulary.pad_id
         self._task = make_task(task, tokenizer)
+        self._costs = {"tokens": tokens_at_once(), "compiling": compiling_tokens(config)}
         mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])
         self._outputs = Outputs(TaskObjective(task, config, ExecutionConfig()), mesh)
 
@@ -37,7 +38,7 @@ class Predictor:
 
         `repairs` counts what was cut or is empty.
         """
-        return predictions(self._task, records, self._run, repairs, pad_id=self._pad_id, tokens=tokens_at_once())
+        return predictions(self._task, records, self._run, repairs, pad_id=self._pad_id, **self._costs)
 
     def stream(self, records: Iterable[Record]) -> Iterator[Prediction]:
         """The predictions alone; says at the end what was cut or is empty."""
@@ -70,7 +71,7 @@ class Predictor:
         rows = read_measured(task)
         if not source and stamp and not stamp.endswith(rows.stamp):
             say(f"WARNING: {config.dev} has other rows now than when the model was trained")
-        metrics = measure(task, rows, self._run, pad_id=self._pad_id, tokens=tokens_at_once())
+        metrics = measure(task, rows, self._run, pad_id=self._pad_id, **self._costs)
         return {"task": self.task.name, **metrics, "dev_rows": len(rows.records)}
 
     def _run(self, batch: TaskBatch) -> jax.Array:

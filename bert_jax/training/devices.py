@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import jax
 
+from bert_jax.config.model import ModelConfig
+from bert_jax.model.size import encoder_flops
 from bert_jax.system.copies import cache_directory
 
 
@@ -42,6 +44,12 @@ v6e: 32, 16, 95 and 32 GB of memory, of which libtpu 0.0.52 lets a program have 
 4,800 and 3,200 Gbit/s each way over 6, 4, 6 and 4 links."""
 
 
+_COMPILING_FLOPS = {"cpu": 6 * 1e11, "accelerator": 20 * 1e14}
+"""Computed while one train step compiles, in its seconds times the rate meanwhile. The forward pass alone takes a third
+of both."""
+_TYPICAL_LENGTH = 128
+
+
 def chip_of(kind: str) -> Chip | None:
     """The chip of a device that calls itself `kind`; None where it isn't known (a CPU)."""
     names = [name for name in CHIPS if kind.startswith(name)]
@@ -60,6 +68,15 @@ def keep_compiled_programs() -> None:
         jax.config.update("jax_compilation_cache_dir", os.fspath(cache_directory() / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+def compiling_tokens(model: ModelConfig) -> float:
+    """Tokens that `model` computes in the time that compiling one more shape takes, roughly; the same in training.
+
+    By formula and not by the clock, so that the shapes that are chosen by it are the same every time.
+    """
+    rate = _COMPILING_FLOPS["cpu" if jax.default_backend() == "cpu" else "accelerator"]
+    return rate * _TYPICAL_LENGTH / (3 * encoder_flops(model, _TYPICAL_LENGTH, _TYPICAL_LENGTH))
 
 
 def tokens_at_once() -> int:

@@ -48,6 +48,10 @@ class PhaseWork(NamedTuple):
     batch_size: int
     flops: Callable[[tuple[int, ...]], float]
     """Of one step on a batch whose ids are of this shape, over all devices."""
+    score: str = "score"
+    """What the score of an evaluation is called."""
+    patience: int | None = None
+    """The phase ends after this many evaluations in a row without a better score; None: with its last step."""
 
 
 def run_phases(
@@ -92,6 +96,8 @@ class _Loop:
     def has_work(self, step: int) -> bool:
         """Whether something is to be done once `step` steps of the run are done."""
         done = step - self._phase.first
+        if self._out_of_patience():
+            return False
         return 0 <= done < self._phase.steps or done == self._phase.steps and self._owes_evaluation(step)
 
     def run(self, state: TrainState, trace: StepTrace) -> TrainState:
@@ -104,6 +110,8 @@ class _Loop:
         with stage(phase.name, phase.steps, "steps", start=step - phase.first) as self._shown:
             if self._owes_evaluation(step):
                 self._evaluate_late(step, state)
+                if self._out_of_patience():
+                    return state
             self._shown.advance(0, note="compiling")
             for step in range(step + 1, phase.first + phase.steps + 1):
                 batch, before = next(batches), measured
@@ -120,6 +128,8 @@ class _Loop:
                 self._speed.count(batch, measured)
                 self._show(before)
                 self._after(step, state, measured)
+                if self._out_of_patience():
+                    break
             if measured and (skipped := skips.too_many(measured, step)):
                 raise self._no_finite_gradient(skipped, step)
         return state
@@ -128,20 +138,21 @@ class _Loop:
         """Counts a step on the screen, now and then with measurements: of the step before, which is done."""
         if measured and time.monotonic() - self._noted > _NOTE_EVERY_S:
             self._noted = time.monotonic()
-            self._shown.note = _note(_values(measured), self._phase.batch_size * self._shown.rate)
+            rate = self._phase.batch_size * self._shown.rate
+            self._shown.note = _note(_values(measured), sequences_per_second=rate)
         self._shown.advance()
 
     def _after(self, step: int, state: TrainState, measured: Means) -> None:
         """What is due once `step` is dispatched: a line of the log, an evaluation, a checkpoint, the end."""
         last = step == self._config.steps
-        if step % self._config.logging.every == 0 or last:
+        if step % self._config.log_every == 0 or last:
             values = _values(measured)
             self._log.write(step, "train", self._speed.measurements(values.pop("tokens")) | values)
             self._tell_skipped(step, int(values["skipped"]))
             self._speed = _Speed(self._phase, self._peak_flops)
         evaluation = self._evaluate(step, state) if self._evaluates(step) else None
         stopping = self._stop.at(step)  # read once: a signal may come at any time
-        if step % self._config.checkpoints.every == 0 or last or stopping:
+        if step % self._config.checkpoints.every == 0 or last or stopping or self._out_of_patience():
             self._log.publish()
             self._checkpoints.save(step, state, evaluation)
         if stopping:
@@ -174,8 +185,25 @@ class _Loop:
         self._shown.advance(0, note=noted_before)
         if evaluation:
             self._log.write(step, "eval", evaluation)
-            say(f"step {step:,}, held out: {_note(evaluation)}")
+            say(f"step {step:,}, held out: {_note(evaluation, self._phase.score)}")
+            self._tell_patience(step)
         return evaluation
+
+    def _out_of_patience(self) -> bool:
+        """Whether so many evaluations in a row were no better that the phase ends: by the log, so that a run that goes
+        on ends where it would have ended."""
+        patience, scores = self._phase.patience, self._log.scores
+        return patience is not None and len(scores) - 1 - _best(scores) >= patience
+
+    def _tell_patience(self, step: int) -> None:
+        """Says that training ends before its last step, if it does."""
+        if not self._out_of_patience() or step == self._config.steps:
+            return
+        best_step, best_score = list(self._log.scores.items())[_best(self._log.scores)]
+        say(
+            f"training ends at step {step:,} of {self._config.steps:,}: in {self._phase.patience} evaluations no "
+            f"{self._phase.score} was better than {best_score:.4f}, of step {best_step:,}"
+        )
 
     def _evaluate_late(self, step: int, state: TrainState) -> None:
         """The evaluation of a step whose checkpoint was written without. There may be no other step to stop after."""
@@ -236,7 +264,14 @@ def _list(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
 
 
-def _note(values: dict[str, float], sequences_per_second: float | None = None) -> str:
+def _best(scores: dict[int, float]) -> int:
+    """Which of the evaluations has the best score, the first of several; -1 where there is none."""
+    values = list(scores.values())
+    return values.index(max(values)) if values else -1
+
+
+def _note(values: dict[str, float], score: str = "score", sequences_per_second: float | None = None) -> str:
+    """Measurements as they are shown; the one that is the score has its own name, `score`, and is shown once."""
     parts = [
         f"{label} {values[name]:{form}}"
         for name, label, form in (
@@ -244,11 +279,11 @@ def _note(values: dict[str, float], sequences_per_second: float | None = None) -
             ("mlm_accuracy", "MLM", ".3f"),
             ("lm_accuracy", "LM", ".3f"),
             ("nsp_accuracy", "NSP", ".3f"),
+            ("score", score, ".4f"),
             ("accuracy", "accuracy", ".3f"),
-            ("score", "score", ".4f"),
             ("learning_rate", "rate", ".2e"),
         )
-        if name in values
+        if name in values and not (name == score and "score" in values)
     ]
     if values.get("skipped"):
         parts.append(f"{values['skipped']:.0f} steps skipped")

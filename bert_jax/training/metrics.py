@@ -5,6 +5,7 @@ import json
 import math
 import os
 import time
+from typing import Any
 
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
@@ -31,6 +32,8 @@ class MetricsLog:
         self.path = directory / "metrics.jsonl"
         kept = [line for line in read_metrics(self.path) if line["step"] <= step]
         self._last = {line["split"]: line["step"] for line in kept}
+        self.scores = {line["step"]: _score(line) for line in kept if line["split"] == "eval" and "score" in line}
+        """The score of a task at the steps at which it was evaluated."""
         self._file = self._tensorboard = self._events = None
         if not is_first():
             return
@@ -53,6 +56,8 @@ class MetricsLog:
         """Adds a line. What is not a finite number becomes null: JSON has no other."""
         finite = {name: value if value is not None and math.isfinite(value) else None for name, value in values.items()}
         self._last[split] = step
+        if split == "eval" and "score" in finite:
+            self.scores[step] = _score(finite)
         if not self._file:
             return
         self._unwritten += (json.dumps({"step": step, "split": split} | finite) + "\n").encode()
@@ -108,6 +113,12 @@ class MetricsLog:
                 with contextlib.suppress(OSError):
                     failed.close()
             raise
+
+
+def _score(values: dict[str, Any]) -> float:
+    """The score of an evaluation; the worst where it was no finite number."""
+    score = values["score"]
+    return score if isinstance(score, int | float) else -math.inf
 
 
 def read_metrics(path: Place) -> list[dict[str, float | str | None]]:

@@ -58,15 +58,17 @@ class RunDirectory:
         return int(finished[-1].name) if finished else None
 
     def results(self, steps: int) -> dict[str, Any] | None:
-        """The results of a run that has done all its `steps`; None where something is missing or damaged."""
-        if self.newest_step != steps or damaged_file(complete(self.checkpoints)[-1]):
+        """The results of a run that has done all its `steps`, or was to end earlier and has; None where something is missing or damaged."""
+        newest = self.newest_step
+        if newest is None or damaged_file(complete(self.checkpoints)[-1]):
             return None
         try:
             results = json.loads(self.results_file.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return None
-        whole = isinstance(results, dict) and results.get("steps") == steps  # or of fewer, if steps were added
-        return results if whole else None
+        if not isinstance(results, dict) or results.get("steps") != newest:
+            return None
+        return results if newest == steps or results.get("stopped_early") else None  # or steps were added
 
     def open(self, config: TrainingConfig) -> None:
         """Makes the directory, or goes on with it; locks it until this process ends; writes config.json.

@@ -54,7 +54,7 @@ class Trainer:
             learning_rate(self.config.optimizer, self.config.steps),
             self.config.execution,
             phase=phase,
-            window=self.config.logging.every,
+            window=self.config.log_every,
         )
         rows = batch_sharding(self.mesh)
         return jax.jit(

@@ -37,7 +37,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.model.bert import init
 from bert_jax.system.bucket import place_of
-from bert_jax.training.devices import keep_compiled_programs
+from bert_jax.training.devices import compiling_tokens, keep_compiled_programs
 from bert_jax.training.input import read_ahead
 from bert_jax.training.sharding import batch_sharding, make_mesh, placed
 from bert_jax.training.trained_model import TrainedModel, tokenizer_of
@@ -84,7 +84,7 @@ class Ours:
         config = FinetuneConfig(task=task, init=model, execution=ExecutionConfig(unroll=asked.unroll))
         started = TrainedModel.open(place_of(model))
         tokenizer = started.tokenizer
-        learned = read_training(task, tokenizer)
+        learned = read_training(task, tokenizer, compiling_tokens(started.config))
         self._records = read_records(task, asked.dev, "dev", Counter())
         self._source = learned.batches(0, tokenizer.vocabulary.pad_id)
         planned = config.planned(started.config, learned.task.config, "", len(self._source))

@@ -8,6 +8,7 @@ import bert_jax
 from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase, same_until
 from bert_jax.config.run import RunConfig
@@ -168,3 +169,9 @@ def test_plans_are_compared_as_far_as_steps_were_taken():
         (0, plan((1, 64)), True),
     ]:
         assert same_until(step, begun, other) == same_until(step, other, begun) == same, (step, other)
+
+
+@pytest.mark.parametrize("steps, given, every", [(50, None, 2), (5, None, 1), (7600, None, 100), (50, 7, 7)])
+def test_a_short_run_has_as_many_lines_in_its_log_as_a_picture_needs(steps, given, every):
+    config = RunConfig(phases=(Phase(steps=steps, length=128, batch_size=8),), logging=LoggingConfig(every=given))
+    assert config.log_every == every

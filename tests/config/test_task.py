@@ -47,3 +47,13 @@ def test_every_kind_has_what_it_needs_and_survives_json(kind):
     for metric in (None, *METRICS[kind]):
         config = TaskConfig(name="x", kind=kind, metric=metric, **needs.get(kind, {}))
         assert TaskConfig(**config.model_dump(mode="json")) == config and hash(config)
+
+
+def test_a_task_is_made_to_fit_the_models_positions():
+    plain = TaskConfig(name="x", kind="class", max_length=128, padded_lengths=(32, 96, 128))
+    assert plain.fitting(128) is plain
+    assert plain.fitting(64) == plain.replace(max_length=64, padded_lengths=(32, 64))
+    answers = TaskConfig(name="x", kind="span", texts=("question", "context"), max_length=384)
+    fitted = answers.fitting(64)
+    assert (fitted.max_length, fitted.span.question_length, fitted.span.stride) == (64, 21, 21)
+    assert answers.fitting(256).span == answers.span and answers.fitting(8).max_length == 8

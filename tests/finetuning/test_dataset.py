@@ -20,9 +20,9 @@ def with_files(tmp_path, train=ROWS, dev=ROWS, config=CONFIG, suffix="tsv"):
 
 
 def test_labels_and_lengths_are_those_of_the_training_rows(tmp_path, wordpiece):
-    learned = read_training(with_files(tmp_path), wordpiece)
+    learned = read_training(with_files(tmp_path), wordpiece, 0)
     assert learned.task.config.labels == ("bad", "good") and [one.target for one in learned.features] == [1, 0, 1]
-    assert learned.task.config.padded_lengths == few_lengths([4, 8, 4], 128) == (4, 8, 16, 32, 64, 128)
+    assert learned.task.config.padded_lengths == few_lengths([8], 128, 0) == (8, 128)
     assert read_measured(learned.task).golds == [1, 0, 1]
     again = make_task(learned.task.config, wordpiece)  # as from a run, without the rows
     assert again.outputs == 2 and again.config == learned.task.config
@@ -30,7 +30,7 @@ def test_labels_and_lengths_are_those_of_the_training_rows(tmp_path, wordpiece):
 
 def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):
     config = CONFIG.replace(labels=("good", "fair", "bad"), padded_lengths=(32, 128))
-    task, features, rows = read_training(with_files(tmp_path, config=config), wordpiece)
+    task, features, rows = read_training(with_files(tmp_path, config=config), wordpiece, 0)
     assert (
         task.outputs == 3
         and features[0].target == 0
@@ -69,7 +69,7 @@ def test_columns_given_are_those_of_the_file_and_none_of_them_is_a_line_of_names
 def test_what_measures_is_missed_before_anything_is_learned(tmp_path, wordpiece, monkeypatch, kind, library):
     config = CONFIG.replace(kind=kind, padded_lengths=(128,))
     rows = ROWS.replace("good", "1").replace("bad", "0")
-    learned = read_training(with_files(tmp_path, rows, rows, config), wordpiece)
+    learned = read_training(with_files(tmp_path, rows, rows, config), wordpiece, 0)
     for name in ("sklearn.metrics", "scipy.stats"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UsageError, match=f"needs {library}, which isn't installed"):
@@ -78,31 +78,31 @@ def test_what_measures_is_missed_before_anything_is_learned(tmp_path, wordpiece,
 
 def test_a_part_of_the_rows_is_the_same_every_time_and_from_all_along_them(tmp_path, wordpiece):
     rows = "sentence\tlabel\n" + "".join(f"cat{' cat' * (number % 40)}\t{number % 2}\n" for number in range(400))
-    part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece)
-    again = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece)
-    whole = read_training(with_files(tmp_path, rows), wordpiece).features
+    part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece, 0)
+    again = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece, 0)
+    whole = read_training(with_files(tmp_path, rows), wordpiece, 0).features
     assert len(part.features) == 100 and part.stamp == again.stamp
     places = [place for place, feature in enumerate(whole) if feature in part.features]
     assert part.features[:5] != whole[:5] and min(places) < 40 and max(places) > 360
     with pytest.raises(UsageError, match="task.train_rows=401 and there are 400 rows"):
-        read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=401)), wordpiece)
+        read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=401)), wordpiece, 0)
 
 
 def test_rows_in_a_language_that_the_vocabulary_does_not_have_are_counted(tmp_path, wordpiece, capsys):
-    read_training(with_files(tmp_path, ROWS + "\u4e2d\u6587 \u5b57 cat\t1\n"), wordpiece)
+    read_training(with_files(tmp_path, ROWS + "\u4e2d\u6587 \u5b57 cat\t1\n"), wordpiece, 0)
     assert "1 rows of which the vocabulary knows less than half" in capsys.readouterr().err
 
 
 def test_labels_are_those_of_all_rows_where_few_are_learned(tmp_path, wordpiece):
     rows = "sentence\tlabel\n" + "".join(f"cat\tclass{number:02}\n" for number in range(40))
-    part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=5)), wordpiece)
+    part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=5)), wordpiece, 0)
     assert len(part.features) == 5 and len(part.task.config.labels) == 40
 
 
 def test_the_tags_of_all_words_are_labels(tmp_path, wordpiece):
     config = TaskConfig(name="x", kind="tags", texts=("words",), label="tags")
     rows = "the\tO\ncat\tB-X\n\ndogs\tI-X\n"
-    assert read_training(with_files(tmp_path, rows, rows, config, "conll"), wordpiece).task.config.labels == (
+    assert read_training(with_files(tmp_path, rows, rows, config, "conll"), wordpiece, 0).task.config.labels == (
         "B-X",
         "I-X",
         "O",
@@ -113,28 +113,30 @@ def test_the_tags_of_all_words_are_labels(tmp_path, wordpiece):
 def test_tags_that_name_no_entities_are_not_measured_by_them(tmp_path, wordpiece, labels):
     config = TaskConfig(name="x", kind="tags", texts=("words",), label="tags", labels=labels, metric="entity_f1")
     with pytest.raises(UsageError, match="task.metric=entity_f1 measures tags like .* here they are '.*; leave it out"):
-        read_training(with_files(tmp_path, "the\tDET\ncat\tNOUN\n", config=config, suffix="conll"), wordpiece)
+        read_training(with_files(tmp_path, "the\tDET\ncat\tNOUN\n", config=config, suffix="conll"), wordpiece, 0)
 
 
 def test_batches_are_of_the_tasks_size_and_epochs(tmp_path, wordpiece):
     config = CONFIG.replace(batch_size=2, epochs=2.0, padded_lengths=(6, 128))
-    batches = read_training(with_files(tmp_path, config=config), wordpiece).batches(seed=0, pad_id=0)
+    batches = read_training(with_files(tmp_path, config=config), wordpiece, 0).batches(seed=0, pad_id=0)
     assert len(batches) == 4 and {batches[step].ids.shape for step in range(4)} == {(2, 1, 6), (2, 1, 128)}
     assert sum(batches[step].weight.sum() for step in range(4)) == 6
 
 
 def test_the_stamp_tells_other_rows(tmp_path, wordpiece):
-    stamps = {read_training(with_files(tmp_path, rows), wordpiece).stamp for rows in (ROWS, ROWS, ROWS + "cat\tbad\n")}
+    stamps = {
+        read_training(with_files(tmp_path, rows), wordpiece, 0).stamp for rows in (ROWS, ROWS, ROWS + "cat\tbad\n")
+    }
     assert len(stamps) == 2
 
 
 def test_what_was_mended_is_said_in_one_line(tmp_path, wordpiece, capsys):
     rows = "\ufeff" + ROWS + "\u200b\tbad\n" + "the cat " * 100 + "\tgood\n"
-    learned = read_training(with_files(tmp_path, rows), wordpiece)
+    learned = read_training(with_files(tmp_path, rows), wordpiece, 0)
     assert len(learned.features) == 4
     said = "1 rows with an empty text, not learned from; 1 sequences longer than task.max_length, cut\n"
     assert capsys.readouterr().err == f"{tmp_path}/train.tsv: 1 byte-order marks taken off; {said}"
-    read_training(with_files(tmp_path), wordpiece)
+    read_training(with_files(tmp_path), wordpiece, 0)
     assert not capsys.readouterr().err
 
 
@@ -189,10 +191,10 @@ def test_a_separator_is_given_or_that_of_the_training_rows():
 )
 def test_bad_rows_are_refused_with_their_place(tmp_path, wordpiece, train, dev, words):
     with pytest.raises(UsageError) as refusal:
-        read_measured(read_training(with_files(tmp_path, train, dev), wordpiece).task)
+        read_measured(read_training(with_files(tmp_path, train, dev), wordpiece, 0).task)
     assert words in str(refusal.value) and "\n" not in str(refusal.value)
 
 
 def test_rows_have_to_be_named(wordpiece):
     with pytest.raises(UsageError, match="task.train names no rows; give a file or a set like tfds:glue/cola:train"):
-        read_training(CONFIG, wordpiece)
+        read_training(CONFIG, wordpiece, 0)

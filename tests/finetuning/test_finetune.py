@@ -1,5 +1,6 @@
 """Fine-tuning end to end, on a task that is learned in seconds: which of two kinds of things a text is about."""
 
+import contextlib
 import json
 import random
 from pathlib import Path
@@ -273,16 +274,87 @@ def test_several_seeds_give_a_mean_and_a_spread(config, tmp_path):
         finetune_seeds(short, tmp_path / "runs" / "seed-0", 2)
 
 
+def test_sequences_are_shortened_to_the_models_positions_which_is_said(config, tmp_path, capsys):
+    long = config.replace(task=config.task.replace(epochs=0.5, max_length=64, padded_lengths=(24, 48, 64)))
+    run = RunDirectory(tmp_path / "run")
+    finetune(long, run)
+    said = capsys.readouterr().err
+    assert "the model has 32 positions: sequences have 32 pieces at most (task.max_length=64)\n" in said
+    planned = read_config(run.path).task
+    assert (planned.max_length, planned.padded_lengths) == (32, (24, 32))
+    assert bert_jax.load(run.path).predict(["The old cat sees the house. " * 9])
+
+
+def test_lengths_are_those_that_the_run_began_with(config, tmp_path, monkeypatch):
+    run = RunDirectory(tmp_path / "run")
+    chosen = config.replace(task=config.task.replace(epochs=0.5, padded_lengths=None))
+    finetune(chosen, run)
+    before = read_config(run.path).task.padded_lengths
+    monkeypatch.setattr(finetune_module, "compiling_tokens", lambda model: 0)  # as on another kind of machine
+    run.results_file.unlink()
+    finetune(chosen, run)
+    assert read_config(run.path).task.padded_lengths == before
+
+
+def scored(scores):
+    """DevRows whose scores are these, one evaluation after the other."""
+    left = iter(scores)
+
+    class Scored(finetune_module.DevRows):
+        def evaluate(self, params, stop):
+            score = next(left)
+            return score if score is None else {"accuracy": score, "score": score}
+
+    return Scored
+
+
+def test_training_ends_where_no_score_has_become_better(config, tmp_path, monkeypatch, capsys):
+    patient = config.replace(task=config.task.replace(patience=2), evaluations=1.0)
+    run = RunDirectory(tmp_path / "run")
+    with monkeypatch.context() as patched:
+        patched.setattr(finetune_module, "DevRows", scored([0.5, 0.75, 0.75, 0.25]))
+        results = finetune(patient, run)
+    assert (results["steps"], results["planned_steps"], results["stopped_early"]) == (16, 64, True)
+    assert results["best_step"] == 8 and run.newest_step == 16
+    said = " ".join(capsys.readouterr().err.split())
+    assert "step 8, held out: accuracy 0.7500 step" in said
+    assert (
+        "training ends at step 16 of 64: in 2 evaluations no accuracy was better than 0.7500, of step 8" in said
+    )
+    assert finetune(patient, run) == results and "is finished: 16 steps" in capsys.readouterr().err
+
+
+def test_a_run_that_goes_on_ends_where_it_would_have_ended(config, tmp_path, monkeypatch):
+    patient = config.replace(task=config.task.replace(patience=2), evaluations=1.0)
+    ends = []
+    for name, parts in (("whole", [[0.5, 0.75, 0.75, 0.25]]), ("parts", [[0.5, 0.75, 0.75], [0.25]])):
+        run = RunDirectory(tmp_path / name)
+        for scores in parts:
+            with monkeypatch.context() as patched:
+                patched.setattr(finetune_module, "DevRows", scored(scores))
+                with contextlib.suppress(StopIteration, RuntimeError):
+                    finetune(patient, run)
+        ends.append(TrainedModel.open(run.path / "checkpoints" / "00000016"))
+    first, second = (end.read(jax.tree.map(lambda _: None, end.shapes)) for end in ends)
+    assert all(map(np.array_equal, jax.tree.leaves(first), jax.tree.leaves(second)))
+
+
+def test_a_run_whose_results_were_not_written_trains_no_further(config, tmp_path, monkeypatch):
+    patient = config.replace(task=config.task.replace(patience=1), evaluations=1.0)
+    run = RunDirectory(tmp_path / "run")
+    monkeypatch.setattr(finetune_module, "DevRows", scored([0.5, 0.25]))
+    results = finetune(patient, run)
+    run.results_file.unlink()
+    assert finetune(patient, run) == results and run.newest_step == results["steps"] == 8
+
+
 def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config, tmp_path):
     run, other = RunDirectory(tmp_path / "run"), tmp_path / "other.tsv"
     other.write_text("text\tlabel\nThe cat.\tanimal\n")
     for changes, said in (
         ({"init": None}, "init names no model"),
         ({"init": str(tmp_path / "none")}, "there is nothing at"),
-        (
-            {"task": config.task.replace(max_length=64, padded_lengths=None)},
-            "task.max_length=64 and the model .* 32",
-        ),
+        ({"task": config.task.replace(patience=2, dev=None)}, "task.patience=2 compares scores"),
         ({"layers_frozen": 3}, "layers_frozen=3 and the model .* has 2 layers"),
         ({"task": config.task.replace(train=None)}, "task.train names no rows"),
         ({"task": config.task.replace(label="class")}, "has no column 'class'"),
