@@ -39,7 +39,7 @@ def test_a_row_is_a_document_in_every_type_of_text(tmp_path, monkeypatch, kind, 
     documents, corpus = read(tmp_path / "*.parquet")
     assert documents == DOCUMENTS * 2 and corpus.repairs == {"records without text": 4}
     assert corpus.position == corpus.total == sum(path.stat().st_size for path in tmp_path.iterdir()) / 1e6
-    assert corpus.unit == "MB" and list(corpus.documents()) == documents
+    assert corpus.unit == "MB compressed" and list(corpus.documents()) == documents
 
 
 def test_a_field_of_a_struct_is_named_with_dots(tmp_path):

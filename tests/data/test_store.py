@@ -3,6 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
+from array_record.python.array_record_module import ArrayRecordWriter
 
 from bert_jax.data.instances import Instances
 from bert_jax.data.shards import ShardReader, ids_dtype, shard_path, write_shard
@@ -148,3 +149,17 @@ def test_all_records_of_a_file_that_is_gone_are_skipped(store, capsys):
         for name in ("first_length", "pair_label")
     }))  # fmt: skip
     assert capsys.readouterr().err.count("WARNING") == 1
+
+
+@pytest.mark.parametrize(
+    "options, record, words",
+    [("group_size:1", bytes(100), "is compressed"), ("group_size:1,uncompressed", bytes(17_000_000), "17,000,000 bytes")],
+)
+def test_a_shard_that_could_fill_the_memory_is_refused(store, options, record, words):
+    path = shard_path(store, "train", 0)
+    writer = ArrayRecordWriter(str(path), options)
+    for number in range(200):
+        writer.write(record if number == 7 else b"")
+    writer.close()
+    with pytest.raises(RunError, match=words):
+        InstanceSource(store, "train").read([7])
