@@ -36,7 +36,6 @@ def run(arguments: list[str]) -> None:
         raise UsageError(f"--language {asked.language} is that of --data, which is not given; give both")
     from bert_jax.cli.summary import print_results, print_task_results
     from bert_jax.config.finetune import TaskRunConfig
-    from bert_jax.data.corpus import source_of
     from bert_jax.finetuning.dataset import written_as
     from bert_jax.inference.bert import load
     from bert_jax.pretraining.pretrain import evaluate_run
@@ -63,7 +62,7 @@ def run(arguments: list[str]) -> None:
         results = evaluate_run(run_directory)
         table, of = print_results, "held-out sequences"
     else:
-        results = evaluate_run(run_directory, source_of(asked.data), asked.language)
+        results = evaluate_run(run_directory, asked.data, asked.language)
         table, of = print_results, f"sequences of {asked.data}"
     if asked.json:
         print(json.dumps(results, ensure_ascii=False))

@@ -37,6 +37,8 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
         if name in baseline:
             table.add_row(label, f"{results[name]:.3f}", f"{baseline[name]:.3f}", guess)
     output.print(table)
+    if "unknown_share" in results:
+        output.print(f"{results['unknown_share']:.2%} of the pieces of the text are unknown to the vocabulary")
     if results.get("skipped_steps"):  # of training; an evaluation has none
         output.print(f"{results['skipped_steps']:,} steps were skipped because a gradient was not finite")
 

@@ -16,8 +16,9 @@ class DataConfig(Settings):
 
     source: Annotated[tuple[str, ...], Field(min_length=1)] = ("python-docs",)
     """Where the text comes from, one source or several: `python-docs` (the docstrings of the installed Python and its
-    packages), `text:GLOB` or `jsonl:GLOB#FIELD` (plain, .gz or .zst), `parquet:GLOB#FIELD`, or
-    `tfds:NAME/CONFIG:SPLIT#FEATURE`."""
+    packages), `text:GLOB` or `jsonl:GLOB#FIELD` (plain, .gz or .zst), `parquet:GLOB#FIELD`,
+    `tfds:NAME/CONFIG:SPLIT#FEATURE`, `hf:NAME/CONFIG:SPLIT#FIELD`, or a path or pattern, whose files are taken by the
+    end of their names (FIELD is then `text` unless it is named)."""
     weights: tuple[Annotated[float, Field(gt=0.0)], ...] | None = None
     """Share of the training sequences that is drawn from each source, as numbers in proportion; a small source is then
     repeated more often than a large one. None: every sequence of every source once an epoch."""

@@ -3,25 +3,35 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from pathlib import Path, PurePath
 from typing import Protocol, runtime_checkable
 
 from bert_jax.config.data import DataConfig
+from bert_jax.data.hf_dataset import HfDataset, hf_place
 from bert_jax.data.jsonl_files import JsonlFiles
 from bert_jax.data.parquet_files import ParquetFiles
 from bert_jax.data.python_docs import PythonDocs
 from bert_jax.data.text_files import TextFiles
 from bert_jax.data.tfds_dataset import TfdsDataset, tfds_place
 from bert_jax.system.errors import UsageError
+from bert_jax.system.files import matching_files
 
 _DOCUMENTS_A_CHUNK = 8
 """At least: a random second segment comes from another document of the chunk, so text without blank lines is cut."""
-KINDS = ("text", "jsonl", "parquet", "tfds")
+KINDS = ("text", "jsonl", "parquet", "tfds", "hf")
+_FIELD = "text"
+"""What is read of a file of records where no field is named after #."""
+_RECORDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_ROWS = (".csv", ".tsv", ".json", ".xlsx", ".pdf", ".docx")
+"""Files that hold text, and are no text."""
 _EXAMPLES = (
     "python-docs",
     "text:corpus/*.txt.gz",
     "jsonl:corpus/*.jsonl.zst#text",
     "parquet:corpus/*.parquet#text",
     "tfds:imdb_reviews/plain_text:train",
+    "hf:OWNER/SET:train#text",
+    "a path",
 )
 Document = list[str]
 """The paragraphs of one document, or its sentences where the source has one sentence a line."""
@@ -120,14 +130,33 @@ def open_corpus(config: DataConfig) -> Mixture:
 
 
 def source_of(text: str) -> str:
-    """The source that a user means by `text`: itself where it is one, otherwise the text file or files of that path."""
-    return text if text == "python-docs" or text.partition(":")[0] in KINDS else f"text:{text}"
+    """The source that a user means by `text`: itself where it is one, otherwise the files of that path or pattern.
+
+    Files are taken by the end of their names: .jsonl and .parquet, which may have #FIELD after it, as records; others
+    as text. Raises UsageError where no file matches.
+    """
+    if text == "python-docs" or text.partition(":")[0] in KINDS:
+        return text
+    files, _, field = text.rpartition("#")
+    if not files or matching_files(text):
+        files, field = text, ""
+    if Path(files).is_dir():
+        raise UsageError(f"{text!r} is a folder; name its files by a pattern like {Path(files) / '*.txt'}")
+    if not matching_files(files):
+        raise UsageError(f"{text!r} names no corpus, and no file matches it; expected one like {', '.join(_EXAMPLES)}")
+    end = next((end for end in reversed(PurePath(files).suffixes) if end not in (".gz", ".zst")), "")
+    if end in _ROWS:
+        raise UsageError(f"{text!r} is not read as text; give plain text, JSON lines or Parquet, or name it text:{text}")
+    if end in _RECORDS:
+        return f"{_RECORDS[end]}:{files}#{field or _FIELD}"
+    return f"text:{text}"
 
 
 def _open(source: str, *limits: str | int) -> Corpus:
-    kind, _, place = source.partition(":")
+    named = source_of(source)
+    kind, _, place = named.partition(":")
     files, _, field = place.rpartition("#")
-    if source == "python-docs":
+    if named == "python-docs":
         return PythonDocs()
     if kind == "text" and place:
         return TextFiles(place, *limits)
@@ -135,4 +164,6 @@ def _open(source: str, *limits: str | int) -> Corpus:
         return records[kind](files, field, *limits)
     if kind == "tfds" and (parts := tfds_place(place)):
         return TfdsDataset(*parts, *limits)
+    if kind == "hf" and (parts := hf_place(place)):
+        return HfDataset(*parts, *limits)
     raise UsageError(f"data.source={source!r} names no corpus; expected one like {', '.join(_EXAMPLES)}")

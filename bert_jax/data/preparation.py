@@ -41,6 +41,8 @@ from bert_jax.text.sentences import has_rules
 from bert_jax.text.tokenizer import load_tokenizer
 
 _EXAMPLES = 16
+_MOST_UNKNOWN = 0.05
+"""Share of unknown pieces above which a warning is due; text like a vocabulary's own has a thousandth."""
 HELD_OUT_BYTES = 16_000_000
 """Held-out text that is used at most: a sample of a large corpus' held-out documents measures as well as all."""
 
@@ -80,6 +82,7 @@ def prepare(corpus: Mixture, recipe: Recipe, directory: Path, processes: int | N
         files=_write_small_files(recipe, directory, chunks, [seen.instances for seen in held_out]),
         example_sentences=_example_sentences(kept, recipe),
     )
+    _warn_of_unknown_pieces(train)
     prepared.save()
     shutil.rmtree(directory / "chunks")
     return prepared
@@ -126,6 +129,15 @@ def _say_missing_rules(recipe: Recipe) -> None:
                 f"data.language={code}: there are no rules for sentences of {language_name(code)}; those of a related "
                 "language or general ones are used"
             )
+
+
+def _warn_of_unknown_pieces(seen: Statistics) -> None:
+    """Warns where the vocabulary, which may have been made of other text, can't read a large part of this."""
+    if seen.unknown_share > _MOST_UNKNOWN:
+        say(
+            f"WARNING: {seen.unknown_share:.1%} of the pieces of this text are unknown to the vocabulary: the model is "
+            "asked about [UNK] instead of words; is it the right text, and the right vocabulary for its language?"
+        )
 
 
 def _total(chunks: Iterable[ChunkRecord]) -> Statistics:

@@ -31,6 +31,11 @@ class Statistics:
         mine, theirs = vars(self), vars(other)
         return type(self)(**{name: mine[name] + theirs[name] for name in mine})
 
+    @property
+    def unknown_share(self) -> float:
+        """Unknown pieces of all."""
+        return self.unknown_tokens / max(self.tokens, 1)
+
     def as_json(self) -> dict[str, Any]:
         """For a JSON file."""
         return asdict(self) | {"repairs": dict(self.repairs)}
@@ -42,7 +47,7 @@ class Statistics:
             ("documents", f"{self.documents:,}"),
             ("sentences", f"{self.sentences:,}"),
             ("tokens", f"{self.tokens:,}"),
-            ("unknown pieces", share(self.unknown_tokens, self.tokens)),
+            ("unknown pieces", f"{self.unknown_share:.2%}"),
             ("instances", f"{self.instances:,}"),
             *([("random second segments", share(self.random_pairs, self.instances))] if self.random_pairs else []),
             ("padding", share(self.instances * length - self.instance_tokens, self.instances * length)),

@@ -71,7 +71,7 @@ class TextSource:
         yield ""
 
     def _decoded(self, line: bytes, place: str, number: int) -> str:
-        self._decoded_lines += 1
+        self._decoded_lines += not line.isspace()
         try:
             return line.decode()
         except UnicodeDecodeError as error:
@@ -90,7 +90,7 @@ class TextSource:
         bad, seen = self.repairs[_REPLACED], self._decoded_lines
         if bad >= FEWEST_UNDECODABLE and bad > MOST_UNDECODABLE * seen:
             raise UsageError(
-                f"{place}: {bad:,} of {seen:,} lines read so far are not UTF-8, and at most {MOST_UNDECODABLE:.0%} are "
+                f"{place}: {bad:,} of {seen:,} lines with text read so far are not UTF-8, and at most {MOST_UNDECODABLE:.0%} are "
                 "replaced; convert the text from the encoding that it is written in, for example by "
                 "iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW"
             )

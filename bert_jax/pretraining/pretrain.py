@@ -119,7 +119,8 @@ def evaluate_run(run: RunDirectory, source: str | None = None, language: str | N
         params = trained.read(tree_shardings(trained.shapes, trainer.mesh))
         if absent_parts(params):  # no question is asked of these; the network wants their parameters all the same
             params = completed(params, jax.tree.map(jnp.zeros_like, trainer.state_shapes.params))
-        return _results(trainer, trained.step, params, {length: prepared}, {length: sequences})
+        results = _results(trainer, trained.step, params, {length: prepared}, {length: sequences})
+        return results | {"unknown_share": (prepared.train if source else prepared.held_out).unknown_share}
 
 
 def _results(

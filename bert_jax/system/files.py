@@ -177,6 +177,8 @@ def matching_files(pattern: str) -> dict[Place, Found]:
     """The files whose paths fit `pattern`, in the order of these."""
     if pattern.startswith(SCHEME):
         return {path: Found(stored.size, stored.generation) for path, stored in matching(pattern).items()}
+    if "\0" in pattern:  # no file is called so, and asking for one is a ValueError
+        return {}
     found = {}
     for path in map(Path, sorted(glob.glob(pattern, recursive=True))):
         if path.is_file():

@@ -7,6 +7,7 @@ from conftest import stories
 from bert_jax.config.data import DataConfig
 from bert_jax.data.corpus import Corpus, Mixture, corpus_stamp, open_corpus, source_of
 from bert_jax.data.python_docs import PythonDocs
+from bert_jax.system.errors import UsageError
 
 
 @pytest.fixture
@@ -66,15 +67,48 @@ def test_the_stamp_is_that_of_the_only_source_or_of_all_in_their_order(sources):
 
 
 @pytest.mark.parametrize(
-    "text, source",
+    "name, field, source",
     [
-        ("corpus/a.txt", "text:corpus/a.txt"),
-        ("text:a", "text:a"),
-        ("jsonl:a#b", "jsonl:a#b"),
-        ("tfds:a:b", "tfds:a:b"),
-        ("python-docs", "python-docs"),
-        ("C:/a.txt", "text:C:/a.txt"),
+        ("en.txt", "", "text:{}"),
+        ("en.txt.gz", "", "text:{}"),
+        ("en.zst", "", "text:{}"),
+        ("en", "", "text:{}"),
+        ("a#b.txt", "", "text:{}"),
+        ("en.jsonl", "", "jsonl:{}#text"),
+        ("en.jsonl.zst", "#page.body", "jsonl:{}#page.body"),
+        ("en.parquet", "#body", "parquet:{}#body"),
     ],
 )
-def test_a_plain_path_means_text(text, source):
-    assert source_of(text) == source
+def test_a_path_or_pattern_is_taken_by_its_name(tmp_path, name, field, source):
+    (tmp_path / name).write_bytes(b"")
+    for path in (tmp_path / name, tmp_path / f"*{name[1:]}"):
+        assert source_of(f"{path}{field}") == source.format(path)
+
+
+@pytest.mark.parametrize("source", ["text:a", "jsonl:a#b", "tfds:a:b", "hf:a/b:c#d", "python-docs"])
+def test_a_source_is_itself(source):
+    assert source_of(source) == source
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("absent.txt", "names no corpus, and no file matches it; expected one like python-docs"),
+        ("a\0.txt", "no file matches it"),
+        ("", "is a folder; name its files by a pattern like .*/[*].txt"),
+        ("rows.csv", "rows.csv' is not read as text; give plain text, JSON lines or Parquet, or name it text:"),
+    ],
+)
+def test_a_path_that_is_no_text_is_refused(tmp_path, name, words):
+    (tmp_path / "rows.csv").write_text("a,b")
+    with pytest.raises(UsageError, match=words):
+        source_of(f"{tmp_path}/{name}")
+
+
+def test_a_plain_path_is_opened_and_a_field_that_is_missing_named(tmp_path):
+    (tmp_path / "a.txt").write_text("One.\n\nTwo.\n")
+    assert list(open_corpus(DataConfig(source=str(tmp_path / "a.txt"))).documents()) == [["One."], ["Two."]]
+    (tmp_path / "a.jsonl").write_text('{"body": "One."}\n')
+    with pytest.raises(UsageError, match="has no field 'text': there is 'body'; name another after #"):
+        open_corpus(DataConfig(source=str(tmp_path / "a.jsonl")))
+    assert len(list(open_corpus(DataConfig(source=f"{tmp_path / 'a.jsonl'}#body")).documents())) == 1

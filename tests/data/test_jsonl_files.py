@@ -73,8 +73,8 @@ def test_records_without_text_are_left_out_and_counted(tmp_path):
         ('{"text": "x"}', "text.body", "has no field 'text.body': it is a string"),
         ('{"text": {"title": "x"}}', "text.body", "has no field 'text.body': there is 'title'"),
         ("[1, 2]", "text", "has no field 'text': it is an array"),
-        ('{"text": "x"', "text", "is not JSON"),
-        ("[" * 100_000, "text", "is not JSON"),
+        ('{"text": "x"', "text", "is not JSON that can be read"),
+        ("[" * 100_000, "text", "is not JSON that can be read"),
     ],
 )
 def test_a_record_that_has_not_the_field_is_refused_with_file_line_and_what_is_there(tmp_path, record, field, words):

@@ -4,7 +4,7 @@ import pytest
 import zstandard
 
 from bert_jax.config.data import DataConfig
-from bert_jax.data import text_source
+from bert_jax.data import packed_files, text_source
 from bert_jax.data.corpus import open_corpus
 from bert_jax.system.errors import UsageError
 
@@ -107,10 +107,52 @@ def test_a_long_document_is_cut_between_lines_and_counted(tmp_path):
     [
         ("text:absent/*.txt", "no file matches 'absent/*.txt'"),
         ("text:", "names no corpus"),
-        ("wikipedia", "names no corpus; expected one like python-docs, text:corpus"),
+        ("wikipedia", "names no corpus, and no file matches it; expected one like python-docs, text:corpus"),
     ],
 )
 def test_a_source_that_is_not_there_is_refused(source, words):
     with pytest.raises(UsageError) as refusal:
         open_corpus(DataConfig(source=source))
     assert words in str(refusal.value)
+
+
+TEXT_DE = "".join(f"Die {number} Mädchen hören schöne Lieder.\n\n" for number in range(30))
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        (TEXT_DE.encode("utf-16"), "a.txt is UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8"),
+        (TEXT_DE.encode("utf-32"), "a.txt is UTF-32 text; convert it: iconv -f UTF-32 -t UTF-8"),
+        (TEXT_DE.encode("utf-16-le"), "a.txt, line 1: byte 2 is NUL, which text doesn't have"),
+        (b"\x7fELF\x01\n\x00\x00", "a.txt, line 2: byte 1 is NUL"),
+        (TEXT_DE.encode("latin-1"), "a.txt: 30 of 30 lines with text read so far are not UTF-8"),
+        (TEXT_DE.encode() * 9 + TEXT_DE.encode("latin-1") * 40, "a.txt: 1,000 of 1,270 lines with text"),
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
+def test_what_is_no_utf_8_text_is_refused_with_a_remedy(tmp_path, content, words, pack):
+    name = "a.txt" if pack is bytes else "a.txt.gz"
+    (tmp_path / name).write_bytes(pack(content))
+    with pytest.raises(UsageError) as refusal:
+        read(tmp_path / name)
+    assert words.replace("a.txt", name) in str(refusal.value) and "iconv" in str(refusal.value)
+
+
+def test_a_little_that_is_not_utf_8_is_replaced_and_counted(tmp_path):
+    (tmp_path / "a.txt").write_bytes(TEXT_DE.encode() * 20 + TEXT_DE.encode("latin-1"))
+    documents, corpus = read(tmp_path / "a.txt")
+    assert len(documents) == 630 and corpus.repairs == {"lines with undecodable bytes": 30}
+
+
+def test_more_than_a_file_can_hold_is_refused_and_a_large_window(tmp_path, monkeypatch):
+    monkeypatch.setattr(packed_files, "FREE_BYTES", 1000)
+    for name, pack in (("a.gz", gzip.compress), ("a.zst", zstandard.compress)):
+        (tmp_path / name).write_bytes(pack(b"the same line\n" * 100_000))
+        with pytest.raises(UsageError, match=rf"{name}: [\d,]+ bytes of it unpack to .* text unpacks to 200 times"):
+            read(tmp_path / name)
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=28)
+    packed = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    (tmp_path / "b.zst").write_bytes(packed.compress(b"text\n") + packed.flush())
+    with pytest.raises(UsageError, match="b.zst is damaged .*memory"):
+        read(tmp_path / "b.zst")
