@@ -46,3 +46,7 @@ def test_an_installation_has_the_configs_by_name_from_anywhere(installed):
         assert "--model.num-layers N            Blocks of the encoder (L). (default: 2)" in (
             bert_jax(installed, "pretrain", name, "--help").stdout
         ), name
+
+
+def test_an_installation_tells_type_checkers_of_its_annotations(installed):
+    assert (installed / "bert_jax" / "py.typed").is_file()

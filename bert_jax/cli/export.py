@@ -11,7 +11,7 @@ class Export(Arguments):
     run: RunArgument
     """A run, fine-tuned or not, or one of its checkpoints."""
     destination: tyro.conf.Positional[PlaceArgument]
-    """Directory to make: config.json, model.safetensors and the tokenizer's files."""
+    """Directory to make: config.json, model.safetensors, the tokenizer's files, and a README.md for the model."""
 
 
 COMMAND = Command("export", Export, "A model written for Hugging Face's transformers.")
@@ -23,10 +23,18 @@ def run(arguments: list[str]) -> None:
     import jax
 
     from bert_jax.inference.bert import load
+    from bert_jax.inference.model_card import model_card
     from bert_jax.interchange.export import write_model_directory
     from bert_jax.system.progress import say
 
     model = load(asked.run)
     params = jax.device_get(model.params)
-    architecture = write_model_directory(asked.destination, model.config, params, model.tokenizer, model.task)
+    architecture = write_model_directory(
+        asked.destination,
+        model.config,
+        params,
+        model.tokenizer,
+        model.task,
+        card=lambda architecture: model_card(asked.run, model, architecture, asked.destination.name),
+    )
     say(f"exported a {architecture} to {asked.destination}")

@@ -1,6 +1,7 @@
 """A model written as Hugging Face's transformers read it."""
 
 import shutil
+from collections.abc import Callable
 from typing import NamedTuple
 
 from safetensors.numpy import save_file
@@ -15,7 +16,7 @@ from bert_jax.interchange.tokenizer_writing import write_tokenizer
 from bert_jax.model.bert import Parameters, absent_parts
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import new_directory, write_json
+from bert_jax.system.files import new_directory, write_json, write_text
 from bert_jax.text.tokenizer import Tokenizer
 
 
@@ -38,9 +39,16 @@ _CLASSES = {
 
 
 def write_model_directory(
-    directory: Place, config: ModelConfig, params: Parameters, tokenizer: Tokenizer, task: TaskConfig | None = None
+    directory: Place,
+    config: ModelConfig,
+    params: Parameters,
+    tokenizer: Tokenizer,
+    task: TaskConfig | None = None,
+    card: Callable[[str], str] | None = None,
 ) -> str:
     """Writes config.json, model.safetensors and the tokenizer's files; returns the class it is of.
+
+    `card` gives the text of a README.md from the name of that class.
 
     A model fine-tuned for `task` is of the class with its head, and has its labels. A pretrained one is for
     AutoModelForPreTraining where both heads are there, AutoModelForMaskedLM without the second one, AutoModel without
@@ -61,6 +69,8 @@ def write_model_directory(
     with new_directory(directory) as temporary:
         write_json(temporary / HUGGING_FACE_CONFIG, {"architectures": [kind.name], **values})
         write_tokenizer(tokenizer, temporary, config.max_positions)
+        if card:
+            write_text(temporary / "README.md", card(kind.name))
         save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
         # The library makes a file for its owner alone; it gets the mode that the umask gave the others.
         shutil.copymode(temporary / HUGGING_FACE_CONFIG, temporary / WEIGHTS)

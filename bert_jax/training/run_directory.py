@@ -169,6 +169,12 @@ def read_config(path: Place) -> RunConfig | TaskRunConfig:
         raise UsageError(f"{path / 'config.json'}: {error}") from None
 
 
+def origin_of(path: Place) -> str | None:
+    """Where the model of the run (or checkpoint) at `path` was imported from; None of one that was trained here."""
+    origin = _read(path).get(_IMPORTED)
+    return origin if isinstance(origin, str) else None
+
+
 def read_pretraining_config(path: Place) -> RunConfig:
     """As `read_config`. Raises UsageError for a fine-tuned run too."""
     config = read_config(path)

@@ -1,0 +1,167 @@
+"""The README.md of an exported model: what it is, what it was trained on and how, what was measured, how to load it."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from bert_jax.config.finetune import TaskRunConfig
+from bert_jax.config.run import RunConfig
+from bert_jax.inference.bert import Bert
+from bert_jax.interchange.model_directory import holds_published_model
+from bert_jax.system.bucket import Place
+from bert_jax.system.json_file import read_object
+from bert_jax.training.manifest import checkpoint_of
+from bert_jax.training.run_directory import origin_of, read_config
+
+_USES = {
+    "BertForPreTraining": "fill-mask",
+    "BertForMaskedLM": "fill-mask",
+    "BertForSequenceClassification": "text-classification",
+    "BertForTokenClassification": "token-classification",
+    "BertForQuestionAnswering": "question-answering",
+    "BertForMultipleChoice": "multiple-choice",
+}
+"""What the hub calls the use of a class of transformers; of all others feature-extraction."""
+_NAMES = {
+    "mlm_loss": "masked-language loss (nats)",
+    "mlm_accuracy": "masked-language accuracy",
+    "nsp_loss": "next-sentence loss (nats)",
+    "nsp_accuracy": "next-sentence accuracy",
+}
+
+
+class _Training(NamedTuple):
+    """How an exported model came about, as far as its run says."""
+
+    config: RunConfig | TaskRunConfig | None
+    """None of a model that another program trained."""
+    steps: int
+    results: dict[str, Any]
+    """Of results.json, where that is of the exported checkpoint."""
+    origin: str | None
+    """Where a model comes from that was not trained here."""
+
+    @classmethod
+    def of(cls, path: Place) -> "_Training":
+        """Of a run, a checkpoint, or a directory of another program's."""
+        if holds_published_model(path):
+            return cls(None, 0, {}, path.name)
+        checkpoint = checkpoint_of(path)
+        if origin := origin_of(checkpoint):
+            return cls(None, 0, {}, origin)
+        step = int(checkpoint.name)
+        try:
+            results = read_object(path / "results.json")
+        except (OSError, ValueError):  # not finished, or a checkpoint by itself
+            results = {}
+        measured = results.get("best_step", results.get("steps")) == step
+        return cls(read_config(checkpoint), step, results if measured else {}, None)
+
+
+def model_card(path: Place, model: Bert, architecture: str, name: str) -> str:
+    """The card of `model`, exported from `path` under `name` as transformers' class `architecture`.
+
+    It says what the run's settings and results say, and nothing else; the license is left to whoever publishes it.
+    """
+    training = _Training.of(path)
+    sections = [
+        "\n".join(_front_matter(training.config, architecture)),
+        f"# {name}",
+        " ".join(_description(model, architecture)),
+        "## Training\n\n" + "\n".join(f"- {fact}" for fact in _training_facts(training)),
+    ]
+    if table := list(_results_table(training)):
+        sections.append("## Results\n\n" + "\n".join(table))
+    sections += [
+        f"## Use\n\n```python\n{_loading(architecture, name)}\n```",
+        "Exported by bert_jax. Nothing is said here of intended uses, limits and biases: add what you know of them.",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _front_matter(config: RunConfig | TaskRunConfig | None, architecture: str) -> Iterator[str]:
+    """The hub's metadata, in YAML."""
+    yield "---"
+    yield "# license: add the one under which you publish the model, such as apache-2.0"
+    if isinstance(config, RunConfig):
+        yield "language:"
+        yield from (f"- {json.dumps(language)}" for language in dict.fromkeys(config.data.language))
+    yield "library_name: transformers"
+    yield f"pipeline_tag: {_USES.get(architecture, 'feature-extraction')}"
+    yield "tags:"
+    yield "- bert"
+    yield "- bert_jax"
+    yield "---"
+
+
+def _description(model: Bert, architecture: str) -> Iterator[str]:
+    config, tokenizer = model.config, model.tokenizer
+    casing = {True: ", lower-cased", False: ", cased"}.get(getattr(tokenizer, "lowercase", None), "")
+    yield (
+        f"A BERT of {config.num_layers} layers, width {config.hidden_size} and {config.num_heads} attention heads, for "
+        f"sequences of up to {config.max_positions} tokens."
+    )
+    yield f"Vocabulary: {len(tokenizer.vocabulary):,} pieces ({tokenizer.kind}{casing})."
+    yield f"Class in transformers: {architecture}."
+
+
+def _training_facts(training: _Training) -> Iterator[str]:
+    config, results = training.config, training.results
+    if config is None:
+        yield f"converted from {_code(training.origin)}, which was not trained by bert_jax"
+        return
+    yield f"began with {_code(config.init)}" if config.init else "began with random parameters"
+    if isinstance(config, RunConfig):
+        yield f"text: {', '.join(map(_code, config.data.source))}"
+        pairs = {"next_sentence": " and next sentences", "sentence_order": " and the order of sentences"}
+        asked = {"masked": "masked pieces", "next": "each next piece"}[config.objective.predict]
+        yield f"objective: {asked}{pairs.get(config.objective.pair, '')}"
+    else:
+        rows = f", {results['training_rows']:,} rows" if isinstance(results.get("training_rows"), int) else ""
+        yield f"task: {_code(config.task.name)} ({config.task.kind}), learned from {_code(config.task.train)}{rows}"
+    begin = 0
+    for phase in config.phases:
+        steps = min(phase.steps, training.steps - begin)
+        if steps > 0:
+            yield f"{steps:,} steps of {phase.batch_size:,} sequences of up to {phase.length:,} tokens"
+        begin += phase.steps
+    if training.steps < config.steps:
+        yield f"this is the checkpoint at step {training.steps:,} of {config.steps:,}"
+    optimizer = config.optimizer
+    yield f"optimizer: {optimizer.name}, highest learning rate {optimizer.peak_learning_rate:g}; seed {config.seed}"
+
+
+def _results_table(training: _Training) -> Iterator[str]:
+    """Every number of results.json that was measured, and what of."""
+    results, config = training.results, training.config
+    baseline = results.get("baseline") if isinstance(results.get("baseline"), dict) else {}
+    numbers = {
+        name: value
+        for name, value in results.items()
+        if isinstance(value, float) and name not in ("score", "loss", "best_score")
+    }
+    if not numbers or config is None:
+        return
+    if isinstance(config, RunConfig):
+        yield f"Measured on {results.get('held_out_sequences', 0):,} sequences of documents held out from training.\n"
+    else:
+        rows = f"{results.get('dev_rows', 0):,} rows of {_code(config.task.dev)}"
+        yield f"Measured on {rows}, by which the checkpoint was chosen.\n"
+    yield "| | model |" + (" by frequency alone |" if baseline else "")
+    yield "|---|---|" + ("---|" if baseline else "")
+    for name, value in numbers.items():
+        guess = f" {baseline[name]:.4f} |" if name in baseline else " |" if baseline else ""
+        yield f"| {_NAMES.get(name, name)} | {value:.4f} |{guess}"
+
+
+def _loading(architecture: str, name: str) -> str:
+    return (
+        f"from transformers import AutoTokenizer, {architecture}\n\n"
+        f"tokenizer = AutoTokenizer.from_pretrained({name!r})\n"
+        f"model = {architecture}.from_pretrained({name!r})"
+    )
+
+
+def _code(text: str | None) -> str:
+    """`text` as Markdown's code, on one line."""
+    return "`" + " ".join(str(text).replace("`", "'").split()) + "`"

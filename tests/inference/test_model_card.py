@@ -1,0 +1,61 @@
+"""What an export says of itself."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bert_jax.cli.main import run
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "gelu_erf"
+
+
+def parts_of(card: str) -> tuple[list[str], str]:
+    """The lines of the front matter, and the text after it."""
+    _, front, text = card.split("---\n", 2)
+    return front.splitlines(), text
+
+
+def test_the_card_of_a_pretrained_run_says_what_its_settings_and_results_say(tiny_run, corpus, tmp_path):
+    assert run(["export", str(tiny_run.path), str(tmp_path / "exported")]) == 0
+    front, text = parts_of((tmp_path / "exported" / "README.md").read_text())
+    assert front[0].startswith("# license:")
+    assert front[1:] == [
+        *("language:", '- "en"', "library_name: transformers", "pipeline_tag: fill-mask"),
+        *("tags:", "- bert", "- bert_jax"),
+    ]
+    results = json.loads(tiny_run.results_file.read_text())
+    for said in (
+        "# exported\n",
+        "A BERT of 2 layers, width 32 and 2 attention heads, for sequences of up to 32 tokens.",
+        "Vocabulary: 150 pieces (wordpiece, lower-cased). Class in transformers: BertForPreTraining.",
+        "- began with random parameters\n",
+        f"- text: `text:{corpus}`\n",
+        "- objective: masked pieces and next sentences\n",
+        "- 12 steps of 8 sequences of up to 32 tokens\n",
+        "learning rate 0.002; seed 0\n",
+        f"| masked-language accuracy | {results['mlm_accuracy']:.4f} | {results['baseline']['mlm_accuracy']:.4f} |\n",
+        "from transformers import AutoTokenizer, BertForPreTraining\n",
+    ):
+        assert said in text
+    assert "| loss |" not in text
+
+
+def test_a_checkpoint_before_the_end_has_no_results(tiny_run, tmp_path):
+    assert run(["export", str(tiny_run.checkpoints / "00000008"), str(tmp_path / "exported")]) == 0
+    _, text = parts_of((tmp_path / "exported" / "README.md").read_text())
+    assert "- 8 steps of 8 sequences" in text and "checkpoint at step 8 of 12" in text and "## Results" not in text
+
+
+@pytest.mark.parametrize("imported", [True, False])
+def test_nothing_is_claimed_of_a_model_that_was_not_trained_here(tmp_path, imported):
+    source = tmp_path / "given"
+    shutil.copytree(GOLDEN, source)
+    if imported:
+        assert run(["import", str(source), str(tmp_path / "run")]) == 0
+    assert run(["export", str(tmp_path / "run" if imported else source), str(tmp_path / "exported")]) == 0
+    front, text = parts_of((tmp_path / "exported" / "README.md").read_text())
+    assert "language:" not in front
+    assert "given`, which was not trained by bert_jax\n" in text
+    assert "steps" not in text and "optimizer" not in text and "## Results" not in text
