@@ -1,6 +1,9 @@
 """bert-jax pretrain CONFIG --workdir RUN: the whole main job."""
 
+import shlex
+
 from bert_jax.cli.arguments import Command, RunArguments
+from bert_jax.config.data import DataConfig
 from bert_jax.config.run import RunConfig
 
 COMMAND = Command(
@@ -32,6 +35,9 @@ COMMAND = Command(
     ),
 )
 
+_EXAMPLE = "Return the [MASK] of the array."
+"""A sentence as python-docs has many. Of other text the hint shows one of its own."""
+
 
 def run(arguments: list[str]) -> None:
     """Parses, trains, prints what came out."""
@@ -55,11 +61,14 @@ def run(arguments: list[str]) -> None:
         return
     print_results(results)
     fills_masks = not config.model.causal
+    example = None
     if fills_masks and jax.process_count() == 1:  # the others would have to take part
-        print_examples(directory, config)
+        example = print_examples(directory, config)
+    if example is None or config.data.source == DataConfig().source:
+        example = _EXAMPLE
     print(f"\nThe run is in {workdir}. To go on from here:")
     if fills_masks:
-        print(f'  bert-jax fill-mask {workdir} "Return the [MASK] of the array."')
+        print(f"  bert-jax fill-mask {shlex.quote(str(workdir))} {shlex.quote(example)}")
     print(f"  bert-jax inspect {workdir}")
     print(f"  bert-jax evaluate {workdir}")
     print(f"  python -c \"import bert_jax; print(bert_jax.load('{workdir}').encode(['some text']).pooled.shape)\"")

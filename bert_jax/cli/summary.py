@@ -9,11 +9,15 @@ from rich.table import Table
 from bert_jax.config.run import RunConfig
 from bert_jax.data.prepared_data import PreparedData
 from bert_jax.inference.bert import load
-from bert_jax.inference.examples import masked_examples
+from bert_jax.inference.examples import around_mask, masked_examples
 from bert_jax.pretraining.dataset import prepare_lengths
 from bert_jax.system.progress import output
 from bert_jax.text.vocabulary import MASK
 from bert_jax.training.run_directory import RunDirectory
+
+
+_MOST_CELLS = 160
+"""Of a sentence in a table, which a terminal of 80 columns shows on five lines."""
 
 
 def print_results(results: dict[str, Any], of: str = "held-out sequences") -> None:
@@ -82,23 +86,28 @@ def _confusion_table(confusion: dict[str, Any]) -> Table:
     return table
 
 
-def print_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> None:
-    """Held-out sentences with a word masked, and what the model would put there."""
+def print_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> str | None:
+    """Held-out sentences with a word masked, and what the model would put there; returns the first, None without any.
+
+    A long sentence is cut around its [MASK].
+    """
     sentences = prepare_lengths(config, run)[config.phases[-1].length].example_sentences
     bert = load(run.path)
     table = Table(title="Held-out sentences, one word masked", title_justify="left", show_lines=True)
-    table.add_column("sentence", ratio=3)
-    table.add_column("was")
-    table.add_column("the model's first five", ratio=2)
-    for text, word in masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:count]:
+    table.add_column("sentence", ratio=3, overflow="fold")
+    table.add_column("was", overflow="fold")
+    table.add_column("the model's first five", ratio=2, overflow="fold")
+    examples = masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:count]
+    for text, word in examples:
         fills = bert.fill_mask(text)[0]
         table.add_row(
-            escape(text).replace(escape(MASK), f"[bold]{escape(MASK)}[/bold]"),
+            escape(around_mask(text, _MOST_CELLS)).replace(escape(MASK), f"[bold]{escape(MASK)}[/bold]"),
             escape(word),
             ", ".join(f"{escape(piece)} {probability:.2f}" for piece, probability in fills),
         )
     if table.row_count:
         output.print(table)
+    return examples[0][0] if examples else None
 
 
 def print_preparation(prepared: PreparedData, sources: Sequence[str]) -> None:

@@ -3,10 +3,15 @@
 from collections.abc import Iterable
 from hashlib import blake2b
 
+from rich.cells import cell_len
+
+from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK, PieceSpan
 
 _SHORTEST_WORD = 4
+_CUT = "..."
+"""Stands for what is cut off."""
 
 
 def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -> list[tuple[str, str]]:
@@ -25,6 +30,35 @@ def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -
             masked = sentence[: chosen.begin] + MASK + sentence[chosen.end :]
             examples.append((masked, sentence[chosen.begin : chosen.end]))
     return examples
+
+
+def around_mask(text: str, most: int) -> str:
+    """`text` in at most `most` cells of a terminal, a Chinese character taking two: cut around its first [MASK].
+
+    "..." stands for what is cut off. Beside characters that set no spaces the mask gets spaces, so that lines are broken
+    before or after it.
+    """
+    before, after = text.split(MASK, 1)
+    before += " " * (before[-1:] > "" and sets_no_spaces(before[-1]))
+    after = " " * (after[:1] > "" and sets_no_spaces(after[0])) + after
+    room = most - len(MASK)
+    left = max(room // 2, room - cell_len(after))
+    before = _end_of(before, left)
+    return before + MASK + _begin_of(after, room - cell_len(before))
+
+
+def _begin_of(text: str, most: int) -> str:
+    """`text`, or as much of it as fits in `most` cells with what stands for the rest."""
+    if cell_len(text) <= most:
+        return text
+    while text and cell_len(text) > most - len(_CUT):
+        text = text[:-1]
+    return text + _CUT
+
+
+def _end_of(text: str, most: int) -> str:
+    """As `_begin_of`, of the end of `text`."""
+    return _begin_of(text[::-1], most)[::-1]
 
 
 def _fits(sentence: str, piece: PieceSpan, after: PieceSpan | None, tokenizer: Tokenizer) -> bool:

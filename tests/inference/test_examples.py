@@ -1,4 +1,9 @@
-from bert_jax.inference.examples import masked_examples
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+
+from bert_jax.inference.examples import around_mask, masked_examples
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
@@ -17,3 +22,32 @@ def test_the_choice_is_the_same_every_time():
 
 def test_a_sentence_longer_than_the_model_is_left_out():
     assert masked_examples(["river a river", "river"], TOKENIZER, 2) == [("[MASK]", "river")]
+
+
+CHINESE = "他是" * 40 + "[MASK]" + "中国" * 10 + "。"
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "cut"),
+    [
+        ("The [MASK] is here.", 80, "The [MASK] is here."),
+        ("a" * 20 + " [MASK] end", 20, "aaaaaa [MASK] end".rjust(20, ".")),
+        ("begin [MASK] " + "a" * 20, 20, "begin [MASK] aaaa..."),
+        ("a" * 20 + "[MASK]" + "b" * 20, 26, "...aaaaaaa[MASK]bbbbbbb..."),
+        (CHINESE, 60, "..." + "是" + "他是" * 5 + " [MASK] " + "中国" * 6 + "..."),
+        ("中[MASK]", 60, "中 [MASK]"),
+    ],
+)
+def test_a_long_sentence_is_cut_around_its_mask_by_what_it_takes_on_a_terminal(text, most, cut):
+    assert cell_len(around_mask(text, most)) <= most
+    assert around_mask(text, most) == cut
+
+
+def test_a_table_shows_the_mask_of_a_chinese_sentence():
+    table, console = Table(), Console(width=40)
+    table.add_column("sentence", ratio=3, overflow="fold")
+    table.add_column("other", ratio=2)
+    table.add_row(around_mask(CHINESE, 160).replace("[", "\\["), "x")
+    with console.capture() as shown:
+        console.print(table)
+    assert "[MASK]" in shown.get()
