@@ -2,16 +2,16 @@
 
 import difflib
 import importlib
-import logging
 import os
 import platform
-import signal
 import sys
 import traceback
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from types import ModuleType
 
+from bert_jax.cli.quiet import quieten_libraries
+from bert_jax.system import disk, interruption
 from bert_jax.system.accelerators import has_tpu
 from bert_jax.system.errors import BertJaxError, UsageError
 
@@ -43,9 +43,6 @@ CLOSED_PIPE = 141
 """Exit code where the reader of the output is gone, as in `bert-jax params CONFIG.py | head -1`: what a shell gives for
 a program that SIGPIPE (13) ends. (The signal itself stays ignored: it would end a training for any broken socket.)"""
 
-_AGAIN_S = 0.5
-"""After which an interruption that nothing came of is raised again."""
-
 ALLOCATOR = (
     "glibc.malloc.hugetlb=1",
     "glibc.malloc.arena_max=1",
@@ -59,9 +56,7 @@ def main() -> None:
     if computes(sys.argv[1:]):
         _leave_out_absent_tpu()
         _keep_memory()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
-        signal.signal(number, _interrupt)
-    sys.unraisablehook = _without_interruptions
+    interruption.listen()
     try:
         code = run(sys.argv[1:])
         sys.stdout.flush()
@@ -74,31 +69,10 @@ def main() -> None:
             raise
         traceback.print_exc()
         code = 1
+    interruption.over(code)
     if code and _is_one_of_several():
         os._exit(code)  # JAX would wait for the others, who know nothing of it
     sys.exit(code)
-
-
-def _interrupt(number: int, frame) -> None:
-    """Has SIGTERM end a command as Ctrl-C does, so that nothing half-written stays.
-
-    What is raised in a callback of Python's garbage collector, as JAX has one, is swallowed: so it is raised again, by
-    an alarm, until it is on its way up.
-    """
-    if number != signal.SIGALRM or not _unwinding(sys.exc_info()[1]):
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
-        raise KeyboardInterrupt
-
-
-def _without_interruptions(unraisable) -> None:
-    """What Python does with an exception that is swallowed: it prints its traceback. Not of one that comes again."""
-    if unraisable.exc_type is not KeyboardInterrupt:
-        sys.__unraisablehook__(unraisable)
-
-
-def _unwinding(error: BaseException | None) -> bool:
-    """Whether `error`, which is being handled, is or came of a KeyboardInterrupt."""
-    return error is not None and (isinstance(error, KeyboardInterrupt) or _unwinding(error.__context__))
 
 
 def _is_one_of_several() -> bool:
@@ -117,7 +91,10 @@ def asks_help(arguments: list[str]) -> bool:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs a command; returns its exit code: 0 done, 1 a failed run, 2 wrong use, 143 stopped by a signal."""
+    """Runs a command; returns its exit code: 0 done, 1 a failed run, 2 wrong use, 143 stopped by a signal.
+
+    A second Ctrl-C ends the process with 130 meanwhile, and does not return.
+    """
     name, *rest = arguments or [""]
     if name == "help":  # help COMMAND is COMMAND --help
         name, *rest = [*rest, "--help"]
@@ -127,29 +104,19 @@ def run(arguments: list[str]) -> int:
     if name in ("--version", "-V", "version"):
         print(f"bert-jax {importlib.import_module('bert_jax').__version__}")
         return 0
-    # Imported here: `bert-jax` alone, its version and --help of a command in another process wait for nothing.
-    from bert_jax.config.settings import SettingsError
-    from bert_jax.system.progress import complain, say
-
-    # What goes wrong is said in one line; orbax would log the traceback of a full disk besides.
-    logging.getLogger("absl").setLevel(logging.CRITICAL)
+    quieten_libraries()
     module = None
     try:
         if name.partition("=")[0] == COMPLETION:
             return _print_completion(name, rest)
         module = command_module(name)
         module.run(rest)
-    except (BertJaxError, SettingsError) as error:
-        complain(_in_typed_form(error, module))
-        return getattr(error, "exit_code", UsageError.exit_code)
-    except KeyboardInterrupt:
-        again = "to go on" if "--workdir" in rest else "to do it from its beginning"
-        say(f"bert-jax: interrupted; give the same command again {again}")
-        return 143
     except SystemExit as end:  # --help
         return end.code or 0
+    except BaseException as error:
+        return _failed(error, rest, module)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        interruption.calm()
     return 0
 
 
@@ -174,14 +141,34 @@ def _overview() -> str:
     )
 
 
-def _in_typed_form(error: Exception, module: ModuleType | None) -> Exception:
-    """The error with settings named as they are typed, where the command takes settings."""
+def _failed(error: BaseException, arguments: list[str], module: ModuleType | None) -> int:
+    """Says in one line why a command failed; returns its exit code. Raises an error that only a fault of ours causes."""
+    # Imported here, as rich and pydantic take their time: `bert-jax` alone and its version wait for nothing.
+    from bert_jax.config.settings import SettingsError
+    from bert_jax.system.progress import complain, say
+
+    if interruption.interrupted(error):
+        again = "to go on" if "--workdir" in arguments else "to do it from its beginning"
+        say(f"bert-jax: interrupted; give the same command again {again}")
+        return 143
+    if isinstance(error, SettingsError):
+        error = UsageError(str(error))
+    elif not isinstance(error, (BertJaxError, BrokenPipeError)):
+        error = disk.failure(error) or error
+    if not isinstance(error, BertJaxError):
+        raise error
+    complain(_in_typed_form(str(error), module))
+    return error.exit_code
+
+
+def _in_typed_form(text: str, module: ModuleType | None) -> str:
+    """The text with settings named as they are typed, where the command takes settings."""
     command = getattr(module, "COMMAND", None)
     if command is None or command.defaults is None:
-        return error
+        return text
     from bert_jax.cli.flags import in_typed_form
 
-    return UsageError(in_typed_form(str(error), command.flags()))
+    return in_typed_form(text, command.flags())
 
 
 def _print_completion(name: str, rest: list[str]) -> int:

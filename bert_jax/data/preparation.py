@@ -34,8 +34,9 @@ from bert_jax.data.shards import ids_dtype, shard_path
 from bert_jax.data.statistics import Statistics
 from bert_jax.data.store_metadata import write_metadata
 from bert_jax.data.workers import available_cores, map_in_processes
+from bert_jax.system.disk import disk_explained
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import FileSum, full_disk_explained, sync
+from bert_jax.system.files import FileSum, sync
 from bert_jax.system.progress import say, stage
 from bert_jax.text.sentences import has_rules
 from bert_jax.text.tokenizer import load_tokenizer
@@ -54,7 +55,7 @@ def prepare(corpus: Mixture, recipe: Recipe, directory: Path, processes: int | N
     """
     shape = fingerprint(recipe)
     _say_missing_rules(recipe)
-    with full_disk_explained(directory):
+    with disk_explained(directory):
         (directory / "chunks").mkdir(parents=True, exist_ok=True)
     chunks = _chunks(corpus, recipe, directory, shape, processes or available_cores())
     sources = [_total(chunk for chunk in chunks if chunk.source == source) for source in range(len(corpus.parts))]
@@ -112,7 +113,7 @@ def _write_small_files(
     counts = sum(read_piece_counts(directory, index, chunk) for index, chunk in enumerate(chunks))
     write_numbers(directory / COUNTS_FILE, counts)
     lengths = {TRAIN: [chunk.statistics.instances for chunk in chunks], HELD_OUT: held_out}
-    with full_disk_explained(directory):
+    with disk_explained(directory):
         write_metadata(directory, lengths, ids_dtype(len(load_tokenizer(recipe.tokenizer_directory).vocabulary)))
         for name in SMALL_FILES:
             sync(directory / name)

@@ -9,7 +9,7 @@ from array_record.python.array_record_module import ArrayRecordReader, ArrayReco
 
 from bert_jax.data.instances import Instances
 from bert_jax.data.records import encode_instances
-from bert_jax.system.files import FULL_DISK, FileSum, replacing
+from bert_jax.system.files import FileSum, replacing
 
 _WRITER_OPTIONS = "group_size:1,uncompressed"
 """A record a group, so that a random record costs reading that one alone. Compressed by Zstandard (the default) it
@@ -32,7 +32,7 @@ def ids_dtype(vocabulary_size: int) -> type[np.integer]:
 
 
 def write_shard(path: Path, instances: Iterable[Instances], dtype: type[np.integer]) -> FileSum:
-    """Writes one shard atomically and returns its checksum. Raises RunError where the disk is full."""
+    """Writes one shard atomically and returns its checksum. Raises RunError where the disk doesn't take it."""
     with replacing(path) as temporary:
         writer = ArrayRecordWriter(os.fspath(temporary), _WRITER_OPTIONS)
         try:
@@ -40,7 +40,7 @@ def write_shard(path: Path, instances: Iterable[Instances], dtype: type[np.integ
                 for record in encode_instances(part, dtype):
                     writer.write(record)
         finally:
-            _close(writer)
+            writer.close()  # where a write that failed comes to light, as a RuntimeError with the system's words
         return FileSum.of(temporary)
 
 
@@ -63,14 +63,3 @@ class ShardReader:
         if len(record) > MOST_RECORD_BYTES:
             raise ValueError(f"a record has {len(record):,} bytes and may have {MOST_RECORD_BYTES:,}")
         return record
-
-
-def _close(writer: ArrayRecordWriter) -> None:
-    """Closes `writer`; a failed write comes to light only here, as a RuntimeError with the system's words."""
-    try:
-        writer.close()
-    except RuntimeError as error:
-        for number in FULL_DISK:
-            if os.strerror(number) in str(error):
-                raise OSError(number, os.strerror(number)) from error
-        raise

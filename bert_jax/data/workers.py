@@ -13,9 +13,14 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from bert_jax.system.errors import RunError
+from bert_jax.system.interruption import deferred
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+_ENDING_S = 2.0
+"""Time for workers to end once they are asked to; then they are killed."""
 
 
 def available_cores() -> int:
@@ -39,7 +44,8 @@ def map_in_processes(
     try:
         items = iter(items)
         while group := tuple(itertools.islice(items, items_at_once)):
-            running.append(pool.submit(_apply, function, group))
+            with deferred():  # a worker that is just being started would be left behind
+                running.append(pool.submit(_apply, function, group))
             if len(running) > processes:
                 yield from running.popleft().result()
         while running:
@@ -50,17 +56,56 @@ def map_in_processes(
             "--preparation.processes: finished chunks are kept"
         ) from None
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        _end(pool)
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """Ends the workers, whatever they are at: one that is stopped or waits for a dead disk would hold up this process.
+
+    What they had not finished is done again the next time; they delete what they had begun, if they can in time.
+    """
+    workers = list((pool._processes or {}).values())  # public from Python 3.14 on, as kill_workers
+    pool.shutdown(wait=False, cancel_futures=True)
+    for worker in workers:
+        worker.terminate()
+    until = time.monotonic() + _ENDING_S
+    for worker in workers:
+        worker.join(max(until - time.monotonic(), 0))
+        worker.kill()
+
+
+class _Ended(BaseException):
+    """This worker is asked to end."""
+
+
+_at_work = False
+"""Whether this worker is within `_apply`: elsewhere it has begun nothing that would have to be deleted."""
 
 
 def _apply(function: Callable[[Item], Result], group: tuple[Item, ...]) -> list[Result]:
-    return [function(item) for item in group]
+    global _at_work
+    _at_work = True
+    try:
+        return [function(item) for item in group]
+    except _Ended:
+        os._exit(0)
+    finally:
+        _at_work = False
 
 
 def _begin_worker(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    signal.signal(signal.SIGTERM, _leave)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one thread a worker
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+
+
+def _leave(number: int, frame) -> None:
+    """Ends this worker; what it had begun to write is deleted on the way, by an exception."""
+    signal.signal(number, signal.SIG_IGN)
+    if _at_work:
+        raise _Ended
+    os._exit(0)
 
 
 def _die_with(parent: int) -> None:

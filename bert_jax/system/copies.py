@@ -14,8 +14,9 @@ from pathlib import Path
 from etils import epath
 
 from bert_jax.system.bucket import TRANSFERS, Place, Stored, download, in_bucket, objects, upload, upload_folder
+from bert_jax.system.disk import disk_explained
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import full_disk_explained, replacing, write_json
+from bert_jax.system.files import replacing, write_json
 from bert_jax.system.progress import say
 
 PUBLISH_EVERY_S = 60.0
@@ -38,7 +39,7 @@ def fetched(path: Place) -> Path:
     if not there:
         raise UsageError(f"there is nothing at {path}; give a file or a folder that is there")
     copy = worked_on(path)
-    with full_disk_explained(copy), _alone(copy):
+    with disk_explained(copy), _alone(copy):
         had = _noted(copy)
         for name in _files(copy) - there.keys():
             (copy / name).unlink()

@@ -1,7 +1,6 @@
 """Files that are whole or absent, and their checksums."""
 
 import contextlib
-import errno
 import glob
 import io
 import json
@@ -26,10 +25,9 @@ from bert_jax.system.bucket import (
     upload,
     upload_folder,
 )
-from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.disk import FULL_DISK, disk_explained
+from bert_jax.system.errors import UsageError
 
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Error numbers of a full disk, a quota and a file-size limit."""
 _BLOCK_BYTES = 1 << 22
 
 
@@ -76,22 +74,23 @@ def replacing(path: Place) -> Iterator[Path]:
     """Yields a temporary path beside `path`; what was written there takes its place if the block ends well.
 
     A reader sees the old file or the whole new one, also after a power cut. For a bucket it is a path elsewhere on this
-    machine. Raises RunError where the disk is full.
+    machine. Raises RunError where the disk doesn't take it.
     """
     if in_bucket(path):
-        with full_disk_explained(path), tempfile.TemporaryDirectory() as folder:
+        with disk_explained(path), tempfile.TemporaryDirectory() as folder:
             yield Path(folder) / path.name
             upload(Path(folder) / path.name, path)
         return
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        with full_disk_explained(path):
+        with disk_explained(path):
             yield temporary
             with open(temporary, "rb") as file:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a disk that became read-only keeps it
+            temporary.unlink(missing_ok=True)
 
 
 def check_written(path: Place, read: str) -> None:
@@ -127,7 +126,7 @@ def new_directory(path: Place) -> Iterator[Path]:
     if in_bucket(path):
         if path.exists():
             raise UsageError(f"{path} exists already; choose another place, or delete it first")
-        with full_disk_explained(path), tempfile.TemporaryDirectory() as folder:
+        with disk_explained(path), tempfile.TemporaryDirectory() as folder:
             yield Path(folder)
             upload_folder(Path(folder), path)
         return
@@ -135,7 +134,7 @@ def new_directory(path: Place) -> Iterator[Path]:
         raise UsageError(f"{path} exists already; choose another place, or delete it first")
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        with full_disk_explained(path):
+        with disk_explained(path):
             try:
                 shutil.rmtree(temporary, ignore_errors=True)
                 temporary.mkdir(parents=True)
@@ -210,18 +209,3 @@ def write_text(path: Place, text: str) -> None:
 def write_json(path: Place, value: Any) -> None:
     """Writes `value` as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-
-
-@contextlib.contextmanager
-def full_disk_explained(path: Place) -> Iterator[None]:
-    """Turns a full disk, quota or file-size limit into the RunError that says what to do."""
-    try:
-        yield
-    except Exception as error:  # libraries in other languages give the system's words in exceptions of their own
-        words = [os.strerror(number) for number in FULL_DISK]
-        if getattr(error, "errno", None) not in FULL_DISK and not any(word in str(error) for word in words):
-            raise
-        raise RunError(
-            f"no space left to write {path}; free some (or choose another place) and give the same command "
-            "again: what was finished is kept"
-        ) from error

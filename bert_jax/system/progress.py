@@ -46,10 +46,10 @@ def keep_quiet() -> None:
     console.quiet = True
 
 
-def complain(error: Exception) -> None:
+def complain(reason: str) -> None:
     """Prints why the command failed, quiet or not."""
     console.quiet = False
-    say(f"bert-jax: {error}")
+    say(f"bert-jax: {reason}")
 
 
 def duration(seconds: float) -> str:

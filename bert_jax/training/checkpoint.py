@@ -1,9 +1,7 @@
 """Checkpoints: written in the background, verified once they are written, when an older one is to go, and when read."""
 
 import contextlib
-import errno
 import itertools
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +13,7 @@ import orbax.checkpoint as ocp
 
 from bert_jax.model.bert import Parameters
 from bert_jax.system.bucket import Place
+from bert_jax.system.disk import reason
 from bert_jax.system.files import absolute, remove_directory
 from bert_jax.system.progress import say
 from bert_jax.training.hosts import agreed, is_first, wait_for_all
@@ -75,6 +74,8 @@ class Checkpoints:
         self._finishing: threading.Thread | None = None
         self.failure: str | None = None
         """Why the newest save failed, if it did."""
+        self.newest: int | None = None
+        """Step of the newest checkpoint that is whole, as far as this process knows."""
 
     def save(self, step: int, state: TrainState, evaluation: dict[str, float] | None) -> None:
         """Begins to write `state`; it may be donated at once. A save that fails is reported, and the next one tried."""
@@ -141,6 +142,7 @@ class Checkpoints:
             restored = self._checkpointer.restore(absolute(path), args=ocp.args.StandardRestore(_item(shapes)))
             state = restored["training"]._replace(params=restored["params"])
             if Manifest.read(path).bits in (None, int(check_state(state).bits)):
+                self.newest = step
                 return state
             if is_first():
                 set_aside(path, "it gave other numbers than were saved")
@@ -170,7 +172,7 @@ class Checkpoints:
         else:
             if self.failure:
                 self._delete_unfinished()
-            self.failure = None
+            self.failure, self.newest = None, step
             if is_first():
                 self._delete_old(path)
 
@@ -183,16 +185,18 @@ class Checkpoints:
             raise ValueError("its numbers are not finite")
         # With its manifest it is whole, if a machine is about to go; whether it is good is seen at once.
         make_complete(path, self._carried, step, evaluation, check)
+        self.newest = step
         if _read_on_host(path, skeleton) != check.bits:
             raise OSError("what is read back is not what was written")
 
     def _failed(self, step: int, error: Exception) -> None:
+        if self.newest == step:
+            self.newest = None
         if is_first():
             with contextlib.suppress(Exception):  # read-only or out of reach by now
                 delete(path_of(self._directory, step))
         self._delete_unfinished()
-        reason = os.strerror(errno.ENOSPC) if os.strerror(errno.ENOSPC) in str(error) else str(error).partition("\n")[0]
-        self.failure = f"checkpoint {step} could not be written to {self._directory}: {reason}"
+        self.failure = f"checkpoint {step} could not be written to {self._directory}: {reason(error)}"
         say(f"WARNING: {self.failure}; training goes on, and the next one is tried")
 
     def _delete_unfinished(self) -> None:
@@ -222,8 +226,7 @@ class Checkpoints:
                 else:
                     good, sound = good + 1, sound or is_sound(path)
         except Exception as error:  # OSError, and a bucket's library has errors of its own
-            reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-            say(f"WARNING: an old checkpoint in {self._directory} could not be deleted: {reason}")
+            say(f"WARNING: an old checkpoint in {self._directory} could not be deleted: {reason(error)}")
 
 
 def write_model(directory: Place, params: Parameters, carried: tuple[Place, ...]) -> None:

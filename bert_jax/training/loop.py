@@ -68,7 +68,7 @@ def run_phases(
     `peak_flops`: of all devices together. Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written, and
     RunError where too many steps in a row had to be skipped.
     """
-    with StopSignals() as stop:
+    with StopSignals(lambda: checkpoints.newest) as stop:
         for phase in phases:
             loop = _Loop(phase, checkpoints, log, config, stop, peak_flops)
             if loop.has_work(int(state.step)):
@@ -153,6 +153,8 @@ class _Loop:
         evaluation = self._evaluate(step, state) if self._evaluates(step) else None
         stopping = self._stop.at(step)  # read once: a signal may come at any time
         if step % self._config.checkpoints.every == 0 or last or stopping or self._out_of_patience():
+            if stopping:
+                say(f"stopping after step {step:,} with a checkpoint; Ctrl-C (once more) ends at once, without it")
             self._log.publish()
             self._checkpoints.save(step, state, evaluation)
         if stopping:

@@ -13,7 +13,8 @@ from tensorboardX.proto.summary_pb2 import Summary
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import Publisher, worked_on
-from bert_jax.system.files import full_disk_explained, write_text
+from bert_jax.system.disk import disk_explained
+from bert_jax.system.files import write_text
 from bert_jax.system.progress import say
 from bert_jax.training.hosts import is_first
 
@@ -44,7 +45,7 @@ class MetricsLog:
         self._publisher = Publisher(self.path, directory / "tensorboard")
         if tensorboard:
             self._tensorboard = worked_on(directory / "tensorboard")
-            with full_disk_explained(directory):
+            with disk_explained(directory):
                 self._tensorboard.mkdir(exist_ok=True)
                 self._write_event(Event(step=step + 1, session_log=SessionLog(status=SessionLog.START)))
 

@@ -15,8 +15,9 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.config.training import TrainingConfig
 from bert_jax.system.bucket import Place, in_bucket, place_of
+from bert_jax.system.disk import FULL_DISK, disk_explained
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import FULL_DISK, full_disk_explained, write_json, write_text
+from bert_jax.system.files import write_json, write_text
 from bert_jax.system.progress import say
 from bert_jax.training.hosts import is_first
 from bert_jax.training.manifest import complete, damaged_file, runs_within
@@ -87,7 +88,7 @@ class RunDirectory:
         if not is_first():
             self._refuse_a_place_of_its_own()
             return
-        with full_disk_explained(self.path):
+        with disk_explained(self.path):
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._lock()

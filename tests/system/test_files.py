@@ -1,10 +1,8 @@
-import errno
 import os
 
 import pytest
 
-from bert_jax.system.errors import RunError
-from bert_jax.system.files import FileSum, full_disk_explained, replacing, write_json, write_text
+from bert_jax.system.files import FileSum, replacing, write_json, write_text
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -32,16 +30,3 @@ def test_sums_see_a_flipped_bit(tmp_path):
     path.write_bytes(data)
     assert FileSum.of(path).size == before.size == 5_000_000
     assert FileSum.of(path).crc32 != before.crc32
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_full_disk_says_what_to_do(tmp_path, number):
-    with pytest.raises(RunError, match=r"no space left to write .*free some.*the same command"):
-        with full_disk_explained(tmp_path):
-            raise OSError(number, os.strerror(number))
-
-
-def test_other_errors_stay_what_they_are(tmp_path):
-    with pytest.raises(PermissionError):
-        with full_disk_explained(tmp_path):
-            raise PermissionError(errno.EACCES, "no")

@@ -1,0 +1,115 @@
+"""SIGTERM and Ctrl-C at every stage of a run: it ends in time, by the exit code that is promised, and goes on."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from conftest import command
+from stages import parameters, stages_of, started_until
+
+from bert_jax.training.manifest import complete
+
+LONGEST_S = 60
+"""A stopped run may take so long to end, on a busy machine: it may have to compile its step first."""
+LAST_WORDS = {143: "give the same command again", 130: "ended at once by a second Ctrl-C"}
+WAYS = [(signal.SIGTERM,), (signal.SIGINT,), (signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)]
+
+SLOW_TO_END = """
+import sys
+import time
+
+import bert_jax.training.loop as loop
+
+loop._finish = lambda checkpoints: checkpoints.finish() or print("saved", flush=True) or time.sleep(60)
+from bert_jax.cli.main import main
+
+main()
+"""
+"""The command, held up after the checkpoint that a signal asked for."""
+
+
+def signalled(process, numbers):
+    """Sends `numbers` to a command; returns its exit code and what it said."""
+    for number in numbers:
+        os.kill(process.pid, number)
+        time.sleep(0.3)  # as a person presses Ctrl-C twice; what comes together is one
+        if process.poll() is not None:
+            break
+    said, _ = process.communicate(timeout=LONGEST_S)
+    return process.returncode, said
+
+
+def check(code, said, *promised):
+    assert code in promised, said
+    assert LAST_WORDS[code] in said.splitlines()[-1] and "Traceback" not in said, said
+
+
+def test_a_run_stopped_in_every_stage_ends_as_promised_and_then_bit_for_bit(config_file, tiny_run, tmp_path, slow):
+    """With --slow by each signal in each stage."""
+    count = 0
+    for turn in range(len(WAYS) if slow else 1):
+        run = tmp_path / str(turn)
+        arguments = ["pretrain", config_file, "--workdir", run]
+        for number, reached in enumerate(stages_of(run).values()):
+            numbers = WAYS[(number + turn) % len(WAYS)]
+            code, said = signalled(started_until(reached, *arguments), numbers)
+            # It may have ended in order before the second Ctrl-C comes.
+            check(code, said, 143, *([130] if numbers == (signal.SIGINT, signal.SIGINT) else []))
+            count += 1
+        process = command(*arguments)
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, output
+        assert parameters(run) == parameters(tiny_run.path)
+        assert not list(run.rglob("*tmp*"))
+    print(f"signals: {count} of {count} runs ended as promised")
+
+
+def test_workers_that_are_stopped_hold_up_no_end(config_file, tmp_path):
+    run = tmp_path / "run"
+    workers = []
+
+    def reached():
+        if (run / "data").exists():
+            workers.extend(workers_below(os.getpid()))
+        return workers
+
+    process = started_until(reached, "prepare", config_file, "--workdir", run, "--preparation.processes", 2)
+    for worker in workers:
+        os.kill(worker, signal.SIGSTOP)
+    check(*signalled(process, (signal.SIGTERM, signal.SIGTERM)), 143)
+    assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
+
+
+def workers_below(ancestor):
+    """The processes that prepare data, children of a child of `ancestor`."""
+    lines = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout.splitlines()[1:]
+    table = [line.split(None, 2) for line in lines]
+    children = {pid for pid, parent, _ in table if parent == str(ancestor)}
+    return [int(pid) for pid, parent, line in table if parent in children and "spawn_main" in line]
+
+
+def test_a_second_ctrl_c_in_training_names_the_newest_checkpoint(config_file, tiny_run, tmp_path):
+    for name in ("tokenizer", "data", "data-32.json"):
+        source = tiny_run.path / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
+    line = ["pretrain", config_file, "--workdir", tmp_path, "--phases.0.steps", 10_000, "--checkpoints.every", 10_000]
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_TO_END, *map(str, line)],
+        env=os.environ | {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"},  # it isn't started again
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (tmp_path / "metrics.jsonl").exists() or not (tmp_path / "metrics.jsonl").stat().st_size:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "saved\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=LONGEST_S)
+    (path,) = complete(tmp_path / "checkpoints")
+    assert process.returncode == 130
+    assert f"the newest checkpoint is the one from step {int(path.name):,};" in said.splitlines()[-1]

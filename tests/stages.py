@@ -1,0 +1,40 @@
+"""The stages of a run, for tests that befall it in each of them."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import numpy as np
+from conftest import command
+
+from bert_jax.inference.bert import load
+
+
+def stages_of(run: Path) -> dict[str, Callable[[], bool]]:
+    """Each stage of a run of `tiny_config` by its name, with a function that tells whether the run has got there."""
+    metrics, shards = run / "metrics.jsonl", run / "data" / "length-32"
+    return {
+        "the run directory": run.exists,
+        "the vocabulary": (run / "tokenizer").exists,
+        "the first chunk of text": (shards / "train-00000.array_record").exists,
+        "the metadata of the data": (shards / "features.json").exists,
+        "a step of training": lambda: metrics.exists() and metrics.read_text().count("train") == 1,
+        "a checkpoint being written": lambda: any((run / "checkpoints").glob("00000008*")),
+    }
+
+
+def started_until(reached: Callable[[], bool], *arguments):
+    """Starts a command; returns its process as soon as `reached()`."""
+    process = command(*arguments)
+    until = time.monotonic() + 120
+    while not reached():
+        assert process.poll() is None, f"ended too early: {process.stdout.read()}"
+        assert time.monotonic() < until, "took too long to get there"
+        time.sleep(0.001)
+    return process
+
+
+def parameters(run: Path) -> list[bytes]:
+    """All parameters of the run's newest checkpoint, bit for bit."""
+    return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(load(run).params)]

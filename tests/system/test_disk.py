@@ -1,0 +1,111 @@
+import errno
+import os
+import subprocess
+
+import pytest
+from conftest import command
+
+from bert_jax.cli.main import run
+from bert_jax.system.disk import disk_explained, failure, reason
+from bert_jax.system.errors import RunError
+from bert_jax.system.files import write_text
+
+REMEDIES = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "quota",
+    errno.EFBIG: "ulimit -f",
+    errno.EROFS: "for writing",
+    errno.EPERM: "lsattr",
+    errno.EACCES: "permission",
+    errno.EIO: "dmesg",
+    errno.ENAMETOOLONG: "shorter path",
+    errno.EMFILE: "ulimit -n",
+    errno.ESTALE: "is there again",
+    errno.ENOENT: "deleted or moved",
+}
+
+
+@pytest.mark.parametrize("number", REMEDIES)
+@pytest.mark.parametrize("kind", [OSError, lambda number, words: RuntimeError(f"UNKNOWN: {words} [OS error {number}]")])
+def test_what_a_disk_does_is_one_line_with_its_remedy(tmp_path, number, kind):
+    with pytest.raises(RunError) as raised:
+        with disk_explained(tmp_path / "a.txt"):
+            raise kind(number, os.strerror(number))
+    line = str(raised.value)
+    assert str(tmp_path / "a.txt") in line and os.strerror(number) in line and REMEDIES[number] in line
+    assert line.endswith("and give the same command again: what was finished is kept") and "\n" not in line
+
+
+@pytest.mark.parametrize("error", [ValueError("no number"), OSError("no errno"), OSError(errno.EINVAL, "odd")])
+def test_other_errors_stay_what_they_are(tmp_path, error):
+    with pytest.raises(type(error)) as raised:
+        with disk_explained(tmp_path):
+            raise error
+    assert raised.value is error and failure(error) is None
+
+
+def test_a_reason_is_the_systems_words_or_the_first_line():
+    assert reason(RuntimeError("a long story: No space left on device [in a.cc:12]")) == "No space left on device"
+    assert reason(ValueError("one\ntwo")) == "one" and reason(ValueError()) == "ValueError"
+
+
+def test_a_disk_is_no_traceback_wherever_it_fails(monkeypatch, capsys):
+    def fails(_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/mnt/a.txt")
+
+    monkeypatch.setattr("bert_jax.cli.params.run", fails)
+    assert run(["params", "x"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("bert-jax: /mnt/a.txt can't be read or written (Read-only file system); mount that file")
+    assert said.count("\n") == 1
+
+
+@pytest.fixture
+def immutable(tmp_path):
+    """Makes a folder one in which nothing can be made, changed or deleted: by root neither."""
+    done = []
+
+    def make(folder):
+        if subprocess.run(["chattr", "+i", folder], stderr=-3).returncode:
+            pytest.skip("only root may do that, on some file systems")
+        done.append(folder)
+
+    yield make
+    for folder in done:
+        subprocess.run(["chattr", "-i", folder], check=True)
+
+
+def test_an_immutable_folder_is_one_line(immutable, tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+    immutable(tmp_path)
+    with pytest.raises(RunError, match=r"a.txt can't be written .Operation not permitted.; lift what forbids it"):
+        write_text(tmp_path / "a.txt", "new")
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """Has a folder be one of a read-only file system."""
+    mounted = []
+
+    def make(folder):
+        bind = ["mount", "--bind", folder, folder]
+        if subprocess.run(bind, stderr=-3).returncode:
+            pytest.skip("only root may mount")
+        mounted.append(folder)
+        subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
+
+    yield make
+    for folder in mounted:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("fault", ["read_only", "immutable"])
+def test_data_that_cannot_be_prepared_there_is_one_line(fault, config_file, tmp_path, request):
+    """By worker processes, whose errors come with tracebacks of their own."""
+    folder = tmp_path / "run" / "data" / "length-32" / "chunks"
+    folder.mkdir(parents=True)
+    request.getfixturevalue(fault)(folder)
+    process = command("prepare", config_file, "--workdir", tmp_path / "run", "--preparation.processes", 2)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, said
+    assert "Traceback" not in said and said.splitlines()[-1].startswith(f"bert-jax: {folder}/00000"), said

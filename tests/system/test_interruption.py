@@ -1,0 +1,119 @@
+"""What SIGTERM and Ctrl-C do to a command, whenever they come."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+BEGINNING = """
+import atexit, os, signal, sys, time
+import bert_jax.cli.params as params
+from bert_jax.cli.main import main
+
+def send(*numbers):
+    for number in numbers:
+        os.kill(os.getpid(), getattr(signal, number))
+        time.sleep(0.3)
+
+"""
+END = """
+params.run = work
+sys.argv[1:] = ["params"]
+main()
+"""
+ALREADY_TUNED = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
+"""So that the command doesn't start itself again with an allocator of its own."""
+
+
+def ends(work):
+    """Exit code, standard output and the lines of standard error of a command that does `work`."""
+    script = BEGINNING + work + END
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=os.environ | ALREADY_TUNED, capture_output=True, text=True, timeout=50
+    )
+    return done.returncode, done.stdout, done.stderr.splitlines()
+
+
+def test_an_interruption_that_is_swallowed_comes_again():
+    """As in a callback of the garbage collector."""
+    work = """
+class Swallows:
+    def __del__(self):
+        send("SIGTERM")
+
+def work(_):
+    Swallows()
+    try:
+        time.sleep(60)
+    finally:
+        time.sleep(1.2)  # longer than until the next alarm
+        print("cleaned up", flush=True)
+"""
+    code, output, lines = ends(work)
+    assert (code, output, len(lines)) == (143, "cleaned up\n", 1)
+
+
+@pytest.mark.parametrize("first, then", [("SIGTERM", "SIGTERM"), ("SIGINT", "SIGALRM")])
+def test_a_second_sigterm_changes_nothing_while_a_command_cleans_up_or_ends(first, then):
+    work = f"""
+atexit.register(send, "{then}", "{then}")
+
+def work(_):
+    try:
+        send("{first}")
+    finally:
+        send("{then}")
+        time.sleep(0.6)
+        print("cleaned up", flush=True)
+"""
+    code, output, lines = ends(work)
+    assert (code, output) == (143, "cleaned up\n")
+    assert lines == ["bert-jax: interrupted; give the same command again to do it from its beginning"]
+
+
+IN_PYTHON, IN_C = "time.sleep(60)", "__import__('ctypes').CDLL(None).pause()"
+
+
+@pytest.mark.parametrize("first, held_up", [("SIGTERM", IN_C), ("SIGINT", IN_PYTHON)])
+def test_a_second_ctrl_c_ends_a_command_at_once_whatever_it_waits_for(first, held_up):
+    work = f"""
+def work(_):
+    import threading
+    threading.Timer(0.5, send, ("{first}", "SIGINT")).start()
+    try:
+        time.sleep(60)
+    finally:
+        {held_up}
+"""
+    began = time.monotonic()
+    code, _, lines = ends(work)
+    said = ["", "bert-jax: ended at once by a second Ctrl-C; give the same command again to go on"]
+    assert (code, lines) == (130, said)
+    assert time.monotonic() - began < 20
+
+
+def test_two_signals_that_come_together_are_one():
+    """As `timeout` and launchers send them."""
+    work = """
+def work(_):
+    os.kill(os.getpid(), signal.SIGINT), os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+"""
+    assert ends(work)[0] == 143
+
+
+def test_what_holds_up_the_end_of_a_process_is_left_behind():
+    work = """
+import threading
+from bert_jax.system import interruption
+
+interruption._LONGEST_EXIT_S = 0.5
+
+def work(_):
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    send("SIGTERM")
+"""
+    assert ends(work)[0] == 143
