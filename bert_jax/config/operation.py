@@ -94,6 +94,10 @@ class LoggingConfig(Settings):
     than 2,000 steps a twentieth of them."""
     tensorboard: bool = True
     """Also write TensorBoard events."""
+    wandb: str | None = None
+    """Also track the run in this project of Weights & Biases; offline where WANDB_MODE=offline."""
+    mlflow: str | None = None
+    """Also track the run in MLflow: the server's URI, or a folder."""
 
 
 class PreparationConfig(Settings):

@@ -23,9 +23,12 @@ from bert_jax.system.progress import say
 from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, tokens_at_once
 from bert_jax.training.hosts import first_alone, is_first
 from bert_jax.training.input import read_ahead
+from bert_jax.training.learning_curve import write_learning_curve
 from bert_jax.training.loop import PhaseWork
+from bert_jax.training.metrics import read_metrics
 from bert_jax.training.run_directory import RunDirectory, read_config
 from bert_jax.training.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, placed, tree_shardings
+from bert_jax.training.tracking import check_trackers
 from bert_jax.training.train import train
 from bert_jax.training.trained_model import TrainedModel
 from bert_jax.training.trainer import Trainer
@@ -39,6 +42,7 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
 
     Raises UsageError, RunError or Interrupted; the same call then goes on where it stopped.
     """
+    check_trackers(config.logging)
     keep_compiled_programs()
     mesh = make_mesh(config.mesh)
     check_batch_size(config.task.batch_size, config.execution.accumulation, mesh)
@@ -67,9 +71,17 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     results |= {"training_rows": learned.rows, "skipped_steps": int(last.skipped)}
     if is_first():
         write_json(run.results_file, results)
-        if confusion := results.get("confusion"):
-            write_confusion_picture(run.path / "confusion.png", confusion)
+        _draw(results, run)
     return results
+
+
+def _draw(results: dict[str, Any], run: RunDirectory) -> None:
+    """Writes the pictures beside results.json."""
+    name, metric = results["task"], results.get("metric")
+    title = f"{name}: {metric} {results['score']:.4f} on {results['dev_rows']:,} dev rows" if metric else name
+    write_learning_curve(run.path / "learning_curve.png", read_metrics(run.metrics_file), metric, title)
+    if confusion := results.get("confusion"):
+        write_confusion_picture(run.path / "confusion.png", confusion, title)
 
 
 def open_initial(config: FinetuneConfig) -> TrainedModel:

@@ -30,6 +30,7 @@ from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.training.devices import keep_compiled_programs
 from bert_jax.training.hosts import first_alone, is_first
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder, read_ahead
+from bert_jax.training.learning_curve import write_learning_curve
 from bert_jax.training.loop import PhaseWork
 from bert_jax.training.metrics import read_metrics
 from bert_jax.training.run_directory import RunDirectory, read_pretraining_config
@@ -43,6 +44,7 @@ from bert_jax.training.sharding import (
     tree_shardings,
 )
 from bert_jax.training.step import example_keys
+from bert_jax.training.tracking import check_trackers
 from bert_jax.training.train import train
 from bert_jax.training.trained_model import TrainedModel
 from bert_jax.training.trainer import Trainer
@@ -53,6 +55,7 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
 
     Raises UsageError, RunError or Interrupted; the same call then goes on where it stopped.
     """
+    check_trackers(config.logging)
     keep_compiled_programs()
     mesh = make_mesh(config.mesh)
     for phase in config.phases:
@@ -85,6 +88,10 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     results |= {"skipped_steps": int(state.skipped), "skipped_records": skipped_records}
     if is_first():
         write_json(run.results_file, results)
+        title = f"pretraining, {results['steps']:,} steps"
+        write_learning_curve(
+            run.path / "learning_curve.png", read_metrics(run.metrics_file), results.get("metric"), title
+        )
     return results
 
 

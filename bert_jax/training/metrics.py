@@ -5,6 +5,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from tensorboardX.event_file_writer import EventsWriter
@@ -17,6 +18,7 @@ from bert_jax.system.disk import disk_explained
 from bert_jax.system.files import write_text
 from bert_jax.system.progress import say
 from bert_jax.training.hosts import is_first
+from bert_jax.training.tracking import Background
 
 
 class MetricsLog:
@@ -28,8 +30,10 @@ class MetricsLog:
     newest checkpoint.
     """
 
-    def __init__(self, directory: Place, step: int, tensorboard: bool):
-        """Cuts what `directory` holds back to `step`, the one that training goes on from."""
+    def __init__(self, directory: Place, step: int, tensorboard: bool, trackers: Sequence[Background] = ()):
+        """Cuts what `directory` holds back to `step`, the one that training goes on from. Lines go to `trackers`, too,
+        which whoever opened them closes."""
+        self._trackers = trackers
         self.path = directory / "metrics.jsonl"
         kept = [line for line in read_metrics(self.path) if line["step"] <= step]
         self._last = {line["split"]: line["step"] for line in kept}
@@ -62,11 +66,10 @@ class MetricsLog:
         if not self._file:
             return
         self._unwritten += (json.dumps({"step": step, "split": split} | finite) + "\n").encode()
-        shown = [
-            Summary.Value(tag=f"{split}/{name}", simple_value=value)
-            for name, value in finite.items()
-            if value is not None
-        ]
+        named = {f"{split}/{name}": value for name, value in finite.items() if value is not None}
+        for tracker in self._trackers:
+            tracker.log(step, named)
+        shown = [Summary.Value(tag=name, simple_value=value) for name, value in named.items()]
         try:
             self._write_lines()
             if self._tensorboard:

@@ -14,6 +14,7 @@ from bert_jax.training.metrics import MetricsLog
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.run_directory import RunDirectory
 from bert_jax.training.step import TrainState
+from bert_jax.training.tracking import open_trackers
 from bert_jax.training.trainer import Trainer
 
 
@@ -36,11 +37,16 @@ def train(
         say(f"going on from step {int(state.step):,}")
         if config.profiled and config.profiled[-1] <= state.step:
             say(f"profile_steps={config.profile_steps} are done already: no trace is written")
-    log = MetricsLog(run.path, int(state.step), config.logging.tensorboard)
+    trackers, finished = open_trackers(config, run.path), False
+    log = MetricsLog(run.path, int(state.step), config.logging.tensorboard, trackers)
     all_peaks = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None
     try:
         with StepTrace(config.profiled if is_first() else range(0), run.profile) as trace:
-            return run_phases(state, phases, checkpoints, log, trace, config, all_peaks)
+            last = run_phases(state, phases, checkpoints, log, trace, config, all_peaks)
+        finished = True
+        return last
     finally:
         log.close()
+        for tracker in trackers:
+            tracker.close(finished)
         checkpoints.close()

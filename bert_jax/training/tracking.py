@@ -1,0 +1,222 @@
+"""Experiment trackers, to which measurements go besides metrics.jsonl: Weights & Biases and MLflow."""
+
+import contextlib
+import os
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from bert_jax.config.operation import LoggingConfig
+from bert_jax.config.training import TrainingConfig
+from bert_jax.system.bucket import Place
+from bert_jax.system.copies import worked_on
+from bert_jax.system.errors import UsageError
+from bert_jax.system.files import write_json
+from bert_jax.system.json_file import read_object
+from bert_jax.system.progress import say
+from bert_jax.training.hosts import is_first
+
+_MOST_WAITING = 10_000
+"""Lines that wait for a tracker which is slower than training; later ones are dropped."""
+_CLOSE_S = 60.0
+"""How long the end of training waits for what a tracker has not sent yet."""
+_PARAMETERS_AT_ONCE = 100
+"""What MLflow's server takes in one request."""
+_PACKAGES = {"wandb": "wandb", "mlflow": "mlflow-skinny"}
+
+
+@runtime_checkable
+class Tracker(Protocol):
+    """A run as it is tracked elsewhere. Any method may raise anything, or take long: see `Background`."""
+
+    id: str
+    """What the tracker calls the run: a run that goes on is given it again."""
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Adds measurements of a step, `train/loss` and the like. After a restart a step may come a second time, with
+        the same values as before."""
+
+    def close(self, finished: bool) -> None:
+        """Sends what is left and says whether the run is finished or was stopped."""
+
+
+class Tracked(NamedTuple):
+    """What a tracker is told of a run."""
+
+    path: Place
+    where: str
+    """The project, or the server's URI."""
+    settings: dict[str, Any]
+    id: str | None
+    """What it called the run before, if it did."""
+
+
+class WeightsAndBiases:
+    """A run of Weights & Biases. Offline (WANDB_MODE=offline) its files lie in the run's wandb/."""
+
+    def __init__(self, run: Tracked):
+        import wandb
+
+        self.id = run.id or uuid.uuid4().hex[:8]
+        self._run = wandb.init(
+            project=run.where,
+            name=run.path.name,
+            id=self.id,
+            resume="allow",
+            config=run.settings,
+            dir=os.environ.get("WANDB_DIR") or os.fspath(worked_on(run.path)),
+            settings=wandb.Settings(console="off"),  # or it would copy the progress bar
+        )
+        # Its own counter of steps only rises; a run that goes on may do some steps again.
+        self._run.define_metric("*", step_metric="step")
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """See Tracker."""
+        self._run.log({"step": step, **values})
+
+    def close(self, finished: bool) -> None:
+        """See Tracker."""
+        self._run.finish(exit_code=0 if finished else 1)
+
+
+class MLflow:
+    """A run of MLflow, on a server or in a folder."""
+
+    def __init__(self, run: Tracked):
+        # Its patience of minutes with a server that doesn't answer would hold up the start.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        from mlflow.entities import Metric, Param
+        from mlflow.tracking import MlflowClient
+
+        self._client, self._metric = MlflowClient(tracking_uri=run.where), Metric
+        if run.id:
+            self.id = run.id
+            self._client.update_run(self.id, status="RUNNING")
+            return
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "bert_jax")
+        experiment = self._client.get_experiment_by_name(name)
+        experiment_id = experiment.experiment_id if experiment else self._client.create_experiment(name)
+        self.id = self._client.create_run(experiment_id, run_name=run.path.name).info.run_id
+        parameters = [Param(setting, str(value)) for setting, value in _flat(run.settings)]
+        for begin in range(0, len(parameters), _PARAMETERS_AT_ONCE):
+            self._client.log_batch(self.id, params=parameters[begin : begin + _PARAMETERS_AT_ONCE])
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """See Tracker."""
+        now = int(1000 * time.time())
+        self._client.log_batch(self.id, [self._metric(name, value, now, step) for name, value in values.items()])
+
+    def close(self, finished: bool) -> None:
+        """See Tracker."""
+        self._client.set_terminated(self.id, "FINISHED" if finished else "KILLED")
+
+
+class Background:
+    """A tracker at work in a thread of its own: one that fails, or doesn't answer, neither ends nor delays training.
+
+    Its first failure is said, in one line.
+    """
+
+    def __init__(self, name: str, tracker: Tracker):
+        self._name, self._tracker, self._failed = name, tracker, False
+        self._waiting: queue.Queue[tuple[int, Mapping[str, float]]] = queue.Queue(_MOST_WAITING)
+        self._closed, self._finished = threading.Event(), False
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """See Tracker; returns at once."""
+        try:
+            self._waiting.put_nowait((step, values))
+        except queue.Full:
+            self._tell(f"it is {_MOST_WAITING:,} lines behind")
+
+    def close(self, finished: bool, wait_s: float = _CLOSE_S) -> None:
+        """See Tracker; waits `wait_s` seconds at most."""
+        self._finished = finished
+        self._closed.set()
+        self._thread.join(wait_s)
+        if self._thread.is_alive():
+            self._tell(f"it took more than {wait_s:.0f} s, and its last lines may be missing there")
+
+    def _work(self) -> None:
+        while not (self._closed.is_set() and self._waiting.empty()):
+            with contextlib.suppress(queue.Empty):
+                self._try(self._tracker.log, *self._waiting.get(timeout=0.1))
+        self._try(self._tracker.close, self._finished)
+
+    def _try(self, do: Callable[..., None], *arguments: Any) -> None:
+        try:
+            do(*arguments)
+        except Exception as error:  # of whatever library
+            self._tell(_first_line(error))
+
+    def _tell(self, reason: str) -> None:
+        if not self._failed:
+            say(f"WARNING: {self._name} failed ({reason}); training goes on, and metrics.jsonl has every line")
+        self._failed = True
+
+
+_TRACKERS: dict[str, Callable[[Tracked], Tracker]] = {"wandb": WeightsAndBiases, "mlflow": MLflow}
+"""By the setting of LoggingConfig that asks for each."""
+
+
+def check_trackers(logging: LoggingConfig) -> None:
+    """Raises UsageError where a tracker is asked for that isn't installed."""
+    for name, package in _PACKAGES.items():
+        where = getattr(logging, name)
+        spec = find_spec(name) if where else None
+        if where and (spec is None or spec.origin is None):  # a folder of that name, as wandb makes, has no origin
+            raise UsageError(f"logging.{name}={where} needs {name}, which isn't installed; pip install {package}")
+
+
+def open_trackers(config: TrainingConfig, path: Place) -> list[Background]:
+    """The trackers that `config.logging` asks for, of the run at `path`, on the first of several processes.
+
+    One that doesn't start is said and left out. What each calls the run is kept in its trackers.json.
+    """
+    asked = {name: where for name in _TRACKERS if (where := getattr(config.logging, name))}
+    if not asked or not is_first():
+        return []
+    known, trackers = _read_ids(path / "trackers.json"), []
+    for name, where in asked.items():
+        before = known.get(name)
+        run_id = before["id"] if isinstance(before, dict) and before.get("where") == where else None
+        try:
+            tracker = _TRACKERS[name](Tracked(path, where, config.model_dump(mode="json"), run_id))
+            known[name] = {"where": where, "id": tracker.id}
+            write_json(path / "trackers.json", known)
+        except Exception as error:  # of whatever library
+            say(f"WARNING: {name} didn't start ({_first_line(error)}); training goes on without it")
+        else:
+            trackers.append(Background(name, tracker))
+    return trackers
+
+
+def _read_ids(file: Place) -> dict[str, Any]:
+    try:
+        return read_object(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        say(f"WARNING: {file} can't be read ({error}); the run is tracked as a new one")
+        return {}
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:300] or type(error).__name__
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Each setting by its dotted name."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
