@@ -14,7 +14,8 @@ class Predict(RowsArguments):
     run: RunArgument
     """A run of bert-jax finetune, or one of its checkpoints."""
     input: tyro.conf.Positional[str]
-    """Rows with the columns that the model was trained on; labels aren't needed. A file, or tfds:NAME/CONFIG:SPLIT."""
+    """Rows with the columns that the model was trained on; labels aren't needed. A file, or tfds:NAME/CONFIG:SPLIT. Of
+    a task of one text also a .txt, or - for standard input, with a text a line."""
     output: tyro.conf.Positional[PlaceArgument]
     """The same rows with what is predicted: .jsonl, .csv, .tsv; of tags .conll too, of answers SQuAD's .json."""
 
@@ -28,6 +29,7 @@ def run(arguments: list[str]) -> None:
     from bert_jax.data.task_files import task_records
     from bert_jax.finetuning.dataset import say_repairs, written_as
     from bert_jax.finetuning.output import check_output, write_predictions
+    from bert_jax.finetuning.plain_lines import STANDARD_INPUT, has_plain_lines
     from bert_jax.inference.bert import load
     from bert_jax.system.progress import say, stage
 
@@ -35,8 +37,13 @@ def run(arguments: list[str]) -> None:
     task = predictor.task
     check_output(asked.output, task.kind, asked.input)
     repairs = Counter()
-    written = written_as(task, asked.input, asked.format, asked.columns, asked.separator)
-    records = task_records(asked.input, repairs, *written)
+    source, format = asked.input, asked.format
+    if source == "-":
+        source = STANDARD_INPUT
+    if format is None and not asked.columns and has_plain_lines(task, source):
+        say(f"{asked.input}: each line is a {task.texts[0]} (a file with columns: --format tsv)")
+        format = "text"
+    records = task_records(source, repairs, *written_as(task, source, format, asked.columns, asked.separator))
     with stage("Predicting", None, "rows") as shown:
 
         def counted() -> Iterator:

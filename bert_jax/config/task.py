@@ -25,7 +25,7 @@ _TEXTS = {"class": (1, 2), "number": (1, 2), "marked": (1, 2), "choice": (1, 1),
 
 COLUMN_IN_BRACES = re.compile(r"\{([^{}]+)\}")
 """In a text that is made of several columns."""
-FileFormat = Literal["csv", "tsv", "jsonl", "conll", "conllu", "squad"]
+FileFormat = Literal["csv", "tsv", "jsonl", "conll", "conllu", "squad", "text"]
 
 
 class SpanConfig(Settings):
@@ -63,7 +63,8 @@ class TaskConfig(Settings):
     dev: str | None = None
     """Rows to measure on, of the same form."""
     format: FileFormat | None = None
-    """How files are written; by the end of their names where None (`.txt` is taken for tsv, `.json` for SQuAD's)."""
+    """How files are written; by the end of their names where None (`.txt` is taken for tsv, `.json` for SQuAD's).
+    text: a text a line and nothing else, for predict."""
     columns: Names | None = None
     """Names of a file's columns that has no line of them; the last ones may be missing from a row."""
     separator: str | None = None

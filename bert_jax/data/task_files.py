@@ -9,6 +9,7 @@ from bert_jax.data.json_rows import jsonl_records
 from bert_jax.data.squad_files import squad_records
 from bert_jax.data.table_files import csv_records, tsv_records
 from bert_jax.data.task_record import Record
+from bert_jax.data.text_rows import text_records
 from bert_jax.data.tfds_dataset import tfds_place, tfds_records
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
@@ -25,7 +26,7 @@ _FORMATS = {
     ".bmes": "conll",
     ".conllu": "conllu",
 }
-_COLUMNS_GIVEN = ("csv", "tsv", "conll")
+_COLUMNS_GIVEN = ("csv", "tsv", "conll", "text")
 """Of these the columns may be named by a setting."""
 _SEPARATED = ("csv", "tsv")
 
@@ -53,7 +54,7 @@ def task_records(
         raise UsageError(
             f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set "
             "task.format (of predict and evaluate --format) to one of "
-            f"{', '.join(dict.fromkeys(_FORMATS.values()))}"
+            f"{', '.join(dict.fromkeys(_FORMATS.values()))}, text"
         )
     if columns and format not in _COLUMNS_GIVEN:
         raise UsageError(
@@ -76,6 +77,8 @@ def task_records(
             return conll_records(path, columns, repairs)
         case "conllu":
             return conllu_records(path, repairs)
+        case "text":
+            return text_records(path, columns, repairs)
         case _:
             return squad_records(path, repairs)
 

@@ -168,6 +168,8 @@ def written_as(
     `columns` without any name: the file has a line of them. What isn't given is as it was set for the training rows
     where `source` has the same ending or none that tells. Raises UsageError for a separator that can't be one.
     """
+    if format == "text":
+        return Written(format, columns or (task.texts[0],), separator)
     sources = [source for source in (task.train, task.dev) if source]
     named, alike = format_of(source), suffix(source) in map(suffix, sources)
     of_trained = task.format or next(filter(None, map(format_of, sources)), None)

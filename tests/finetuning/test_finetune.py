@@ -86,7 +86,8 @@ def test_a_task_is_learned_and_measured(finished, config):
     assert results["steps"] == 64 and results["seeds"] == [0]
     assert (results["training_rows"], results["dev_rows"]) == (64, 20)
     assert np.sum(results["confusion"]["counts"]) == 20
-    assert (finished.path / "confusion.png").read_bytes()[1:4] == b"PNG"
+    for name in ("confusion", "learning_curve"):
+        assert (finished.path / f"{name}.png").read_bytes()[1:4] == b"PNG"
     planned = read_config(finished.path)
     assert isinstance(planned, TaskRunConfig) and planned.task.labels == ("animal", "water")
     lines = read_metrics(finished.metrics_file)
@@ -181,6 +182,25 @@ def test_what_can_not_be_predicted_is_refused_in_one_line(finished, tiny_run, co
         bert_jax.load(finished.path).predict("The old cat.")
     with pytest.raises(UsageError, match="the model has no masked-language head"):
         bert_jax.load(finished.path).fill_mask("The [MASK].")
+
+
+def test_plain_lines_are_predicted(finished, tmp_path, capsys, monkeypatch):
+    lines, output = tmp_path / "lines.txt", tmp_path / "said.jsonl"
+    lines.write_text("The old cat sees.\n\nThe stone, the river.\n")
+    assert bert_jax_command(["predict", str(finished.path), str(lines), str(output)]) == 0
+    assert f"{lines}: each line is a sentence (a file with columns: --format tsv)" in capsys.readouterr().err
+    said = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [one["sentence"] for one in said] == ["The old cat sees.", "", "The stone, the river."]
+    assert [said[0]["predicted_label"], said[2]["predicted_label"]] == ["animal", "water"]
+    table = tmp_path / "table.txt"
+    table.write_text("id\tsentence\n7\tThe old cat sees.\n")
+    assert bert_jax_command(["predict", str(finished.path), str(table), str(output)]) == 0
+    assert json.loads(output.read_text())["id"] == "7" and "each line" not in capsys.readouterr().err
+    monkeypatch.setattr("bert_jax.finetuning.plain_lines.STANDARD_INPUT", str(lines))
+    assert bert_jax_command(["predict", str(finished.path), "-", str(output)]) == 0
+    assert len(output.read_text().splitlines()) == 3
+    assert bert_jax_command(["predict", str(finished.path), str(table), str(output), "--format", "text"]) == 0
+    assert json.loads(output.read_text().splitlines()[0])["sentence"] == "id\tsentence"
 
 
 def test_it_is_measured_again_on_dev_rows_and_on_others(finished, config, tmp_path, capsys):
