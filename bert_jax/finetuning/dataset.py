@@ -96,7 +96,8 @@ def make_task(config: TaskConfig, tokenizer: Tokenizer) -> Task:
 def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) -> Learned:
     """The training rows, encoded, and the task with what they tell: labels, and lengths to pad to.
 
-    `compiling`: the tokens of padding that compiling one more length costs as much as. What was mended or left out is said in one line. Raises UsageError with file and line for what can't be.
+    `compiling`: the tokens of padding that compiling one more length costs as much as. What was mended or left out is
+    said in one line. Raises UsageError with file and line for what can't be.
     """
     repairs = Counter()
     records = _labelled(config, config.train, read_records(config, config.train, "train", repairs), repairs)

@@ -88,8 +88,8 @@ def open_initial(config: FinetuneConfig) -> TrainedModel:
     """The model that `config.init` names. Raises UsageError where there is none, or where it can't read the task."""
     if config.task.patience and not config.task.dev:
         raise UsageError(
-            f"task.patience={config.task.patience} compares scores, and task.dev names no rows to measure on; give some "
-            "by --task.dev"
+            f"task.patience={config.task.patience} compares scores, and task.dev names no rows to measure on; give "
+            "some by --task.dev"
         )
     if config.init is None:
         raise UsageError("init names no model; give a run, a checkpoint or a Hugging Face directory by --init")

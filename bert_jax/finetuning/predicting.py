@@ -33,7 +33,8 @@ def predictions(
     """Each record with what the model says of it, in their order; memory doesn't grow with their number.
 
     They are computed in batches of similar length of some `tokens` each, in few shapes, each of which costs as much as
-    `compiling` tokens more. `repairs` counts what was cut or is empty. Where `run` is on several devices, give one thread: all have to compute the batches in the same order.
+    `compiling` tokens more. `repairs` counts what was cut or is empty. Where `run` is on several devices, give one
+    thread: all have to compute the batches in the same order.
     """
     waiting: deque[tuple[Record, list[Feature]]] = deque()
     choices = max(len(task.config.choices), 1)
@@ -60,9 +61,7 @@ def predictions(
             yield record, task.predict(record, of_one, [outputs.pop(place) for place in places])
 
 
-def measure(
-    task: Task, rows: Measured, run: Run, *, pad_id: int, tokens: int, compiling: float = 0
-) -> dict[str, Any]:
+def measure(task: Task, rows: Measured, run: Run, *, pad_id: int, tokens: int, compiling: float = 0) -> dict[str, Any]:
     """Every metric of the task's kind over `rows`; `metric` names the one that counts and `score` is its value."""
     settings = {"pad_id": pad_id, "tokens": tokens, "compiling": compiling}
     said = predictions(task, rows.records, run, Counter(), **settings, threads=1)

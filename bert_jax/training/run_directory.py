@@ -59,7 +59,8 @@ class RunDirectory:
         return int(finished[-1].name) if finished else None
 
     def results(self, steps: int) -> dict[str, Any] | None:
-        """The results of a run that has done all its `steps`, or was to end earlier and has; None where something is missing or damaged."""
+        """The results of a run that has done all its `steps`, or ended early; None where something is missing or
+        damaged."""
         newest = self.newest_step
         if newest is None or damaged_file(complete(self.checkpoints)[-1]):
             return None

@@ -169,11 +169,17 @@ _TRACKERS: dict[str, Callable[[Tracked], Tracker]] = {"wandb": WeightsAndBiases,
 
 def check_trackers(logging: LoggingConfig) -> None:
     """Raises UsageError where a tracker is asked for that isn't installed."""
-    for name, package in _PACKAGES.items():
-        where = getattr(logging, name)
-        spec = find_spec(name) if where else None
-        if where and (spec is None or spec.origin is None):  # a folder of that name, as wandb makes, has no origin
-            raise UsageError(f"logging.{name}={where} needs {name}, which isn't installed; pip install {package}")
+    for name, where in _asked(logging).items():
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:  # a folder of that name, as wandb makes, has no origin
+            raise UsageError(
+                f"logging.{name}={where} needs {name}, which isn't installed; pip install {_PACKAGES[name]}"
+            )
+
+
+def _asked(logging: LoggingConfig) -> dict[str, str]:
+    """The project or URI of each tracker that is asked for."""
+    return {name: where for name, where in (("wandb", logging.wandb), ("mlflow", logging.mlflow)) if where}
 
 
 def open_trackers(config: TrainingConfig, path: Place) -> list[Background]:
@@ -181,7 +187,7 @@ def open_trackers(config: TrainingConfig, path: Place) -> list[Background]:
 
     One that doesn't start is said and left out. What each calls the run is kept in its trackers.json.
     """
-    asked = {name: where for name in _TRACKERS if (where := getattr(config.logging, name))}
+    asked = _asked(config.logging)
     if not asked or not is_first():
         return []
     known, trackers = _read_ids(path / "trackers.json"), []
