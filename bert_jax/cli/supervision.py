@@ -30,6 +30,6 @@ def supervise() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, which sends it to the child as well
     code = child.wait()
     if code == -signal.SIGABRT:
-        complain(HostLost("what JAX said of it stands above"))
+        complain(str(HostLost("what JAX said of it stands above")))
     sys.stdout.flush()
     os._exit(code if code >= 0 else 128 - code)

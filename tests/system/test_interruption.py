@@ -1,7 +1,6 @@
 """What SIGTERM and Ctrl-C do to a command, whenever they come."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
