@@ -30,7 +30,8 @@ class DataConfig(Settings):
     undecodable: Literal["replace", "refuse"] = "replace"
     """Bytes that are not UTF-8: replaced by U+FFFD and counted, or refused with file and line."""
     held_out: Annotated[float, Field(ge=0.0, le=0.5)] = 0.01
-    """Share of the documents (chosen by a hash of their text) that is kept for evaluation."""
+    """Share of the documents (chosen by a hash of their text) that is kept for evaluation; where there are too few
+    documents to keep one, the end of each."""
     short_sequence_probability: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
     """Share of documents (of sequences where objective.pair is none) cut for a random shorter length, so that short
     input is seen in training."""
