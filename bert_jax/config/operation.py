@@ -58,6 +58,10 @@ class ExecutionConfig(Settings):
     makes each step faster."""
     max_skipped_steps: Annotated[int, Field(gt=0)] = 20
     """Stop after this many steps in a row whose gradients were not finite (each is skipped)."""
+    stuck_after_minutes: Annotated[float, Field(ge=0)] | None = 30
+    """End the run (exit code 124, upon which the launchers start it again) if it makes no progress for so many minutes:
+    no step, no batch of an evaluation, no compilation, no write that ends. What every thread was at is written to
+    stuck-STEP.txt in the run. 0 or None: never."""
 
 
 class InputConfig(Settings):
@@ -84,6 +88,11 @@ class CheckpointConfig(Settings):
     """Steps between checkpoints; the last step always writes one."""
     keep: Annotated[int, Field(ge=2)] = 2
     """Newest checkpoints kept, besides the one with the lowest held-out loss."""
+    keep_every: Every | None = None
+    """Steps between checkpoints that are kept for good: one is written after each multiple and never deleted. None: none
+    is."""
+    every_minutes: Annotated[float, Field(gt=0)] | None = None
+    """Minutes after which a checkpoint is due, whatever the step. None: steps alone count."""
 
 
 class LoggingConfig(Settings):

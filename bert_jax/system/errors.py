@@ -32,10 +32,11 @@ class HostLost(BertJaxError):
 
     exit_code = 134
 
-    def __init__(self, reason: str):
+    def __init__(self, reason: str, doing: str):
+        """`reason`: what JAX says of it. `doing`: what this process was doing."""
         super().__init__(
-            f"another host of this run was lost or didn't come ({reason}); start the command again on all hosts: it "
-            "goes on from the last checkpoint"
+            f"another host of this run was lost or didn't come ({reason}), while this one was {doing}; start the "
+            "command again on all hosts: it goes on from the last checkpoint"
         )
 
 

@@ -17,6 +17,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from bert_jax.system.whereabouts import here
+
 
 class _Console(Console):
     """Where nobody reads any more, rich would end the process with exit code 1: the command is to say how."""
@@ -68,6 +70,7 @@ class Stage:
         self.name, self.total, self.unit, self.start, self.done = name, total, unit, start, start
         self.note = ""
         self.began = time.monotonic()
+        self._paced = self.began, start
 
     def advance(self, amount: float = 1, note: str = "") -> None:
         """Counts `amount` more; `note` stands at the end of the line from now on."""
@@ -85,8 +88,14 @@ class Stage:
 
     @property
     def rate(self) -> float:
-        """Units a second since the stage began."""
-        return (self.done - self.start) / max(self.elapsed, 1e-9)
+        """Units a second since the stage began, or since `pace_from_here`."""
+        since, done = self._paced
+        return (self.done - done) / max(time.monotonic() - since, 1e-9)
+
+    def pace_from_here(self) -> None:
+        """What took time so far was something else, such as compiling: rate and remaining time are of what follows."""
+        self._paced = time.monotonic(), self.done
+        self.note = ""
 
     def amount(self, with_total: bool = True) -> str:
         """How far it is: `120/3,000 steps`."""
@@ -102,13 +111,11 @@ class _PlainStage(Stage):
         if elapsed < PLAIN_FIRST_S or (self._shown and elapsed - self._shown < PLAIN_EVERY_S):
             return
         self._shown = elapsed
-        left = ""
-        if self.total is not None and self.done > self.start:
-            left = f", {duration((self.total - self.done) / self.rate)} left"
-        say(
-            f"{self.name}: {self.amount()}, {_rate(self.rate, self.unit)}{left}"
-            + (f" | {self.note}" if self.note else "")
-        )
+        pace = ""
+        if self.done > self._paced[1]:
+            pace = f", {_rate(self.rate, self.unit)}"
+            pace += f", {duration((self.total - self.done) / self.rate)} left" if self.total is not None else ""
+        say(f"{self.name}: {self.amount()}{pace}" + (f" | {self.note}" if self.note else ""))
 
 
 class _BarStage(Stage):
@@ -130,6 +137,10 @@ class _BarStage(Stage):
             self.name, total=self.total, completed=self.start, amount=self.amount(), note=""
         )
 
+    def pace_from_here(self) -> None:
+        super().pace_from_here()
+        self._bar.reset(self._task, completed=self.done, amount=self.amount(), note="")
+
     def show(self) -> None:
         self._bar.update(self._task, completed=self.done, amount=self.amount(), note=self.note)
 
@@ -150,6 +161,7 @@ def _rate(rate: float, unit: str) -> str:
 @contextlib.contextmanager
 def stage(name: str, total: float | None, unit: str, start: float = 0) -> Iterator[Stage]:
     """Shows a stage while the block runs: advance it from inside."""
+    here.at(name)
     if console.is_terminal:
         shown = _BarStage(name, total, unit, start)
         with shown._bar:

@@ -24,7 +24,9 @@ from bert_jax.training.manifest import (
     damaged_file,
     delete,
     incomplete,
+    is_kept_for_good,
     is_sound,
+    keep_for_good,
     make_complete,
     path_of,
     set_aside,
@@ -47,8 +49,8 @@ class Checkpoints:
     """The checkpoints of a run: one directory a step, with parameters, training state, config and tokenizer.
 
     One counts as good when all files have their checksums and, right after it was written, gave back the state bit for
-    bit. The newest `keep` good ones stay, the one with the lowest held-out loss, and the newest that was saved after a
-    step with finite gradients.
+    bit. The newest `keep` good ones stay, the one with the lowest held-out loss, the newest that was saved after a step
+    with finite gradients, and for good each whose step is a multiple of `keep_every`.
     """
 
     def __init__(
@@ -57,12 +59,14 @@ class Checkpoints:
         carried: tuple[Place, ...],
         keep: int,
         check_owner: Callable[[], None] = lambda: None,
+        keep_every: int | None = None,
     ):
         """Each checkpoint takes copies of the files and directories `carried`, so that it can be used by itself.
 
         `check_owner` is called before each is written and raises RunError where the run is another process' by now.
         """
         self._directory, self._carried, self._keep, self._check_owner = directory, carried, keep, check_owner
+        self._keep_every = keep_every
         self._number = next(_NUMBERS)
         self._delete_unfinished()
         # One item: each one more would start threads of its own, for which the loop waits.
@@ -183,6 +187,8 @@ class Checkpoints:
         check = jax.device_get(check)
         if not check.finite:
             raise ValueError("its numbers are not finite")
+        if self._keep_every and step % self._keep_every == 0:
+            keep_for_good(path)
         # With its manifest it is whole, if a machine is about to go; whether it is good is seen at once.
         make_complete(path, self._carried, step, evaluation, check)
         self.newest = step
@@ -219,7 +225,7 @@ class Checkpoints:
             best, good, sound = best_of(paths), 0, False
             for path in reversed(paths if len(paths) > self._keep else []):
                 if good >= self._keep and (sound or not is_sound(path)):
-                    if path != best:
+                    if path != best and not is_kept_for_good(path):
                         delete(path)
                 elif path != verified and (damage := damaged_file(path)):
                     set_aside(path, f"{damage} is not as it was written")

@@ -14,6 +14,7 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.system.accelerators import has_tpu
 from bert_jax.system.errors import BertJaxError, HostLost, UsageError
 from bert_jax.system.progress import keep_quiet, say
+from bert_jax.system.whereabouts import here
 
 _HEARTBEAT_S = 30
 """A process that isn't heard of for so long is dead. JAX then ends the others; its own default is 100."""
@@ -37,6 +38,7 @@ def connect(config: HostsConfig) -> None:
 
     Raises UsageError where they can't be joined. (Where they don't come in time JAX ends this process.)
     """
+    here.at("waiting for the other hosts")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     given = (
         {"coordinator_address": config.coordinator, "num_processes": config.count, "process_id": config.index}
@@ -108,7 +110,7 @@ def ending_together() -> Iterator[None]:
     except jax.errors.JaxRuntimeError as error:
         if jax.process_count() == 1 or "RESOURCE_EXHAUSTED" in str(error):
             raise
-        raise HostLost(str(error).partition("\n")[0]) from None
+        raise HostLost(str(error).partition("\n")[0], here.text) from None
     except (BertJaxError, SettingsError):
         if jax.process_count() > 1:
             _part()

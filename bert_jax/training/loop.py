@@ -12,6 +12,8 @@ from bert_jax.system.batch import AnyBatch
 from bert_jax.system.errors import Interrupted, RunError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say, stage
+from bert_jax.system.whereabouts import here
+from bert_jax.training.cadence import Cadence
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.hosts import compile_together, is_first
 from bert_jax.training.measurement import Means
@@ -19,6 +21,7 @@ from bert_jax.training.metrics import MetricsLog
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.step import TrainState
 from bert_jax.training.stop_signals import StopSignals
+from bert_jax.training.watchdog import Watchdog
 
 _NOTE_EVERY_S = 0.5
 """How often measurements are fetched to be shown."""
@@ -68,9 +71,11 @@ def run_phases(
     `peak_flops`: of all devices together. Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written, and
     RunError where too many steps in a row had to be skipped.
     """
-    with StopSignals(lambda: checkpoints.newest) as stop:
+    limit = config.execution.stuck_after_minutes
+    with StopSignals(lambda: checkpoints.newest) as stop, Watchdog(limit, log.path.parent) as watchdog:
+        cadence = Cadence(config.checkpoints, int(state.step))
         for phase in phases:
-            loop = _Loop(phase, checkpoints, log, config, stop, peak_flops)
+            loop = _Loop(phase, checkpoints, cadence, log, config, stop, watchdog, peak_flops)
             if loop.has_work(int(state.step)):
                 state = loop.run(state, trace)
     _finish(checkpoints)
@@ -84,13 +89,15 @@ class _Loop:
         self,
         phase: PhaseWork,
         checkpoints: Checkpoints,
+        cadence: Cadence,
         log: MetricsLog,
         config: TrainingConfig,
         stop: StopSignals,
+        watchdog: Watchdog,
         peak_flops: float | None,
     ):
-        self._phase, self._checkpoints, self._log = phase, checkpoints, log
-        self._config, self._stop, self._peak_flops = config, stop, peak_flops
+        self._phase, self._checkpoints, self._cadence, self._log = phase, checkpoints, cadence, log
+        self._config, self._stop, self._watchdog, self._peak_flops = config, stop, watchdog, peak_flops
         self._noted = 0.0
 
     def has_work(self, step: int) -> bool:
@@ -108,13 +115,16 @@ class _Loop:
         self._told_skipped = int(state.skipped)
         self._speed = _Speed(phase, self._peak_flops)
         with stage(phase.name, phase.steps, "steps", start=step - phase.first) as self._shown:
+            self._at("beginning after", step)
             if self._owes_evaluation(step):
                 self._evaluate_late(step, state)
                 if self._out_of_patience():
                     return state
             self._shown.advance(0, note="compiling")
             for step in range(step + 1, phase.first + phase.steps + 1):
+                self._at("waiting for the data of", step)
                 batch, before = next(batches), measured
+                self._at("computing" if before else "compiling", step)
                 if before is None:
                     compile_together(phase.name, phase.train_step, state, batch)
                 trace.before(step, state)
@@ -127,12 +137,19 @@ class _Loop:
                     raise self._no_finite_gradient(skipped, step - 1)
                 self._speed.count(batch, measured)
                 self._show(before)
+                if before is None:
+                    self._shown.pace_from_here()
                 self._after(step, state, measured)
                 if self._out_of_patience():
                     break
             if measured and (skipped := skips.too_many(measured, step)):
                 raise self._no_finite_gradient(skipped, step)
         return state
+
+    def _at(self, what: str, step: int) -> None:
+        """Notes what is being done, for last words; and that there is progress."""
+        self._watchdog.step = step
+        here.at(f"{what} step {step:,} of {self._config.steps:,} ({self._phase.name})")
 
     def _show(self, measured: Means | None) -> None:
         """Counts a step on the screen, now and then with measurements: of the step before, which is done."""
@@ -152,12 +169,15 @@ class _Loop:
             self._speed = _Speed(self._phase, self._peak_flops)
         evaluation = self._evaluate(step, state) if self._evaluates(step) else None
         stopping = self._stop.at(step)  # read once: a signal may come at any time
-        if step % self._config.checkpoints.every == 0 or last or stopping or self._out_of_patience():
+        if self._cadence.due(step) or last or stopping or self._out_of_patience():
             if stopping:
                 say(f"stopping after step {step:,} with a checkpoint; Ctrl-C (once more) ends at once, without it")
+            self._at("writing the checkpoint of", step)
             self._log.publish()
             self._checkpoints.save(step, state, evaluation)
+            self._cadence.saved(step)
         if stopping:
+            self._at("finishing the checkpoint of", step)
             _finish(self._checkpoints)
             raise self._interrupted(step)
 
@@ -182,8 +202,9 @@ class _Loop:
         """Measures on held-out documents and writes it down; None where a stop is asked for meanwhile."""
         noted_before = self._shown.note
         self._shown.advance(0, note="evaluating")
+        self._at("evaluating after", step)
         with self._speed.paused():
-            evaluation = self._phase.evaluate(state.params, lambda: self._stop.requested)
+            evaluation = self._phase.evaluate(state.params, self._asked_to_stop)
         self._shown.advance(0, note=noted_before)
         if evaluation:
             self._log.write(step, "eval", evaluation)
@@ -206,6 +227,11 @@ class _Loop:
             f"training ends at step {step:,} of {self._config.steps:,}: in {self._phase.patience} evaluations no "
             f"{self._phase.score} was better than {best_score:.4f}, of step {best_step:,}"
         )
+
+    def _asked_to_stop(self) -> bool:
+        """Asked after each batch of an evaluation, which is progress."""
+        here.still()
+        return self._stop.requested
 
     def _evaluate_late(self, step: int, state: TrainState) -> None:
         """The evaluation of a step whose checkpoint was written without. There may be no other step to stop after."""

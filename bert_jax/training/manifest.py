@@ -8,13 +8,17 @@ from typing import Any, Literal, NamedTuple
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import copy_into
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import FileSum, files_below, remove_directory, sync, sync_below, write_json
+from bert_jax.system.files import FileSum, files_below, remove_directory, sync, sync_below, write_json, write_text, write_text
 from bert_jax.system.progress import say
 from bert_jax.training.state_check import StateCheck
 
 _MANIFEST = "manifest.json"
 _DIGITS = 8
 """Of a checkpoint's name, its step."""
+
+
+_KEPT = "kept_for_good"
+"""File in a checkpoint that is never deleted."""
 
 
 class Manifest(NamedTuple):
@@ -196,6 +200,16 @@ def delete(path: Place) -> None:
     """Deletes a checkpoint: without its manifest it is none, so half a deletion leaves none either."""
     (path / _MANIFEST).unlink(missing_ok=True)
     remove_directory(path)
+
+
+def keep_for_good(path: Place) -> None:
+    """Marks the checkpoint at `path`, before its manifest is written, as one that is never deleted."""
+    write_text(path / _KEPT, "")
+
+
+def is_kept_for_good(path: Place) -> bool:
+    """Whether the checkpoint at `path` is never deleted; a user may mark one by an empty file of this name too."""
+    return (path / _KEPT).exists()
 
 
 def set_aside(path: Place, damage: str) -> None:

@@ -27,7 +27,9 @@ def train(
     """
     config = trainer.config
     carried = (run.config_file, run.tokenizer)
-    checkpoints = Checkpoints(run.checkpoints, carried, config.checkpoints.keep, run.check_owner)
+    checkpoints = Checkpoints(
+        run.checkpoints, carried, config.checkpoints.keep, run.check_owner, config.checkpoints.keep_every
+    )
     state = checkpoints.restore(trainer.state_shapes)
     if state is None:
         if aside := sorted(path.name for path in run.checkpoints.glob("damaged-*")):

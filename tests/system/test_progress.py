@@ -1,3 +1,4 @@
+import io
 import time
 
 import pytest
@@ -33,3 +34,35 @@ def test_the_rate_counts_only_what_was_done_here():
     time.sleep(0.02)
     shown.advance(1)
     assert 0 < shown.rate < 60
+
+
+def test_nothing_is_said_of_the_time_left_before_anything_is_done_and_compiling_is_not_counted(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
+    monkeypatch.setattr(progress, "PLAIN_EVERY_S", 0.0)
+    with progress.stage("Long", 1000, "steps") as shown:
+        shown.advance(0, note="compiling")
+        time.sleep(0.5)
+        shown.advance(1)
+        shown.pace_from_here()
+        shown.advance(0)
+        time.sleep(0.01)
+        shown.advance(1)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Long: 0/1,000 steps | compiling"
+    assert lines[2] == "Long: 1/1,000 steps" and 2 < shown.rate
+    left = float(lines[3].removesuffix(" s left").rpartition(", ")[2])
+    assert left < 400
+
+
+def test_the_bar_on_a_terminal_begins_anew_after_compiling(monkeypatch):
+    screen = io.StringIO()
+    monkeypatch.setattr(progress, "console", progress._Console(file=screen, force_terminal=True, width=120))
+    with progress.stage("Long", 1000, "steps") as shown:
+        shown.advance(0, note="compiling")
+        time.sleep(0.3)
+        shown.advance(1)
+        shown.pace_from_here()
+        for _ in range(3):
+            time.sleep(0.02)
+            shown.advance(1)
+        assert shown._bar.tasks[0].time_remaining < 200

@@ -95,6 +95,16 @@ def test_the_newest_and_the_best_are_kept(checkpoints, tmp_path):
     assert steps_in(tmp_path) == [2, 4, 5]
 
 
+def test_those_that_are_kept_for_good_are_never_deleted(tmp_path, carried):
+    """Not by a process either that is not told to keep them."""
+    for keep_every, steps in ((4, range(2, 14, 2)), (None, range(14, 20, 2))):
+        made = Checkpoints(tmp_path / "checkpoints", carried, keep=2, keep_every=keep_every)
+        save(made, *steps)
+        made.close()
+    assert steps_in(tmp_path) == [4, 8, 12, 16, 18]
+    assert "kept_for_good" in Manifest.read(tmp_path / "checkpoints" / "00000004").files
+
+
 def test_a_damaged_checkpoint_is_reported_set_aside_and_the_one_before_used(checkpoints, tmp_path, capsys):
     save(checkpoints, 10, 20)
     flip_a_bit(largest_file(tmp_path / "checkpoints" / "00000020"))
