@@ -54,6 +54,17 @@ class RunArguments(Arguments):
     """Directory of the run: made, or gone on with. gs://BUCKET/FOLDER too."""
 
 
+class TrainingArguments(RunArguments):
+    """Arguments of the commands that train."""
+
+    dry_run: bool = False
+    """Tell what would be done, from what is there to the memory that a step takes, and do nothing."""
+    print_config: bool = False
+    """Print all settings as a config file, and do nothing: bert-jax ... --print-config > mine.py."""
+    overwrite: bool = False
+    """Delete the run at --workdir first, and begin anew. Anything there but a run's own files is refused."""
+
+
 class RowsArguments(Arguments):
     """How rows are written that a fine-tuned model is to read."""
 

@@ -86,7 +86,8 @@ def _fish() -> str:
         for flag in command.shown(command.flags()):
             if not flag.positional:
                 takes, about = _fish_takes(flag), _fish_quoted(flag.help.partition(". ")[0])
-                lines += [f"complete -c bert-jax -n '{seen}' -l {each[2:]}{takes} -d {about}" for each in _spelled(flag)]
+                for name in _spelled(flag):
+                    lines.append(f"complete -c bert-jax -n '{seen}' -l {name[2:]}{takes} -d {about}")
         lines += [f"complete -c bert-jax -n '{seen}' -l {each[2:]}" for each in HELP_FLAGS[1:]]
     return "\n".join(lines)
 

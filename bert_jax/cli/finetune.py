@@ -4,12 +4,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bert_jax.cli.arguments import Command, RunArguments
+from bert_jax.cli.arguments import Command, TrainingArguments
+from bert_jax.cli.config_source import config_source
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
 
 
-class Finetune(RunArguments):
+class Finetune(TrainingArguments):
     """Arguments."""
 
     seeds: Annotated[int, Field(gt=0)] = 1
@@ -49,15 +50,28 @@ COMMAND = Command(
 def run(arguments: list[str]) -> None:
     """Parses, fine-tunes, prints what came out."""
     asked = COMMAND.parse(arguments)
+    if asked.print_config:
+        print(config_source(asked.config, "bert-jax finetune CONFIG --init RUN --workdir RUN2"), end="")
+        return
+    if asked.dry_run:
+        from bert_jax.cli.dry_run import tell_finetuning
+
+        tell_finetuning(asked.config, asked.workdir, asked.seeds, asked.overwrite)
+        return
     from bert_jax.cli.summary import print_task_results
     from bert_jax.cli.supervision import supervise
     from bert_jax.finetuning.seeds import finetune_seeds
-    from bert_jax.training.hosts import connect, ending_together, is_first, several
+    from bert_jax.training.hosts import connect, ending_together, first_alone, is_first, several
+    from bert_jax.training.overwriting import start_over
 
     if several(asked.config.hosts):
         supervise()
         connect(asked.config.hosts)
     with ending_together():
+        if asked.overwrite:
+            with first_alone("overwrite"):
+                if is_first():
+                    start_over(asked.workdir)
         results = finetune_seeds(asked.config, asked.workdir, asked.seeds)
     if is_first():
         print_task_results(results)

@@ -2,13 +2,14 @@
 
 import shlex
 
-from bert_jax.cli.arguments import Command, RunArguments
+from bert_jax.cli.arguments import Command, TrainingArguments
+from bert_jax.cli.config_source import config_source
 from bert_jax.config.data import DataConfig
 from bert_jax.config.run import RunConfig
 
 COMMAND = Command(
     "pretrain",
-    RunArguments,
+    TrainingArguments,
     "Text to a trained BERT in one command. The same command goes on with a run that was stopped.",
     RunConfig(),
     first=(
@@ -42,12 +43,21 @@ _EXAMPLE = "Return the [MASK] of the array."
 def run(arguments: list[str]) -> None:
     """Parses, trains, prints what came out."""
     asked = COMMAND.parse(arguments)
+    if asked.print_config:
+        print(config_source(asked.config, "bert-jax pretrain CONFIG --workdir RUN"), end="")
+        return
+    if asked.dry_run:
+        from bert_jax.cli.dry_run import tell_pretraining
+
+        tell_pretraining(asked.config, asked.workdir, asked.overwrite)
+        return
     import jax
 
     from bert_jax.cli.summary import print_examples, print_results
     from bert_jax.cli.supervision import supervise
     from bert_jax.pretraining.pretrain import pretrain
-    from bert_jax.training.hosts import connect, ending_together, is_first, several
+    from bert_jax.training.hosts import connect, ending_together, first_alone, is_first, several
+    from bert_jax.training.overwriting import start_over
     from bert_jax.training.run_directory import RunDirectory
 
     config, workdir = asked.config, asked.workdir
@@ -56,6 +66,10 @@ def run(arguments: list[str]) -> None:
         supervise()
         connect(config.hosts)
     with ending_together():
+        if asked.overwrite:
+            with first_alone("overwrite"):
+                if is_first():
+                    start_over(workdir)
         results = pretrain(config, directory)
     if not is_first():
         return

@@ -1,7 +1,7 @@
 """A trained model made one for a task: the one loop on the task's rows, measured on its dev rows."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.sharding import Mesh
@@ -10,17 +10,19 @@ from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TaskBatch, TrainingBatches
 from bert_jax.finetuning.confusion_picture import write_confusion_picture
-from bert_jax.finetuning.dataset import Measured, read_measured, read_training
+from bert_jax.finetuning.dataset import Learned, Measured, read_measured, read_training
 from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.finetuning.predicting import measure, metric_of
 from bert_jax.finetuning.task import Task
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import Parameters
+from bert_jax.model.memory import Memory
 from bert_jax.model.task import HeadShape
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
 from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, tokens_at_once
+from bert_jax.training.fitting import check_room, phase_memory
 from bert_jax.training.hosts import first_alone, is_first
 from bert_jax.training.input import read_ahead
 from bert_jax.training.learning_curve import write_learning_curve
@@ -37,6 +39,16 @@ _FEWEST_POSITIONS = 8
 """The least that task.max_length may be."""
 
 
+class Planned(NamedTuple):
+    """What a fine-tuning will do."""
+
+    started: TrainedModel
+    learned: Learned
+    measured: Measured | None
+    batches: TrainingBatches
+    config: TaskRunConfig
+
+
 def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     """Does what of the run is not done yet; returns what came out of its best checkpoint, as results.json has it.
 
@@ -45,16 +57,8 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     check_trackers(config.logging)
     keep_compiled_programs()
     mesh = make_mesh(config.mesh)
-    check_batch_size(config.task.batch_size, config.execution.accumulation, mesh)
-    started = open_initial(config)
+    started, learned, measured, batches, planned = plan_finetuning(config, mesh, run)
     tokenizer = started.tokenizer
-    task = _as_begun(_fitted(config.task, started.config.max_positions), run)
-    compiling = compiling_tokens(started.config)
-    learned = read_training(task, tokenizer, compiling)
-    measured = read_measured(learned.task) if config.task.dev else None
-    stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
-    batches = learned.batches(config.seed, tokenizer.vocabulary.pad_id)
-    planned = config.planned(started.config, learned.task.config, stamp, len(batches))
     with first_alone(f"prepare {run.path}"):
         run.open(planned)
         if results := run.results(planned.steps):
@@ -65,7 +69,7 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     objective = TaskObjective(planned.task, planned.model, planned.execution, planned.layers_frozen, planned.probe)
     trainer = Trainer(planned, mesh, objective)
     outputs, pad_id = Outputs(objective, mesh), tokenizer.vocabulary.pad_id
-    dev = measured and DevRows(learned.task, measured, outputs, pad_id, compiling)
+    dev = measured and DevRows(learned.task, measured, outputs, pad_id, compiling_tokens(started.config))
     last = train(trainer, run, [_work(trainer, batches, dev)], lambda: _initial_parameters(planned, started, mesh))
     results = _results(planned, int(last.step), run, dev, mesh)
     results |= {"training_rows": learned.rows, "skipped_steps": int(last.skipped)}
@@ -82,6 +86,26 @@ def _draw(results: dict[str, Any], run: RunDirectory) -> None:
     write_learning_curve(run.path / "learning_curve.png", read_metrics(run.metrics_file), metric, title)
     if confusion := results.get("confusion"):
         write_confusion_picture(run.path / "confusion.png", confusion, title)
+
+
+def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Planned:
+    """Reads model and rows. Writes nothing. Raises UsageError; says where the memory may not do."""
+    check_batch_size(config.task.batch_size, config.execution.accumulation, mesh)
+    started = open_initial(config)
+    task = _as_begun(_fitted(config.task, started.config.max_positions), run)
+    learned = read_training(task, started.tokenizer, compiling_tokens(started.config))
+    measured = read_measured(learned.task) if config.task.dev else None
+    stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
+    batches = learned.batches(config.seed, started.tokenizer.vocabulary.pad_id)
+    planned = config.planned(started.config, learned.task.config, stamp, len(batches))
+    check_room(planned_memory(planned, mesh), planned.phases[0], mesh)
+    return Planned(started, learned, measured, batches, planned)
+
+
+def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
+    """What a step of the longest rows takes on one device, by formula."""
+    longest = config.phases[0].replace(length=config.task.padded_lengths[-1])
+    return phase_memory(config, config.model, mesh, longest, predictions=0)
 
 
 def open_initial(config: FinetuneConfig) -> TrainedModel:

@@ -9,13 +9,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from bert_jax.config.operation import MeshConfig
+from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.data.chunk_worker import HELD_OUT, TRAIN
 from bert_jax.data.prepared_data import PreparedData
 from bert_jax.data.store import InstanceSource
 from bert_jax.model.bert import Parameters, absent_parts, completed
+from bert_jax.model.memory import Memory
 from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepare_other, prepared_for
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.initial import InitialModel
@@ -28,6 +31,7 @@ from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.training.devices import keep_compiled_programs
+from bert_jax.training.fitting import check_room, phase_memory
 from bert_jax.training.hosts import first_alone, is_first
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder, read_ahead
 from bert_jax.training.learning_curve import write_learning_curve
@@ -58,12 +62,7 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     check_trackers(config.logging)
     keep_compiled_programs()
     mesh = make_mesh(config.mesh)
-    for phase in config.phases:
-        check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
-    # Whatever can be refused is refused before anything is written: every size but a new vocabulary's is known.
-    check_sources(config, run)
-    size = len(load_tokenizer(run.tokenizer).vocabulary) if run.under_way else planned_vocabulary_size(config)
-    pretraining_trainer(config, mesh, size, mask_id=0).state_shapes
+    check(config, run, mesh)
     with first_alone("prepare"):
         run.open(config)
         if results := run.results(config.steps):
@@ -93,6 +92,28 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
             run.path / "learning_curve.png", read_metrics(run.metrics_file), results.get("metric"), title
         )
     return results
+
+
+def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> Trainer:
+    """Refuses whatever can be refused before anything is written: every size but a new vocabulary's is known.
+
+    Returns the trainer with that size. Raises UsageError; says where the memory may not do.
+    """
+    for phase in config.phases:
+        check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
+    check_sources(config, run)
+    size = len(load_tokenizer(run.tokenizer).vocabulary) if run.under_way else planned_vocabulary_size(config)
+    trainer = pretraining_trainer(config, mesh, size, mask_id=0)
+    _ = trainer.state_shapes  # refuses what doesn't divide over the mesh
+    for phase in config.phases:
+        check_room(planned_memory(trainer, phase), phase, mesh)
+    return trainer
+
+
+def planned_memory(trainer: Trainer, phase: Phase) -> Memory:
+    """What a step of `phase` takes on one device, by formula."""
+    predictions = trainer.config.objective.slots(phase.length)
+    return phase_memory(trainer.config, trainer.objective.model, trainer.mesh, phase, predictions)
 
 
 def evaluate_run(run: RunDirectory, source: str | None = None, language: str | None = None) -> dict[str, Any]:

@@ -79,13 +79,7 @@ class RunDirectory:
         older one to stop. Raises UsageError where the run is under way with settings that make it another one, or where
         another process has it. Of several processes of one run the first does all this, before the others.
         """
-        if origin := _read(self.path).get(_IMPORTED) if self.under_way else None:
-            raise UsageError(
-                f"{self.path} was imported from {origin} and can't be trained on itself; start a run from it: --init "
-                f"{self.path} --workdir ANOTHER"
-            )
-        if self.under_way:
-            self._refuse_another_run(config)
+        self.check(config)
         if not is_first():
             self._refuse_a_place_of_its_own()
             return
@@ -99,6 +93,17 @@ class RunDirectory:
                 reason = error.strerror or str(error).partition("\n")[0]
                 raise UsageError(f"--workdir {self.path} can't be written ({reason}); choose another") from None
         write_config(self.config_file, config)
+
+    def check(self, config: TrainingConfig) -> None:
+        """Raises UsageError where the run that is under way here can't go on with `config`. Writes nothing."""
+        if not self.under_way:
+            return
+        if origin := _read(self.path).get(_IMPORTED):
+            raise UsageError(
+                f"{self.path} was imported from {origin} and can't be trained on itself; start a run from it: --init "
+                f"{self.path} --workdir ANOTHER"
+            )
+        self._refuse_another_run(config)
 
     def _refuse_another_run(self, config: TrainingConfig) -> None:
         """Refuses settings that make another run of it. Phases may change where no step has been taken yet."""

@@ -1,0 +1,77 @@
+"""Memory that a training step takes on a device, by formula."""
+
+from typing import NamedTuple
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
+from bert_jax.model.embeddings import padded_vocabulary_size
+
+_F32 = 4
+_STATE = 3
+"""Copies of the parameters that stay between steps: they themselves, and two moments of AdamW or LAMB."""
+
+
+class Memory(NamedTuple):
+    """Bytes on one device at the fullest moment of a step."""
+
+    state: int
+    """Parameters and optimizer state."""
+    gradients: int
+    activations: int
+    """What the backward pass needs of every block, and what it computes of one."""
+    outputs: int
+    """Logits of the predicted tokens with their gradient, and the word table in the type of the products."""
+
+    @property
+    def total(self) -> int:
+        """All together. Batches and compiled programs are not counted."""
+        return sum(self)
+
+
+def step_memory(
+    model: ModelConfig,
+    execution: ExecutionConfig,
+    *,
+    parameters: int,
+    rows: int,
+    length: int,
+    predictions: int,
+    split: int = 1,
+    tensor: int = 1,
+) -> Memory:
+    """The memory of a step on `rows` sequences of `length` tokens a device, `predictions` of each predicted.
+
+    `parameters` are those of the model with its padding, `split` the devices that share one copy of them (mesh.fsdp x
+    mesh.tensor), `tensor` those that share heads and inner features of the same sequences. The vocabulary's size is
+    set in `model`. Without predictions (in fine-tuning) no logits over the vocabulary are counted.
+
+    What a block keeps for its backward pass was read off the traced step (jax.vjp's residuals).
+    """
+    rows = -(-rows // execution.accumulation)
+    size = 2 if model.compute_dtype == "bfloat16" else _F32
+    tokens, width, inner = rows * length, model.hidden_size, model.inner_size
+    whole = tokens * _block_bytes(model, length, size, tensor)
+    kept = {
+        "none": whole,
+        "dots": tokens * size * (2 * width + (4 * width + inner) // tensor),
+        "full": tokens * size * width,
+    }[execution.remat]
+    table = padded_vocabulary_size(model) * width * size // tensor if predictions else 0
+    logits = rows * predictions * padded_vocabulary_size(model) * (2 * _F32 + size) // tensor
+    # Gradients are summed up over microbatches in an array of their own.
+    copies = 2 if execution.accumulation > 1 else 1
+    return Memory(
+        state=_STATE * _F32 * parameters // split,
+        gradients=copies * _F32 * parameters // split,
+        activations=model.num_layers * kept + whole,
+        outputs=logits + table,
+    )
+
+
+def _block_bytes(model: ModelConfig, length: int, size: int, tensor: int) -> int:
+    """Bytes that one block keeps of each token, where nothing is computed again."""
+    width, scores = model.hidden_size, model.num_heads * length // tensor
+    # The block's input, LayerNorm's two, the residual sums; queries, keys, values and context; GELU's input and output.
+    linear = size * (4 * width + (4 * width + 2 * model.inner_size) // tensor)
+    masks = 2 * width * bool(model.dropout) + scores * bool(model.attention_dropout)
+    return linear + masks + scores * (_F32 + size)

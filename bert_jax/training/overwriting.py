@@ -1,0 +1,63 @@
+"""A run deleted so that another may begin in its place."""
+
+import fcntl
+import re
+
+from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.errors import UsageError
+from bert_jax.system.files import remove_directory
+from bert_jax.system.progress import say
+from bert_jax.training.run_directory import RunDirectory, read_config
+
+_OF_A_RUN = re.compile(
+    r"config\.json|tokenizer|data|data-\d+\.json|checkpoints|metrics\.jsonl.*|results\.json|profile|\.lock|\.owner"
+    r"|events\.out\.tfevents\..*|confusion\.png|report\.html|.*\.tmp"
+)
+"""Names of what lies in a run's directory."""
+_SEED = re.compile(r"seed-\d+")
+
+
+def start_over(path: Place) -> None:
+    """Deletes the run at `path`, or the runs of several seeds there; does nothing where nothing is.
+
+    Raises UsageError, before anything is deleted, where `path` isn't a run, holds anything else, or is worked on.
+    """
+    if not path.exists():
+        return
+    if in_bucket(path):
+        raise UsageError(f"--overwrite deletes no run in a bucket: delete {path} there, or choose another --workdir")
+    runs = [path / child.name for child in sorted(path.iterdir()) if _SEED.fullmatch(child.name)] or [path]
+    beside = [] if runs == [path] else [child for child in path.iterdir() if child not in runs]
+    strange = [child for child in beside if child.name != "results.json"]
+    for run in runs:
+        if any(run.iterdir()):
+            read_config(run)  # refuses what is no run
+        strange += [child for child in run.iterdir() if not _OF_A_RUN.fullmatch(child.name)]
+    if strange:
+        raise UsageError(
+            f"--overwrite deletes runs alone, and {strange[0]} is none of a run's files; move it, or choose another "
+            "--workdir"
+        )
+    for run in runs:
+        _delete(RunDirectory(run))
+    if runs != [path]:
+        (path / "results.json").unlink(missing_ok=True)
+
+
+def _delete(run: RunDirectory) -> None:
+    """The run's files but its lock, which is held meanwhile; config.json, which makes it a run, last."""
+    with open(run.path / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"another process is working on {run.path}; stop it first, or choose another --workdir"
+            ) from None
+        step = run.newest_step
+        for child in sorted(run.path.iterdir(), key=lambda child: child.name == "config.json"):
+            if child.is_dir() and not child.is_symlink():
+                remove_directory(child)
+            elif child.name != ".lock":
+                child.unlink()
+    if step is not None:
+        say(f"--overwrite: the run at {run.path}, at step {step:,}, was deleted")

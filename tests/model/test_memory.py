@@ -1,0 +1,58 @@
+import jax
+import pytest
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
+from bert_jax.model.memory import step_memory
+from bert_jax.planning.bench import synthetic_batch
+from bert_jax.pretraining.trainer import pretraining_trainer
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.step import example_keys
+
+LENGTH, ROWS = 64, 4
+
+
+def kept_bytes(config, model) -> int:
+    """What jax.vjp keeps of a step's forward pass beside the parameters, read off its trace."""
+    trainer = pretraining_trainer(config.replace(model=model), make_mesh(config.mesh), 1024, mask_id=4)
+    batch, objective = jax.device_put(synthetic_batch(ROWS, LENGTH, 1024)), trainer.objective
+    key = lambda name: jax.eval_shape(lambda: example_keys(0, name, 0, batch.ordinal))
+    targets = jax.eval_shape(lambda key: objective.targets(batch, key), key("targets"))
+
+    def backward(params, targets, keys):
+        measured = lambda params: objective.measure(params, targets, keys)
+        return jax.vjp(lambda params: sum(measured(params)[name].total for name in objective.losses), params)[1]
+
+    params = trainer.state_shapes.params
+    kept = jax.tree.leaves(jax.eval_shape(backward, params, targets, key("dropout")))
+    of_parameters = sum(leaf.size * 4 for leaf in jax.tree.leaves(params))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in kept) - of_parameters
+
+
+@pytest.mark.parametrize("changes", [{}, {"compute_dtype": "bfloat16"}, {"dropout": 0.0, "attention_dropout": 0.0}])
+def test_the_formula_counts_what_the_traced_step_keeps(tiny_config, changes):
+    model = ModelConfig.tiny(num_layers=12, hidden_size=128, num_heads=4, **changes)
+    slots = tiny_config.objective.slots(LENGTH)
+    config = tiny_config.replace(phases=(tiny_config.phases[0].replace(length=32, batch_size=ROWS),))
+    formula = step_memory(
+        model.replace(vocabulary_size=1024),
+        ExecutionConfig(),
+        parameters=0,
+        rows=ROWS,
+        length=LENGTH,
+        predictions=slots,
+    )
+    assert formula.activations == pytest.approx(kept_bytes(config, model), rel=0.25)
+
+
+def test_saving_memory_saves_it_and_splitting_splits_it():
+    sizes = {"parameters": 10**8, "rows": 64, "length": 512, "predictions": 77}
+    model = ModelConfig.base(vocabulary_size=30_522)
+    whole = step_memory(model, ExecutionConfig(), **sizes)
+    dots, full = (step_memory(model, ExecutionConfig(remat=remat), **sizes) for remat in ("dots", "full"))
+    assert whole.activations > 2 * dots.activations > 3 * full.activations
+    parted = step_memory(model, ExecutionConfig(accumulation=4), **sizes)
+    assert 4 * parted.activations == whole.activations and parted.gradients == 2 * whole.gradients
+    split = step_memory(model, ExecutionConfig(), **sizes, split=4)
+    assert (4 * split.state, split.activations) == (whole.state, whole.activations)
+    assert whole.state == 12 * 10**8 and step_memory(model, ExecutionConfig(), **sizes | {"predictions": 0}).outputs == 0
