@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import copy_into
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import FileSum, files_below, remove_directory, sync, sync_below, write_json, write_text, write_text
+from bert_jax.system.files import FileSum, files_below, remove_directory, sync, sync_below, write_json, write_text
 from bert_jax.system.progress import say
 from bert_jax.training.state_check import StateCheck
 

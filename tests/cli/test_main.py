@@ -178,11 +178,10 @@ def test_a_wrong_config_file_is_one_line(tmp_path, capsys, content, words):
 )
 def test_an_interruption_is_one_line(monkeypatch, capsys, line, words):
     def interrupted(_):
-        raise swallowed from KeyboardInterrupt() if swallowed else KeyboardInterrupt
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(f"bert_jax.cli.{line[0]}.run", interrupted)
     assert run(line) == 143 and capsys.readouterr().err.strip().endswith(f"give the same command again {words}")
-
 
 
 def test_other_wrong_use_is_one_line(tmp_path, capsys):
