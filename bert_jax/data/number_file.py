@@ -14,7 +14,9 @@ from bert_jax.system.json_file import read_bytes
 _MOST_BYTES = 1 << 30
 """The hashes of a chunk's paragraphs take 32 MB at most."""
 _MAGIC = b"\x93NUMPY\x01\x00"
-_HEADER = re.compile(rb"\{'descr': '(?P<type>[<>|]\w+)', 'fortran_order': False, 'shape': \((?P<length>\d{1,12}),\), \} *\n")
+_HEADER = re.compile(
+    rb"\{'descr': '(?P<type>[<>|]\w+)', 'fortran_order': False, 'shape': \((?P<length>\d{1,12}),\), \} *\n"
+)
 
 
 def write_numbers(path: Path, numbers: Integer[np.ndarray, " n"]) -> FileSum:

@@ -147,8 +147,8 @@ def _written_shards(run: RunDirectory, length: int) -> dict[str, FileSum] | None
         return None
     except (OSError, ValueError) as error:
         raise RunError(
-            f"{path} is damaged ({error}); without it nobody can tell whether data prepared anew are those that the run "
-            "began with: put it back, or start a new run with another --workdir"
+            f"{path} is damaged ({error}); without it nobody can tell whether data prepared anew are those that the "
+            "run began with: put it back, or start a new run with another --workdir"
         ) from None
 
 

@@ -24,7 +24,8 @@ def test_a_set_in_a_bucket_is_finished_by_its_record(bucket):
 def test_a_file_that_a_disk_cannot_read_is_damaged(tmp_path, monkeypatch, name):
     (tmp_path / name).write_bytes(bytes(10))
     kind = "shards" if name.startswith("train") else "files"
-    data = SimpleNamespace(**{"directory": tmp_path, "shards": {}, "files": {}, kind: {name: FileSum.of(tmp_path / name)}})
+    sums = {"shards": {}, "files": {}, kind: {name: FileSum.of(tmp_path / name)}}
+    data = SimpleNamespace(directory=tmp_path, **sums)
     assert PreparedData.damaged_file(data) is None
 
     def unreadable(path):

@@ -153,7 +153,10 @@ def test_all_records_of_a_file_that_is_gone_are_skipped(store, capsys):
 
 @pytest.mark.parametrize(
     "options, record, words",
-    [("group_size:1", bytes(100), "is compressed"), ("group_size:1,uncompressed", bytes(17_000_000), "17,000,000 bytes")],
+    [
+        ("group_size:1", bytes(100), "is compressed"),
+        ("group_size:1,uncompressed", bytes(17_000_000), "17,000,000 bytes"),
+    ],
 )
 def test_a_shard_that_could_fill_the_memory_is_refused(store, options, record, words):
     path = shard_path(store, "train", 0)
