@@ -39,9 +39,9 @@ class ModelConfig(Settings):
     """Dropout rate on the embeddings and on each block's two output projections."""
     attention_dropout: Rate = 0.1
     """Dropout rate on the attention probabilities."""
-    initializer_range: Annotated[float, Field(gt=0)] = 0.02
+    initializer_range: Annotated[float, Field(gt=0, le=10.0)] = 0.02
     """Standard deviation of the truncated normal that weights start from."""
-    layer_norm_epsilon: Annotated[float, Field(gt=0)] = 1e-12
+    layer_norm_epsilon: Annotated[float, Field(ge=1e-30, le=1e-2)] = 1e-12
     """Added to the variance in LayerNorm."""
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the matrix products. Parameters, softmax, LayerNorm, loss and optimizer are float32 always."""

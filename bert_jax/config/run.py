@@ -26,9 +26,10 @@ class RunConfig(TrainingConfig):
     )
     """Stretches of training, one after the other. The defaults are the published run's."""
     init: str | None = None
-    """A run, one of its checkpoints or a Hugging Face directory, whose parameters this run starts from; None starts at
-    random. Its vocabulary comes with it, unless `vocabulary.file` names one that begins with the same pieces: each row
-    that this adds is the mean of the rows of the pieces that it replaces."""
+    """A run, one of its checkpoints, a Hugging Face directory or, by its name, a model of the Hugging Face hub, whose
+    parameters this run starts from; None starts at random. Its vocabulary comes with it, unless `vocabulary.file` names
+    one that begins with the same pieces: each row that this adds is the mean of the rows of the pieces that it
+    replaces."""
     seed: Seed = 0
     """Seed of everything random: initial parameters, instances, order, masks, dropout."""
     input: InputConfig = InputConfig()

@@ -98,7 +98,7 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
     config, tokenizer = model.config, model.tokenizer
     casing = {True: ", lower-cased", False: ", cased"}.get(getattr(tokenizer, "lowercase", None), "")
     yield (
-        f"A BERT of {config.num_layers} layers, width {config.hidden_size} and {config.num_heads} attention heads, for "
+        f"A BERT of {config.num_layers} layer{'s' if config.num_layers > 1 else ''}, width {config.hidden_size} and {config.num_heads} attention heads, for "
         f"sequences of up to {config.max_positions} tokens."
     )
     yield f"Vocabulary: {len(tokenizer.vocabulary):,} pieces ({tokenizer.kind}{casing})."
@@ -113,9 +113,8 @@ def _training_facts(training: _Training) -> Iterator[str]:
     yield f"began with {_code(config.init)}" if config.init else "began with random parameters"
     if isinstance(config, RunConfig):
         yield f"text: {', '.join(map(_code, config.data.source))}"
-        pairs = {"next_sentence": " and next sentences", "sentence_order": " and the order of sentences"}
-        asked = {"masked": "masked pieces", "next": "each next piece"}[config.objective.predict]
-        yield f"objective: {asked}{pairs.get(config.objective.pair, '')}"
+        asked = "masked pieces" if config.objective.predict == "masked" else "each next piece"
+        yield f"objective: {asked}{' and next sentences' if config.objective.pair == 'next_sentence' else ''}"
     else:
         rows = f", {results['training_rows']:,} rows" if isinstance(results.get("training_rows"), int) else ""
         yield f"task: {_code(config.task.name)} ({config.task.kind}), learned from {_code(config.task.train)}{rows}"

@@ -42,7 +42,8 @@ def _fetched(name: str) -> Path:
     """The files of a model of the hub, on this machine; says which revision they are of."""
     if importlib.util.find_spec("huggingface_hub") is None:
         raise UsageError(
-            f"there is no folder {name} here, and a model of the Hugging Face hub needs pip install 'bert_jax[hub]'"
+            f"there is no folder {name} here, and a model of the Hugging Face hub needs huggingface_hub: "
+            'pip install -e ".[hub]"'
         )
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError

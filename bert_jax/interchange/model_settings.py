@@ -62,7 +62,8 @@ def model_config(
     try:
         return ModelConfig(**sizes, **rates, activation=_activation(values, path, activation, of_google))
     except SettingsError as error:
-        raise UsageError(f"{path}: {error}") from None
+        named = [f"{ours} is {theirs} there" for theirs, ours in (_NAMES | _RATES).items() if ours in str(error)]
+        raise UsageError(f"{path}: {error} ({', '.join(named)})") from None
 
 
 def config_values(model: ModelConfig, pad_id: int) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def read_tensorflow_checkpoint(prefix: Path) -> tuple[dict[str, Tensor], list[st
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise UsageError(
-            f"{prefix} is a TensorFlow checkpoint and needs TensorFlow to be read: pip install 'bert_jax[tensorflow]'"
+            f"{prefix} is a TensorFlow checkpoint and needs TensorFlow to be read: pip install -e \".[tensorflow]\""
         )
     with tempfile.TemporaryDirectory() as folder:
         converted = Path(folder) / "tensors.safetensors"

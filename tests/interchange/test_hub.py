@@ -126,5 +126,5 @@ def test_what_the_hub_lacks_is_one_line(published, tmp_path, capsys):
 
 def test_without_the_library_the_extra_is_named(published, monkeypatch):
     monkeypatch.setattr(hub.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'bert_jax\[hub\]'"):
+    with pytest.raises(UsageError, match=r"needs huggingface_hub: pip install -e \"\.\[hub\]\""):
         model_place(NAME)

@@ -116,5 +116,5 @@ def test_it_is_found_by_its_index(tmp_path):
 
 def test_a_damaged_checkpoint_or_no_tensorflow_is_one_line(tmp_path):
     (tmp_path / "bert_model.ckpt.index").write_bytes(b"none")
-    with pytest.raises(UsageError, match="bert_jax\\[tensorflow\\]|is no good TensorFlow checkpoint"):
+    with pytest.raises(UsageError, match="\\[tensorflow\\]|is no good TensorFlow checkpoint"):
         read_tensorflow_checkpoint(tmp_path / "bert_model.ckpt")
