@@ -30,6 +30,7 @@ cut_off() {
     143) echo "stopped after a checkpoint" ;;
     137) echo "killed" ;;
     134) echo "another host lost" ;;
+    124) echo "stuck" ;;
     255) echo "machine out of reach" ;;
     *) return 1 ;;
   esac

@@ -6,13 +6,11 @@ import os
 import platform
 import sys
 import traceback
-from importlib.metadata import entry_points
-from importlib.util import find_spec
 from types import ModuleType
 
 from bert_jax.cli.quiet import quieten_libraries
 from bert_jax.system import disk, interruption
-from bert_jax.system.accelerators import has_tpu
+from bert_jax.system.accelerators import accelerated, leave_out_absent_tpu
 from bert_jax.system.errors import BertJaxError, UsageError
 
 COMMANDS = {
@@ -54,7 +52,7 @@ ALLOCATOR = (
 def main() -> None:
     """Entry point of the shell command; its exit codes are those of `run`, and CLOSED_PIPE."""
     if computes(sys.argv[1:]):
-        _leave_out_absent_tpu()
+        leave_out_absent_tpu()
         _keep_memory()
     interruption.listen()
     try:
@@ -148,6 +146,7 @@ def _failed(error: BaseException, arguments: list[str], module: ModuleType | Non
     from bert_jax.system.progress import complain, say
 
     if interruption.interrupted(error):
+        interruption.calm()
         again = "to go on" if "--workdir" in arguments else "to do it from its beginning"
         say(f"bert-jax: interrupted; give the same command again {again}")
         return 143
@@ -188,21 +187,10 @@ def _keep_memory() -> None:
     a quarter; kept in one heap of huge pages, they cost nothing.
     """
     tunables = os.environ.get("GLIBC_TUNABLES", "")
-    if platform.libc_ver()[0] != "glibc" or "glibc.malloc" in tunables or _accelerated():
+    if platform.libc_ver()[0] != "glibc" or "glibc.malloc" in tunables or accelerated():
         return
     os.environ["GLIBC_TUNABLES"] = ":".join(filter(None, (tunables, *ALLOCATOR)))
     os.execv(sys.executable, [sys.executable, "-P", "-m", "bert_jax.cli.main", *sys.argv[1:]])
-
-
-def _leave_out_absent_tpu() -> None:
-    """Keeps JAX from looking for a TPU where libtpu is installed for `plan` alone: it takes a second, and complains."""
-    if find_spec("libtpu") is not None and not _accelerated():
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")
-
-
-def _accelerated() -> bool:
-    """Whether JAX may find a GPU or TPU: the host's memory then hardly matters."""
-    return bool(entry_points(group="jax_plugins")) or has_tpu()
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ class _Heard:
     """Whether a second Ctrl-C ends this process."""
     first: float | None = None
     """When the first signal was seen to."""
+    calm = False
+    """Whether KeyboardInterrupt is not to be raised any more."""
     deferred = False
     """Whether KeyboardInterrupt is not to be raised now."""
     told: Callable[[], str] = staticmethod(lambda: "give the same command again to go on")
@@ -87,7 +89,8 @@ def interrupted(error: BaseException | None) -> bool:
 
 
 def calm() -> None:
-    """An interruption that is on its way up is not raised again."""
+    """The command has heard of its interruption, or has ended: nothing is raised any more."""
+    _Heard.calm = True
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
@@ -106,7 +109,7 @@ def _interrupt(number: int, frame) -> None:
     What is raised in a callback of Python's garbage collector, as JAX has one, is swallowed: so it is raised again, by
     an alarm, until it is on its way up. A second SIGTERM changes nothing.
     """
-    if number != signal.SIGALRM and _Heard.first is not None:
+    if _Heard.calm or number != signal.SIGALRM and _Heard.first is not None:
         return
     heed()
     if _Heard.deferred:

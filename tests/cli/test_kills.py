@@ -1,6 +1,7 @@
 """A run killed at random moments loses the steps since its newest checkpoint and nothing else; terminated, no step.
 
-BERT_JAX_KILLS=100 launch/test.sh tests/cli/test_kills.py kills it as often as you like.
+launch/test.sh --slow tests/cli/test_kills.py -s kills it 1,000 times, in a night, and prints how that went; with
+BERT_JAX_KILLS=100 as often as you like.
 """
 
 import os
@@ -17,7 +18,7 @@ from bert_jax.config.phase import Phase
 from bert_jax.training.manifest import Manifest, complete
 from bert_jax.training.metrics import read_metrics
 
-KILLS = int(os.environ.get("BERT_JAX_KILLS", 20))
+KILLS, KILLS_IN_A_NIGHT = 20, 1000
 SAVE_EVERY = 7
 STEPS = 84
 
@@ -68,7 +69,8 @@ def measured(run):
     return [{name: value for name, value in line.items() if not name.endswith("_per_second")} for line in lines]
 
 
-def test_nothing_is_lost_but_the_steps_since_the_newest_checkpoint(tiny_config, tiny_run, tmp_path):
+def test_nothing_is_lost_but_the_steps_since_the_newest_checkpoint(tiny_config, tiny_run, tmp_path, slow):
+    times = int(os.environ.get("BERT_JAX_KILLS", KILLS_IN_A_NIGHT if slow else KILLS))
     config = tiny_config.replace(
         model=tiny_config.model.replace(dropout=0.1, attention_dropout=0.1),
         execution=ExecutionConfig(accumulation=2),
@@ -91,22 +93,22 @@ def test_nothing_is_lost_but_the_steps_since_the_newest_checkpoint(tiny_config, 
         began = time.monotonic()
         assert starter.run("pretrain", file, "--workdir", undisturbed) == 0, starter.log.read_text()
         startup = time.monotonic() - began  # and a few steps: programs are compiled by now
-        ends = check_kills(starter, run, undisturbed, startup, "pretrain", file, "--workdir", run)
+        ends = check_kills(times, starter, run, undisturbed, startup, "pretrain", file, "--workdir", run)
     finally:
         starter.close()
     assert ends
 
 
-def check_kills(starter, run, undisturbed, startup, *arguments):
-    """Kills the run KILLS times, beginning anew where it gets to its end; returns how often that was."""
+def check_kills(times, starter, run, undisturbed, startup, *arguments):
+    """Kills the run so many times, beginning anew where it gets to its end; returns how often that was."""
     kills, ends, window, rng = 0, 0, 2.5 * startup, random.Random(0)
     expected = measured(undisturbed)
-    while kills < KILLS or not ends:
+    while kills < times or not ends:
         saved = [int(path.name) for path in complete(run / "checkpoints")][-1:]
         starter.log.write_text("")
         began = time.monotonic()
         number = signal.SIGTERM if kills % 5 == 4 else signal.SIGKILL
-        code = starter.run(*arguments, after=rng.uniform(0, window) if kills < KILLS else None, number=number)
+        code = starter.run(*arguments, after=rng.uniform(0, window) if kills < times else None, number=number)
         said, lines = starter.log.read_text(), measured(run)
         assert code in (0, 143 if number == signal.SIGTERM else -number) and "damaged" not in said, said
         assert "going on" not in said or f"going on from step {saved[0]:,}" in said, said
@@ -126,4 +128,5 @@ def check_kills(starter, run, undisturbed, startup, *arguments):
             assert Manifest.read(newest[0]).bits == Manifest.read(last).bits  # of all that training changes
             shutil.rmtree(run / "checkpoints")
             (run / "metrics.jsonl").unlink()
+    print(f"kills: {kills} of {kills} survived, {ends} times to the run's end")
     return ends

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from conftest import stories
 
-from bert_jax.cli import main as main_module
 from bert_jax.cli.main import COMMANDS, run
 from bert_jax.data.prepared_data import PreparedData
+from bert_jax.system import accelerators
 from bert_jax.system.bucket import place_of
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.metrics import read_metrics
@@ -297,14 +297,14 @@ def test_the_shell_command_starts_anew_with_its_allocator_and_gives_exit_codes(t
 
 @pytest.mark.parametrize("tpu", [True, False])
 def test_libtpu_by_itself_is_no_tpu(tpu, monkeypatch):
-    monkeypatch.setattr(main_module, "find_spec", lambda name: name == "libtpu")
-    monkeypatch.setattr(main_module, "entry_points", lambda group: [])
-    monkeypatch.setattr(main_module, "has_tpu", lambda: tpu)
+    monkeypatch.setattr(accelerators, "find_spec", lambda name: name == "libtpu")
+    monkeypatch.setattr(accelerators, "entry_points", lambda group: [])
+    monkeypatch.setattr(accelerators, "has_tpu", lambda: tpu)
     monkeypatch.delenv("JAX_PLATFORMS")
-    main_module._leave_out_absent_tpu()
-    assert main_module._accelerated() == tpu and os.environ.get("JAX_PLATFORMS") == (None if tpu else "cpu")
+    accelerators.leave_out_absent_tpu()
+    assert accelerators.accelerated() == tpu and os.environ.get("JAX_PLATFORMS") == (None if tpu else "cpu")
     monkeypatch.setenv("JAX_PLATFORMS", "tpu")
-    main_module._leave_out_absent_tpu()
+    accelerators.leave_out_absent_tpu()
     assert os.environ["JAX_PLATFORMS"] == "tpu"
 
 
@@ -319,6 +319,15 @@ def test_with_libtpu_installed_no_command_complains_of_a_tpu_that_is_not_there()
     assert done.returncode == 0 and done.stderr.splitlines() == [
         "Measuring steps of 2 sequences of 16 tokens, bfloat16"
     ]
+
+
+@pytest.mark.parametrize("first", ["", "import jax; "])
+def test_with_libtpu_installed_python_hears_no_complaint_either(first, tiny_run):
+    pytest.importorskip("libtpu")
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
+    script = f"{first}import bert_jax; bert_jax.load({str(tiny_run.path)!r}).encode(['a'])"
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["params", "configs/tiny.py"]])

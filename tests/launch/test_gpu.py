@@ -27,13 +27,13 @@ def test_one_process_for_all_gpus(machine):
     assert machine.lines("calls")[0].endswith(".[cuda]")
 
 
-def test_goes_on_after_a_checkpoint_after_a_kill_and_after_another_host_was_lost(machine):
-    machine.set("codes", 143, 137, 134)
+def test_goes_on_after_a_checkpoint_a_kill_the_loss_of_another_host_and_when_it_got_stuck(machine):
+    machine.set("codes", 143, 137, 134, 124)
     assert launch(machine)[0] == 0
-    assert len(machine.lines("runs")) == 4
+    assert len(machine.lines("runs")) == 5
 
 
-@pytest.mark.parametrize("code", [1, 2, 139])
+@pytest.mark.parametrize("code", [1, 2, 130, 139])
 def test_a_failure_ends_it(machine, code):
     machine.set("codes", code)
     assert launch(machine)[0] == code

@@ -29,9 +29,11 @@ def saves(cadence, clock, steps, seconds_a_step):
     return found
 
 
-def test_by_steps_alone_no_clock_is_read_and_nothing_agreed():
-    cadence = Cadence(CheckpointConfig(every=4, keep_every=6), 0, clock=lambda: 0.0, agree=None)
+def test_by_steps_alone_nothing_is_agreed():
+    clock = Clock()
+    cadence = Cadence(CheckpointConfig(every=4, keep_every=6), 0, clock, clock.agree)
     assert [step for step in range(1, 25) if cadence.due(step)] == [4, 6, 8, 12, 16, 18, 20, 24]
+    assert not clock.agreed
 
 
 @pytest.mark.parametrize("speed", [lambda step: 1.0, lambda step: 0.01, lambda step: 1.0 if step % 7 else 20.0])
