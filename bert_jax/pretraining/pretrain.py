@@ -148,7 +148,8 @@ def evaluate_run(run: RunDirectory, source: str | None = None, language: str | N
         if absent_parts(params):  # no question is asked of these; the network wants their parameters all the same
             params = completed(params, jax.tree.map(jnp.zeros_like, trainer.state_shapes.params))
         results = _results(trainer, trained.step, params, {length: prepared}, {length: sequences})
-        return results | {"unknown_share": (prepared.train if source else prepared.held_out).unknown_share}
+        # The vocabulary was made for the run's own text, and another may be one that it can't read.
+        return results | ({"unknown_share": prepared.train.unknown_share} if source else {})
 
 
 def _results(

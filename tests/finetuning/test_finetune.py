@@ -218,7 +218,7 @@ def test_it_is_measured_again_on_dev_rows_and_on_others(finished, config, tmp_pa
     assert bert_jax_command([*bare, "--format", "csv"]) == 0
     assert "0.5000" in capsys.readouterr().out
     assert bert_jax_command(["evaluate", str(finished.path), "--format", "csv"]) == 2
-    assert "--format and --columns are those of rows" in capsys.readouterr().err
+    assert "--format, --separator and --columns are those of rows" in capsys.readouterr().err
     assert bert_jax_command(["evaluate", str(finished.path), "--data", "none.tsv"]) == 2
     assert bert_jax_command(["evaluate", str(finished.path), "--language", "de", "--data", "x.tsv"]) == 2
     assert "leave it out" in capsys.readouterr().err

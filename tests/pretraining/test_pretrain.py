@@ -460,11 +460,20 @@ def test_other_text_is_measured_whole_and_the_run_stays_as_it_is(tiny_run, corpu
     assert measured == evaluate_run(tiny_run, f"jsonl:{tmp_path / 'new.jsonl'}#body")
     expected = json.loads(tiny_run.results_file.read_text())
     assert set(expected) - set(measured) == {"skipped_steps", "skipped_records"} and measured["steps"] == 12
+    assert measured["unknown_share"] == 0 and "unknown_share" not in expected
     assert measured["held_out_sequences"] > 1.5 * expected["held_out_sequences"]  # 30 documents to some 12 of 120
     assert measured["mlm_loss"] == pytest.approx(expected["mlm_loss"], rel=0.1)
     assert before == {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
     # The model has seen this text, but with other masks and pairs.
     assert evaluate_run(tiny_run, f"text:{corpus}")["held_out_sequences"] > 3 * measured["held_out_sequences"]
+
+
+def test_text_that_the_vocabulary_cannot_read_is_warned_of(tiny_run, tmp_path, capsys):
+    (tmp_path / "zh.txt").write_text("雪下了。山林云雾。\n\n" * 10 + stories(2, first=900))
+    measured = evaluate_run(tiny_run, str(tmp_path / "zh.txt"), "Chinese")
+    assert 0.05 < measured["unknown_share"] < 1
+    said = capsys.readouterr().err
+    assert f"WARNING: {measured['unknown_share']:.1%} of the pieces of this text are unknown to the vocabulary" in said
 
 
 def test_all_of_other_text_is_measured_whatever_is_used_of_held_out_documents(tiny_run, tmp_path):
