@@ -12,8 +12,8 @@ class Import(Arguments):
     """Arguments."""
 
     source: tyro.conf.Positional[str]
-    """A Hugging Face directory with safetensors, one with a Google TensorFlow checkpoint, or a model of the Hugging Face
-    hub by its name there. A directory of that name here goes first."""
+    """A Hugging Face directory with safetensors, one with a Google TensorFlow checkpoint, or a model of the Hugging
+    Face hub by its name there. A directory of that name here goes first."""
     run: RunArgument
     """Where to make the run."""
     activation: Activation | None = None

@@ -42,8 +42,8 @@ class FinetuneConfig(TransferConfig, OperationConfig):
 
     task: TaskConfig
     init: str | None = None
-    """The run, checkpoint or Hugging Face directory, or the model of the Hugging Face hub by its name, whose encoder and
-    vocabulary are taken."""
+    """The run, checkpoint or Hugging Face directory, or the model of the Hugging Face hub by its name, whose encoder
+    and vocabulary are taken."""
     dropout: Rate = 0.1
     """Dropout rate wherever the model has one, and on the vectors that the task's head reads; whatever it was in
     pretraining."""

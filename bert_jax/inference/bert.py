@@ -256,8 +256,9 @@ class Bert:
 def load(path: str | os.PathLike) -> Bert:
     """The model of a run (its newest undamaged checkpoint), of one checkpoint or of a Hugging Face directory.
 
-    Each may be in a bucket. A name like "bert-base-uncased" that is no path here is looked up in the Hugging Face hub. It is put on the default device. Raises UsageError where there is none, or where its files
-    don't belong together; RunError where they are damaged.
+    Each may be in a bucket. A name like "bert-base-uncased" that is no path here is looked up in the Hugging Face hub.
+    The model is put on the default device. Raises UsageError where there is none, or where its files don't belong
+    together; RunError where they are damaged.
     """
     keep_compiled_programs()
     trained = TrainedModel.open(model_place(path))

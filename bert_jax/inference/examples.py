@@ -35,8 +35,8 @@ def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -
 def around_mask(text: str, most: int) -> str:
     """`text` in at most `most` cells of a terminal, a Chinese character taking two: cut around its first [MASK].
 
-    "..." stands for what is cut off. Beside characters that set no spaces the mask gets spaces, so that lines are broken
-    before or after it.
+    "..." stands for what is cut off. Beside characters that set no spaces the mask gets spaces, so that lines are
+    broken before or after it.
     """
     before, after = text.split(MASK, 1)
     before += " " * (before[-1:] > "" and sets_no_spaces(before[-1]))

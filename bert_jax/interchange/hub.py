@@ -53,8 +53,8 @@ def _fetched(name: str) -> Path:
         folder = Path(snapshot_download(name, allow_patterns=list(_FILES), endpoint=endpoint))
     except RepositoryNotFoundError:
         raise UsageError(
-            f"there is no folder {name} here, and no model of this name in the Hugging Face hub that may be read without "
-            "a login; write a folder as ./NAME, or log in with: hf auth login"
+            f"there is no folder {name} here, and no model of this name in the Hugging Face hub that may be read "
+            "without a login; write a folder as ./NAME, or log in with: hf auth login"
         ) from None
     except LocalEntryNotFoundError:
         raise UsageError(
@@ -62,13 +62,13 @@ def _fetched(name: str) -> Path:
             f"fetch it where there is a network (hf download {name}), or give its folder as ./NAME"
         ) from None
     except Exception as error:  # of the library, of its HTTP client, of the disk
-        raise UsageError(f"{name} can't be fetched from the Hugging Face hub ({shown(str(error))}); try again") from None
+        reason = shown(str(error))
+        raise UsageError(f"{name} can't be fetched from the Hugging Face hub ({reason}); try again") from None
     if not any((folder / weights).is_file() for weights in (WEIGHTS, INDEX)):
+        script = f"transformers.AutoModelForPreTraining.from_pretrained('{name}').save_pretrained('converted')"
         raise UsageError(
-            f"{name} in the Hugging Face hub has no safetensors files, and pickles are never read; convert it where that "
-            f"is safe: python -c \"import transformers; "
-            f"transformers.AutoModelForPreTraining.from_pretrained('{name}').save_pretrained('converted')\" ; and put its "
-            "vocabulary there too"
+            f"{name} in the Hugging Face hub has no safetensors files, and pickles are never read; convert it where "
+            f'that is safe: python -c "import transformers; {script}" ; and put its vocabulary there too'
         )
     say(f"{name} is taken from the Hugging Face hub, revision {folder.name}")
     return folder

@@ -14,7 +14,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 OPTIMIZER = re.compile(
-    r"^global_step$|^(beta1|beta2)_power$|^loss_scale|/(adam|lamb)_[mv]$|/(Adam(_1)?|Momentum|ExponentialMovingAverage)$"
+    r"^global_step$|^(beta1|beta2)_power$|^loss_scale|/(adam|lamb)_[mv]$"
+    r"|/(Adam(_1)?|Momentum|ExponentialMovingAverage)$"
 )
 """Names of an optimizer's tensors."""
 _MOST_MEMORY = 1 << 34
@@ -24,8 +25,8 @@ _MOST_MEMORY = 1 << 34
 def convert(prefix: str, target: str) -> None:
     """Writes the tensors of the checkpoint `prefix` to the safetensors file `target`, by TensorFlow's names.
 
-    Those of the optimizer are left out and printed by name. Raises ValueError where the tensors that the index describes
-    are larger than the files that should hold them, and whatever TensorFlow raises for a damaged checkpoint.
+    Those of the optimizer are left out and printed by name. Raises ValueError where the tensors that the index
+    describes are larger than the files that should hold them, and whatever TensorFlow raises for a damaged checkpoint.
     """
     from tensorflow.train import load_checkpoint
 

@@ -69,9 +69,9 @@ def read_safetensors(directory: Path) -> tuple[dict[str, Tensor], list[str]]:
 
 
 def tensors_of(path: Path) -> dict[str, Tensor]:
-    """Every tensor of one safetensors file, by its name there. The library checks that the header describes each byte of the file once.
+    """Every tensor of one safetensors file, by its name there.
 
-    Raises UsageError for a damaged file.
+    The library checks that the header describes each byte of the file once. Raises UsageError for a damaged file.
     """
     try:
         with open(path, "rb") as file:

@@ -146,9 +146,8 @@ def _wordpiece_of(directory: Path, settings: _Settings, lowercase: bool | None) 
         )
     for piece in file.added_tokens:
         if ids.setdefault(piece.content, piece.id) != piece.id:
-            raise UsageError(
-                f"{path}: {shown(piece.content)} is piece {ids[piece.content]} and piece {shown(piece.id)}; it has one id"
-            )
+            numbers = f"piece {ids[piece.content]} and piece {shown(piece.id)}"
+            raise UsageError(f"{path}: {shown(piece.content)} is {numbers}; it has one id")
     pieces = sorted(ids, key=ids.get)
     if [ids[piece] for piece in pieces] != list(range(len(pieces))):
         raise UsageError(f"{path}: its pieces aren't numbered from 0 to {len(pieces) - 1:,}, each number once")

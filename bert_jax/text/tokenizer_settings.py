@@ -1,4 +1,4 @@
-"""tokenizer_config.json of a tokenizer directory of ours: which kind of tokenizer it holds, and how that treats text."""
+"""tokenizer_config.json of a tokenizer directory of ours: which kind of tokenizer it is, and how that treats text."""
 
 from pathlib import Path
 from typing import Literal

@@ -57,8 +57,8 @@ class Vocabulary:
         for number, piece in enumerate(self.pieces):
             if fault := _fault(piece, blanks):
                 raise UsageError(
-                    f"{name}, line {number + 1:,}: the piece {shown(piece)} {fault}, which no text gives; put an unused "
-                    f"name like [unused{number}] there, so that the other pieces keep their ids"
+                    f"{name}, line {number + 1:,}: the piece {shown(piece)} {fault}, which no text gives; put an "
+                    f"unused name like [unused{number}] there, so that the other pieces keep their ids"
                 )
         if len(self.ids) < len(self.pieces):
             second = next(number for number, piece in enumerate(self.pieces) if self.ids[piece] != number)

@@ -19,8 +19,8 @@ def import_model(
 ) -> PublishedModel:
     """Writes a run at `directory` whose one checkpoint, at step 0, is the model of `source`.
 
-    See `model_place` for `source`, `open_model_directory` for `activation`, `lowercase` and what is refused. The run has no
-    training state: others start from it.
+    See `model_place` for `source`, `open_model_directory` for `activation`, `lowercase` and what is refused. The run
+    has no training state: others start from it.
     """
     model = open_model_directory(model_place(source), activation, lowercase)
     with new_directory(directory) as temporary:

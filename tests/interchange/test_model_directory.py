@@ -355,7 +355,7 @@ SPOILED = {
     "nested settings": (_settings("config.json", x=_nested(100)), "is nested more than 64 deep"),
     "an absurd epsilon": (_settings("config.json", layer_norm_eps=1e308), "layer_norm_epsilon is layer_norm_eps there"),
     "an epsilon in words": (_settings("config.json", layer_norm_eps=[1]), "layer_norm_epsilon is layer_norm_eps there"),
-    "a size beyond 64 bits": (_settings("config.json", hidden_size=2**63), "hidden_size is 9223372036854775808; a size"),
+    "a size beyond 64 bits": (_settings("config.json", hidden_size=2**63), "hidden_size is 9223372036854775808; a"),
     "no config": (lambda folder: (folder / "config.json").unlink(), "has neither config.json nor bert_config.json"),
     "ideographs kept together": (
         _settings("tokenizer_config.json", tokenize_chinese_chars=False),
