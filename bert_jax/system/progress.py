@@ -92,8 +92,10 @@ class Stage:
         since, done = self._paced
         return (self.done - done) / max(time.monotonic() - since, 1e-9)
 
-    def pace_from_here(self) -> None:
-        """What took time so far was something else, such as compiling: rate and remaining time are of what follows."""
+    def pace_from_here(self, amount: float) -> None:
+        """Counts `amount` more, whose time went to something else such as compiling: rate and remaining time are of
+        what follows."""
+        self.done += amount
         self._paced = time.monotonic(), self.done
         self.note = ""
 
@@ -137,8 +139,8 @@ class _BarStage(Stage):
             self.name, total=self.total, completed=self.start, amount=self.amount(), note=""
         )
 
-    def pace_from_here(self) -> None:
-        super().pace_from_here()
+    def pace_from_here(self, amount: float) -> None:
+        super().pace_from_here(amount)
         self._bar.reset(self._task, completed=self.done, amount=self.amount(), note="")
 
     def show(self) -> None:

@@ -19,6 +19,7 @@ from bert_jax.training.hosts import compile_together, is_first
 from bert_jax.training.measurement import Means
 from bert_jax.training.metrics import MetricsLog
 from bert_jax.training.profile import StepTrace
+from bert_jax.training.skips import Skips
 from bert_jax.training.step import TrainState
 from bert_jax.training.stop_signals import StopSignals
 from bert_jax.training.watchdog import Watchdog
@@ -111,7 +112,7 @@ class _Loop:
         """From where `state` is to the phase's end."""
         phase, step = self._phase, int(state.step)
         batches, measured = phase.batches(step - phase.first), None
-        skips = _Skips(min(self._config.execution.max_skipped_steps, self._config.steps), state)
+        skips = Skips(min(self._config.execution.max_skipped_steps, self._config.steps), state)
         self._told_skipped = int(state.skipped)
         self._speed = _Speed(phase, self._peak_flops)
         with stage(phase.name, phase.steps, "steps", start=step - phase.first) as self._shown:
@@ -136,9 +137,10 @@ class _Loop:
                 elif skipped := skips.too_many(before, step - 1):
                     raise self._no_finite_gradient(skipped, step - 1)
                 self._speed.count(batch, measured)
-                self._show(before)
-                if before is None:
-                    self._shown.pace_from_here()
+                if before:
+                    self._show(before)
+                else:
+                    self._shown.pace_from_here(1)
                 self._after(step, state, measured)
                 if self._out_of_patience():
                     break
@@ -151,9 +153,9 @@ class _Loop:
         self._watchdog.step = step
         here.at(f"{what} step {step:,} of {self._config.steps:,} ({self._phase.name})")
 
-    def _show(self, measured: Means | None) -> None:
+    def _show(self, measured: Means) -> None:
         """Counts a step on the screen, now and then with measurements: of the step before, which is done."""
-        if measured and time.monotonic() - self._noted > _NOTE_EVERY_S:
+        if time.monotonic() - self._noted > _NOTE_EVERY_S:
             self._noted = time.monotonic()
             rate = self._phase.batch_size * self._shown.rate
             self._shown.note = _note(_values(measured), sequences_per_second=rate)
@@ -205,7 +207,8 @@ class _Loop:
         self._at("evaluating after", step)
         with self._speed.paused():
             evaluation = self._phase.evaluate(state.params, self._asked_to_stop)
-        self._shown.advance(0, note=noted_before)
+        self._shown.note = noted_before
+        self._shown.show()
         if evaluation:
             self._log.write(step, "eval", evaluation)
             say(f"step {step:,}, held out: {_note(evaluation, self._phase.score)}")
@@ -255,22 +258,6 @@ class _Loop:
             f"--optimizer.peak-learning-rate ({self._config.optimizer.peak_learning_rate:g}) and start a new run"
             f"{' from there' if good else ''}"
         )
-
-
-class _Skips:
-    """Looks for too many skipped steps in a row. The device is asked for the count only when it may have got there."""
-
-    def __init__(self, limit: int, state: TrainState):
-        self._limit = limit
-        self._look_at = int(state.step) + max(limit - int(state.skipped_in_a_row), 1)
-
-    def too_many(self, measured: Means, step: int) -> int:
-        """How many in a row up to `step`, which `measured` is of; 0 where that is below the limit."""
-        if step < self._look_at:
-            return 0
-        in_a_row = int(measured["skipped_in_a_row"].total)
-        self._look_at = step + max(self._limit - in_a_row, 1)
-        return in_a_row if in_a_row >= self._limit else 0
 
 
 def _finish(checkpoints: Checkpoints) -> None:

@@ -42,15 +42,14 @@ def test_nothing_is_said_of_the_time_left_before_anything_is_done_and_compiling_
     with progress.stage("Long", 1000, "steps") as shown:
         shown.advance(0, note="compiling")
         time.sleep(0.5)
-        shown.advance(1)
-        shown.pace_from_here()
+        shown.pace_from_here(1)
         shown.advance(0)
         time.sleep(0.01)
         shown.advance(1)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "Long: 0/1,000 steps | compiling"
-    assert lines[2] == "Long: 1/1,000 steps" and 2 < shown.rate
-    left = float(lines[3].removesuffix(" s left").rpartition(", ")[2])
+    assert lines[1] == "Long: 1/1,000 steps" and 2 < shown.rate
+    left = float(lines[2].removesuffix(" s left").rpartition(", ")[2])
     assert left < 400
 
 
@@ -60,8 +59,7 @@ def test_the_bar_on_a_terminal_begins_anew_after_compiling(monkeypatch):
     with progress.stage("Long", 1000, "steps") as shown:
         shown.advance(0, note="compiling")
         time.sleep(0.3)
-        shown.advance(1)
-        shown.pace_from_here()
+        shown.pace_from_here(1)
         for _ in range(3):
             time.sleep(0.02)
             shown.advance(1)

@@ -1,0 +1,82 @@
+"""Each file of a run, damaged in each way: `bert-jax verify` notices it, or the file is one that changes nothing.
+
+launch/test.sh --slow tests/cli/test_damaged_runs.py -s does so at many places of each file and prints the counts.
+"""
+
+import fnmatch
+import random
+import shutil
+from collections import Counter
+
+import pytest
+
+from bert_jax.system.errors import BertJaxError
+from bert_jax.training.run_directory import RunDirectory
+from bert_jax.training.verification import verify
+
+CHANGES_NOTHING = [".lock", ".owner", "*/.lock", "tensorboard/*", "profile/*"]
+"""What is written for people or for the moment, and never read again."""
+NOT_YET = [
+    *("config.json", "results.json", "metrics.jsonl", "tokenizer/*", "data-*.json"),
+    *("data/*/piece_counts.npy", "data/*/features.json", "data/*/dataset_info.json"),
+]
+"""What has no checksum that `verify` reads."""
+NOT_YET_IF_DELETED = ["checkpoints/*/manifest.json"]
+"""Without this a checkpoint is none, and nothing says that there was one."""
+
+
+def flipped(content, rng):
+    at = rng.randrange(len(content))
+    return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
+
+
+KINDS = {
+    "a bit flipped": lambda content, others, rng: flipped(content, rng),
+    "cut short": lambda content, others, rng: content[: rng.randrange(len(content))],
+    "deleted": lambda content, others, rng: None,
+    "swapped with another file": lambda content, others, rng: rng.choice(others),
+}
+
+
+def noticed(run):
+    """Whether `verify` finds damage, or something unfinished, or ends in an error of ours; another fails the test."""
+    try:
+        return any(verdict.damage or not verdict.finished for verdict in verify(RunDirectory(run)))
+    except BertJaxError:
+        return True
+
+
+def fits(name, patterns):
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+
+
+@pytest.fixture
+def run(tiny_run, tmp_path):
+    return shutil.copytree(tiny_run.path, tmp_path / "run")
+
+
+def test_damage_of_every_kind_to_every_file_is_noticed(run, slow):
+    rng, counts, escaped = random.Random(0), Counter(), []
+    contents = {path: path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()}
+    assert not noticed(run)
+    for path, content in contents.items():
+        name, others = path.relative_to(run).as_posix(), [other for other in contents.values() if other != content]
+        for kind, damage in KINDS.items():
+            for _ in range(1 if kind == "deleted" or not slow else 25):
+                if not content and kind != "deleted":
+                    continue  # nothing is in it that could be damaged
+                worse = damage(content, others, rng)
+                if worse is None:
+                    path.unlink()
+                else:
+                    path.write_bytes(worse)
+                verdict = "noticed" if noticed(run) else "harmless" if fits(name, CHANGES_NOTHING) else "not noticed"
+                counts[kind, verdict] += 1
+                known = fits(name, NOT_YET + NOT_YET_IF_DELETED * (worse is None))
+                if verdict == "not noticed" and not known:
+                    escaped.append(f"{name}: {kind}")
+                path.write_bytes(content)
+    for kind in KINDS:
+        told = ", ".join(f"{verdict} {counts[kind, verdict]}" for verdict in ("noticed", "harmless", "not noticed"))
+        print(f"damage, {kind}: {told}")
+    assert not escaped
