@@ -37,6 +37,7 @@ from bert_jax.training.measurement import Mean
 from bert_jax.training.metrics import read_metrics
 from bert_jax.training.run_directory import RunDirectory, read_config
 from bert_jax.training.sharding import make_mesh
+from bert_jax.training.skips import Skips
 from bert_jax.training.step import TrainState
 
 TRAIN_FIELDS = {
@@ -422,7 +423,7 @@ def test_the_device_is_asked_for_skipped_steps_only_when_there_may_be_enough(tin
 
     counter = Counter()
     measured = {"skipped_in_a_row": Mean(counter, None)}
-    skips = loop._Skips(10, TrainState(0, None, None, None, 0, 0, 0))
+    skips = Skips(10, TrainState(0, None, None, None, 0, 0, 0))
     for step in range(1, 1000):
         counter.value = 0
         assert not skips.too_many(measured, step)
