@@ -109,6 +109,7 @@ check() {
     echo "usage: launch/tpu.sh CONFIG --workdir gs://BUCKET/RUN [ARGS...], launch/tpu.sh stop or launch/tpu.sh delete" >&2
     exit 2
   fi
+  refuse_overwrite "$@"
   if [[ "$1" != gs://* ]] && ! [ -e "./$1" ] || [[ "$1" == runs/* ]]; then
     echo "$1 isn't what the workers get: CONFIG is a file in $PWD, but not in runs/, or a run at gs://..." >&2
     exit 2

@@ -58,7 +58,7 @@ def run(arguments: list[str]) -> None:
 
         tell_finetuning(asked.config, asked.workdir, asked.seeds, asked.overwrite)
         return
-    from bert_jax.cli.summary import print_task_results
+    from bert_jax.cli.summary import print_next_steps, print_task_results
     from bert_jax.cli.supervision import supervise
     from bert_jax.finetuning.seeds import finetune_seeds
     from bert_jax.training.hosts import connect, ending_together, first_alone, is_first, several
@@ -75,5 +75,4 @@ def run(arguments: list[str]) -> None:
         results = finetune_seeds(asked.config, asked.workdir, asked.seeds)
     if is_first():
         print_task_results(results)
-        print(f"\nThe run is in {results['run']}. To use it:")
-        print(f"  bert-jax predict {results['run']} INPUT OUTPUT")
+        print_next_steps(results["run"], [f"bert-jax predict {results['run']} INPUT OUTPUT"])

@@ -11,6 +11,7 @@ from bert_jax.planning.plan import PhasePlan, Planner, formulas
 from bert_jax.planning.sweep import most_compilations, sweep
 from bert_jax.planning.topology import FAMILIES, can_compile, parse_topology
 from bert_jax.pretraining.trainer import planned_vocabulary_size
+from bert_jax.system.errors import install_extra
 from bert_jax.system.progress import duration, say
 
 
@@ -24,7 +25,7 @@ def planned(config: RunConfig, slice_name: str, with_sweep: bool, exact: bool) -
     result |= {"parameters": parameters, "compiled": can_compile()}
     if not can_compile():
         result["phases"] = formulas(config, topology, size)
-        say("pip install bert_jax[plan] for memory and collectives: without libtpu there is nothing to compile with")
+        say(f"{install_extra('plan')} for memory and collectives: without libtpu there is nothing to compile with")
         shown = [formulas_table(topology, result)]
     elif with_sweep:
         planner = Planner(topology, size, exact)

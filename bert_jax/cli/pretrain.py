@@ -53,7 +53,7 @@ def run(arguments: list[str]) -> None:
         return
     import jax
 
-    from bert_jax.cli.summary import print_examples, print_results
+    from bert_jax.cli.summary import print_examples, print_next_steps, print_results
     from bert_jax.cli.supervision import supervise
     from bert_jax.pretraining.pretrain import pretrain
     from bert_jax.training.hosts import connect, ending_together, first_alone, is_first, several
@@ -80,11 +80,9 @@ def run(arguments: list[str]) -> None:
         example = print_examples(directory, config)
     if example is None or config.data.source == DataConfig().source:
         example = _EXAMPLE
-    print(f"\nThe run is in {workdir}. To go on from here:")
-    if fills_masks:
-        print(f"  bert-jax fill-mask {shlex.quote(str(workdir))} {shlex.quote(example)}")
-    print(f"  bert-jax inspect {workdir}")
-    print(f"  bert-jax evaluate {workdir}")
-    print(f"  python -c \"import bert_jax; print(bert_jax.load('{workdir}').encode(['some text']).pooled.shape)\"")
+    lines = [f"bert-jax fill-mask {shlex.quote(str(workdir))} {shlex.quote(example)}"] if fills_masks else []
+    lines += [f"bert-jax inspect {workdir}", f"bert-jax evaluate {workdir}"]
+    lines.append(f"python -c \"import bert_jax; print(bert_jax.load('{workdir}').encode(['some text']).pooled.shape)\"")
     if config.logging.tensorboard:
-        print(f"  tensorboard --logdir {workdir}")
+        lines.append(f"tensorboard --logdir {workdir}")
+    print_next_steps(workdir, lines)

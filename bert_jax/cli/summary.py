@@ -1,5 +1,7 @@
 """Tables of what came out, on standard output."""
 
+import shutil
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +13,7 @@ from bert_jax.data.prepared_data import PreparedData
 from bert_jax.inference.bert import load
 from bert_jax.inference.examples import around_mask, masked_examples
 from bert_jax.pretraining.dataset import prepare_lengths
+from bert_jax.system.bucket import Place
 from bert_jax.system.progress import output
 from bert_jax.text.vocabulary import MASK
 from bert_jax.training.run_directory import RunDirectory
@@ -45,6 +48,15 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
         output.print(f"{results['unknown_share']:.2%} of the pieces of the text are unknown to the vocabulary")
     if results.get("skipped_steps"):  # of training; an evaluation has none
         output.print(f"{results['skipped_steps']:,} steps were skipped because a gradient was not finite")
+
+
+def print_next_steps(path: Place | str, lines: Sequence[str]) -> None:
+    """Commands for a run that is done; first, where a shell wouldn't find bert-jax, the one that puts it on PATH."""
+    print(f"\nThe run is in {path}. To go on from here:")
+    if not shutil.which("bert-jax") and sys.prefix != sys.base_prefix:
+        print(f"  source {sys.prefix}/bin/activate")
+    for line in lines:
+        print(f"  {line}")
 
 
 def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:

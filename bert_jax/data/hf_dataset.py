@@ -13,7 +13,7 @@ from typing import Any
 
 from bert_jax.data.shown import kind_of, listed, reason_of
 from bert_jax.data.text_source import TextSource
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, install_extra
 
 _PLACE = re.compile(r"(?P<name>[^:#]+):(?P<split>[^:#\[\]]+)#(?P<field>.+)")
 """NAME (a folder, or OWNER/SET of the hub) and perhaps /CONFIG, SPLIT without a slice, FIELD."""
@@ -116,7 +116,7 @@ def _library() -> ModuleType:
         library = importlib.import_module("datasets")
     except ImportError:
         raise UsageError(
-            'hf: sources are read by the library datasets, which is not installed; pip install -e ".[hf]"'
+            f"hf: sources are read by the library datasets, which is not installed; {install_extra('hf')}"
         ) from None
     if int(library.__version__.partition(".")[0]) < _FIRST_VERSION:
         raise UsageError(

@@ -8,7 +8,7 @@ from bert_jax.data.file_source import FileSource
 from bert_jax.data.packed_files import check_expansion, opened
 from bert_jax.data.shown import listed, reason_of
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.errors import RunError, UsageError, install_extra
 
 _ROWS_AT_ONCE = 128
 _BATCH_BYTES = 1 << 26
@@ -31,7 +31,7 @@ class ParquetFiles(FileSource):
             import pyarrow.parquet
         except ImportError:
             raise UsageError(
-                "Parquet files are read by pyarrow, which is not installed; pip install bert_jax[parquet]"
+                f"Parquet files are read by pyarrow, which is not installed; {install_extra('parquet')}"
             ) from None
         self._arrow = pyarrow
         first = next(iter(self.sizes))

@@ -17,7 +17,7 @@ from bert_jax.data.task_record import Record
 from bert_jax.data.text_source import TextSource
 from bert_jax.data.tfds_metadata import check_metadata
 from bert_jax.system.bucket import Place, place_of
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, install_extra
 
 _PLACE = re.compile(r"(?P<name>[\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):(?P<split>[^#]+)(?:#(?P<feature>.+))?")
 """NAME/CONFIG (a version after it if need be), SPLIT as TFDS writes it (`train[:1%]`), FEATURE."""
@@ -138,7 +138,7 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
         found = _first_line(error).rstrip(".")
     raise UsageError(
         f"no set tfds:{name} in array_record format in {directory or tfds.core.constants.DATA_DIR} ({found}); prepare "
-        f"it, here or elsewhere, by pip install bert_jax[tensorflow] and tfds build {name} --file_format=array_record, "
+        f"it, here or elsewhere, by {install_extra('tensorflow')} and tfds build {name} --file_format=array_record, "
         "and name the folder in TFDS_DATA_DIR"
     ) from None
 

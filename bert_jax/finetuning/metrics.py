@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, install_extra
 
 OUTSIDE = "O"
 """The tag of a word outside of every entity."""
@@ -85,5 +85,5 @@ def _library(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ImportError:
         raise UsageError(
-            f"measuring a task needs {name.partition('.')[0]}, which isn't installed; pip install bert_jax[tasks]"
+            f"measuring a task needs {name.partition('.')[0]}, which isn't installed; {install_extra('tasks')}"
         ) from None

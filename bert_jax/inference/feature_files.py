@@ -14,7 +14,7 @@ from jaxtyping import Float, Shaped
 
 from bert_jax.inference.features import Feature
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, install_extra
 from bert_jax.system.files import check_written, replacing
 
 _GROUP_BYTES = 1 << 24
@@ -165,7 +165,7 @@ def _pyarrow() -> Any:
         import pyarrow.parquet
     except ImportError:
         raise UsageError(
-            "Parquet files are written by pyarrow, which is not installed; pip install bert_jax[parquet], or name "
+            f"Parquet files are written by pyarrow, which is not installed; {install_extra('parquet')}, or name "
             "the file .npz or .jsonl"
         ) from None
     return pyarrow

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from bert_jax.interchange.tensors import Tensor, tensors_of
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, install_extra
 
 _RENAMED = (
     (r"/layer_(\d+)/", r"/layer/\1/"),
@@ -40,7 +40,7 @@ def read_tensorflow_checkpoint(prefix: Path) -> tuple[dict[str, Tensor], list[st
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise UsageError(
-            f"{prefix} is a TensorFlow checkpoint and needs TensorFlow to be read: pip install -e \".[tensorflow]\""
+            f"{prefix} is a TensorFlow checkpoint and needs TensorFlow to be read: {install_extra('tensorflow')}"
         )
     with tempfile.TemporaryDirectory() as folder:
         converted = Path(folder) / "tensors.safetensors"

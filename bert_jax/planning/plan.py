@@ -20,7 +20,7 @@ from bert_jax.planning.program import Program
 from bert_jax.planning.topology import Topology, topology_devices
 from bert_jax.planning.traffic import memory_traffic
 from bert_jax.pretraining.trainer import pretraining_trainer
-from bert_jax.system.errors import RunError
+from bert_jax.system.errors import RunError, install_extra
 from bert_jax.training.sharding import abstract, batch_sharding, check_batch_size, make_mesh
 from bert_jax.training.trainer import Trainer
 
@@ -212,7 +212,7 @@ def program_of(compiled: Any) -> Program:
         raise RunError(
             f"jax {jax.__version__} can't read what libtpu {version('libtpu')} compiled "
             f"({str(error).partition(chr(10))[0]}); install the pair that was tested: "
-            "pip install -c launch/constraints.txt -e .[plan]"
+            f"{install_extra('plan')}"
         ) from None
 
 

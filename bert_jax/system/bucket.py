@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import fsspec
 from etils import epath
 
-from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.errors import RunError, UsageError, install_extra
 
 # One library for every gs:// path, whatever else is installed: epath would take TensorFlow where it finds it.
 os.environ.setdefault("EPATH_USE_TF", "false")
@@ -186,7 +186,7 @@ def _store() -> fsspec.AbstractFileSystem:
     try:
         import gcsfs  # noqa: F401
     except ImportError:
-        raise UsageError("gs:// paths need gcsfs, which is not installed; pip install bert_jax[gcs]") from None
+        raise UsageError(f"gs:// paths need gcsfs, which is not installed; {install_extra('gcs')}") from None
     for library in ("gcsfs", "fsspec"):
         logging.getLogger(library).setLevel(logging.CRITICAL)  # what fails is said in one line by whoever asked
     # For the file systems of epath and orbax too. Listings would be kept for ever, and tensorstore writes beside them.

@@ -44,3 +44,8 @@ class Interrupted(BertJaxError):
     """A signal stopped the run after a checkpoint was written. Exit code 143."""
 
     exit_code = 143
+
+
+def install_extra(name: str) -> str:
+    """The command that installs an extra; the project is on no package index, so it is installed from its checkout."""
+    return f'pip install -c launch/constraints.txt -e ".[{name}]"'

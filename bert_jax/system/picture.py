@@ -7,6 +7,7 @@ from typing import Any
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.files import replacing
+from bert_jax.system.errors import install_extra
 from bert_jax.system.progress import say
 
 
@@ -28,4 +29,4 @@ def write_picture(path: Place, size: tuple[float, float], draw: Callable[[Any], 
 
 @functools.cache
 def _say_missing(name: str) -> None:
-    say(f"{name} isn't drawn: matplotlib is not installed; pip install bert_jax[plot]")
+    say(f"{name} isn't drawn: matplotlib is not installed; {install_extra('plot')}")

@@ -68,7 +68,7 @@ def test_a_library_that_is_missing_is_named_with_the_extra(monkeypatch):
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(metrics.importlib, "import_module", absent)
-    with pytest.raises(UsageError, match=r"needs sklearn, which isn't installed; pip install bert_jax\[tasks\]"):
+    with pytest.raises(UsageError, match=r"needs sklearn, which isn't installed; pip install .* -e .\.\[tasks\]"):
         class_metrics([0], [0], ("a", "b"))
 
 

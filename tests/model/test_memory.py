@@ -20,8 +20,11 @@ def kept_bytes(config, model) -> int:
     targets = jax.eval_shape(lambda key: objective.targets(batch, key), key("targets"))
 
     def backward(params, targets, keys):
-        measured = lambda params: objective.measure(params, targets, keys)
-        return jax.vjp(lambda params: sum(measured(params)[name].total for name in objective.losses), params)[1]
+        def loss(params):
+            means = objective.measure(params, targets, keys)
+            return sum(means[name].total for name in objective.losses)
+
+        return jax.vjp(loss, params)[1]
 
     params = trainer.state_shapes.params
     kept = jax.tree.leaves(jax.eval_shape(backward, params, targets, key("dropout")))
