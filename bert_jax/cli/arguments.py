@@ -35,10 +35,11 @@ RunArgument = tyro.conf.Positional[PlaceArgument]
 """The run that a command is about, its first argument."""
 _HELP = ("-h", "--help")
 _HELP_ALL = "--help-all"
-_CONFIG_TEXT = (
-    "CONFIG is a name that bert-jax configs lists, a Python file that builds a `config`, or a run whose settings are "
-    "taken."
-)
+_CONFIG_TEXT = {
+    RunConfig: "CONFIG is a name that bert-jax configs lists, a Python file that builds a `config`, or a run, whose "
+    "settings are taken.",
+    FinetuneConfig: "CONFIG is a name that bert-jax configs lists, or a Python file that builds a `config`.",
+}
 
 
 class Arguments(Settings):
@@ -126,8 +127,8 @@ class Command(NamedTuple):
         flags = self.shown(self.flags(config))
         text = f"usage: {self.usage} [--NAME VALUE ...]\n\n{paragraph(self.text)}"
         if self.defaults:
-            whose = "CONFIG's" if config else f"those of {type(self.defaults).__name__}()"
-            text += paragraph(f"{_CONFIG_TEXT} The defaults below are {whose}.")
+            whose = "those of this CONFIG" if config else "what holds where CONFIG says nothing"
+            text += paragraph(f"{_CONFIG_TEXT[type(self.defaults)]} The defaults below are {whose}.")
         if everything or not self.first:
             return f"{text}\n{full_help(flags)}"
         short = [flag for flag in flags if flag.own] + [_named(flags, name) for name in self.first]

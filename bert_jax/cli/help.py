@@ -26,7 +26,7 @@ def short_help(flags: Iterable[Flag]) -> str:
 def full_help(flags: Iterable[Flag]) -> str:
     """Every flag with its whole text, group by group."""
     text, said = "", set()
-    for group, members in groupby(flags, key=lambda flag: (_group(flag), flag.group)):
+    for group, members in groupby(sorted(flags, key=lambda flag: _group(flag) != ""), key=lambda flag: (_group(flag), flag.group)):
         name, about = group
         if name:
             heading = name if about in said else f"{name}: {about}"
@@ -49,7 +49,7 @@ def default_in_words(value: Any) -> str:
         return " ".join(map(str, value)) or "empty"
     if isinstance(value, float):
         return f"{value:g}"
-    return "not set" if value is None else str(value)
+    return str(value)
 
 
 def _group(flag: Flag) -> str:
@@ -57,8 +57,10 @@ def _group(flag: Flag) -> str:
 
 
 def _entry(flag: Flag, text: str) -> str:
-    if flag.required:
-        default = "" if flag.positional else " (required)"
+    if flag.positional or flag.is_switch and not flag.default:
+        default = ""
+    elif flag.required:
+        default = " (required)"
     else:
         default = f" (default: {default_in_words(flag.default)})"
     name = _name(flag)
@@ -75,7 +77,7 @@ def _name(flag: Flag) -> str:
         return flag.typed
     if flag.is_switch:
         before, dot, last = flag.name.rpartition(".")
-        return f"--{before}{dot}[no-]{last}"
+        return f"--{before}{dot}[no-]{last}" if flag.default else flag.typed
     return f"{flag.typed} {flag.kind.placeholder}"
 
 

@@ -19,7 +19,7 @@ class OptimizerConfig(Settings):
     peak_learning_rate: Positive = 1e-4
     """Learning rate at the end of the warm-up."""
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.01
-    """Share of all steps over which the rate rises linearly from 0; what comes afterwards, `schedule` says."""
+    """Share of all steps over which the rate rises linearly from 0. `schedule` says what comes afterwards."""
     schedule: Literal["linear", "polynomial", "cosine", "warmup_stable_decay"] = "linear"
     """How the rate falls to 0 at the run's end. `linear`: on the line from the peak at step 0 (the original's).
     `polynomial`: that line's share of the peak to the `power`. `cosine`: half a wave from the end of the warm-up.

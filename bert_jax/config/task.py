@@ -66,7 +66,7 @@ class TaskConfig(Settings):
     """How files are written; by the end of their names where None (`.txt` is taken for tsv, `.json` for SQuAD's).
     text: a text a line and nothing else, for predict."""
     columns: Names | None = None
-    """Names of a file's columns that has no line of them; the last ones may be missing from a row."""
+    """Names of the columns of a file without a header line; the last ones may be missing from a row."""
     separator: str | None = None
     """The one character between the columns of a csv or tsv file; `tab` for a tab. None: a tab in tsv; in csv a comma,
     or what its first line has instead: a semicolon, tab or vertical bar, which is said."""

@@ -44,6 +44,7 @@ def _fetched(name: str) -> Path:
         raise UsageError(
             f"there is no folder {name} here, and a model of the Hugging Face hub needs huggingface_hub: "
             f"{install_extra('hub')}"
+            f"{install_extra('hub')}"
         )
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from bert_jax.system.bucket import Place
-from bert_jax.system.files import replacing
 from bert_jax.system.errors import install_extra
+from bert_jax.system.files import replacing
 from bert_jax.system.progress import say
 
 

@@ -2,6 +2,11 @@
 
     bert-jax finetune configs/finetune/cb.py --init RUN --workdir RUN2
 
+Its rows are a public set that TFDS prepares once, for which it wants TensorFlow:
+
+    pip install -c launch/constraints.txt -e ".[tensorflow]"
+    tfds build super_glue/cb --file_format=array_record
+
 What to expect: 250 rows: seeds differ much.
 """
 

@@ -2,6 +2,11 @@
 
     bert-jax finetune configs/finetune/qqp.py --init RUN --workdir RUN2
 
+Its rows are a public set that TFDS prepares once, for which it wants TensorFlow:
+
+    pip install -c launch/constraints.txt -e ".[tensorflow]"
+    tfds build glue/qqp --file_format=array_record
+
 What to expect: BERT-large is right in 91.3% of the dev rows.
 """
 

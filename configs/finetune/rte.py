@@ -2,6 +2,11 @@
 
     bert-jax finetune configs/finetune/rte.py --init RUN --workdir RUN2
 
+Its rows are a public set that TFDS prepares once, for which it wants TensorFlow:
+
+    pip install -c launch/constraints.txt -e ".[tensorflow]"
+    tfds build glue/rte --file_format=array_record
+
 With files of one's own:
 
     bert-jax finetune configs/finetune/rte.py --init RUN --workdir RUN2 \
