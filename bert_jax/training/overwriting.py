@@ -11,7 +11,8 @@ from bert_jax.training.run_directory import RunDirectory, read_config
 
 _OF_A_RUN = re.compile(
     r"config\.json|tokenizer|data|data-\d+\.json|checkpoints|metrics\.jsonl.*|results\.json|profile|\.lock|\.owner"
-    r"|events\.out\.tfevents\..*|confusion\.png|report\.html|.*\.tmp"
+    r"|events\.out\.tfevents\..*|(confusion|learning_curve)\.png|report\.html|stuck-.*\.txt|trackers\.json|wandb"
+    r"|\..*\.tmp|.*\.orbax-checkpoint-tmp.*"
 )
 """Names of what lies in a run's directory."""
 _SEED = re.compile(r"seed-\d+")

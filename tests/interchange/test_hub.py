@@ -126,5 +126,6 @@ def test_what_the_hub_lacks_is_one_line(published, tmp_path, capsys):
 
 def test_without_the_library_the_extra_is_named(published, monkeypatch):
     monkeypatch.setattr(hub.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"needs huggingface_hub: pip install -e \"\.\[hub\]\""):
+            f"there is no folder {name} here, and a model of the Hugging Face hub needs huggingface_hub: "
+            f"{install_extra('hub')}"
         model_place(NAME)
