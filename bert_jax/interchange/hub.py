@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bert_jax.interchange.tensors import INDEX, WEIGHTS
 from bert_jax.system.bucket import Place, place_of
-from bert_jax.system.errors import UsageError, shown, install_extra
+from bert_jax.system.errors import UsageError, install_extra, shown
 from bert_jax.system.progress import say
 
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
@@ -43,7 +43,6 @@ def _fetched(name: str) -> Path:
     if importlib.util.find_spec("huggingface_hub") is None:
         raise UsageError(
             f"there is no folder {name} here, and a model of the Hugging Face hub needs huggingface_hub: "
-            f"{install_extra('hub')}"
             f"{install_extra('hub')}"
         )
     from huggingface_hub import snapshot_download
