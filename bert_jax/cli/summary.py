@@ -83,12 +83,12 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
         table.add_row("best seed", f"{results['best_score']:.4f}")
     output.print(table)
     if "confusion" in results:
-        output.print("What is right (rows) and what was predicted (columns)")
+        output.print("True classes (rows) and predicted ones (columns)")
         output.print(_confusion_table(results["confusion"]))
 
 
 def _confusion_table(confusion: dict[str, Any]) -> Table:
-    """Rows: what is right. Columns: what was predicted."""
+    """Rows: the true classes. Columns: the predicted ones."""
     table = Table()
     table.add_column("")
     for label in confusion["labels"]:

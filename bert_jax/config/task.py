@@ -108,7 +108,7 @@ class TaskConfig(Settings):
     @classmethod
     def _one_character(cls, value: str | None) -> str | None:
         value = "\t" if value in ("tab", "\\t") else value
-        if value is not None and (len(value) != 1 or value.isalnum() or value in "\"\r\n"):
+        if value is not None and (len(value) != 1 or value.isalnum() or value in '"\r\n'):
             raise ValueError(
                 f"task.separator={value!r} can't stand between columns; give one character like ';' or '|', or tab"
             )

@@ -272,7 +272,5 @@ def _seen_in_training(
     held_out: UInt64[np.ndarray, " n"], directory: Path, chunks: Sequence[ChunkRecord]
 ) -> UInt64[np.ndarray, " m"]:
     """Those of the held-out paragraphs that some chunk has in training. Memory: one chunk's hashes."""
-    shared = [
-        np.intersect1d(held_out, read_paragraphs(directory, index, chunk)) for index, chunk in enumerate(chunks)
-    ]
+    shared = [np.intersect1d(held_out, read_paragraphs(directory, index, chunk)) for index, chunk in enumerate(chunks)]
     return np.concatenate([*shared, np.zeros(0, np.uint64)])

@@ -40,8 +40,8 @@ def task_records(
 ) -> Iterator[Record]:
     """The rows of `source`, a file or `tfds:NAME/CONFIG:SPLIT`, one after the other; SQuAD's JSON is read whole.
 
-    `format`, `columns` and `separator` as in TaskConfig; `repairs` counts what was mended. Raises UsageError with file and line for
-    what can't be.
+    `format`, `columns` and `separator` as in TaskConfig; `repairs` counts what was mended. Raises UsageError with file
+    and line for what can't be.
     """
     kind, _, place = source.partition(":")
     if kind == "tfds":

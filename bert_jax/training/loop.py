@@ -20,6 +20,7 @@ from bert_jax.training.measurement import Means
 from bert_jax.training.metrics import MetricsLog
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.skips import Skips
+from bert_jax.training.speed import Speed
 from bert_jax.training.step import TrainState
 from bert_jax.training.stop_signals import StopSignals
 from bert_jax.training.watchdog import Watchdog
@@ -114,7 +115,7 @@ class _Loop:
         batches, measured = phase.batches(step - phase.first), None
         skips = Skips(min(self._config.execution.max_skipped_steps, self._config.steps), state)
         self._told_skipped = int(state.skipped)
-        self._speed = _Speed(phase, self._peak_flops)
+        self._speed = Speed(phase.batch_size, phase.flops, self._peak_flops)
         with stage(phase.name, phase.steps, "steps", start=step - phase.first) as self._shown:
             self._at("beginning after", step)
             if self._owes_evaluation(step):
@@ -133,10 +134,10 @@ class _Loop:
                 trace.after(step, state)
                 jax.block_until_ready(before)  # one step computes while the next is dispatched, no more
                 if before is None:  # dispatched, and so compiled
-                    self._speed = _Speed(phase, self._peak_flops)
+                    self._speed = Speed(phase.batch_size, phase.flops, self._peak_flops)
                 elif skipped := skips.too_many(before, step - 1):
                     raise self._no_finite_gradient(skipped, step - 1)
-                self._speed.count(batch, measured)
+                self._speed.count(batch, measured["skipped_records"] if phase.skips_records else None)
                 if before:
                     self._show(before)
                 else:
@@ -168,7 +169,7 @@ class _Loop:
             values = _values(measured)
             self._log.write(step, "train", self._speed.measurements(values.pop("tokens")) | values)
             self._tell_skipped(step, int(values["skipped"]))
-            self._speed = _Speed(self._phase, self._peak_flops)
+            self._speed = Speed(self._phase.batch_size, self._phase.flops, self._peak_flops)
         evaluation = self._evaluate(step, state) if self._evaluates(step) else None
         stopping = self._stop.at(step)  # read once: a signal may come at any time
         if self._cadence.due(step) or last or stopping or self._out_of_patience():
@@ -305,40 +306,3 @@ def _note(values: dict[str, float], score: str = "score", sequences_per_second: 
     if sequences_per_second:
         parts.append(f"{sequences_per_second:,.0f} sequences/s")
     return ", ".join(parts)
-
-
-class _Speed:
-    """Steps since the last line of the log, and the time they took."""
-
-    def __init__(self, phase: PhaseWork, peak_flops: float | None):
-        self._steps, self._flops, self._skipped_records = 0, 0.0, []
-        self._phase, self._peak = phase, peak_flops
-        self._began = time.monotonic()
-
-    def count(self, batch: AnyBatch, measured: Means) -> None:
-        """One step more, of which this was measured."""
-        self._steps += 1
-        self._flops += self._phase.flops(batch.ids.shape)
-        if self._phase.skips_records:
-            self._skipped_records.append(measured["skipped_records"].total)  # fetched when it is asked for
-
-    def paused(self) -> "_Speed":
-        return self
-
-    def __enter__(self) -> None:
-        self._paused_at = time.monotonic()
-
-    def __exit__(self, *_) -> None:
-        self._began += time.monotonic() - self._paused_at
-
-    def measurements(self, tokens_a_step: float) -> dict[str, float | None]:
-        """What the contract names, `mfu` None where the peak isn't known; and how many damaged records were skipped,
-        on all hosts."""
-        seconds = time.monotonic() - self._began
-        rate = self._steps / seconds
-        return {
-            "sequences_per_second": rate * self._phase.batch_size,
-            "tokens_per_second": rate * tokens_a_step,
-            "mfu": self._flops / seconds / self._peak if self._peak else None,
-            "skipped_records": int(sum(jax.device_get(self._skipped_records))),
-        }

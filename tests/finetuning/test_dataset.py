@@ -42,7 +42,13 @@ def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):
 @pytest.mark.parametrize(
     "train, set_format, source, given, written",
     [
-        ("sts.csv.gz", "tsv", "other.csv.gz", None, ("tsv", ("a", "b"), None)),  # called as the trained ones, so written so
+        (
+            "sts.csv.gz",
+            "tsv",
+            "other.csv.gz",
+            None,
+            ("tsv", ("a", "b"), None),
+        ),  # called as the trained ones, so written so
         ("sts.csv.gz", "tsv", "other.csv", None, ("tsv", ("a", "b"), None)),
         ("sts.csv.gz", "tsv", "other.csv", "csv", ("csv", None, None)),
         ("sts.csv.gz", "tsv", "other.jsonl", None, ("jsonl", None, None)),
@@ -142,7 +148,7 @@ def test_what_was_mended_is_said_in_one_line(tmp_path, wordpiece, capsys):
 
 def test_rows_without_a_label_are_left_out_and_counted_if_so_set(tmp_path, wordpiece, capsys):
     config = CONFIG.replace(unlabelled="skip")
-    learned = read_training(with_files(tmp_path, ROWS + "cat\t\ndog\n", ROWS + "cat\t \n", config=config), wordpiece)
+    learned = read_training(with_files(tmp_path, ROWS + "cat\t\ndog\n", ROWS + "cat\t \n", config=config), wordpiece, 0)
     assert learned.rows == 3 and len(read_measured(learned.task).golds) == 3
     said = capsys.readouterr().err.splitlines()
     assert [line.partition(": ")[2] for line in said] == [
@@ -154,12 +160,12 @@ def test_rows_without_a_label_are_left_out_and_counted_if_so_set(tmp_path, wordp
 def test_a_text_too_long_to_be_cut_in_pieces_is_refused(tmp_path, wordpiece, monkeypatch):
     monkeypatch.setattr(columns, "MOST_CHARACTERS", 1000)
     with pytest.raises(UsageError, match=r"line 5: 'sentence' has 4,000 characters and a text .* at most 1,000; cut"):
-        read_training(with_files(tmp_path, ROWS + "cat " * 1000 + "\tgood\n"), wordpiece)
+        read_training(with_files(tmp_path, ROWS + "cat " * 1000 + "\tgood\n"), wordpiece, 0)
 
 
 def test_labels_of_thousands_of_digits_are_names(tmp_path, wordpiece):
     rows = "sentence\tlabel\n" + "".join(f"the cat\t{label}\n" for label in ("7" * 5000, "8" * 5000, "9"))
-    assert len(read_training(with_files(tmp_path, rows), wordpiece).task.labels) == 3
+    assert len(read_training(with_files(tmp_path, rows), wordpiece, 0).task.labels) == 3
 
 
 def test_a_separator_is_given_or_that_of_the_training_rows():
@@ -175,7 +181,11 @@ def test_a_separator_is_given_or_that_of_the_training_rows():
     "train, dev, words",
     [
         (ROWS + "cat\t\n", ROWS, "train.tsv: 1 of 4 rows have no label, 'label' is empty (line 5); give each one"),
-        (ROWS + "cat\n" * 7, ROWS, "7 of 10 rows have no label, 'label' is empty (line 5; line 6; line 7; line 8; line 9"),
+        (
+            ROWS + "cat\n" * 7,
+            ROWS,
+            "7 of 10 rows have no label, 'label' is empty (line 5; line 6; line 7; line 8; line 9",
+        ),
         (
             ROWS,
             ROWS + "cat\tfair\n",
