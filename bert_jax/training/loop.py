@@ -227,9 +227,10 @@ class _Loop:
         if not self._out_of_patience() or step == self._config.steps:
             return
         best_step, best_score = list(self._log.scores.items())[_best(self._log.scores)]
+        evaluations = "1 evaluation" if self._phase.patience == 1 else f"{self._phase.patience} evaluations"
         say(
-            f"training ends at step {step:,} of {self._config.steps:,}: in {self._phase.patience} evaluations no "
-            f"{self._phase.score} was better than {best_score:.4f}, of step {best_step:,}"
+            f"training ends at step {step:,} of {self._config.steps:,}: in {evaluations} no {self._phase.score} was "
+            f"better than {best_score:.4f}, of step {best_step:,}"
         )
 
     def _asked_to_stop(self) -> bool:
