@@ -7,21 +7,24 @@ from pydantic import Field, model_validator
 from bert_jax.config.settings import Settings
 
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
-Count = Annotated[int, Field(gt=0)]
+# Bounds far above any BERT, so that no product of sizes overflows and a damaged config.json is refused by name.
+Layers = Annotated[int, Field(gt=0, le=1_000)]
+Width = Annotated[int, Field(gt=0, le=1 << 20)]
+Rows = Annotated[int, Field(gt=0, le=1 << 24)]
 
 
 class ModelConfig(Settings):
     """The BERT encoder (Devlin et al. 2019, section 3): the defaults are BERT-base's."""
 
-    num_layers: Count = 12
+    num_layers: Layers = 12
     """Blocks of the encoder (L)."""
-    hidden_size: Count = 768
+    hidden_size: Width = 768
     """Width of every token's vector (D)."""
-    num_heads: Count = 12
+    num_heads: Width = 12
     """Attention heads a block (H); they divide the width."""
-    feedforward_size: Count | None = None
+    feedforward_size: Width | None = None
     """Width inside a block's feed-forward part (F); four times hidden_size where None."""
-    max_positions: Count = 512
+    max_positions: Rows = 512
     """The longest sequence; rows of a learned position table."""
     positions: Literal["learned", "sinusoidal"] = "learned"
     """How a token's place is told: a learned table (BERT's), or fixed sines and cosines (Vaswani et al. 2017, section
@@ -29,9 +32,9 @@ class ModelConfig(Settings):
     causal: bool = False
     """Each token attends to itself and to those before it alone, as in GPT (Radford et al. 2018, section 3.1): what
     objective.predict=next is asked of. The vector of the whole sequence is then the last token's, not the first's."""
-    num_segments: Count = 2
+    num_segments: Rows = 2
     """Rows of the segment (token type) table."""
-    vocabulary_size: Count | None = None
+    vocabulary_size: Rows | None = None
     """Pieces in the vocabulary (V); taken from the tokenizer where None."""
     activation: Literal["gelu_tanh", "gelu_erf"] = "gelu_tanh"
     """GELU by tanh (the original's code since February 2019) or by the error function (its checkpoints of 2018)."""

@@ -11,11 +11,11 @@ from bert_jax.config.settings import Settings
 class Phase(Settings):
     """So many steps on sequences of one length, in batches of one size."""
 
-    steps: Annotated[int, Field(gt=0)]
+    steps: Annotated[int, Field(gt=0, lt=2**31)]
     """Optimizer steps."""
-    length: Annotated[int, Field(ge=8)]
+    length: Annotated[int, Field(ge=8, le=1 << 24)]
     """Tokens a sequence, special ones included (T)."""
-    batch_size: Annotated[int, Field(gt=0)]
+    batch_size: Annotated[int, Field(gt=0, le=1 << 24)]
     """Sequences a step, over all devices (B)."""
 
 

@@ -37,7 +37,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
-    def __init__(self, **values: Any):
+    def __init__(self, /, **values: Any):
         """Raises SettingsError."""
         try:
             super().__init__(**values)

@@ -15,7 +15,7 @@ class VocabularyConfig(Settings):
     here; used as it is. None trains one on the corpus."""
     kind: Literal["wordpiece", "unigram", "bpe"] = "wordpiece"
     """What is trained: BERT's WordPiece, or one of sentencepiece's models. Not used with `file`."""
-    size: Annotated[int, Field(gt=5)] = 30_522
+    size: Annotated[int, Field(gt=5, le=1 << 24)] = 30_522
     """Pieces of a trained vocabulary, the five special ones included. Not used with `file`."""
     lowercase: bool = True
     """Lower-case the text before it is split."""

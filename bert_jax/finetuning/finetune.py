@@ -19,7 +19,6 @@ from bert_jax.model.bert import Parameters
 from bert_jax.model.memory import Memory
 from bert_jax.model.task import HeadShape
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
 from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, tokens_at_once
 from bert_jax.training.fitting import check_room, phase_memory
@@ -32,7 +31,7 @@ from bert_jax.training.run_directory import RunDirectory, read_config
 from bert_jax.training.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, placed, tree_shardings
 from bert_jax.training.tracking import check_trackers
 from bert_jax.training.train import train
-from bert_jax.training.trained_model import TrainedModel
+from bert_jax.training.trained_model import TrainedModel, initial_parameters
 from bert_jax.training.trainer import Trainer
 
 _FEWEST_POSITIONS = 8
@@ -65,7 +64,7 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
             say(f"{run.path} is finished: {results['steps']:,} steps")
             return results
         if not run.under_way:
-            tokenizer.save(run.tokenizer)
+            run.save_tokenizer(tokenizer)
     objective = TaskObjective(planned.task, planned.model, planned.execution, planned.layers_frozen, planned.probe)
     trainer = Trainer(planned, mesh, objective)
     outputs, pad_id = Outputs(objective, mesh), tokenizer.vocabulary.pad_id
@@ -73,8 +72,8 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     last = train(trainer, run, [_work(trainer, batches, dev)], lambda: _initial_parameters(planned, started, mesh))
     results = _results(planned, int(last.step), run, dev, mesh)
     results |= {"training_rows": learned.rows, "skipped_steps": int(last.skipped)}
+    run.write_results(results)
     if is_first():
-        write_json(run.results_file, results)
         _draw(results, run)
     return results
 
@@ -220,7 +219,7 @@ def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh
     """The encoder of `started`, with its pooler where the task's head reads that; None for random parameters."""
     if config.from_random:
         return None
-    encoder = started.read(tree_shardings(started.shapes, mesh))["bert"]
+    encoder = initial_parameters(started, model_place(config.init), mesh)["bert"]
     if HeadShape.of(config.task).read == "tokens":
         encoder.pop("pooler", None)
     elif "pooler" not in encoder or not started.pooler_trained:

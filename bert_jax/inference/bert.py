@@ -261,9 +261,8 @@ def load(path: str | os.PathLike) -> Bert:
     together; RunError where they are damaged.
     """
     keep_compiled_programs()
-    trained = TrainedModel.open(model_place(path))
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    params = trained.read(jax.tree.map(lambda _: device, trained.shapes))
+    trained, params = TrainedModel.load(model_place(path), lambda shapes: jax.tree.map(lambda _: device, shapes))
     return Bert(trained.config, params, trained.tokenizer, trained.task)
 
 

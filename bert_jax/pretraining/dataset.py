@@ -13,7 +13,7 @@ from bert_jax.pretraining.vocabulary import given_tokenizer
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched, worked_on
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import FileSum, write_json
+from bert_jax.system.files import FileSum
 from bert_jax.system.json_file import Shape, as_shape, read_object
 from bert_jax.system.progress import say, stage
 from bert_jax.text.extension import replaced_pieces
@@ -50,9 +50,16 @@ def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedD
         elif found and _outdated(found, config, run):
             open_corpus(config.data)  # refused before anything is deleted
             say(f"{run.data(length)} is of other settings or other text: it is prepared anew")
+            run.manifest.forget(run.data(length))
             discard(run.data(length))
             found = None
         prepared[length] = found or _prepare(config, run, length)
+        record = run.data_record(length)
+        if damage := run.manifest.damage(record):
+            raise RunError(
+                f"{run.path}: {damage}; delete {run.data(length)} and give the same command again to prepare it anew"
+            )
+        run.manifest.note(record)
     return prepared
 
 
@@ -127,7 +134,8 @@ def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
         raise other_text
     publish_prepared(run.data(length))
     if written is None:
-        write_json(_shards_file(run, length), made.shards)
+        run.manifest.write_json(_shards_file(run, length), made.shards)
+    run.manifest.forget(run.data(length))
     return made
 
 

@@ -13,12 +13,13 @@ from bert_jax.config.run import RunConfig
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.extension import replaced_pieces
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.sharding import tree_shardings
-from bert_jax.training.trained_model import TrainedModel
+from bert_jax.training.trained_model import TrainedModel, initial_parameters
 
 _MAY_DIFFER = {"dropout", "attention_dropout", "initializer_range", "compute_dtype", "vocabulary_size"}
 """Settings of a model that its parameters don't depend on; the vocabulary is compared piece by piece."""
@@ -28,6 +29,7 @@ class InitialModel(NamedTuple):
     """A trained model to start from."""
 
     trained: TrainedModel
+    path: Place
 
     @classmethod
     def open(cls, config: RunConfig) -> "InitialModel | None":
@@ -37,7 +39,8 @@ class InitialModel(NamedTuple):
         """
         if config.init is None:
             return None
-        trained = TrainedModel.open(model_place(config.init))
+        path = model_place(config.init)
+        trained = TrainedModel.open(path)
         theirs, ours = _shaping(trained.config), _shaping(config.model)
         if theirs != ours:
             differing = [name for name in ours if theirs[name] != ours[name]]
@@ -46,7 +49,7 @@ class InitialModel(NamedTuple):
                 f"the model of init={config.init} is another one: {said}. Give its settings, or the run itself in "
                 "place of a config file"
             )
-        return cls(trained)
+        return cls(trained, path)
 
     def parameters(self, tokenizer: Tokenizer, mesh: Mesh) -> Parameters:
         """Its parameters for `tokenizer`, whose pieces begin with its own; as they were saved but for added rows.
@@ -57,7 +60,7 @@ class InitialModel(NamedTuple):
         rows = replaced_pieces(trained.tokenizer, tokenizer)
         if absent := absent_parts(trained.shapes):
             say(f"the model to start from has no {' and no '.join(sorted(absent))}: random values are put there")
-        params = trained.read(tree_shardings(trained.shapes, mesh))
+        params = initial_parameters(trained, self.path, mesh)
         if len(rows) == len(trained.tokenizer.vocabulary):
             return params
         longer = trained.config.replace(vocabulary_size=len(rows))

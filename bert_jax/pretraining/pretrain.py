@@ -27,7 +27,6 @@ from bert_jax.pretraining.trainer import planned_vocabulary_size, pretraining_tr
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.system.batch import Batch
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.training.devices import keep_compiled_programs
@@ -85,8 +84,8 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     results = _results(trainer, int(state.step), state.params, prepared, held_out)
     skipped_records = sum(line.get("skipped_records", 0) for line in read_metrics(run.metrics_file))
     results |= {"skipped_steps": int(state.skipped), "skipped_records": skipped_records}
+    run.write_results(results)
     if is_first():
-        write_json(run.results_file, results)
         title = f"pretraining, {results['steps']:,} steps"
         write_learning_curve(
             run.path / "learning_curve.png", read_metrics(run.metrics_file), results.get("metric"), title
@@ -130,7 +129,7 @@ def evaluate_run(run: RunDirectory, source: str | None = None, language: str | N
     trainer = pretraining_trainer(
         config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
     )
-    trained = TrainedModel.open(run.path)
+    trained, params = TrainedModel.load(run.path, lambda shapes: tree_shardings(shapes, trainer.mesh))
     if trained.tokenizer.vocabulary.pieces != tokenizer.vocabulary.pieces:
         raise UsageError(f"{run.tokenizer} is another tokenizer than its model was trained with; put that back")
     if "masked_lm" not in trained.shapes:
@@ -144,7 +143,6 @@ def evaluate_run(run: RunDirectory, source: str | None = None, language: str | N
         else:
             prepared = prepared_for(config, run, length)
             sequences = held_out_sequences(trainer, prepared)
-        params = trained.read(tree_shardings(trained.shapes, trainer.mesh))
         if absent_parts(params):  # no question is asked of these; the network wants their parameters all the same
             params = completed(params, jax.tree.map(jnp.zeros_like, trainer.state_shapes.params))
         results = _results(trainer, trained.step, params, {length: prepared}, {length: sequences})

@@ -1,6 +1,5 @@
 """The first step of a run: its tokenizer."""
 
-import json
 from hashlib import blake2b
 from typing import Any
 
@@ -12,7 +11,7 @@ from bert_jax.data.sample import sample_documents, sample_mixture
 from bert_jax.interchange.hub import model_place
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import remove_directory, write_json
+from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, stage
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, read_vocabulary_file, tokenizer_directory
@@ -33,11 +32,13 @@ def make_tokenizer(config: RunConfig, run: RunDirectory) -> Tokenizer:
         "read": _stamp(config),
     }
     if _made_of(origin, marker):
-        return load_tokenizer(run.tokenizer)
+        damage = run.manifest.damage(run.tokenizer)
+        if not damage:
+            run.manifest.note(run.tokenizer)
+            return load_tokenizer(run.tokenizer)
+        say(f"WARNING: {run.path}: {damage}: it is made anew (--vocabulary.file takes one of your own)")
     tokenizer = given_tokenizer(config) or _train(config)
-    remove_directory(run.tokenizer)  # another kind's has files of other names
-    tokenizer.save(run.tokenizer)
-    write_json(marker, origin)
+    run.save_tokenizer(tokenizer, origin)
     say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")
     return tokenizer
 
@@ -57,8 +58,8 @@ def given_tokenizer(config: RunConfig) -> Tokenizer | None:
 def _made_of(origin: dict[str, Any], marker: Place) -> bool:
     """Whether the same settings made the tokenizer, from the same text as far as that is here to be compared."""
     try:
-        before = json.loads(marker.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+        before = read_object(marker)
+    except (OSError, ValueError):
         return False
     return before == origin | {"read": origin["read"] or before.get("read")}
 

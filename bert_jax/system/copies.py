@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 import threading
@@ -17,6 +16,7 @@ from bert_jax.system.bucket import TRANSFERS, Place, Stored, download, in_bucket
 from bert_jax.system.disk import disk_explained
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import replacing, write_json
+from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say
 
 PUBLISH_EVERY_S = 60.0
@@ -137,8 +137,8 @@ def _note(copy: Path) -> Path:
 
 def _noted(copy: Path) -> dict[str, Stored]:
     try:
-        return {name: Stored(*stored) for name, stored in json.loads(_note(copy).read_text(encoding="utf-8")).items()}
-    except (FileNotFoundError, ValueError, TypeError):
+        return {name: Stored(*stored) for name, stored in read_object(_note(copy)).items()}
+    except (OSError, ValueError, TypeError):
         return {}
 
 

@@ -49,6 +49,15 @@ class FileSum(NamedTuple):
                 crc = zlib.crc32(block, crc)
         return cls(size, crc)
 
+    @classmethod
+    def of_bytes(cls, content: bytes) -> "FileSum":
+        """Of a file that has this content."""
+        return cls(len(content), zlib.crc32(content))
+
+    def extended(self, more: bytes) -> "FileSum":
+        """Of the same file with `more` at its end."""
+        return FileSum(self.size + len(more), zlib.crc32(more, self.crc32))
+
 
 def open_binary(path: Place) -> io.BufferedReader:
     """The file or object at `path`, to be read. Raises OSError."""
@@ -208,4 +217,9 @@ def write_text(path: Place, text: str) -> None:
 
 def write_json(path: Place, value: Any) -> None:
     """Writes `value` as indented JSON, atomically."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, as_json(value))
+
+
+def as_json(value: Any) -> str:
+    """The text that `write_json` writes."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -14,11 +14,14 @@ import orbax.checkpoint as ocp
 from bert_jax.model.bert import Parameters
 from bert_jax.system.bucket import Place
 from bert_jax.system.disk import reason
-from bert_jax.system.files import absolute, remove_directory
+from bert_jax.system.errors import RunError
+from bert_jax.system.files import FileSum, absolute, remove_directory
 from bert_jax.system.progress import say
 from bert_jax.training.hosts import agreed, is_first, wait_for_all
 from bert_jax.training.manifest import (
     Manifest,
+    agree_with_list,
+    being_read,
     best_of,
     complete,
     damaged_file,
@@ -32,6 +35,7 @@ from bert_jax.training.manifest import (
     set_aside,
     write_evaluation,
 )
+from bert_jax.training.orbax_reading import by_orbax
 from bert_jax.training.state_check import StateCheck, check_state, sum_of_bits_on_host
 from bert_jax.training.step import TrainState
 
@@ -68,6 +72,9 @@ class Checkpoints:
         self._directory, self._carried, self._keep, self._check_owner = directory, carried, keep, check_owner
         self._keep_every = keep_every
         self._number = next(_NUMBERS)
+        if is_first():
+            with contextlib.suppress(OSError, RunError):  # a disk that takes nothing: the next save says so
+                agree_with_list(directory)
         self._delete_unfinished()
         # One item: each one more would start threads of its own, for which the loop waits.
         # Directories at once: where that fails in the background, threads that wait for them hold up the process' end.
@@ -81,8 +88,17 @@ class Checkpoints:
         self.newest: int | None = None
         """Step of the newest checkpoint that is whole, as far as this process knows."""
 
-    def save(self, step: int, state: TrainState, evaluation: dict[str, float] | None) -> None:
-        """Begins to write `state`; it may be donated at once. A save that fails is reported, and the next one tried."""
+    def save(
+        self,
+        step: int,
+        state: TrainState,
+        evaluation: dict[str, float] | None,
+        metrics: FileSum | None = None,
+    ) -> None:
+        """Begins to write `state`; it may be donated at once. A save that fails is reported, and the next one tried.
+
+        `metrics`: of the run's metrics.jsonl up to `step`.
+        """
         self.wait()
         self._check_owner()
         path, check = path_of(self._directory, step), check_state(state)
@@ -90,14 +106,14 @@ class Checkpoints:
             if self.failure:
                 self._delete_unfinished()
             if is_first():
-                remove_directory(path)  # complete or not: this state takes its place
+                delete(path)  # complete or not: this state takes its place
                 path.parent.mkdir(parents=True, exist_ok=True)
             self._checkpointer.save(absolute(path), args=ocp.args.StandardSave(_item(state)))
         except Exception as error:  # the writer underneath raises OSError, ValueError and others
             self._failed(step, error)
             return
         skeleton = jax.tree.map(lambda _: 0, state)
-        self._finishing = threading.Thread(target=self._finish, args=(step, evaluation, check, skeleton))
+        self._finishing = threading.Thread(target=self._finish, args=(step, evaluation, check, metrics, skeleton))
         self._finishing.start()
 
     def add_evaluation(self, step: int, evaluation: dict[str, float]) -> None:
@@ -143,7 +159,8 @@ class Checkpoints:
             if (step := agreed(found)) < 0:
                 return None
             path = path_of(self._directory, step)
-            restored = self._checkpointer.restore(absolute(path), args=ocp.args.StandardRestore(_item(shapes)))
+            with by_orbax(path):
+                restored = self._checkpointer.restore(absolute(path), args=ocp.args.StandardRestore(_item(shapes)))
             state = restored["training"]._replace(params=restored["params"])
             if Manifest.read(path).bits in (None, int(check_state(state).bits)):
                 self.newest = step
@@ -165,12 +182,19 @@ class Checkpoints:
         paths = reversed(complete(self._directory))
         return next((path for path in paths if is_sound(path) and not damaged_file(path)), None)
 
-    def _finish(self, step: int, evaluation: dict[str, float] | None, check: StateCheck, skeleton: TrainState) -> None:
+    def _finish(
+        self,
+        step: int,
+        evaluation: dict[str, float] | None,
+        check: StateCheck,
+        metrics: FileSum | None,
+        skeleton: TrainState,
+    ) -> None:
         path = path_of(self._directory, step)
         try:
             self._checkpointer.wait_until_finished()
             if is_first():
-                self._complete(path, step, evaluation, check, skeleton)
+                self._complete(path, step, evaluation, check, metrics, skeleton)
         except Exception as error:
             self._failed(step, error)
         else:
@@ -181,7 +205,13 @@ class Checkpoints:
                 self._delete_old(path)
 
     def _complete(
-        self, path: Place, step: int, evaluation: dict[str, float] | None, check: StateCheck, skeleton: TrainState
+        self,
+        path: Place,
+        step: int,
+        evaluation: dict[str, float] | None,
+        check: StateCheck,
+        metrics: FileSum | None,
+        skeleton: TrainState,
     ) -> None:
         """Makes a checkpoint of what has been written to `path`. Raises ValueError or OSError where it isn't good."""
         check = jax.device_get(check)
@@ -190,7 +220,7 @@ class Checkpoints:
         if self._keep_every and step % self._keep_every == 0:
             keep_for_good(path)
         # With its manifest it is whole, if a machine is about to go; whether it is good is seen at once.
-        make_complete(path, self._carried, step, evaluation, check)
+        make_complete(path, self._carried, step, evaluation, check, metrics)
         self.newest = step
         if _read_on_host(path, skeleton) != check.bits:
             raise OSError("what is read back is not what was written")
@@ -256,15 +286,21 @@ def _read_on_host(path: Place, skeleton: TrainState) -> int:
 
 
 def saved_shapes(path: Place) -> dict[str, Any]:
-    """The parameter tree of the checkpoint at `path`, whose leaves have `shape` and `dtype`; nothing else is read."""
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+    """The parameter tree of the checkpoint at `path`, whose leaves have `shape` and `dtype`; nothing else is read.
+
+    Raises RunError where Orbax can't read it, CheckpointGone where it is deleted meanwhile.
+    """
+    with being_read(path), by_orbax(path), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
         return checkpointer.metadata(absolute(path)).item_metadata.tree["params"]
 
 
 def load_parameters(path: Place, shapes: Parameters) -> Parameters:
-    """The parameters of the checkpoint at `path` (see `checkpoint_of`), of these shapes and shardings."""
+    """The parameters of the checkpoint at `path` (see `checkpoint_of`), of these shapes and shardings.
+
+    Raises RunError where Orbax can't read it, CheckpointGone where it is deleted meanwhile.
+    """
     item = {"params": shapes}
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+    with being_read(path), by_orbax(path), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
         return checkpointer.restore(
             absolute(path),
             args=ocp.args.PyTreeRestore(

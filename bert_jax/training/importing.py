@@ -26,7 +26,7 @@ def import_model(
     with new_directory(directory) as temporary:
         run = RunDirectory(temporary)
         write_config(run.config_file, _run_config(model), imported_from=str(source))
-        model.tokenizer.save(run.tokenizer)
+        run.save_tokenizer(model.tokenizer)
         write_model(run.checkpoints, model.parameters(), (run.config_file, run.tokenizer))
     return model
 

@@ -177,7 +177,7 @@ class _Loop:
                 say(f"stopping after step {step:,} with a checkpoint; Ctrl-C (once more) ends at once, without it")
             self._at("writing the checkpoint of", step)
             self._log.publish()
-            self._checkpoints.save(step, state, evaluation)
+            self._checkpoints.save(step, state, evaluation, self._log.sum)
             self._cadence.saved(step)
         if stopping:
             self._at("finishing the checkpoint of", step)

@@ -1,20 +1,41 @@
 """What a checkpoint is on disk: a directory named by its step, with a manifest, written last, of all its files."""
 
 import contextlib
-import hashlib
-import json
-from typing import Any, Literal, NamedTuple
+import math
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple, TypeVar
 
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import copy_into
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import FileSum, files_below, remove_directory, sync, sync_below, write_json, write_text
+from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, sync, sync_below, write_text
+from bert_jax.system.json_file import Shape, as_shape, read_object
 from bert_jax.system.progress import say
+from bert_jax.training.run_manifest import MANIFEST, Natural, RunManifest, Sum, checksum, out_of_reach
 from bert_jax.training.state_check import StateCheck
 
-_MANIFEST = "manifest.json"
 _DIGITS = 8
 """Of a checkpoint's name, its step."""
+_LOOKS = 20
+"""How often a checkpoint is picked anew because a training beside has deleted the one before."""
+
+Read = TypeVar("Read")
+
+
+class CheckpointGone(RunError):
+    """A checkpoint that was being read has been deleted, as a training beside does with old ones."""
+
+    def __init__(self, path: Place):
+        super().__init__(f"{path} was deleted while it was read; give the same command again, or another checkpoint")
+
+
+class _Written(Shape):
+    step: Natural
+    evaluation: dict[str, float | None] | None
+    files: dict[str, Sum]
+    bits: Natural | None = None
+    skipped_in_a_row: Natural = 0
+    metrics: Sum | None = None
 
 
 _KEPT = "kept_for_good"
@@ -25,44 +46,52 @@ class Manifest(NamedTuple):
     """What one checkpoint holds. Written last: a directory without it is not a checkpoint."""
 
     step: int
-    evaluation: dict[str, float] | None
-    """Measurements on held-out documents at this step, if there are any."""
+    evaluation: dict[str, float | None] | None
+    """Measurements on held-out documents at this step, if there are any; None for one that is not finite."""
     files: dict[str, FileSum]
     """Every other file by its path below the checkpoint."""
     bits: int | None = None
     """`sum_of_bits` of the state when it was saved; None of a model that was not trained here."""
     skipped_in_a_row: int = 0
     """Steps skipped up to this one because a gradient wasn't finite."""
+    metrics: FileSum | None = None
+    """The run's metrics.jsonl up to this step; None of an earlier release's, or of a model not trained here."""
 
     @classmethod
     def of(
-        cls, directory: Place, step: int, evaluation: dict[str, float] | None, check: StateCheck | None
+        cls,
+        directory: Place,
+        step: int,
+        evaluation: dict[str, float] | None,
+        check: StateCheck | None,
+        metrics: FileSum | None = None,
     ) -> "Manifest":
         """Sums up the files in `directory`."""
-        files = {name: FileSum.of(path) for name, path in files_below(directory).items() if name != _MANIFEST}
-        return cls(step, evaluation, files, *((int(check.bits), int(check.skipped_in_a_row)) if check else ()))
+        files = {name: FileSum.of(path) for name, path in files_below(directory).items() if name != MANIFEST}
+        checked = {"bits": int(check.bits), "skipped_in_a_row": int(check.skipped_in_a_row)} if check else {}
+        return cls(step, evaluation, files, metrics=metrics, **checked)
 
     @classmethod
     def read(cls, directory: Place) -> "Manifest":
         """Raises OSError where it can't be read, ValueError where it is damaged."""
-        try:
-            value = json.loads((directory / _MANIFEST).read_text(encoding="utf-8"))
-            written = value.pop("sum", None)
-            if written not in (None, _sum(value)):  # None: of a release that had none
-                raise ValueError("it hasn't the sum that it had")
-            return cls(**value | {"files": {name: FileSum(*total) for name, total in value["files"].items()}})
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(str(error)) from None
+        value = read_object(directory / MANIFEST)
+        written = value.pop("sum", None)
+        if written not in (None, checksum(value)):  # None: of a release that had none
+            raise ValueError("it hasn't the sum that it had")
+        found = as_shape(value, _Written)
+        files = {name: FileSum(*total) for name, total in found.files.items()}
+        metrics = found.metrics and FileSum(*found.metrics)
+        return cls(found.step, found.evaluation, files, found.bits, found.skipped_in_a_row, metrics)
 
     def write(self, directory: Place) -> None:
-        """Writes it whole or not at all, with a checksum of its own."""
-        value = self._asdict()
-        write_json(directory / _MANIFEST, value | {"sum": _sum(value)})
+        """Writes it whole or not at all, with a checksum of its own; then the run's manifest lists it."""
+        value = self._asdict() | {"evaluation": _finite(self.evaluation)}
+        _manifest_of(directory.parent).write_json(absolute(directory) / MANIFEST, value | {"sum": checksum(value)})
 
 
-def _sum(value: dict[str, Any]) -> str:
-    """Of a manifest's other fields, in whatever order."""
-    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
+def _finite(evaluation: dict[str, float] | None) -> dict[str, float | None] | None:
+    """JSON has no other numbers."""
+    return evaluation and {name: value if math.isfinite(value) else None for name, value in evaluation.items()}
 
 
 def path_of(directory: Place, step: int) -> Place:
@@ -72,7 +101,7 @@ def path_of(directory: Place, step: int) -> Place:
 
 def complete(directory: Place) -> list[Place]:
     """The finished checkpoints in `directory`, oldest first."""
-    return sorted(path.parent for path in directory.glob(f"{'[0-9]' * _DIGITS}/{_MANIFEST}"))
+    return sorted(path.parent for path in directory.glob(f"{'[0-9]' * _DIGITS}/{MANIFEST}"))
 
 
 def incomplete(directory: Place) -> set[Place]:
@@ -85,7 +114,7 @@ def incomplete(directory: Place) -> set[Place]:
 
 def _has_manifest(path: Place) -> bool:
     try:
-        (path / _MANIFEST).stat()
+        (path / MANIFEST).stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
@@ -97,14 +126,14 @@ def make_complete(
     step: int,
     evaluation: dict[str, float] | None,
     check: StateCheck | None,
+    metrics: FileSum | None = None,
 ) -> None:
-    """Copies what is `carried` into a checkpoint and, last, writes its manifest."""
+    """Copies what is `carried` into a checkpoint and, last, writes its manifest; then the run's manifest lists it."""
     for source in carried:
         copy_into(source, path)
     sync_below(path)
-    Manifest.of(path, step, evaluation, check).write(path)
-    sync(path)
     sync(path.parent)
+    Manifest.of(path, step, evaluation, check, metrics).write(path)
 
 
 def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
@@ -117,26 +146,58 @@ def damaged_file(path: Place) -> str | None:
 
     Raises RunError where a bucket can't be reached: what is there may be as good as ever.
     """
-    name = _MANIFEST
+    name = MANIFEST
     try:
         manifest, there = Manifest.read(path), files_below(path)
+        if _manifest_of(path.parent).damage(absolute(path) / MANIFEST):
+            return MANIFEST
         for name, expected in manifest.files.items():
             if name not in there or FileSum.of(there[name]) != expected:
                 return name
     except ValueError:
-        return _MANIFEST
+        return MANIFEST
     except OSError as error:
         if in_bucket(path) and not isinstance(error, FileNotFoundError):
-            reason = str(error).partition("\n")[0] or type(error).__name__
-            raise RunError(f"{path / name} can't be read now ({reason}); give the same command again") from None
+            raise out_of_reach(path / name, error) from None
         return name  # gone, or on a disk that can't read it
     return None
 
 
+@contextlib.contextmanager
+def being_read(path: Place) -> Iterator[None]:
+    """Raises CheckpointGone, whatever else the block raises, where the checkpoint at `path` is deleted meanwhile.
+
+    A deletion takes the manifest first. So while that is there, all that was read is of a whole checkpoint.
+    """
+    try:
+        yield
+    except Exception:
+        if _has_manifest(path):
+            raise
+        raise CheckpointGone(path) from None
+    if not _has_manifest(path):
+        raise CheckpointGone(path)
+
+
+def looking_again(read: Callable[[], Read]) -> Read:
+    """What `read` returns, which picks a checkpoint and reads it: anew where a training beside has deleted that.
+
+    Raises CheckpointGone where that happens time after time.
+    """
+    for _ in range(_LOOKS - 1):
+        with contextlib.suppress(CheckpointGone):
+            return read()
+    return read()
+
+
 def newest_undamaged(directory: Place) -> Place | None:
-    """The newest checkpoint in `directory` whose files are as they were written; damaged ones are reported."""
+    """The newest checkpoint in `directory` whose files are as they were written; damaged ones are reported.
+
+    Raises CheckpointGone where one is deleted meanwhile.
+    """
     for path in reversed(complete(directory)):
-        damaged = damaged_file(path)
+        with being_read(path):
+            damaged = damaged_file(path)
         if not damaged:
             return path
         say(f"WARNING: {path} is damaged ({damaged} is not as it was written); the one before it is used, if any")
@@ -147,23 +208,76 @@ def checkpoint_of(path: Place) -> Place:
     """`path` if it is a checkpoint; or the one of the run there to be used: of a task the undamaged one with the best
     score, otherwise the newest undamaged one.
 
-    Raises UsageError where there is no checkpoint, RunError where there are damaged ones only.
+    Raises UsageError where there is no checkpoint, RunError where there are damaged ones only, CheckpointGone where
+    one is deleted meanwhile.
     """
-    if not (path / _MANIFEST).is_file():
-        best = best_of(complete(path / "checkpoints"), by="score")
-        if best and not damaged_file(best):
-            return best
-        if found := newest_undamaged(path / "checkpoints"):
-            return found
-        if not complete(path / "checkpoints"):
-            raise UsageError(
-                f"{path} holds no finished checkpoint{runs_within(path)}; give a run that was trained, or a checkpoint "
-                "of one"
-            )
-        raise RunError(f"{path} holds damaged checkpoints only; give the command that trained it again")
-    if damaged := damaged_file(path):
+    if not _is_checkpoint(path):
+        return _checkpoint_of_run(path)
+    with being_read(path):
+        damaged = damaged_file(path)
+    if damaged:
         raise RunError(f"{path} is damaged: {damaged} is not as it was written; use another checkpoint of the run")
     return path
+
+
+def _is_checkpoint(path: Place) -> bool:
+    """Whether `path` has a checkpoint's manifest. That of a run, which has the same name, is of another shape."""
+    if not (path / MANIFEST).is_file() or (path / "checkpoints").is_dir():
+        return False
+    try:
+        return RunManifest(path).noted() is None
+    except (OSError, ValueError):
+        return True
+
+
+def _checkpoint_of_run(path: Place) -> Place:
+    directory = path / "checkpoints"
+    best = best_of(complete(directory), by="score")
+    if best:
+        with being_read(best):
+            damaged = damaged_file(best)
+        if not damaged:
+            return best
+    found, gone = newest_undamaged(directory), lost(directory)
+    for newer in gone:
+        if found and newer.name > found.name:
+            say(f"WARNING: {newer} was finished and its {MANIFEST} is gone; {found} is used")
+    if found:
+        return found
+    if complete(directory) or gone:
+        raise RunError(f"{path} holds damaged checkpoints only; give the command that trained it again")
+    raise UsageError(
+        f"{path} holds no finished checkpoint{runs_within(path)}; give a run that was trained, or a checkpoint of one"
+    )
+
+
+def lost(directory: Place) -> list[Place]:
+    """The checkpoints in `directory` that were finished and whose manifests are gone, oldest first."""
+    run = _manifest_of(directory)
+    listed = [run.run / name for name in run.listed(directory)]
+    return sorted(file.parent for file in listed if not _has_manifest(file.parent) and run.damage(file))
+
+
+def agree_with_list(directory: Place) -> None:
+    """Makes the list in the run's manifest that of the checkpoints in `directory`; says which are lost.
+
+    Killed between writing one and listing it, a run has one that isn't listed. Raises OSError or RunError.
+    """
+    run = _manifest_of(directory)
+    for path in lost(directory):
+        if path.is_dir():
+            set_aside(path, f"its {MANIFEST} is gone")
+        else:
+            say(f"WARNING: {path} was finished and is gone; the one before it is used, if any")
+            run.forget(path)
+    listed = run.listed(directory)
+    files = [absolute(path) / MANIFEST for path in complete(directory)]
+    run.note(*[file for file in files if file.relative_to(run.run).as_posix() not in listed])
+
+
+def _manifest_of(directory: Place) -> RunManifest:
+    """Of the run whose checkpoints lie in `directory`."""
+    return RunManifest(absolute(directory).parent)
 
 
 def runs_within(path: Place) -> str:
@@ -177,14 +291,18 @@ def runs_within(path: Place) -> str:
 
 def best_of(paths: list[Place], by: Literal["score", "any"] = "any") -> Place | None:
     """The first with the highest score on a task or, where `by` is any, with the lowest held-out loss; None where none
-    was so evaluated. Raises OSError where a manifest can't be read."""
+    was so evaluated. Raises OSError where a manifest can't be read, CheckpointGone where one is deleted meanwhile."""
     values = {}
     for path in paths:
-        with contextlib.suppress(ValueError):  # damaged: found out, and said, by whoever reads it
+        try:
             evaluation = Manifest.read(path).evaluation or {}
-            loss = evaluation.get("loss") if by == "any" else None
-            score = evaluation.get("score")
-            values[path] = score if score is not None else loss and -loss
+        except FileNotFoundError:
+            raise CheckpointGone(path) from None
+        except ValueError:  # damaged: found out, and said, by whoever reads it
+            continue
+        loss = evaluation.get("loss") if by == "any" else None
+        score = evaluation.get("score")
+        values[path] = score if score is not None else loss and -loss
     return max((path for path, value in values.items() if value is not None), key=values.get, default=None)
 
 
@@ -196,10 +314,22 @@ def is_sound(path: Place) -> bool:
         return False
 
 
+def noted_metrics(directory: Place, last: int | None = None) -> dict[int, FileSum]:
+    """What the checkpoints in `directory` note of the run's metrics.jsonl, by their steps, none after `last`."""
+    noted = {}
+    for path in complete(directory):
+        with contextlib.suppress(OSError, ValueError):  # damaged or deleted meanwhile: others say so
+            manifest = Manifest.read(path)
+            if manifest.metrics and (last is None or manifest.step <= last):
+                noted[manifest.step] = manifest.metrics
+    return noted
+
+
 def delete(path: Place) -> None:
     """Deletes a checkpoint: without its manifest it is none, so half a deletion leaves none either."""
-    (path / _MANIFEST).unlink(missing_ok=True)
-    remove_directory(path)
+    with _unlisted(path):
+        (path / MANIFEST).unlink(missing_ok=True)
+        remove_directory(path)
 
 
 def keep_for_good(path: Place) -> None:
@@ -216,5 +346,20 @@ def set_aside(path: Place, damage: str) -> None:
     """Renames a damaged checkpoint, so that it counts no more and can still be looked at."""
     aside = path.with_name(f"damaged-{path.name}")
     remove_directory(aside)
-    path.rename(aside)
+    with _unlisted(path):
+        path.rename(aside)
     say(f"WARNING: {path} is damaged ({damage}); it is set aside as {aside.name}, and the one before it used, if any")
+
+
+@contextlib.contextmanager
+def _unlisted(path: Place) -> Iterator[None]:
+    """Takes a checkpoint out of the run's list before the block; after it, where a full disk has no room before."""
+    run, file = _manifest_of(path.parent), absolute(path)
+    try:
+        run.forget(file)
+        forgotten = True
+    except Exception:  # OSError, RunError, and a bucket's library has errors of its own
+        forgotten = False
+    yield
+    if not forgotten:
+        run.forget(file)

@@ -5,9 +5,10 @@ import json
 import math
 import os
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, NamedTuple
 
+from pydantic import Field
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
@@ -15,10 +16,14 @@ from tensorboardX.proto.summary_pb2 import Summary
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import Publisher, worked_on
 from bert_jax.system.disk import disk_explained
-from bert_jax.system.files import write_text
+from bert_jax.system.files import FileSum, write_text
+from bert_jax.system.json_file import Shape, as_shape, parse_object
 from bert_jax.system.progress import say
 from bert_jax.training.hosts import is_first
 from bert_jax.training.tracking import Background
+
+_MOST_TOLD = 3
+"""Damaged lines in a warning."""
 
 
 class MetricsLog:
@@ -35,15 +40,19 @@ class MetricsLog:
         which whoever opened them closes."""
         self._trackers = trackers
         self.path = directory / "metrics.jsonl"
-        kept = [line for line in read_metrics(self.path) if line["step"] <= step]
-        self._last = {line["split"]: line["step"] for line in kept}
-        self.scores = {line["step"]: _score(line) for line in kept if line["split"] == "eval" and "score" in line}
+        kept = [line for line in _read_lines(self.path) if line.values["step"] <= step]
+        self._last = {line.values["split"]: line.values["step"] for line in kept}
+        evaluations = [line.values for line in kept if line.values["split"] == "eval"]
+        self.scores = {values["step"]: _score(values) for values in evaluations if "score" in values}
         """The score of a task at the steps at which it was evaluated."""
         self._file = self._tensorboard = self._events = None
+        text = "".join(line.text + "\n" for line in kept)
+        self.sum = FileSum.of_bytes(text.encode())
+        """Of all lines up to now, those that couldn't be written yet too."""
         if not is_first():
             return
         file = worked_on(self.path)
-        write_text(file, "".join(json.dumps(line) + "\n" for line in kept))
+        write_text(file, text)
         self._file = open(file, "ab", buffering=0)  # so that it is known what is written
         self._unwritten, self._failing = b"", False
         self._publisher = Publisher(self.path, directory / "tensorboard")
@@ -65,21 +74,16 @@ class MetricsLog:
             self.scores[step] = _score(finite)
         if not self._file:
             return
-        self._unwritten += (json.dumps({"step": step, "split": split} | finite) + "\n").encode()
+        line = (json.dumps({"step": step, "split": split} | finite) + "\n").encode()
+        self._unwritten, self.sum = self._unwritten + line, self.sum.extended(line)
         named = {f"{split}/{name}": value for name, value in finite.items() if value is not None}
         for tracker in self._trackers:
             tracker.log(step, named)
         shown = [Summary.Value(tag=name, simple_value=value) for name, value in named.items()]
-        try:
+        with self._failures_said():
             self._write_lines()
             if self._tensorboard:
                 self._write_event(Event(wall_time=time.time(), step=step, summary=Summary(value=shown)))
-        except OSError as error:
-            if not self._failing:
-                say(f"WARNING: {self.path} can't be written ({error.strerror}); training goes on, its lines are kept")
-            self._failing = True
-        else:
-            self._failing = False
         self._publisher.publish_if_due()
 
     def close(self) -> None:
@@ -97,8 +101,24 @@ class MetricsLog:
 
     def publish(self) -> None:
         """Before a checkpoint is written: a restart finds the lines up to its step, in a bucket too."""
-        if self._file:
-            self._publisher.publish()
+        if not self._file:
+            return
+        with self._failures_said():
+            self._write_lines()
+            os.fsync(self._file.fileno())
+        self._publisher.publish()
+
+    @contextlib.contextmanager
+    def _failures_said(self) -> Iterator[None]:
+        """Says once that a disk takes no more, until it does again."""
+        try:
+            yield
+        except OSError as error:
+            if not self._failing:
+                say(f"WARNING: {self.path} can't be written ({error.strerror}); training goes on, its lines are kept")
+            self._failing = True
+        else:
+            self._failing = False
 
     def _write_lines(self) -> None:
         while self._unwritten:
@@ -125,14 +145,78 @@ def _score(values: dict[str, Any]) -> float:
     return score if isinstance(score, int | float) else -math.inf
 
 
-def read_metrics(path: Place) -> list[dict[str, float | str | None]]:
-    """The lines of a metrics.jsonl; [] where there is none. A line that is damaged or not whole is left out."""
-    if not path.exists():
-        return []
-    read = []
-    for line in path.read_bytes().decode(errors="replace").split("\n")[:-1]:
-        with contextlib.suppress(ValueError):
-            value = json.loads(line)
-            if isinstance(value, dict) and isinstance(value.get("step"), int) and isinstance(value.get("split"), str):
-                read.append(value)
-    return read
+def read_metrics(path: Place) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl; [] where there is none. A damaged line is left out, which is said.
+
+    Not of what follows the last newline: a line that is being written, or was when its process ended.
+    """
+    return [line.values for line in _read_lines(path)]
+
+
+class _Line(NamedTuple):
+    text: str
+    values: dict[str, Any]
+
+
+class _Named(Shape):
+    """What every line has."""
+
+    step: Annotated[int, Field(ge=0, lt=2**63)]
+    split: str
+
+
+def _read_lines(path: Place) -> list[_Line]:
+    lines, damaged = _parsed(path)
+    if damaged:
+        say(f"WARNING: {path}: lines that can't be read are left out: {_told(damaged)}")
+    return lines
+
+
+def damaged_lines(path: Place) -> str | None:
+    """Which lines of the metrics.jsonl at `path` can't be read, and why; None where all can."""
+    _, damaged = _parsed(path)
+    return _told(damaged) if damaged else None
+
+
+def _parsed(path: Place) -> tuple[list[_Line], list[str]]:
+    """The lines that can be read, and for each other one its number and what is wrong with it."""
+    read, damaged = [], []
+    for number, line in enumerate(_content(path).split(b"\n")[:-1], 1):
+        try:
+            values = parse_object(line)
+            as_shape(values, _Named)
+        except ValueError as error:
+            damaged.append(f"{number:,} ({error})")
+        else:
+            read.append(_Line(line.decode(), values))
+    return read, damaged
+
+
+def _told(damaged: list[str]) -> str:
+    more = f" and {len(damaged) - _MOST_TOLD:,} more" if len(damaged) > _MOST_TOLD else ""
+    return ", ".join(damaged[:_MOST_TOLD]) + more
+
+
+def changed_lines(path: Place, noted: dict[int, FileSum]) -> str | None:
+    """Where the metrics.jsonl at `path` isn't as it was written; None where it is.
+
+    `noted`: by step, sums of the file up to there, as checkpoints' manifests have them.
+    """
+    if not noted:
+        return None
+    content = _content(path)
+    whole = {step for step, total in noted.items() if FileSum.of_bytes(content[: total.size]) == total}
+    if max(noted) in whole:
+        return None
+    bad = min(step for step in noted if step > max(whole, default=-1))
+    first = content[: noted[max(whole)].size].count(b"\n") + 1 if whole else 1
+    last = max(first, content[: noted[bad].size].count(b"\n"))
+    where = f"line {first:,}" if first == last else f"lines {first:,} to {last:,}"
+    missing = noted[max(noted)].size - len(content)
+    lacks = f"; the file is {missing:,} bytes short" if missing > 0 else ""
+    return f"something in {where} (up to step {bad:,}) was changed or lost{lacks}"
+
+
+def _content(path: Place) -> bytes:
+    """b"" where there is none."""
+    return path.read_bytes() if path.exists() else b""

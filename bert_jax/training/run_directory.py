@@ -17,21 +17,25 @@ from bert_jax.config.training import TrainingConfig
 from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.disk import FULL_DISK, disk_explained
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import write_json, write_text
+from bert_jax.system.files import remove_directory, write_json, write_text
+from bert_jax.system.json_file import MOST_BYTES, parse_json, read_bytes, read_object
 from bert_jax.system.progress import say
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.hosts import is_first
 from bert_jax.training.manifest import complete, damaged_file, runs_within
+from bert_jax.training.run_manifest import RunManifest
 
 SCHEMA_VERSION = 1
 """Of config.json. Later releases read all earlier ones."""
 _IMPORTED = "imported_from"
+"""In config.json: where a model that was not trained here comes from."""
 _MOST_TOLD = 8
 """Differences between two runs, in an error."""
-"""In config.json: where a model that was not trained here comes from."""
 
 
 class RunDirectory:
-    """Where everything of one run lies: config.json, tokenizer/, data/, checkpoints/, metrics.jsonl, results.json."""
+    """Where everything of one run lies: config.json, tokenizer/, data/, checkpoints/, metrics.jsonl, results.json, and
+    the manifest with the checksums of what it is built on."""
 
     def __init__(self, path: str | os.PathLike):
         self.path = place_of(path)
@@ -41,11 +45,16 @@ class RunDirectory:
         self.metrics_file = self.path / "metrics.jsonl"
         self.results_file = self.path / "results.json"
         self.profile = self.path / "profile"
+        self.manifest = RunManifest(self.path)
         self._owner_file, self._owner = self.path / ".owner", None
 
     def data(self, length: int) -> Place:
         """The prepared sequences of one length."""
         return self.path / "data" / f"length-{length}"
+
+    def data_record(self, length: int) -> Place:
+        """The file that has the checksums of all others of such data."""
+        return self.data(length) / "prepared.json"
 
     @property
     def under_way(self) -> bool:
@@ -65,12 +74,35 @@ class RunDirectory:
         if newest is None or damaged_file(complete(self.checkpoints)[-1]):
             return None
         try:
-            results = json.loads(self.results_file.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
+            results = read_object(self.results_file)
+        except FileNotFoundError:
             return None
-        if not isinstance(results, dict) or results.get("steps") != newest:
+        except (OSError, ValueError) as error:
+            damage = f"is damaged ({error})"
+        else:
+            damage = self.manifest.damage(self.results_file) and "is not as it was written"
+        if damage:
+            say(f"WARNING: {self.results_file} {damage}: the run is measured anew")
+            return None
+        if results.get("steps") != newest:
             return None
         return results if newest == steps or results.get("stopped_early") else None  # or steps were added
+
+    def save_tokenizer(self, tokenizer: Tokenizer, origin: dict[str, Any] | None = None) -> None:
+        """Writes tokenizer/, with an origin.json that tells what it was made of, on the first of several processes."""
+        if not is_first():
+            return
+        self.manifest.forget(self.tokenizer)
+        remove_directory(self.tokenizer)  # another kind's has files of other names
+        tokenizer.save(self.tokenizer)
+        if origin is not None:
+            write_json(self.tokenizer / "origin.json", origin)
+        self.manifest.note(self.tokenizer)
+
+    def write_results(self, results: dict[str, Any]) -> None:
+        """Writes results.json, on the first of several processes."""
+        if is_first():
+            self.manifest.write_json(self.results_file, results)
 
     def open(self, config: TrainingConfig) -> None:
         """Makes the directory, or goes on with it; locks it until this process ends; writes config.json.
@@ -92,7 +124,20 @@ class RunDirectory:
                     raise
                 reason = error.strerror or str(error).partition("\n")[0]
                 raise UsageError(f"--workdir {self.path} can't be written ({reason}); choose another") from None
+        self._complete_manifest()
         write_config(self.config_file, config)
+
+    def _complete_manifest(self) -> None:
+        """Covers what an earlier release has written, or what is there where the manifest is damaged or deleted."""
+        try:
+            missing = self.manifest.noted() is None
+        except (OSError, ValueError) as error:
+            say(f"WARNING: {self.manifest.path} is damaged ({error}): the run's files are taken as they are")
+            self.manifest.renew()
+        else:
+            if missing and self.under_way:
+                say(f"{self.path} has no {self.manifest.path.name}, as of an earlier release: it gets one")
+                self.manifest.renew()
 
     def check(self, config: TrainingConfig) -> None:
         """Raises UsageError where the run that is under way here can't go on with `config`. Writes nothing."""
@@ -159,17 +204,20 @@ class RunDirectory:
 
 
 def write_config(path: Place, config: TrainingConfig, imported_from: str | None = None) -> None:
-    """Writes a config.json; `imported_from` says where a model that was not trained here comes from."""
+    """Writes a run's config.json; `imported_from` says where a model that was not trained here comes from."""
     origin = {_IMPORTED: imported_from} if imported_from else {}
-    write_json(path, {"schema_version": SCHEMA_VERSION, **origin, "config": config.model_dump(mode="json")})
+    value = {"schema_version": SCHEMA_VERSION, **origin, "config": config.model_dump(mode="json")}
+    RunManifest(path.parent).write_json(path, value)
 
 
 def read_config(path: Place) -> RunConfig | TaskRunConfig:
     """The settings of the run (or checkpoint) at `path`, by which it was pretrained or fine-tuned.
 
-    Raises UsageError where there is none or a later release's.
+    Raises UsageError where there is none or a later release's, RunError where it, or the tokenizer beside it, isn't as
+    it was written.
     """
     settings = _read(path)["config"]
+    RunManifest(path).check(path / "config.json", path / "tokenizer")
     try:
         return TaskRunConfig(**settings) if "task" in settings else RunConfig(**settings)
     except SettingsError as error:
@@ -195,11 +243,11 @@ def read_pretraining_config(path: Place) -> RunConfig:
 
 def _read(path: Place) -> dict[str, Any]:
     try:
-        value = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        value = parse_json(read_bytes(path / "config.json", MOST_BYTES))
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{path} is no run: it has no config.json{runs_within(path)}") from None
-    except ValueError as error:
-        raise _damaged_config(path, str(error)) from None
+    except (OSError, ValueError) as error:
+        raise _damaged_config(path, getattr(error, "strerror", None) or str(error)) from None
     if not isinstance(value, dict) or "schema_version" not in value:
         raise UsageError(
             f"{path} is no run, its config.json is another program's; make a run of it with bert-jax import"

@@ -10,7 +10,8 @@ from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.devices import peak_flops
 from bert_jax.training.hosts import is_first
 from bert_jax.training.loop import PhaseWork, run_phases
-from bert_jax.training.metrics import MetricsLog
+from bert_jax.training.manifest import noted_metrics
+from bert_jax.training.metrics import MetricsLog, changed_lines
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.run_directory import RunDirectory
 from bert_jax.training.step import TrainState
@@ -39,6 +40,8 @@ def train(
         say(f"going on from step {int(state.step):,}")
         if config.profiled and config.profiled[-1] <= state.step:
             say(f"profile_steps={config.profile_steps} are done already: no trace is written")
+    if is_first() and (changed := changed_lines(run.metrics_file, noted_metrics(run.checkpoints, int(state.step)))):
+        say(f"WARNING: {run.metrics_file}: {changed}; training goes on")
     trackers, finished = open_trackers(config, run.path), False
     log = MetricsLog(run.path, int(state.step), config.logging.tensorboard, trackers)
     all_peaks = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+from jax.sharding import Mesh
 
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.model import ModelConfig
@@ -13,12 +14,17 @@ from bert_jax.interchange.model_directory import holds_published_model, open_mod
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
 from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.training.checkpoint import load_parameters, saved_shapes
-from bert_jax.training.manifest import checkpoint_of
+from bert_jax.training.manifest import CheckpointGone, Manifest, being_read, checkpoint_of, looking_again
 from bert_jax.training.run_directory import read_config
-from bert_jax.training.sharding import abstract
+from bert_jax.training.run_manifest import RunManifest
+from bert_jax.training.sharding import abstract, tree_shardings
+
+_MOST_COMPRESSED = 200
+"""Bytes of parameters a byte of a checkpoint; those of a trained model hardly compress."""
 
 
 class TrainedModel(NamedTuple):
@@ -30,7 +36,8 @@ class TrainedModel(NamedTuple):
     shapes: Parameters
     """The parameters as shapes and types; parts that the model lacks are not there."""
     read: Callable[[Any], Parameters]
-    """The parameters with the shardings given, a tree like `shapes`."""
+    """The parameters with the shardings given, a tree like `shapes`. Raises CheckpointGone where a training has deleted
+    the checkpoint since: see `load`."""
     step: int = 0
     """Steps that it was trained here."""
     task: TaskConfig | None = None
@@ -45,14 +52,36 @@ class TrainedModel(NamedTuple):
         Raises UsageError where there is none, or where its files don't belong together; RunError where they are
         damaged.
         """
-        if not path.exists():
-            raise UsageError(f"there is nothing at {path}; give a run, a checkpoint or a Hugging Face directory")
-        return _published(path) if holds_published_model(path) else _trained_here(path)
+        return looking_again(lambda: _opened(path))
+
+    @classmethod
+    def load(cls, path: Place, shardings: Callable[[Parameters], Any]) -> tuple["TrainedModel", Parameters]:
+        """The model at `path` and its parameters, with the shardings that `shardings` gives for a tree of shapes.
+
+        Of a run that is being trained this is a checkpoint that was there all the while. Raises what `open` does.
+        """
+
+        def loaded() -> tuple[TrainedModel, Parameters]:
+            trained = _opened(path)
+            return trained, trained.read(shardings(trained.shapes))
+
+        return looking_again(loaded)
 
 
 def tokenizer_of(path: Place) -> Tokenizer:
     """The tokenizer of what `TrainedModel.open` opens, or of a run that has no checkpoint yet. Raises UsageError."""
-    return open_model_directory(path).tokenizer if holds_published_model(path) else load_tokenizer(path)
+    if holds_published_model(path):
+        return open_model_directory(path).tokenizer
+    RunManifest(path).check(path / "tokenizer")
+    return load_tokenizer(path)
+
+
+def initial_parameters(started: TrainedModel, path: Place, mesh: Mesh) -> Parameters:
+    """The parameters of `started`, which was opened at `path`; of a newer checkpoint where a training has deleted that."""
+    try:
+        return started.read(tree_shardings(started.shapes, mesh))
+    except CheckpointGone:
+        return TrainedModel.load(path, lambda shapes: tree_shardings(shapes, mesh))[1]
 
 
 def _published(path: Place) -> TrainedModel:
@@ -63,10 +92,18 @@ def _published(path: Place) -> TrainedModel:
     )
 
 
+def _opened(path: Place) -> TrainedModel:
+    if not path.exists():
+        raise UsageError(f"there is nothing at {path}; give a run, a checkpoint or a Hugging Face directory")
+    return _published(path) if holds_published_model(path) else _trained_here(path)
+
+
 def _trained_here(path: Place) -> TrainedModel:
     checkpoint = checkpoint_of(path)
-    tokenizer = load_tokenizer(checkpoint)
-    settings = read_config(checkpoint)
+    with being_read(checkpoint):
+        tokenizer, settings, manifest = load_tokenizer(checkpoint), read_config(checkpoint), Manifest.read(checkpoint)
+    if checkpoint != path and (damage := _own_damage(path)):
+        say(f"WARNING: {path}: {damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)")
     told, task = settings.model, settings.task if isinstance(settings, TaskRunConfig) else None
     if told.vocabulary_size not in (None, len(tokenizer.vocabulary)):
         raise UsageError(
@@ -80,9 +117,26 @@ def _trained_here(path: Place) -> TrainedModel:
     )
     if jax.tree.map(lambda leaf: tuple(leaf.shape), saved) != jax.tree.map(lambda leaf: leaf.shape, shapes):
         raise UsageError(f"{checkpoint}: its parameters aren't those of its config.json; they don't belong together")
+    _refuse_bombs(checkpoint, shapes, sum(total.size for total in manifest.files.values()))
 
     def read(shardings: Any) -> Parameters:
         return load_parameters(checkpoint, abstract(shapes, shardings))
 
     asked = settings.objective.pair if isinstance(settings, RunConfig) and not settings.init else None
     return TrainedModel(config, tokenizer, shapes, read, int(checkpoint.name), task, pooler_trained=asked != "none")
+
+
+def _own_damage(run: Place) -> str | None:
+    """What is wrong with the files of a run that its checkpoints have copies of."""
+    manifest = RunManifest(run)
+    return manifest.damage(run / "config.json") or manifest.damage(run / "tokenizer")
+
+
+def _refuse_bombs(checkpoint: Place, shapes: Parameters, stored: int) -> None:
+    """Refuses parameters that take far more memory than their files have bytes: those of a trained model are noise."""
+    wanted = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+    if wanted > _MOST_COMPRESSED * stored:
+        raise RunError(
+            f"{checkpoint} has {stored:,} bytes and its parameters would take {wanted:,} of memory, more than "
+            f"{_MOST_COMPRESSED} times as many; it is damaged, or no model"
+        )

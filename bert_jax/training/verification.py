@@ -1,34 +1,86 @@
 """Whether everything of a run is as it was written."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from bert_jax.data.prepared_data import PreparedData
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.training.manifest import complete, damaged_file
+from bert_jax.training.manifest import complete, damaged_file, lost, noted_metrics
+from bert_jax.training.metrics import changed_lines, damaged_lines
 from bert_jax.training.run_directory import RunDirectory
+
+GOOD = "good"
+_NOT_COVERED = "not covered: no checksum was noted, as by an earlier release"
+NEVER_COVERED = (
+    "the text that data was prepared from",
+    "lines of metrics.jsonl after the newest checkpoint",
+    "TensorBoard events",
+    "profile/",
+    "pictures",
+)
+"""What no checksum is kept of in any run."""
 
 
 class Verdict(NamedTuple):
-    """On one checkpoint or data set."""
+    """On one file, checkpoint or data set."""
 
     path: Place
     damage: str | None
-    """What isn't as it was written; None where all is."""
-    finished: bool = True
-    """False of a data set that is being prepared, or was when its command ended."""
+    """What isn't as it was written; None where all that is covered is."""
+    remark: str = GOOD
+    """What is said where there is no damage."""
 
 
 def verify(run: RunDirectory) -> list[Verdict]:
-    """Reads every file of every checkpoint and data set and compares its checksum with the one that was noted then.
+    """Compares everything of `run` that a checksum was noted of with that.
 
-    Raises UsageError where there is neither.
+    Raises UsageError where there is neither a checkpoint nor data.
     """
-    checkpoints = list(filter(None, map(_of_checkpoint, complete(run.checkpoints))))
-    data = [_of_data(path) for path in sorted((run.path / "data").glob("length-*"))]
-    if not checkpoints and not data:
+    finished, gone = complete(run.checkpoints), lost(run.checkpoints)
+    data = sorted((run.path / "data").glob("length-*"))
+    if not finished and not gone and not data:
         raise UsageError(f"{run.path} has no checkpoint and no data to verify; give a run that has begun")
-    return checkpoints + data
+    verdicts = [_of_manifest(run), *_of_files(run)]
+    if run.metrics_file.exists() or noted_metrics(run.checkpoints):
+        verdicts.append(_of_metrics(run))
+    verdicts += [_of_data(run, path) for path in data]
+    verdicts += filter(None, map(_of_checkpoint, finished))
+    return verdicts + [Verdict(path, "it was finished, and its manifest.json is gone") for path in gone]
+
+
+def _of_manifest(run: RunDirectory) -> Verdict:
+    path = run.manifest.path
+    try:
+        noted = run.manifest.noted()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        return Verdict(path, f"damaged ({reason}): what it covers is not known")
+    if noted is not None:
+        return Verdict(path, None)
+    if noted_metrics(run.checkpoints):  # of a release that keeps a manifest
+        return Verdict(path, "it is gone: what it covered is not known")
+    return Verdict(path, None, "not there, as of an earlier release: it is written when training goes on")
+
+
+def _of_files(run: RunDirectory) -> Iterator[Verdict]:
+    """On the single files, and on the tokenizer as one."""
+    records = sorted({run.path / name for name in run.manifest.built_on() if name.startswith("data-")})
+    for place in (run.config_file, run.tokenizer, *records, run.results_file):
+        covered = run.manifest.listed(place)
+        if covered:
+            yield Verdict(place, run.manifest.damage(place))
+        elif place.exists():
+            yield Verdict(place, None, _NOT_COVERED)
+
+
+def _of_metrics(run: RunDirectory) -> Verdict:
+    noted, unreadable = noted_metrics(run.checkpoints), damaged_lines(run.metrics_file)
+    damage = changed_lines(run.metrics_file, noted)
+    if unreadable:
+        damage = f"{damage}; " if damage else ""
+        damage += f"lines that can't be read: {unreadable}"
+    return Verdict(run.metrics_file, damage, GOOD if noted else _NOT_COVERED)
 
 
 def _of_checkpoint(path: Place) -> Verdict | None:
@@ -39,12 +91,12 @@ def _of_checkpoint(path: Place) -> Verdict | None:
     return Verdict(path, file and f"{file} is not as it was written")
 
 
-def _of_data(path: Place) -> Verdict:
+def _of_data(run: RunDirectory, path: Place) -> Verdict:
     try:
         prepared = PreparedData.read(path)
     except RunError as error:
         return Verdict(path, str(error))
     if prepared is None:
-        return Verdict(path, None, finished=False)
-    file = prepared.damaged_file()
+        return Verdict(path, None, "not finished; the command that began it goes on")
+    file = prepared.damaged_file() or run.manifest.damage(path) and "prepared.json"
     return Verdict(path, file and f"{file} is not as it was written; delete {path}, and it is prepared anew")

@@ -17,6 +17,8 @@ from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.phase import Phase
 from bert_jax.training.manifest import Manifest, complete
 from bert_jax.training.metrics import read_metrics
+from bert_jax.training.run_directory import RunDirectory
+from bert_jax.training.verification import verify
 
 KILLS, KILLS_IN_A_NIGHT = 20, 1000
 SAVE_EVERY = 7
@@ -113,6 +115,7 @@ def check_kills(times, starter, run, undisturbed, startup, *arguments):
         assert code in (0, 143 if number == signal.SIGTERM else -number) and "damaged" not in said, said
         assert "going on" not in said or f"going on from step {saved[0]:,}" in said, said
         assert lines == expected[: len(lines)]
+        assert run_is_whole(run)
         kills += code != 0
         newest = complete(run / "checkpoints")[-1:]
         # One checkpoint may be under way while the steps up to the next one are done.
@@ -127,6 +130,12 @@ def check_kills(times, starter, run, undisturbed, startup, *arguments):
             assert newest[0].name == last.name
             assert Manifest.read(newest[0]).bits == Manifest.read(last).bits  # of all that training changes
             shutil.rmtree(run / "checkpoints")
-            (run / "metrics.jsonl").unlink()
+            for name in ("metrics.jsonl", "manifest.json", "results.json"):
+                (run / name).unlink()
     print(f"kills: {kills} of {kills} survived, {ends} times to the run's end")
     return ends
+
+
+def run_is_whole(run):
+    """Whether all that is there is as its noted checksum says, whenever the run was killed."""
+    return not [verdict for verdict in verify(RunDirectory(run)) if verdict.damage]

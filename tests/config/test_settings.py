@@ -20,6 +20,13 @@ ROOT = Path(bert_jax.__file__).parent
 @pytest.mark.parametrize(
     "make, words",
     [
+        (lambda: ModelConfig(**{"self": 1}), ["ModelConfig.self: there is no such setting"]),
+        (lambda: ModelConfig(hidden_size=2**63), ["hidden_size=9223372036854775808", "at most 1,048,576"]),
+        (lambda: ModelConfig(vocabulary_size=2**63), ["vocabulary_size=9223372036854775808", "at most 16,777,216"]),
+        (lambda: ModelConfig(num_layers=10**6), ["num_layers=1000000", "at most 1,000"]),
+        (lambda: ModelConfig(layer_norm_epsilon=1e308), ["layer_norm_epsilon=1e+308", "at most 0.01"]),
+        (lambda: ModelConfig(layer_norm_epsilon=1e-320), ["layer_norm_epsilon=1e-320", "at least 1e-30"]),
+        (lambda: Phase(steps=2**63, length=128, batch_size=8), ["steps=9223372036854775808", "below 2,147,483,648"]),
         (lambda: ModelConfig(num_layer=2), ["num_layer", "did you mean num_layers"]),
         (lambda: ModelConfig(num_heads=7), ["hidden_size=768", "num_heads=7"]),
         (
@@ -50,7 +57,7 @@ ROOT = Path(bert_jax.__file__).parent
         (lambda: RunConfig(profile_steps="5:2000000"), ["profile_steps=5:2000000", "1,000,000 steps"]),
         (lambda: ObjectiveConfig(mask_probability=0.9, random_probability=0.2), ["0.9", "0.2", "more than 1"]),
         (lambda: Phase(steps=-5, length=16, batch_size=4), ["Phase.steps=-5: expected a whole number above 0"]),
-        (lambda: Phase(steps=5), ["Phase.length is missing; give a whole number of at least 8 (Tokens a sequence"]),
+        (lambda: Phase(steps=5), ["Phase.length is missing; give a whole number of at least 8", "(Tokens a sequence"]),
         (lambda: RunConfig(phases=({"steps": 5},)), ["RunConfig.phases.0.length is missing", "phases.0.batch_size is"]),
         (lambda: RunConfig(phases=3), ["RunConfig.phases=3: expected one or more, each a Phase"]),
         (lambda: ModelConfig(num_layers="x" * 5000), [f"num_layers={'x' * 60}...: expected a whole number above 0"]),

@@ -17,6 +17,7 @@ from bert_jax.system.errors import RunError, UsageError
 from bert_jax.training import checkpoint
 from bert_jax.training.checkpoint import Checkpoints, load_parameters
 from bert_jax.training.manifest import Manifest, checkpoint_of, complete, make_complete
+from bert_jax.training.run_manifest import RunManifest
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.sharding import abstract
 from bert_jax.training.step import initial_state
@@ -138,6 +139,7 @@ def test_an_unfinished_checkpoint_is_none(checkpoints, tmp_path):
         checkpoint_of(tmp_path / "checkpoints" / "00000020")
     save(checkpoints, 20)  # the same step again
     assert equal(checkpoints.restore(SHAPES), state_at(20))
+    RunManifest(tmp_path).forget(tmp_path / "checkpoints" / "00000020")  # a deletion that was killed half-way
     (tmp_path / "checkpoints" / "00000020" / "manifest.json").unlink()
     Checkpoints(tmp_path / "checkpoints", (), keep=2).close()  # as the next start does
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["00000010"]

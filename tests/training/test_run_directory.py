@@ -69,7 +69,10 @@ def test_a_workdir_that_cannot_be_is_refused(tmp_path):
     [
         (None, "is no run"),
         ({"schema_version": 99, "config": {}}, "has schema_version 99 and this release reads 1"),
-        ({"schema_version": 1, "config": {"modle": {}}}, "has no setting 'modle'; did you mean 'model'"),
+        ({"schema_version": 1, "config": {"self": 1}}, "RunConfig.self: there is no such setting"),
+        ({"schema_version": 1, "config": {"model": {"hidden_size": 2**63}}}, "hidden_size=9223372036854775808: exp"),
+        ({"schema_version": 1, "config": {"model": {"layer_norm_epsilon": 1e308}}}, "layer_norm_epsilon=1e+308: exp"),
+        ({"schema_version": 1, "config": {"modle": {}}}, "modle: there is no such setting; did you mean model"),
     ],
 )
 def test_a_config_that_is_not_ours_is_refused(tmp_path, content, words):
@@ -80,7 +83,7 @@ def test_a_config_that_is_not_ours_is_refused(tmp_path, content, words):
     assert words in str(refusal.value)
 
 
-@pytest.mark.parametrize("content", ["{", '{"schema_version": 1}', '{"schema_version": 1, "config": 7}'])
+@pytest.mark.parametrize("content", ["{", "[" * 100_000, '{"schema_version": 1}', '{"schema_version": 1, "config": 7}'])
 def test_a_damaged_config_is_one_line_with_the_remedy(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(RunError, match="config.json is damaged .*put a good copy in its place: every checkpoint"):

@@ -49,7 +49,7 @@ def test_a_shard_cut_short_is_named(run):
 
 def test_data_under_preparation_is_not_damaged(run, capsys):
     (run.path / "data" / "length-64").mkdir()
-    assert [verdict.path.name for verdict in verify(run) if not verdict.finished] == ["length-64"]
+    assert [verdict.path.name for verdict in verify(run) if verdict.remark.startswith("not finished")] == ["length-64"]
     assert command(["verify", str(run.path)]) == 0
     assert "not finished; the command that began it goes on" in " ".join(capsys.readouterr().out.split())
 
@@ -71,4 +71,4 @@ def test_what_the_run_deletes_meanwhile_is_no_damage(tmp_path, monkeypatch):
         return damaged_file(path)
 
     monkeypatch.setattr(verification, "damaged_file", deleted_while_it_is_read)
-    assert verify(run) == [Verdict(run.checkpoints / "00000020", None)]
+    assert verify(run) == [Verdict(run.manifest.path, None), Verdict(run.checkpoints / "00000020", None)]

@@ -1,0 +1,61 @@
+"""What Orbax and TensorStore raise while they read a checkpoint, made errors of ours."""
+
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import BertJaxError, RunError
+from bert_jax.system.json_file import read_object
+
+_METADATA = ("_METADATA", "_CHECKPOINT_METADATA", "_sharding")
+"""What Orbax keeps in JSON. It names no classes that would be imported, and nothing is pickled."""
+_LATE = ("Event loop is closed", "reading array index", "tensorstore_spec")
+"""What is said of arrays whose reading was given up."""
+_LONGEST_REASON = 300
+"""Characters of a library's error that are shown."""
+
+
+@contextlib.contextmanager
+def by_orbax(path: Place) -> Iterator[None]:
+    """Has all that is raised while the block reads the checkpoint at `path` by Orbax be a RunError of one line."""
+    logging.getLogger("asyncio").addFilter(_is_of_others)
+    if not isinstance(sys.unraisablehook, _Others):
+        sys.unraisablehook = _Others(sys.unraisablehook)
+    try:
+        for file in (path / name for name in _METADATA):
+            if file.exists():  # Orbax says which it needs
+                read_object(file)  # its own parser has no bounds
+        yield
+    except (BertJaxError, MemoryError):
+        raise
+    except Exception as error:  # ValueError, KeyError, OSError, and whatever comes out of C++
+        if "RESOURCE_EXHAUSTED" in str(error):  # the devices' memory
+            raise
+        reason = str(error).partition("\n")[0][:_LONGEST_REASON] or type(error).__name__
+        raise RunError(
+            f"{path} can't be read, though its files have their checksums ({reason}); give the same command again, with "
+            "the releases of JAX and Orbax that wrote it, or move it away to use the checkpoint before it"
+        ) from error
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    """Whether a message of asyncio's log is about something else than an array whose reading was given up."""
+    return not any(words in record.getMessage() for words in _LATE)
+
+
+class _Others:
+    """Python's hook for exceptions that nothing can catch, but for those of arrays whose reading was given up.
+
+    When one array can't be read, Orbax closes its event loop, and TensorStore's threads report the others to it all the
+    same, at any time afterwards; Python would print a traceback for each.
+    """
+
+    def __init__(self, hook: Callable[[Any], None]):
+        self._hook = hook
+
+    def __call__(self, unraisable: Any) -> None:
+        if not any(words in str(unraisable.exc_value) for words in _LATE):
+            self._hook(unraisable)

@@ -1,0 +1,153 @@
+"""Damaged and hostile files of a run, each of them read as a command reads it: the end is one line, or a good read."""
+
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from damages import attack
+
+from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.pretraining.vocabulary import _made_of
+from bert_jax.system.errors import RunError
+from bert_jax.training.checkpoint import Checkpoints, load_parameters, saved_shapes
+from bert_jax.training.manifest import Manifest, checkpoint_of, complete, damaged_file, noted_metrics
+from bert_jax.training.metrics import MetricsLog, changed_lines, read_metrics
+from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.run_directory import RunDirectory, read_config
+from bert_jax.training.sharding import abstract
+from bert_jax.training.step import initial_state
+from bert_jax.training.verification import verify
+
+DEVICE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+
+
+def state(width: int = 3):
+    params = {"dense": {"kernel": jnp.arange(20.0 * width).reshape(20, width), "bias": jnp.full(width, 0.5)}}
+    return initial_state(params, make_optimizer(OptimizerConfig()), ("loss",), seed=0)
+
+
+def shapes_of(some):
+    return abstract(some, jax.tree.map(lambda _: DEVICE, some))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> RunDirectory:
+    """A run of a config.json, a tokenizer's marker, measurements and one small checkpoint."""
+    from bert_jax.config.run import RunConfig
+
+    run = RunDirectory(tmp_path_factory.mktemp("small"))
+    run.open(RunConfig())
+    run.tokenizer.mkdir()
+    run.manifest.write_json(run.tokenizer / "origin.json", {"vocabulary": {"size": 8}, "read": "0123"})
+    log = MetricsLog(run.path, 0, tensorboard=False)
+    for step in (2, 4):
+        log.write(step, "train", {"loss": 1.5, "mfu": None})
+    checkpoints = Checkpoints(run.checkpoints, (run.config_file, run.tokenizer), keep=2)
+    checkpoints.save(4, state(), {"loss": 1.5}, log.sum)
+    checkpoints.close()
+    log.close()
+    run.write_results({"steps": 4, "score": 0.5})
+    assert checkpoints.failure is None and not any(verdict.damage for verdict in verify(run))
+    return run
+
+
+@pytest.fixture
+def count(slow) -> int:
+    """Damaged versions of each file."""
+    return 3_000 if slow else 60
+
+
+def test_config(small, count, tmp_path):
+    file = shutil.copy(small.config_file, tmp_path / "config.json")  # no manifest notices its damage there
+    attack(lambda: read_config(tmp_path), file, count)
+    attack(lambda: (read_config(small.path), verify(small)), small.config_file, count)
+
+
+def test_manifest_of_a_run(small, count):
+    def read():
+        verify(small)
+        read_config(small.path)
+        damaged_file(checkpoint_of(small.path))
+
+    attack(read, small.manifest.path, count)
+
+
+def test_manifest_of_a_checkpoint(small, count):
+    [path] = complete(small.checkpoints)
+
+    def read():
+        verify(small)
+        small.results(4)
+        checkpoint_of(small.path)
+
+    attack(read, path / "manifest.json", count)
+
+
+def test_a_manifest_of_a_checkpoint_by_itself(small, count, tmp_path):
+    path = shutil.copytree(complete(small.checkpoints)[0], tmp_path / "00000004")
+    attack(lambda: checkpoint_of(path), path / "manifest.json", count)
+
+
+def test_results(small, count):
+    attack(lambda: (small.results(4), verify(small)), small.results_file, count)
+
+
+def test_metrics(small, count):
+    def read():
+        read_metrics(small.metrics_file)
+        changed_lines(small.metrics_file, noted_metrics(small.checkpoints))
+        verify(small)
+
+    attack(read, small.metrics_file, count)
+
+
+def test_metrics_that_training_goes_on_with(small, count):
+    attack(lambda: MetricsLog(small.path, 4, tensorboard=False).close(), small.metrics_file, count)
+
+
+def test_origin_of_a_tokenizer(small, count):
+    marker = small.tokenizer / "origin.json"
+    attack(lambda: (_made_of({"read": None}, marker), verify(small)), marker, count)
+
+
+def test_what_orbax_reads(small, count, capfd):
+    """Whatever the manifests say: as if they had been made of the damaged files."""
+    [path] = complete(small.checkpoints)
+    shapes = shapes_of(state())
+    load_parameters(path, shapes.params)
+    data = [file for file in sorted(path.glob("d/*"))]
+    assert data
+    for file in (path / "_METADATA", path / "_CHECKPOINT_METADATA", path / "_sharding", path / "manifest.ocdbt", *data):
+        attack(lambda: (saved_shapes(path), load_parameters(path, shapes.params)), file, count // 2)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["_METADATA", "manifest.ocdbt", "_sharding", "_CHECKPOINT_METADATA"])
+def test_a_checkpoint_that_orbax_cannot_read_ends_a_restart_in_a_line(small, name, tmp_path):
+    """It is not set aside: its files are as they were written, and so might be those of all others."""
+    shutil.copytree(small.path, tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    [path] = complete(run.checkpoints)
+    (path / name).write_bytes(b"[" * 5_000)
+    of = Manifest.of(path, 4, None, None)
+    of.write(path)
+    checkpoints = Checkpoints(run.checkpoints, (), keep=2)
+    with pytest.raises(RunError, match="00000004 can't be read, though its files have their checksums") as refusal:
+        checkpoints.restore(shapes_of(state()))
+    assert "\n" not in str(refusal.value) and complete(run.checkpoints) == [path]
+    checkpoints.close()
+
+
+def test_stored_shapes_that_are_others_are_refused(small):
+    [path] = complete(small.checkpoints)
+    assert {leaf.shape for leaf in jax.tree.leaves(saved_shapes(path))} == {(20, 3), (3,)}
+    checkpoints = Checkpoints(small.checkpoints, (), keep=2)
+    for other in (state(2), state(4)):
+        with pytest.raises(RunError, match="can't be read"):
+            load_parameters(path, shapes_of(other).params)
+        with pytest.raises(RunError, match="can't be read"):
+            checkpoints.restore(shapes_of(other))
+    checkpoints.close()
+    assert np.array_equal(load_parameters(path, shapes_of(state()).params)["dense"]["bias"], np.full(3, 0.5, np.float32))

@@ -1,0 +1,201 @@
+"""The run's manifest is right at any instant, and what isn't as it was written is noticed."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.run import RunConfig
+from bert_jax.system import files
+from bert_jax.system.errors import RunError
+from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
+from bert_jax.text.wordpiece import WordPieceTokenizer
+from bert_jax.training.manifest import (
+    agree_with_list,
+    complete,
+    damaged_file,
+    delete,
+    lost,
+    make_complete,
+    set_aside,
+    write_evaluation,
+)
+from bert_jax.training.run_directory import RunDirectory, read_config
+
+
+def checkpoint(run: RunDirectory, step: int) -> Path:
+    path = run.checkpoints / f"{step:08d}"
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "numbers").write_bytes(bytes(step))
+    make_complete(path, (run.config_file, run.tokenizer), step, {"loss": 1.0}, None)
+    return path
+
+
+def tokenizer(*words: str) -> WordPieceTokenizer:
+    return WordPieceTokenizer(Vocabulary((*SPECIAL_PIECES, *words)), lowercase=True)
+
+
+def life(path: Path):
+    """All that changes a run's files, step by step."""
+    run = RunDirectory(path)
+    run.open(RunConfig())
+    yield run
+    run.save_tokenizer(tokenizer("a"), {"made": "of a"})
+    run.open(RunConfig(model=ModelConfig.tiny()))
+    run.save_tokenizer(tokenizer("b"), {"made": "of b"})
+    ten = checkpoint(run, 10)
+    twenty = checkpoint(run, 20)
+    run.open(RunConfig(model=ModelConfig.tiny(), logging={"every": 7}))
+    write_evaluation(twenty, {"loss": 2.0})
+    delete(ten)
+    thirty = checkpoint(run, 30)
+    set_aside(twenty, "tried")
+    agree_with_list(run.checkpoints)
+    run.write_results({"steps": 30})
+    delete(thirty)
+    checkpoint(run, 30)
+    run.write_results({"steps": 30, "score": 0.5})
+
+
+class Killed(BaseException):
+    """What ends a process between two changes of the disk."""
+
+
+def killed_at(number: int, path: Path, patch: pytest.MonkeyPatch) -> bool:
+    """Whether a life was killed right after its change `number` of the disk, from 1."""
+    changes = [0]
+
+    def counted(change):
+        def changed(*given, **named):
+            found = change(*given, **named)
+            changes[0] += 1
+            if changes[0] == number:
+                raise Killed
+            return found
+
+        return changed
+
+    with patch.context() as context:
+        context.setattr(files.os, "replace", counted(os.replace))
+        context.setattr(Path, "rename", counted(Path.rename))
+        context.setattr(shutil, "rmtree", counted(shutil.rmtree))
+        context.setattr(Path, "unlink", counted(Path.unlink))
+        try:
+            list(life(path))
+        except Killed:
+            return True
+    return False
+
+
+def test_a_run_killed_between_any_two_changes_has_nothing_that_is_not_as_it_was_written(tmp_path, monkeypatch, capsys):
+    number = 1
+    while killed_at(number, path := tmp_path / str(number), monkeypatch):
+        run = RunDirectory(path)
+        assert run.manifest.damage(path) is None, number
+        assert lost(run.checkpoints) == [], number
+        assert not [found for found in complete(run.checkpoints) if damaged_file(found)], number
+        agree_with_list(run.checkpoints)
+        listed = set(run.manifest.listed(run.checkpoints))
+        assert listed == {f"checkpoints/{found.name}/manifest.json" for found in complete(run.checkpoints)}
+        number += 1
+    assert number > 40
+    run = RunDirectory(path)
+    assert set(run.manifest.noted()) == set(run.manifest.built_on())
+    assert all(len(totals) == 1 for totals in run.manifest.noted().values())
+    said = capsys.readouterr().err.replace("\n", " ").split("WARNING: ")[1:]
+    assert all("is damaged (tried)" in warning for warning in said)
+
+
+@pytest.fixture
+def run(tmp_path, capsys) -> RunDirectory:
+    """One that went through all of `life`."""
+    list(life(tmp_path / "run"))
+    capsys.readouterr()
+    return RunDirectory(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer/vocab.txt", "tokenizer/tokenizer_config.json"])
+def test_settings_and_tokenizer_changed_by_hand_are_refused(run, name):
+    read_config(run.path)
+    file = run.path / name
+    file.write_text(file.read_text().replace("true", "false", 1).replace("[MASK]", "[mask]"))
+    with pytest.raises(RunError, match=f"{name} is not as it was written; put a good copy in its place: every checkp"):
+        read_config(run.path)
+    shutil.copy(complete(run.checkpoints)[-1] / name, file)
+    read_config(run.path)
+
+
+def test_the_manifest_follows_settings_of_operation(run):
+    run.open(RunConfig(model=ModelConfig.tiny(), logging={"every": 9}))
+    assert read_config(run.path).logging.every == 9 and run.manifest.damage(run.path) is None
+
+
+def test_a_checkpoint_that_lost_its_manifest_is_set_aside_and_one_that_is_gone_is_said(run, capsys):
+    checkpoint(run, 40), checkpoint(run, 50)
+    (run.checkpoints / "00000050" / "manifest.json").unlink()
+    shutil.rmtree(run.checkpoints / "00000040")
+    assert [path.name for path in lost(run.checkpoints)] == ["00000040", "00000050"]
+    agree_with_list(run.checkpoints)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "00000050 is damaged (its manifest.json is gone); it is set aside as damaged-00000050" in said
+    assert "00000040 was finished and is gone; the one before it is used" in said
+    assert lost(run.checkpoints) == [] and (run.checkpoints / "damaged-00000050" / "numbers").exists()
+
+
+def test_another_manifest_in_a_checkpoint_is_damage(run):
+    forty, fifty = checkpoint(run, 40), checkpoint(run, 50)
+    shutil.copy(forty / "manifest.json", fifty / "manifest.json")
+    (fifty / "numbers").write_bytes(bytes(40))  # all sums are right but the run's
+    assert damaged_file(fifty) == "manifest.json" and damaged_file(forty) is None
+
+
+def test_a_full_disk_still_lets_an_old_checkpoint_go(run, monkeypatch):
+    [thirty] = complete(run.checkpoints)
+
+    def full(path, text):
+        if thirty.exists():
+            raise RunError(f"no space left to write {path}")
+        written(path, text)
+
+    written = files.write_text
+    monkeypatch.setattr(files, "write_text", full)
+    delete(thirty)
+    assert not thirty.exists() and lost(run.checkpoints) == []
+
+
+def test_results_changed_by_hand_are_measured_anew(run, capsys):
+    assert run.results(30)["score"] == 0.5
+    run.results_file.write_text(run.results_file.read_text().replace("0.5", "0.9"))
+    assert run.results(30) is None
+    run.results_file.write_text("{")
+    assert run.results(30) is None
+    assert capsys.readouterr().err.count("the run is measured anew") == 2
+
+
+def test_a_run_of_an_earlier_release_gets_a_manifest_when_it_goes_on(run, capsys):
+    run.manifest.path.unlink()
+    read_config(run.path)
+    RunDirectory(run.path).open(RunConfig(model=ModelConfig.tiny()))
+    assert set(run.manifest.noted()) == set(run.manifest.built_on())
+    assert "as of an earlier release: it gets one" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_damaged_manifest_is_said_and_written_anew(run, capsys):
+    value = json.loads(run.manifest.path.read_text())
+    value["files"]["config.json"][0][0] += 1
+    run.manifest.path.write_text(json.dumps(value))
+    read_config(run.path)  # nothing is known of it
+    RunDirectory(run.path).open(RunConfig(model=ModelConfig.tiny()))
+    said = " ".join(capsys.readouterr().err.split())
+    assert "manifest.json is damaged (it hasn't the sum that it had): the run's files are taken as they are" in said
+    assert run.manifest.damage(run.path) is None and run.manifest.listed(run.config_file)
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "../other/config.json"])
+def test_a_manifest_that_names_files_outside_the_run_is_damaged(run, name):
+    run.manifest._write({name: []})
+    with pytest.raises(ValueError, match="which is no file of the run"):
+        run.manifest.noted()

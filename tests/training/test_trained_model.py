@@ -1,0 +1,127 @@
+"""Models read beside a training that deletes checkpoints."""
+
+import shutil
+
+import jax
+import pytest
+
+import bert_jax
+from bert_jax.cli.main import run as command
+from bert_jax.config.run import RunConfig
+from bert_jax.system.errors import RunError, UsageError
+from bert_jax.training import manifest, trained_model
+from bert_jax.training.manifest import CheckpointGone, complete, damaged_file, delete
+from bert_jax.training.run_directory import RunDirectory
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.trained_model import TrainedModel, initial_parameters
+
+PLACES = [
+    (manifest, "damaged_file"),
+    (manifest, "best_of"),
+    (trained_model, "load_tokenizer"),
+    (trained_model, "read_config"),
+    (trained_model, "saved_shapes"),
+    (trained_model, "load_parameters"),
+]
+
+
+@pytest.fixture
+def run(tiny_run, tmp_path):
+    """One with checkpoints of steps 8 and 12."""
+    shutil.copytree(tiny_run.path, tmp_path / "run")
+    return RunDirectory(tmp_path / "run")
+
+
+def deleting(run, function, when):
+    """`function`, with the newest checkpoint deleted before or after its first call."""
+    newest = complete(run.checkpoints)[-1:]
+
+    def called(*given, **named):
+        if newest and when == "before":
+            delete(newest.pop())
+        found = function(*given, **named)
+        if newest:
+            delete(newest.pop())
+        return found
+
+    return called
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("module, name", PLACES)
+def test_where_a_training_deletes_what_is_read_another_is(run, module, name, when, monkeypatch, capsys):
+    monkeypatch.setattr(module, name, deleting(run, getattr(module, name), when))
+    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    trained, params = TrainedModel.load(run.path, lambda shapes: jax.tree.map(lambda _: device, shapes))
+    read_already = (name, when) == ("load_parameters", "after")
+    assert trained.step == (12 if read_already else 8)
+    assert jax.tree.structure(params) == jax.tree.structure(trained.shapes)
+    assert "WARNING" not in capsys.readouterr().err
+
+
+def test_files_that_are_gone_before_the_manifest_is_are_damage(run):
+    newest = complete(run.checkpoints)[-1]
+    (newest / "tokenizer" / "vocab.txt").unlink()
+    assert damaged_file(newest) == "tokenizer/vocab.txt"
+    with pytest.raises(RunError, match="tokenizer/vocab.txt is not as it was written"):
+        TrainedModel.open(newest)
+
+
+@pytest.mark.parametrize("name", ["evaluate", "fill-mask", "export", "verify", "inspect"])
+def test_commands_beside_a_training_end_well(run, tmp_path, name, monkeypatch, capsys):
+    of = manifest.FileSum.of
+    monkeypatch.setattr(manifest.FileSum, "of", deleting(run, of, "before"))
+    more = {"fill-mask": ["The [MASK]."], "export": [str(tmp_path / "exported")]}.get(name, [])
+    assert command([name, str(run.path), *more]) == 0
+    assert "damaged" not in capsys.readouterr().err
+
+
+def test_a_model_to_start_from_may_be_deleted_between_looking_and_reading(run):
+    mesh = make_mesh(RunConfig().mesh)
+    started = TrainedModel.open(run.path)
+    delete(complete(run.checkpoints)[-1])
+    with pytest.raises(CheckpointGone, match="was deleted while it was read"):
+        started.read(jax.tree.map(lambda _: None, started.shapes))
+    assert initial_parameters(started, run.path, mesh)["bert"]
+
+
+def test_a_run_whose_checkpoints_go_again_and_again_ends_in_a_line(run, monkeypatch):
+    def gone(path):
+        raise CheckpointGone(path)
+
+    monkeypatch.setattr(trained_model, "saved_shapes", gone)
+    with pytest.raises(RunError, match="was deleted while it was read; give the same command again"):
+        bert_jax.load(run.path)
+
+
+def test_a_newest_checkpoint_without_manifest_is_said(run, capsys):
+    newest = complete(run.checkpoints)[-1]
+    (newest / "manifest.json").unlink()
+    assert TrainedModel.open(run.path).step == 8
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{newest} was finished and its manifest.json is gone; {newest.with_name('00000008')} is used" in said
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer/vocab.txt"])
+def test_a_file_of_the_run_changed_by_hand_is_said_and_not_used(run, tiny_config, name, capsys):
+    pieces = TrainedModel.open(run.path).tokenizer.vocabulary.pieces
+    (run.path / name).write_bytes((run.path / name).read_bytes().replace(b"2", b"3"))
+    assert TrainedModel.open(run.path).tokenizer.vocabulary.pieces == pieces
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{name} is not as it was written; the copy in 00000012 is used" in said
+    for arguments in (["evaluate"], ["inspect"]):
+        assert command([*arguments, str(run.path)]) == 1
+        assert f"{name} is not as it was written; put a good copy" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_run_without_checkpoints_is_no_checkpoint(run):
+    shutil.rmtree(run.checkpoints)
+    run.manifest.forget(run.checkpoints)
+    with pytest.raises(UsageError, match="holds no finished checkpoint"):
+        TrainedModel.open(run.path)
+
+
+def test_a_checkpoint_that_would_take_far_more_memory_than_it_has_bytes_is_refused(run, monkeypatch):
+    monkeypatch.setattr(trained_model, "_MOST_COMPRESSED", 0.01)
+    with pytest.raises(RunError, match="its parameters would take .* of memory, more than 0.01 times as many"):
+        TrainedModel.open(run.path)
