@@ -36,8 +36,8 @@ def by_orbax(path: Place) -> Iterator[None]:
             raise
         reason = str(error).partition("\n")[0][:_LONGEST_REASON] or type(error).__name__
         raise RunError(
-            f"{path} can't be read, though its files have their checksums ({reason}); give the same command again, with "
-            "the releases of JAX and Orbax that wrote it, or move it away to use the checkpoint before it"
+            f"{path} can't be read, though its files have their checksums ({reason}); give the same command again, "
+            "with the releases of JAX and Orbax that wrote it, or move it away to use the checkpoint before it"
         ) from error
 
 

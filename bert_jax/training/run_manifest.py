@@ -20,7 +20,7 @@ MANIFEST = "manifest.json"
 _FORMAT = 1
 """Later releases read all earlier ones."""
 _LOOKS = 3
-"""How often a file and its noted sum are compared before they count as different: a training may change both between."""
+"""How often a file is compared with its noted sum before it counts as another: a training may change both meanwhile."""
 _CHANGING = threading.Lock()
 """Held while a manifest is read, changed and written: checkpoints are noted in a thread of their own."""
 

@@ -77,7 +77,7 @@ def tokenizer_of(path: Place) -> Tokenizer:
 
 
 def initial_parameters(started: TrainedModel, path: Place, mesh: Mesh) -> Parameters:
-    """The parameters of `started`, which was opened at `path`; of a newer checkpoint where a training has deleted that."""
+    """The parameters of `started`, opened at `path`; of a newer checkpoint where a training has deleted that one."""
     try:
         return started.read(tree_shardings(started.shapes, mesh))
     except CheckpointGone:

@@ -9,6 +9,7 @@ import pytest
 from damages import attack
 
 from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.pretraining.vocabulary import _made_of
 from bert_jax.system.errors import RunError
 from bert_jax.training.checkpoint import Checkpoints, load_parameters, saved_shapes
@@ -35,8 +36,6 @@ def shapes_of(some):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory) -> RunDirectory:
     """A run of a config.json, a tokenizer's marker, measurements and one small checkpoint."""
-    from bert_jax.config.run import RunConfig
-
     run = RunDirectory(tmp_path_factory.mktemp("small"))
     run.open(RunConfig())
     run.tokenizer.mkdir()
@@ -117,7 +116,7 @@ def test_what_orbax_reads(small, count, capfd):
     [path] = complete(small.checkpoints)
     shapes = shapes_of(state())
     load_parameters(path, shapes.params)
-    data = [file for file in sorted(path.glob("d/*"))]
+    data = sorted(path.glob("d/*"))
     assert data
     for file in (path / "_METADATA", path / "_CHECKPOINT_METADATA", path / "_sharding", path / "manifest.ocdbt", *data):
         attack(lambda: (saved_shapes(path), load_parameters(path, shapes.params)), file, count // 2)
@@ -150,4 +149,5 @@ def test_stored_shapes_that_are_others_are_refused(small):
         with pytest.raises(RunError, match="can't be read"):
             checkpoints.restore(shapes_of(other))
     checkpoints.close()
-    assert np.array_equal(load_parameters(path, shapes_of(state()).params)["dense"]["bias"], np.full(3, 0.5, np.float32))
+    loaded = load_parameters(path, shapes_of(state()).params)
+    assert np.array_equal(loaded["dense"]["bias"], np.full(3, 0.5, np.float32))

@@ -133,7 +133,7 @@ def test_what_checkpoints_note_is_what_is_in_the_file(noted, tmp_path):
 @pytest.mark.parametrize(
     "change, words",
     [
-        (lambda lines: [*lines[:2], lines[2].replace("1.5", "1.4"), *lines[3:]], r"in line 3 \(up to step 30\) was changed or lost$"),
+        (lambda lines: [line.replace("30, ", "31, ") for line in lines], r"in line 3 \(up to step 30\) was changed or lost$"),
         (lambda lines: [*lines[:2], *lines[3:]], r"in line 3 \(up to step 30\) was .*; the file is 44 bytes short"),
         (lambda lines: lines[:1], r"in line 2 \(up to step 20\) was .* bytes short"),
         (lambda lines: [], r"in line 1 \(up to step 10\) was .* bytes short"),
@@ -165,4 +165,5 @@ def test_lines_that_cannot_be_read_are_said_by_number(noted, tmp_path, capsys):
     changed(file, lambda lines: [lines[0], "{\n", lines[1], "[]\n", *lines[2:]])
     assert [line["step"] for line in read_metrics(file)] == [10, 20, 30, 40, 50]
     said = " ".join(capsys.readouterr().err.split())
-    assert "metrics.jsonl: lines that can't be read are left out: 2 (it is no JSON" in said and ", 4 (it holds an arr" in said
+    assert "metrics.jsonl: lines that can't be read are left out: 2 (it is no JSON" in said
+    assert ", 4 (it holds an array and should hold an object)" in said
