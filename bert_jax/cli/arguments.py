@@ -75,8 +75,8 @@ class RowsArguments(Arguments):
     """Names of the rows' columns. Without it: those of the training rows, if the file is written alike. Without any
     name behind it: the file has a line of them."""
     separator: str | None = None
-    """What is between columns of csv or tsv. Without it: as the training rows were, if the file is written alike, or what
-    its first line has."""
+    """What is between columns of csv or tsv. Without it: as the training rows were, if the file is written alike, or
+    what its first line has."""
 
 
 with warnings.catch_warnings():

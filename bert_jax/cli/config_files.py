@@ -94,6 +94,4 @@ def _of_another_kind(path: Place, config: object, kind: type[Config]) -> str:
     other = {RunConfig: "pretrain", FinetuneConfig: "finetune"}.get(type(config))
     if other:
         return f"{path} is a config of bert-jax {other}; give one like {example}, which bert-jax configs lists"
-    return (
-        f"{path} builds no {kind.__name__} named `config`; give one that does: bert-jax configs {example} prints one"
-    )
+    return f"{path} builds no {kind.__name__} named `config`; give one that does: bert-jax configs {example} prints one"

@@ -26,7 +26,9 @@ def short_help(flags: Iterable[Flag]) -> str:
 def full_help(flags: Iterable[Flag]) -> str:
     """Every flag with its whole text, group by group."""
     text, said = "", set()
-    for group, members in groupby(sorted(flags, key=lambda flag: _group(flag) != ""), key=lambda flag: (_group(flag), flag.group)):
+    for group, members in groupby(
+        sorted(flags, key=lambda flag: _group(flag) != ""), key=lambda flag: (_group(flag), flag.group)
+    ):
         name, about = group
         if name:
             heading = name if about in said else f"{name}: {about}"

@@ -140,7 +140,7 @@ def _overview() -> str:
 
 
 def _failed(error: BaseException, arguments: list[str], module: ModuleType | None) -> int:
-    """Says in one line why a command failed; returns its exit code. Raises an error that only a fault of ours causes."""
+    """Says in one line why a command failed; returns its exit code. Raises what only a fault of ours can cause."""
     # Imported here, as rich and pydantic take their time: `bert-jax` alone and its version wait for nothing.
     from bert_jax.config.settings import SettingsError
     from bert_jax.system.progress import complain, say

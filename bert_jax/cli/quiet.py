@@ -6,7 +6,7 @@ import sys
 from bert_jax.system import disk, interruption
 
 _TALKATIVE = "absl", "asyncio"
-"""Loggers to which Orbax, by itself and by the tasks that it leaves behind, gives the traceback of each failed write."""
+"""Loggers to which Orbax, and tasks that it leaves behind, give the traceback of each failed write."""
 _LATE = "Event loop is closed"
 """What tensorstore's threads meet that end a write after Orbax has given up the whole checkpoint."""
 

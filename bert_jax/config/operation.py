@@ -89,8 +89,8 @@ class CheckpointConfig(Settings):
     keep: Annotated[int, Field(ge=2)] = 2
     """Newest checkpoints kept, besides the one with the lowest held-out loss."""
     keep_every: Every | None = None
-    """Steps between checkpoints that are kept for good: one is written after each multiple and never deleted. None: none
-    is."""
+    """Steps between checkpoints that are kept for good: one is written after each multiple and never deleted.
+    None: none is."""
     every_minutes: Annotated[float, Field(gt=0)] | None = None
     """Minutes after which a checkpoint is due, whatever the step. None: steps alone count."""
 

@@ -37,8 +37,8 @@ def conll_records(path: Place, columns: Sequence[str] | None, repairs: Counter[s
             names = names or _default_names(len(fields))
             if len(fields) != len(names):
                 raise UsageError(
-                    f"{path}, line {number} has {len(fields):,} columns ({quoted(' '.join(fields[:20]))}) and should have "
-                    f"{len(names):,}: {listed(names)}; mend it, or name the columns by task.columns"
+                    f"{path}, line {number} has {len(fields):,} columns ({quoted(' '.join(fields[:20]))}) and should "
+                    f"have {len(names):,}: {listed(names)}; mend it, or name the columns by task.columns"
                 )
         yield _record(path, sentence, names)
 

@@ -146,7 +146,9 @@ def source_of(text: str) -> str:
         raise UsageError(f"{text!r} names no corpus, and no file matches it; expected one like {', '.join(_EXAMPLES)}")
     end = next((end for end in reversed(PurePath(files).suffixes) if end not in (".gz", ".zst")), "")
     if end in _ROWS:
-        raise UsageError(f"{text!r} is not read as text; give plain text, JSON lines or Parquet, or name it text:{text}")
+        raise UsageError(
+            f"{text!r} is not read as text; give plain text, JSON lines or Parquet, or name it text:{text}"
+        )
     if end in _RECORDS:
         return f"{_RECORDS[end]}:{files}#{field or _FIELD}"
     return f"text:{text}"

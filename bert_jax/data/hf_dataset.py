@@ -100,7 +100,9 @@ class HfDataset(TextSource):
             if not isinstance(value, dict):
                 raise UsageError(f"{place} has no field {self._field!r}: it is {kind_of(value)}; name another after #")
             if name not in value:
-                raise UsageError(f"{place} has no field {self._field!r}: there is {listed(value)}; name another after #")
+                raise UsageError(
+                    f"{place} has no field {self._field!r}: there is {listed(value)}; name another after #"
+                )
             value = value[name]
         if not isinstance(value, str | None):
             raise UsageError(

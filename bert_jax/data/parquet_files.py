@@ -106,7 +106,9 @@ class ParquetFiles(FileSource):
             fields = list(found) if types.is_struct(found) else []
         texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary)
         if not any(is_text(found) for is_text in texts):
-            raise UsageError(f"{path}: {self.field!r} is of type {str(found):.100} and not a string; name another after #")
+            raise UsageError(
+                f"{path}: {self.field!r} is of type {str(found):.100} and not a string; name another after #"
+            )
 
     def _texts(self, column: Any) -> list[bytes | None]:
         inner = self.field.split(".")[1:]

@@ -90,9 +90,9 @@ class TextSource:
         bad, seen = self.repairs[_REPLACED], self._decoded_lines
         if bad >= FEWEST_UNDECODABLE and bad > MOST_UNDECODABLE * seen:
             raise UsageError(
-                f"{place}: {bad:,} of {seen:,} lines with text read so far are not UTF-8, and at most {MOST_UNDECODABLE:.0%} are "
-                "replaced; convert the text from the encoding that it is written in, for example by "
-                "iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW"
+                f"{place}: {bad:,} of {seen:,} lines with text read so far are not UTF-8, and at most "
+                f"{MOST_UNDECODABLE:.0%} are replaced; convert the text from the encoding that it is written in, for "
+                "example by iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW"
             )
 
 

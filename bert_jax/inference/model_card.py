@@ -99,8 +99,8 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
     casing = {True: ", lower-cased", False: ", cased"}.get(getattr(tokenizer, "lowercase", None), "")
     layers = f"{config.num_layers} layer{'s' if config.num_layers > 1 else ''}"
     yield (
-        f"A BERT of {layers}, width {config.hidden_size} and {config.num_heads} attention heads, for sequences of up to "
-        f"{config.max_positions} tokens."
+        f"A BERT of {layers}, width {config.hidden_size} and {config.num_heads} attention heads, for sequences of up "
+        f"to {config.max_positions} tokens."
     )
     yield f"Vocabulary: {len(tokenizer.vocabulary):,} pieces ({tokenizer.kind}{casing})."
     yield f"Class in transformers: {architecture}."

@@ -1,6 +1,5 @@
 """The two kinds of failure that a user sees, each as one line."""
 
-
 _SHOWN = 60
 """Characters of a value in an error."""
 

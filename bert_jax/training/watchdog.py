@@ -69,6 +69,8 @@ class Watchdog:
         publish(path)
 
     def _dump(self, file: TextIO, where: str) -> None:
-        file.write(f"No progress for {self._seconds / 60:g} minutes while {where}. Python's threads, newest call first:\n")
+        file.write(
+            f"No progress for {self._seconds / 60:g} minutes while {where}. Python's threads, newest call first:\n"
+        )
         file.flush()
         faulthandler.dump_traceback(file, all_threads=True)

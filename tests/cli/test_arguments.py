@@ -1,4 +1,3 @@
-
 import pytest
 
 from bert_jax.cli.arguments import Arguments, Command, RunArguments

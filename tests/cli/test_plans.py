@@ -106,6 +106,10 @@ def test_overwrite_deletes_nothing_but_a_run_that_rests(config_file, tiny_run, t
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert run(["pretrain", str(config_file), "--workdir", str(workdir), "--overwrite"]) == 2
     said = capsys.readouterr().err
-    words = {"notes": "notes.txt is none of a run's files", "no run": "is no run", "locked": "another process is working"}
+    words = {
+        "notes": "notes.txt is none of a run's files",
+        "no run": "is no run",
+        "locked": "another process is working",
+    }
     assert words[what] in said and said.count("\n") == 1
     assert set(contents(workdir)) == set(before)

@@ -74,7 +74,10 @@ BOMBS = {
     "squad.json.gz": (lambda: packed((b'{"data":[', 1), (b"[],", 10_000_000)), "more than 5,000,000 values"),
     "quoted.csv.gz": (lambda: packed((b'"' + b"word " * 40 + b'\n",', 500_000)), "33,554,432 characters"),
     "wide.csv.gz": (lambda: packed((b"xy,", 10_000_000)), "10,000,000 separators between columns, and at most 100,000"),
-    "wide.tsv.gz": (lambda: packed((b"xy\t", 10_000_000)), "10,000,000 separators between columns, and at most 100,000"),
+    "wide.tsv.gz": (
+        lambda: packed((b"xy\t", 10_000_000)),
+        "10,000,000 separators between columns, and at most 100,000",
+    ),
     "endless.conll.gz": (lambda: packed((b"x O\n", 5_000_000)), "has more than 100,000 words"),
 }
 TABLES = {

@@ -23,9 +23,19 @@ COUNT = 60
 TEXT = stories(6)
 DOCUMENTS = TEXT.strip().split("\n\n")
 WORDS = [line.split()[:12] for line in DOCUMENTS]
-ROWS = [{"id": number, "sentence": text[:60], "label": "yes" if number % 2 else "no"} for number, text in enumerate(DOCUMENTS)]
-QUESTIONS = [{"id": f"q{n}", "question": "Which cat?", "answers": [{"text": d[4:9], "answer_start": 4}]} for n, d in enumerate(DOCUMENTS)]
-CONLLU = "# text\n" + "".join(f"{n}\t{w}\t_\t{'NOUN' if n % 2 else 'VERB'}\t_\t_\t0\troot\t_\t_\n" for n, w in enumerate(WORDS[0], 1)) + "\n"
+ROWS = [
+    {"id": number, "sentence": text[:60], "label": "yes" if number % 2 else "no"}
+    for number, text in enumerate(DOCUMENTS)
+]
+QUESTIONS = [
+    {"id": f"q{n}", "question": "Which cat?", "answers": [{"text": d[4:9], "answer_start": 4}]}
+    for n, d in enumerate(DOCUMENTS)
+]
+CONLLU = (
+    "# text\n"
+    + "".join(f"{n}\t{w}\t_\t{'NOUN' if n % 2 else 'VERB'}\t_\t_\t0\troot\t_\t_\n" for n, w in enumerate(WORDS[0], 1))
+    + "\n"
+)
 
 
 def lines(rows) -> bytes:
@@ -59,7 +69,10 @@ FILES = {
     "a.jsonl.zst": (zstandard.compress(lines(ROWS)), "class"),
     "a.json": (squad(), "span"),
     "a.json.gz": (gzip.compress(squad()), "span"),
-    "a.conll": ("\n\n".join("\n".join(f"{w} O" if n else f"{w} B-X" for n, w in enumerate(s)) for s in WORDS).encode(), "tags"),
+    "a.conll": (
+        "\n\n".join("\n".join(f"{w} O" if n else f"{w} B-X" for n, w in enumerate(s)) for s in WORDS).encode(),
+        "tags",
+    ),
     "a.conllu": (CONLLU.encode() * 3, "tags"),
 }
 COLUMNS = {"tags": ("words",), "span": ("question", "context")}

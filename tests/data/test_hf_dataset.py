@@ -123,7 +123,9 @@ def test_an_old_library_that_runs_code_is_refused(monkeypatch):
         opened("hf:a/b:train#text")
 
 
-@pytest.mark.parametrize("source", ["hf:a/b", "hf:a/b:train", "hf:a/b#text", "hf::train#text", "hf:a/b:train[:1%]#text"])
+@pytest.mark.parametrize(
+    "source", ["hf:a/b", "hf:a/b:train", "hf:a/b#text", "hf::train#text", "hf:a/b:train[:1%]#text"]
+)
 def test_a_source_without_split_or_field_is_refused(source):
     with pytest.raises(UsageError, match="names no corpus; expected one like .* hf:OWNER/SET:train#text"):
         opened(source)

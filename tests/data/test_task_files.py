@@ -102,7 +102,10 @@ def test_a_line_of_the_names_that_are_given_is_no_row(tmp_path):
 
 def test_a_line_of_other_names_than_are_given_is_refused(tmp_path):
     said = refused(tmp_path, "a.tsv", "text\tlabel\tid\nx\t1\t7\n", columns=("id", "label", "mark", "text"))
-    assert "a.tsv, line 1 names columns, 'text', 'label', 'id', and they are named 'id', 'label', 'mark', 'text' by" in said
+    assert (
+        "a.tsv, line 1 names columns, 'text', 'label', 'id', and they are named 'id', 'label', 'mark', 'text' by"
+        in said
+    )
     assert len(values(tmp_path, "a.tsv", "text\t1\n", columns=("text", "label"))) == 1  # one such word may be a row's
 
 
@@ -133,7 +136,9 @@ def test_a_tsv_may_have_another_separator_and_others_have_none(tmp_path):
 
 
 def test_halves_of_surrogate_pairs_are_replaced_and_counted(tmp_path):
-    found, repairs = read(tmp_path, "a.jsonl", '{"te\\ud800xt": ["a \\udc00", "\\ud83d\\ude00"]}\n{"text": "\\\\ud800"}\n')
+    found, repairs = read(
+        tmp_path, "a.jsonl", '{"te\\ud800xt": ["a \\udc00", "\\ud83d\\ude00"]}\n{"text": "\\\\ud800"}\n'
+    )
     assert [record.values for record in found] == [{"te\ufffdxt": ["a \ufffd", "😀"]}, {"text": "\\ud800"}]
     assert repairs == {"texts with half a surrogate pair, replaced": 2}
     found, repairs = read(tmp_path, "a.json", SQUAD.replace("A cat.", "A c\\ud800at."))

@@ -10,6 +10,7 @@ from bert_jax.data import tfds_dataset
 from bert_jax.data.task_files import task_records
 from bert_jax.system.errors import UsageError
 
+
 @pytest.fixture
 def data_dir(tmp_path, monkeypatch):
     """TFDS' data directory, with a set of 500 pages in two shards."""

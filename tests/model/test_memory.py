@@ -58,4 +58,6 @@ def test_saving_memory_saves_it_and_splitting_splits_it():
     assert 4 * parted.activations == whole.activations and parted.gradients == 2 * whole.gradients
     split = step_memory(model, ExecutionConfig(), **sizes, split=4)
     assert (4 * split.state, split.activations) == (whole.state, whole.activations)
-    assert whole.state == 12 * 10**8 and step_memory(model, ExecutionConfig(), **sizes | {"predictions": 0}).outputs == 0
+    assert (
+        whole.state == 12 * 10**8 and step_memory(model, ExecutionConfig(), **sizes | {"predictions": 0}).outputs == 0
+    )

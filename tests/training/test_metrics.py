@@ -133,7 +133,10 @@ def test_what_checkpoints_note_is_what_is_in_the_file(noted, tmp_path):
 @pytest.mark.parametrize(
     "change, words",
     [
-        (lambda lines: [line.replace("30, ", "31, ") for line in lines], r"in line 3 \(up to step 30\) was changed or lost$"),
+        (
+            lambda lines: [line.replace("30, ", "31, ") for line in lines],
+            r"in line 3 \(up to step 30\) was changed or lost$",
+        ),
         (lambda lines: [*lines[:2], *lines[3:]], r"in line 3 \(up to step 30\) was .*; the file is 44 bytes short"),
         (lambda lines: lines[:1], r"in line 2 \(up to step 20\) was .* bytes short"),
         (lambda lines: [], r"in line 1 \(up to step 10\) was .* bytes short"),
