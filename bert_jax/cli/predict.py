@@ -41,7 +41,8 @@ def run(arguments: list[str]) -> None:
     if source == "-":
         source = STANDARD_INPUT
     if format is None and not asked.columns and has_plain_lines(task, source):
-        say(f"{asked.input}: each line is a {task.texts[0]} (a file with columns: --format tsv)")
+        place = "standard input" if asked.input == "-" else asked.input
+        say(f"{place}: each line is a {task.texts[0]} (a file with columns: --format tsv)")
         format = "text"
     records = task_records(source, repairs, *written_as(task, source, format, asked.columns, asked.separator))
     with stage("Predicting", None, "rows") as shown:
