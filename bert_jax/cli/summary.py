@@ -18,7 +18,6 @@ from bert_jax.system.progress import output
 from bert_jax.text.vocabulary import MASK
 from bert_jax.training.run_directory import RunDirectory
 
-
 _MOST_CELLS = 160
 """Of a sentence in a table, which a terminal of 80 columns shows on five lines."""
 

@@ -10,7 +10,7 @@ from bert_jax.inference.bert import Bert
 from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.system.bucket import Place
 from bert_jax.system.json_file import read_object
-from bert_jax.training.manifest import checkpoint_of
+from bert_jax.training.checkpoint_choice import checkpoint_of
 from bert_jax.training.run_directory import origin_of, read_config
 
 _USES = {

@@ -17,12 +17,11 @@ from bert_jax.system.disk import reason
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum, absolute, remove_directory
 from bert_jax.system.progress import say
+from bert_jax.training.checkpoint_choice import being_read, best_of
 from bert_jax.training.hosts import agreed, is_first, wait_for_all
 from bert_jax.training.manifest import (
     Manifest,
     agree_with_list,
-    being_read,
-    best_of,
     complete,
     damaged_file,
     delete,

@@ -2,12 +2,11 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import copy_into
-from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, sync, sync_below, write_text
 from bert_jax.system.json_file import Shape, as_shape, read_object
 from bert_jax.system.progress import say
@@ -16,30 +15,19 @@ from bert_jax.training.state_check import StateCheck
 
 _DIGITS = 8
 """Of a checkpoint's name, its step."""
-_LOOKS = 20
-"""How often a checkpoint is picked anew because a training beside has deleted the one before."""
-
-Read = TypeVar("Read")
-
-
-class CheckpointGone(RunError):
-    """A checkpoint that was being read has been deleted, as a training beside does with old ones."""
-
-    def __init__(self, path: Place):
-        super().__init__(f"{path} was deleted while it was read; give the same command again, or another checkpoint")
+_KEPT = "kept_for_good"
+"""File in a checkpoint that is never deleted."""
 
 
 class _Written(Shape):
+    """What manifest.json holds, but for its own checksum."""
+
     step: Natural
     evaluation: dict[str, float | None] | None
     files: dict[str, Sum]
     bits: Natural | None = None
     skipped_in_a_row: Natural = 0
     metrics: Sum | None = None
-
-
-_KEPT = "kept_for_good"
-"""File in a checkpoint that is never deleted."""
 
 
 class Manifest(NamedTuple):
@@ -109,10 +97,11 @@ def incomplete(directory: Place) -> set[Place]:
 
     Raises OSError where that can't be told, which a glob for manifests would hide: what is returned here is deleted.
     """
-    return {path for path in directory.glob("[0-9]" * _DIGITS) if not _has_manifest(path)}
+    return {path for path in directory.glob("[0-9]" * _DIGITS) if not has_manifest(path)}
 
 
-def _has_manifest(path: Place) -> bool:
+def has_manifest(path: Place) -> bool:
+    """Whether the checkpoint at `path` is finished and not deleted. Raises OSError where that can't be told."""
     try:
         (path / MANIFEST).stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -163,99 +152,11 @@ def damaged_file(path: Place) -> str | None:
     return None
 
 
-@contextlib.contextmanager
-def being_read(path: Place) -> Iterator[None]:
-    """Raises CheckpointGone, whatever else the block raises, where the checkpoint at `path` is deleted meanwhile.
-
-    A deletion takes the manifest first. So while that is there, all that was read is of a whole checkpoint.
-    """
-    try:
-        yield
-    except Exception:
-        if _has_manifest(path):
-            raise
-        raise CheckpointGone(path) from None
-    if not _has_manifest(path):
-        raise CheckpointGone(path)
-
-
-def looking_again(read: Callable[[], Read]) -> Read:
-    """What `read` returns, which picks a checkpoint and reads it: anew where a training beside has deleted that.
-
-    Raises CheckpointGone where that happens time after time.
-    """
-    for _ in range(_LOOKS - 1):
-        with contextlib.suppress(CheckpointGone):
-            return read()
-    return read()
-
-
-def newest_undamaged(directory: Place) -> Place | None:
-    """The newest checkpoint in `directory` whose files are as they were written; damaged ones are reported.
-
-    Raises CheckpointGone where one is deleted meanwhile.
-    """
-    for path in reversed(complete(directory)):
-        with being_read(path):
-            damaged = damaged_file(path)
-        if not damaged:
-            return path
-        say(f"WARNING: {path} is damaged ({damaged} is not as it was written); the one before it is used, if any")
-    return None
-
-
-def checkpoint_of(path: Place) -> Place:
-    """`path` if it is a checkpoint; or the one of the run there to be used: of a task the undamaged one with the best
-    score, otherwise the newest undamaged one.
-
-    Raises UsageError where there is no checkpoint, RunError where there are damaged ones only, CheckpointGone where
-    one is deleted meanwhile.
-    """
-    if not _is_checkpoint(path):
-        return _checkpoint_of_run(path)
-    with being_read(path):
-        damaged = damaged_file(path)
-    if damaged:
-        raise RunError(f"{path} is damaged: {damaged} is not as it was written; use another checkpoint of the run")
-    return path
-
-
-def _is_checkpoint(path: Place) -> bool:
-    """Whether `path` has a checkpoint's manifest. That of a run, which has the same name, is of another shape."""
-    if not (path / MANIFEST).is_file() or (path / "checkpoints").is_dir():
-        return False
-    try:
-        return RunManifest(path).noted() is None
-    except (OSError, ValueError):
-        return True
-
-
-def _checkpoint_of_run(path: Place) -> Place:
-    directory = path / "checkpoints"
-    best = best_of(complete(directory), by="score")
-    if best:
-        with being_read(best):
-            damaged = damaged_file(best)
-        if not damaged:
-            return best
-    found, gone = newest_undamaged(directory), lost(directory)
-    for newer in gone:
-        if found and newer.name > found.name:
-            say(f"WARNING: {newer} was finished and its {MANIFEST} is gone; {found} is used")
-    if found:
-        return found
-    if complete(directory) or gone:
-        raise RunError(f"{path} holds damaged checkpoints only; give the command that trained it again")
-    raise UsageError(
-        f"{path} holds no finished checkpoint{runs_within(path)}; give a run that was trained, or a checkpoint of one"
-    )
-
-
 def lost(directory: Place) -> list[Place]:
     """The checkpoints in `directory` that were finished and whose manifests are gone, oldest first."""
     run = _manifest_of(directory)
     listed = [run.run / name for name in run.listed(directory)]
-    return sorted(file.parent for file in listed if not _has_manifest(file.parent) and run.damage(file))
+    return sorted(file.parent for file in listed if not has_manifest(file.parent) and run.damage(file))
 
 
 def agree_with_list(directory: Place) -> None:
@@ -278,32 +179,6 @@ def agree_with_list(directory: Place) -> None:
 def _manifest_of(directory: Place) -> RunManifest:
     """Of the run whose checkpoints lie in `directory`."""
     return RunManifest(absolute(directory).parent)
-
-
-def runs_within(path: Place) -> str:
-    """What to add to an error about `path` where there is no run itself but there are some in it."""
-    runs = sorted(child.name for child in path.iterdir() if (child / "checkpoints").is_dir()) if path.is_dir() else []
-    if not runs:
-        return ""
-    best = " (results.json names the best)" if (path / "results.json").is_file() else ""
-    return f", but there are the runs {', '.join(runs)} in it{best}"
-
-
-def best_of(paths: list[Place], by: Literal["score", "any"] = "any") -> Place | None:
-    """The first with the highest score on a task or, where `by` is any, with the lowest held-out loss; None where none
-    was so evaluated. Raises OSError where a manifest can't be read, CheckpointGone where one is deleted meanwhile."""
-    values = {}
-    for path in paths:
-        try:
-            evaluation = Manifest.read(path).evaluation or {}
-        except FileNotFoundError:
-            raise CheckpointGone(path) from None
-        except ValueError:  # damaged: found out, and said, by whoever reads it
-            continue
-        loss = evaluation.get("loss") if by == "any" else None
-        score = evaluation.get("score")
-        values[path] = score if score is not None else loss and -loss
-    return max((path for path, value in values.items() if value is not None), key=values.get, default=None)
 
 
 def is_sound(path: Place) -> bool:

@@ -21,8 +21,9 @@ from bert_jax.system.files import remove_directory, write_json, write_text
 from bert_jax.system.json_file import MOST_BYTES, parse_json, read_bytes, read_object
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.training.checkpoint_choice import runs_within
 from bert_jax.training.hosts import is_first
-from bert_jax.training.manifest import complete, damaged_file, runs_within
+from bert_jax.training.manifest import complete, damaged_file
 from bert_jax.training.run_manifest import RunManifest
 
 SCHEMA_VERSION = 1

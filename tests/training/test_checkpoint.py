@@ -16,7 +16,8 @@ from bert_jax.system import files
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.training import checkpoint
 from bert_jax.training.checkpoint import Checkpoints, load_parameters
-from bert_jax.training.manifest import Manifest, checkpoint_of, complete, make_complete
+from bert_jax.training.checkpoint_choice import checkpoint_of
+from bert_jax.training.manifest import Manifest, complete, make_complete
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.run_manifest import RunManifest
 from bert_jax.training.sharding import abstract

@@ -13,7 +13,8 @@ from bert_jax.config.run import RunConfig
 from bert_jax.pretraining.vocabulary import _made_of
 from bert_jax.system.errors import RunError
 from bert_jax.training.checkpoint import Checkpoints, load_parameters, saved_shapes
-from bert_jax.training.manifest import Manifest, checkpoint_of, complete, damaged_file, noted_metrics
+from bert_jax.training.checkpoint_choice import checkpoint_of
+from bert_jax.training.manifest import Manifest, complete, damaged_file, noted_metrics
 from bert_jax.training.metrics import MetricsLog, changed_lines, read_metrics
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.run_directory import RunDirectory, read_config

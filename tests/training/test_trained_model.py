@@ -10,7 +10,8 @@ from bert_jax.cli.main import run as command
 from bert_jax.config.run import RunConfig
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.training import manifest, trained_model
-from bert_jax.training.manifest import CheckpointGone, complete, damaged_file, delete
+from bert_jax.training.checkpoint_choice import CheckpointGone
+from bert_jax.training.manifest import complete, damaged_file, delete
 from bert_jax.training.run_directory import RunDirectory
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.trained_model import TrainedModel, initial_parameters

@@ -3,6 +3,7 @@ import shutil
 import pytest
 
 from bert_jax.cli.main import run as command
+from bert_jax.data.prepared_data import PreparedData
 from bert_jax.system.errors import UsageError
 from bert_jax.training import verification
 from bert_jax.training.manifest import delete, make_complete
@@ -45,6 +46,13 @@ def test_a_shard_cut_short_is_named(run):
     shard.write_bytes(shard.read_bytes()[:-1])
     [damage] = [verdict.damage for verdict in verify(run) if verdict.damage]
     assert shard.name in damage
+
+
+def test_what_an_earlier_release_noted_no_checksum_of_is_named(run):
+    PreparedData.read(run.data(32)).model_copy(update={"files": {}}).save()
+    run.manifest.note(run.data(32) / "prepared.json")
+    [remark] = [verdict.remark for verdict in verify(run) if verdict.path == run.data(32)]
+    assert "piece_counts.npy" in remark and not any(verdict.damage for verdict in verify(run))
 
 
 def test_data_under_preparation_is_not_damaged(run, capsys):
