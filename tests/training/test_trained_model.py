@@ -9,7 +9,7 @@ import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.config.run import RunConfig
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.training import manifest, trained_model
+from bert_jax.training import checkpoint_choice, manifest, trained_model
 from bert_jax.training.checkpoint_choice import CheckpointGone
 from bert_jax.training.manifest import complete, damaged_file, delete
 from bert_jax.training.run_directory import RunDirectory
@@ -17,8 +17,8 @@ from bert_jax.training.sharding import make_mesh
 from bert_jax.training.trained_model import TrainedModel, initial_parameters
 
 PLACES = [
-    (manifest, "damaged_file"),
-    (manifest, "best_of"),
+    (checkpoint_choice, "damaged_file"),
+    (checkpoint_choice, "best_of"),
     (trained_model, "load_tokenizer"),
     (trained_model, "read_config"),
     (trained_model, "saved_shapes"),
