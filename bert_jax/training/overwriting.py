@@ -10,7 +10,7 @@ from bert_jax.system.progress import say
 from bert_jax.training.run_directory import RunDirectory, read_config
 
 _OF_A_RUN = re.compile(
-    r"config\.json|tokenizer|data|data-\d+\.json|checkpoints|metrics\.jsonl.*|results\.json|profile|\.lock|\.owner"
+    r"config\.json|tokenizer|data|data-\d+\.json|checkpoints|metrics\.jsonl.*|results\.json|manifest\.json|skipped_steps\.json|profile|\.lock|\.owner"
     r"|events\.out\.tfevents\..*|(confusion|learning_curve)\.png|report\.html|stuck-.*\.txt|trackers\.json|wandb"
     r"|\..*\.tmp|.*\.orbax-checkpoint-tmp.*"
 )

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import RunError
-from bert_jax.system.files import FileSum, as_json, files_below, sync, write_json, write_text
+from bert_jax.system.files import FileSum, absolute, as_json, files_below, sync, write_json, write_text
 from bert_jax.system.json_file import Shape, as_shape, read_object
 from bert_jax.system.progress import say
 from bert_jax.training.hosts import is_first
@@ -152,7 +152,7 @@ class RunManifest:
         sync(self.run)  # before a file changes of which it tells
 
     def _name(self, path: Place) -> str:
-        return path.relative_to(self.run).as_posix()
+        return absolute(path).relative_to(absolute(self.run)).as_posix()
 
 
 def checksum(value: dict[str, Any]) -> str:

@@ -65,7 +65,8 @@ def _of_manifest(run: RunDirectory) -> Verdict:
 
 def _of_files(run: RunDirectory) -> Iterator[Verdict]:
     """On the single files, and on the tokenizer as one."""
-    records = sorted({run.path / name for name in run.manifest.built_on() if name.startswith("data-")})
+    names = {*run.manifest.built_on(), *run.manifest.listed(run.path)}
+    records = sorted(run.path / name for name in names if name.startswith("data-"))
     for place in (run.config_file, run.tokenizer, *records, run.results_file):
         covered = run.manifest.listed(place)
         if covered:

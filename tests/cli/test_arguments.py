@@ -49,7 +49,8 @@ def test_without_a_config_the_line_says_what_is_needed(shape, usage):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_is_short_and_has_no_marks_of_a_library(name, capsys):
+def test_help_is_short_and_has_no_marks_of_a_library(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "110")
     for arguments in ([name, "--help"], ["help", name], [name, "--help-all"]):
         assert run(arguments) == 0
         shown = capsys.readouterr().out

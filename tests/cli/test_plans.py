@@ -9,11 +9,13 @@ import pytest
 from bert_jax.cli.main import run
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.system.progress import output
 
 
 @pytest.fixture(autouse=True)
 def wide(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "300")
+    """Tables in which nothing wraps."""
+    monkeypatch.setattr(output, "width", 240)
 
 
 def contents(folder):

@@ -79,7 +79,7 @@ WRONG = {
     "fill-mask R T --top many": "--top many: expected a whole number",
     "features R in.txt out.npz --layers -1 last": "--layers last: expected whole numbers",
     "features R in.txt out.npz --pool first": "--pool first: expected one of none, cls, mean, max",
-    "predict R in.tsv out.tsv --format xls": "--format xls: expected one of csv, tsv, jsonl, conll, conllu, squad, or None",
+    "predict R in.tsv out.tsv --format xls": "--format xls: expected one of csv, tsv, jsonl, conll, conllu, squad, text, or None",
     "import S R --activation relu": "--activation relu: expected gelu_tanh or gelu_erf, or None",
     "inspect R --step two": "--step two: expected a whole number",
     "bench demo --seconds soon": "--seconds soon: expected a number",

@@ -128,7 +128,7 @@ def test_damaged_rows_are_read_or_refused_in_one_line(tmp_path, slow, tokenizer,
     def read():
         for record in task_records(str(file), Counter()):
             json.dumps(record.values, ensure_ascii=False).encode()
-        read_measured(read_training(config, tokenizer).task)
+        read_measured(read_training(config, tokenizer, 0).task)
 
     read()
     attack(read, file, COUNT * (50 if slow else 1))

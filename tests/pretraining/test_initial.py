@@ -81,7 +81,7 @@ def test_the_file_of_a_longer_vocabulary_gets_the_models_casing(continued, longe
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"init": "absent"}, "there is nothing at absent"),
+        ({"init": "absent"}, "there is no folder absent here"),
         (
             {"model": {"num_layers": 3, "hidden_size": 64}},
             "model.num_layers is 2 there and 3 here; model.hidden_size is 32",

@@ -50,7 +50,7 @@ FAILING = """
 import sys
 import time
 
-import bert_jax.cli.pretrain as pretrain
+import bert_jax.pretraining.pretrain as pretrain
 from bert_jax.system.errors import RunError
 
 late = float(sys.argv.pop())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import bert_jax
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.system import files
@@ -24,6 +25,7 @@ from bert_jax.training.manifest import (
     write_evaluation,
 )
 from bert_jax.training.run_directory import RunDirectory, read_config
+from bert_jax.training.verification import verify
 
 
 def checkpoint(run: RunDirectory, step: int) -> Path:
@@ -199,3 +201,10 @@ def test_a_manifest_that_names_files_outside_the_run_is_damaged(run, name):
     run.manifest._write({name: []})
     with pytest.raises(ValueError, match="which is no file of the run"):
         run.manifest.noted()
+
+
+def test_a_run_may_be_named_by_a_relative_path(tiny_run, tmp_path, monkeypatch):
+    shutil.copytree(tiny_run.path, tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    assert not any(verdict.damage for verdict in verify(RunDirectory("run")))
+    assert bert_jax.load("run").fill_mask("The [MASK].") == bert_jax.load(tmp_path / "run").fill_mask("The [MASK].")
