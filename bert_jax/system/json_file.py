@@ -1,6 +1,7 @@
 """JSON files, ours and other programs': parsed with bounds, so that a damaged or hostile file is one ValueError."""
 
 import json
+import math
 from typing import Any, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -46,7 +47,11 @@ def parse_json(
     if len(text) > most_values and sum(map(text.count, marks)) > most_values:  # memory: before anything is parsed
         raise ValueError(f"it holds more than {most_values:,} values, which no such text needs")
     try:
-        value = json.loads(text if isinstance(text, str) else text.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(
+            text if isinstance(text, str) else text.decode("utf-8"),
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+        )
     except RecursionError:
         raise ValueError(f"it is nested more than {most_depth} deep") from None
     except UnicodeDecodeError as error:
@@ -148,6 +153,14 @@ def _check_text(text: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise ValueError(f"{text[:_SHOWN]!r} has half of a surrogate pair, which is no character") from None
+
+
+def _finite(digits: str) -> float:
+    """Refuses 1e999, which Python takes for infinity."""
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"it has the number {digits[:_SHOWN]}, which is beyond float64")
+    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
