@@ -77,6 +77,7 @@ def published(tmp_path, monkeypatch):
     (folder / "pytorch_model.bin").write_bytes(b"a pickle")
     server = Server(folder)
     monkeypatch.setenv("HF_ENDPOINT", server.url)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # as an earlier test may have left it
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")
     (tmp_path / "here").mkdir()
