@@ -1,3 +1,4 @@
+import importlib.util
 import json
 import sys
 
@@ -17,10 +18,12 @@ DOCUMENTS = [document.split("\n") for document in stories(5).strip().split("\n\n
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     """The library, with a cache of its own and no network."""
-    patch = pytest.MonkeyPatch()
+    if importlib.util.find_spec("datasets") is None:
+        pytest.skip("datasets, of the extra hf, is not installed")
+    patch = pytest.MonkeyPatch()  # before the import, at which the library reads it
     patch.setenv("HF_HUB_OFFLINE", "1")
     patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("cache")))
-    yield pytest.importorskip("datasets", reason="datasets, of the extra hf, is not installed")
+    yield importlib.import_module("datasets")
     patch.undo()
 
 
