@@ -117,6 +117,8 @@ def check_kills(times, starter, run, undisturbed, startup, *arguments):
         assert lines == expected[: len(lines)]
         assert run_is_whole(run)
         kills += code != 0
+        if code and kills % 50 == 0:
+            print(f"kills: {kills} of {kills} survived", flush=True)
         newest = complete(run / "checkpoints")[-1:]
         # One checkpoint may be under way while the steps up to the next one are done.
         lost = lines[-1]["step"] - (int(newest[0].name) if newest else 0) if lines else 0

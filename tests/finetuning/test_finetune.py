@@ -338,7 +338,7 @@ def test_training_ends_where_no_score_has_become_better(config, tmp_path, monkey
     assert (results["steps"], results["planned_steps"], results["stopped_early"]) == (16, 64, True)
     assert results["best_step"] == 8 and run.newest_step == 16
     said = " ".join(capsys.readouterr().err.split())
-    assert "step 8, held out: accuracy 0.7500 step" in said
+    assert "step 8, held out: accuracy 0.7500" in said
     assert "training ends at step 16 of 64: in 2 evaluations no accuracy was better than 0.7500, of step 8" in said
     assert finetune(patient, run) == results and "is finished: 16 steps" in capsys.readouterr().err
 
