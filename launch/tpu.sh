@@ -110,8 +110,8 @@ check() {
     exit 2
   fi
   refuse_overwrite "$@"
-  if [[ "$1" != gs://* ]] && ! [ -e "./$1" ] || [[ "$1" == runs/* ]]; then
-    echo "$1 isn't what the workers get: CONFIG is a file in $PWD, but not in runs/, or a run at gs://..." >&2
+  if [[ "$1" != gs://* ]] && ! [ -e "./$1" ] && ! [ -f "configs/$1.py" ] || [[ "$1" == runs/* ]]; then
+    echo "$1 isn't what the workers get: CONFIG is a file in $PWD, but not in runs/, a name of configs/, or a run at gs://..." >&2
     exit 2
   fi
 }

@@ -14,7 +14,7 @@ from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.training import TrainingConfig
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import worked_on
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, install_extra
 from bert_jax.system.files import write_json
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say
@@ -26,7 +26,6 @@ _CLOSE_S = 60.0
 """How long the end of training waits for what a tracker has not sent yet."""
 _PARAMETERS_AT_ONCE = 100
 """What MLflow's server takes in one request."""
-_PACKAGES = {"wandb": "wandb", "mlflow": "mlflow-skinny"}
 
 
 @runtime_checkable
@@ -172,9 +171,7 @@ def check_trackers(logging: LoggingConfig) -> None:
     for name, where in _asked(logging).items():
         spec = find_spec(name)
         if spec is None or spec.origin is None:  # a folder of that name, as wandb makes, has no origin
-            raise UsageError(
-                f"logging.{name}={where} needs {name}, which isn't installed; pip install {_PACKAGES[name]}"
-            )
+            raise UsageError(f"logging.{name}={where} needs {name}, which isn't installed; {install_extra(name)}")
 
 
 def _asked(logging: LoggingConfig) -> dict[str, str]:

@@ -235,6 +235,13 @@ def test_says_what_to_set(cloud, name):
     assert not called(cloud, "create")
 
 
+def test_a_config_by_its_name(cloud):
+    (cloud.project / "configs").mkdir(exist_ok=True)
+    (cloud.project / "configs/mine.py").touch()
+    code, said = cloud.run("tpu.sh", "mine", "--workdir", "gs://bucket/run")
+    assert code == 0, said
+
+
 @pytest.mark.parametrize("config", ["missing.py", "/somewhere/config.py", "runs/base"])
 def test_a_config_that_the_workers_dont_get(cloud, config):
     (cloud.project / "runs/base").mkdir(parents=True)
