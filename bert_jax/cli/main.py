@@ -145,7 +145,8 @@ def _failed(error: BaseException, arguments: list[str], module: ModuleType | Non
     from bert_jax.config.settings import SettingsError
     from bert_jax.system.progress import complain, say
 
-    if interruption.interrupted(error):
+    ours = isinstance(error, BertJaxError)
+    if interruption.interrupted(error) or not ours and interruption.raised():
         interruption.calm()
         again = "to go on" if "--workdir" in arguments else "to do it from its beginning"
         say(f"bert-jax: interrupted; give the same command again {again}")

@@ -33,6 +33,7 @@ class _Heard:
     """Whether KeyboardInterrupt is not to be raised any more."""
     deferred = False
     """Whether KeyboardInterrupt is not to be raised now."""
+    raised = False
     told: Callable[[], str] = staticmethod(lambda: "give the same command again to go on")
     """What is left, for the last words."""
 
@@ -88,6 +89,12 @@ def interrupted(error: BaseException | None) -> bool:
     return interrupted(error.__cause__) or interrupted(error.__context__)
 
 
+def raised() -> bool:
+    """Whether KeyboardInterrupt was raised. Where C code was interrupted, as an extension module while it loads, the
+    command may fail with another error, which doesn't tell its cause."""
+    return _Heard.raised
+
+
 def calm() -> None:
     """The command has heard of its interruption, or has ended: nothing is raised any more."""
     _Heard.calm = True
@@ -116,6 +123,7 @@ def _interrupt(number: int, frame) -> None:
         signal.setitimer(signal.ITIMER_REAL, _SOON_S)
     elif not interrupted(sys.exc_info()[1]):
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        _Heard.raised = True
         raise KeyboardInterrupt
 
 

@@ -26,16 +26,17 @@ STEPS = 84
 
 # Imports everything once; each line of its input is a log file and arguments, for a process of their own.
 STARTER = """
-import os, signal, sys
-import bert_jax.cli.pretrain
+import os, sys
+import bert_jax.pretraining.pretrain
 from bert_jax.cli.main import run
+from bert_jax.system import interruption
 for line in sys.stdin:
     log, *arguments = line.rstrip("\\n").split("\\t")
     child = os.fork()
     if not child:
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 1)
         os.dup2(1, 2)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as main does
+        interruption.listen()  # as main does
         os._exit(run(arguments))
     print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

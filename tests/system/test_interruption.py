@@ -55,6 +55,20 @@ def work(_):
     assert (code, output, len(lines)) == (143, "cleaned up\n", 1)
 
 
+def test_an_error_without_its_cause_that_an_interruption_became_is_the_interruption():
+    """As of an extension module that is interrupted while it loads."""
+    work = """
+def work(_):
+    try:
+        send("SIGTERM")
+    except KeyboardInterrupt:
+        pass
+    raise ImportError("Encountered an error while initializing the extension.")
+"""
+    code, _, lines = ends(work)
+    assert (code, len(lines)) == (143, 1) and "interrupted" in lines[0]
+
+
 @pytest.mark.parametrize("first, then", [("SIGTERM", "SIGTERM"), ("SIGINT", "SIGALRM")])
 def test_a_second_sigterm_changes_nothing_while_a_command_cleans_up_or_ends(first, then):
     work = f"""
