@@ -84,7 +84,7 @@ class PreparedData(Shape):
         found = found.model_copy(update={"directory": fetched(directory)})
         for name, written in (found.shards | found.files).items():
             path = found.directory / name
-            size = path.stat().st_size if path.exists() else 0
+            size = path.stat().st_size if path.is_file() else 0
             if size != written.size:
                 reason = f"it has {size:,} bytes and should have {written.size:,}"
                 raise damage_error(directory / name, reason)
@@ -105,7 +105,7 @@ class PreparedData(Shape):
             if sum(found.sources) != found.train.instances:
                 raise ValueError("the sequences of its sources do not add up to all of them")
             return found
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
             raise damage_error(path, error) from None

@@ -12,6 +12,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import Shape, read_shape
 from bert_jax.interchange.names import TIED, expected_tensors, part_of
 from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.files import open_regular
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _MOST_HEADER_BYTES = 10_000_000
@@ -74,7 +75,7 @@ def tensors_of(path: Path) -> dict[str, Tensor]:
     The library checks that the header describes each byte of the file once. Raises UsageError for a damaged file.
     """
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             size = int.from_bytes(file.read(8), "little")
         if size > _MOST_HEADER_BYTES:
             raise UsageError(f"{path} says that its header has {size:,} bytes; a BERT's has less than 100,000")

@@ -1,11 +1,13 @@
 """Files that are whole or absent, and their checksums."""
 
 import contextlib
+import errno
 import glob
 import io
 import json
 import os
 import shutil
+import stat
 import tempfile
 import zlib
 from collections.abc import Iterator
@@ -41,7 +43,7 @@ class FileSum(NamedTuple):
     def of(cls, path: Place) -> "FileSum":
         """Reads `path` once, in blocks: what is on the disk, if that has been synced, not what is still in memory."""
         size, crc = 0, 0
-        with open_binary(path) as file:
+        with open_regular(path) as file:
             if not in_bucket(path) and hasattr(os, "posix_fadvise"):  # not on macOS
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             while block := file.read(_BLOCK_BYTES):
@@ -62,6 +64,20 @@ class FileSum(NamedTuple):
 def open_binary(path: Place) -> io.BufferedReader:
     """The file or object at `path`, to be read. Raises OSError."""
     return open_object(path) if in_bucket(path) else open(path, "rb")
+
+
+def open_regular(path: Place) -> io.BufferedReader:
+    """The file or object at `path`, to be read. Raises OSError, also for what may never end: a pipe or a device."""
+    if in_bucket(path):
+        return open_object(path)
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # without O_NONBLOCK, opening a pipe waits for its writer
+    mode = os.fstat(opened).st_mode
+    if stat.S_ISREG(mode):
+        return open(opened, "rb")
+    os.close(opened)
+    kind = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+    reason = os.strerror(kind) if kind == errno.EISDIR else "not a regular file"
+    raise OSError(kind, reason, os.fspath(path))
 
 
 def sync(path: Place) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bert_jax.system.bucket import Place
-from bert_jax.system.files import open_binary
+from bert_jax.system.files import open_regular
 
 MOST_BYTES = 16_000_000
 """Largest file that is read unless the caller knows better. Ours have kilobytes."""
@@ -107,7 +107,7 @@ def as_shape(value: dict[str, Any], shape: type[ShapeKind]) -> ShapeKind:
 
 def read_bytes(path: Place, most_bytes: int) -> bytes:
     """All of a file. Raises OSError where it can't be read, ValueError where it has more than `most_bytes`."""
-    with open_binary(path) as file:
+    with open_regular(path) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise ValueError(f"it has more than {most_bytes:,} bytes, which no such file needs")

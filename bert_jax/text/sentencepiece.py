@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, shown
-from bert_jax.system.files import replacing
+from bert_jax.system.files import open_regular, replacing
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
 from bert_jax.text.sentencepiece_huggingface import as_huggingface
 from bert_jax.text.tokenizer_settings import FILE_NAME, TokenizerSettings, read_settings, write_settings
@@ -176,7 +176,8 @@ class SentencePieceTokenizer:
         try:
             if path.stat().st_size > MOST_BYTES:
                 raise UsageError(f"{path} has {path.stat().st_size:,} bytes; no vocabulary needs over {MOST_BYTES:,}")
-            model = ModelProto.FromString(path.read_bytes())
+            with open_regular(path) as file:
+                model = ModelProto.FromString(file.read())
         except OSError as error:
             raise UsageError(
                 f"{path} can't be read ({error.strerror}); give the path of a sentencepiece .model"

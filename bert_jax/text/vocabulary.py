@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, shown
-from bert_jax.system.files import write_text
+from bert_jax.system.files import open_regular, write_text
 
 PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_PIECES = (PAD, UNKNOWN, CLS, SEP, MASK)
@@ -114,8 +114,8 @@ def read_lines(path: Path, name: str, expected: str) -> list[str]:
     try:
         if os.stat(path).st_size > MOST_BYTES:
             raise UsageError(f"{path} has {os.stat(path).st_size:,} bytes; no {name} needs over {MOST_BYTES:,}")
-        with open(path, encoding="utf-8", newline="\n") as file:
-            text = file.read()
+        with open_regular(path) as file:
+            text = file.read().decode()
     except FileNotFoundError:
         raise UsageError(f"no {name} at {path}; give the path of {expected}") from None
     except OSError as error:

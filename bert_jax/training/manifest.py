@@ -138,7 +138,8 @@ def damaged_file(path: Place) -> str | None:
     name = MANIFEST
     try:
         manifest, there = Manifest.read(path), files_below(path)
-        if _manifest_of(path.parent).damage(absolute(path) / MANIFEST):
+        of_other_step = path.name.isdecimal() and int(path.name) != manifest.step  # a copy under another name
+        if of_other_step or _manifest_of(path.parent).damage(absolute(path) / MANIFEST):
             return MANIFEST
         for name, expected in manifest.files.items():
             if name not in there or FileSum.of(there[name]) != expected:
@@ -155,8 +156,8 @@ def damaged_file(path: Place) -> str | None:
 def lost(directory: Place) -> list[Place]:
     """The checkpoints in `directory` that were finished and whose manifests are gone, oldest first."""
     run = _manifest_of(directory)
-    listed = [run.run / name for name in run.listed(directory)]
-    return sorted(file.parent for file in listed if not has_manifest(file.parent) and run.damage(file))
+    listed = [directory / (run.run / name).parent.name for name in run.listed(directory)]
+    return sorted(path for path in listed if not has_manifest(path) and run.damage(path / MANIFEST))
 
 
 def agree_with_list(directory: Place) -> None:

@@ -219,4 +219,4 @@ def changed_lines(path: Place, noted: dict[int, FileSum]) -> str | None:
 
 def _content(path: Place) -> bytes:
     """b"" where there is none."""
-    return path.read_bytes() if path.exists() else b""
+    return path.read_bytes() if path.is_file() else b""

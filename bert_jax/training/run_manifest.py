@@ -118,7 +118,7 @@ class RunManifest:
             wrong = [name for name in wrong if found[name] not in self._copies(name)]
             if not wrong:
                 return None
-        return f"{wrong[0]} {'is gone' if found[wrong[0]] is None else 'is not as it was written'}"
+        return f"{wrong[0]} {'is not as it was written' if (self.run / wrong[0]).exists() else 'is gone'}"
 
     def check(self, *places: Place) -> None:
         """Raises RunError where a covered file that is, or is in, one of `places` isn't as it was written."""

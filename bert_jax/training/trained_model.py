@@ -124,7 +124,7 @@ def _trained_here(path: Place) -> TrainedModel:
         return load_parameters(checkpoint, abstract(shapes, shardings))
 
     asked = settings.objective.pair if isinstance(settings, RunConfig) and not settings.init else None
-    return TrainedModel(config, tokenizer, shapes, read, int(checkpoint.name), task, pooler_trained=asked != "none")
+    return TrainedModel(config, tokenizer, shapes, read, manifest.step, task, pooler_trained=asked != "none")
 
 
 def _own_damage(run: Place) -> str | None:

@@ -11,7 +11,7 @@ from bert_jax.training.metrics import changed_lines, damaged_lines
 from bert_jax.training.run_directory import RunDirectory
 
 GOOD = "good"
-_NOT_COVERED = "not covered: no checksum was noted, as by an earlier release"
+_NOT_COVERED = "not covered: no checksum of it is known"
 NEVER_COVERED = (
     "the text that data was prepared from",
     "lines of metrics.jsonl after the newest checkpoint",
@@ -38,7 +38,7 @@ def verify(run: RunDirectory) -> list[Verdict]:
     Raises UsageError where there is neither a checkpoint nor data.
     """
     finished, gone = complete(run.checkpoints), lost(run.checkpoints)
-    data = sorted((run.path / "data").glob("length-*"))
+    data = _data_sets(run)
     if not finished and not gone and not data:
         raise UsageError(f"{run.path} has no checkpoint and no data to verify; give a run that has begun")
     verdicts = [_of_manifest(run), *_of_files(run)]
@@ -92,14 +92,23 @@ def _of_checkpoint(path: Place) -> Verdict | None:
     return Verdict(path, file and f"{file} is not as it was written")
 
 
+def _data_sets(run: RunDirectory) -> list[Place]:
+    """Those that are in the run, and those that its manifest lists."""
+    listed = {(run.path / name).parent for name in run.manifest.listed(run.path / "data")}
+    return sorted({*(run.path / "data").glob("length-*"), *listed})
+
+
 def _of_data(run: RunDirectory, path: Place) -> Verdict:
     try:
         prepared = PreparedData.read(path)
     except RunError as error:
         return Verdict(path, str(error))
+    damage = run.manifest.damage(path)
+    if prepared is None and damage:
+        return Verdict(path, f"{damage}; give the run's command again, which prepares it anew")
     if prepared is None:
         return Verdict(path, None, "not finished; the command that began it goes on")
-    file = prepared.damaged_file() or run.manifest.damage(path) and "prepared.json"
+    file = prepared.damaged_file() or damage and "prepared.json"
     if file:
         return Verdict(path, f"{file} is not as it was written; delete {path}, and it is prepared anew")
     uncovered = ", ".join(prepared.not_covered)

@@ -1,4 +1,6 @@
+import os
 import shutil
+import signal
 
 import pytest
 
@@ -46,6 +48,44 @@ def test_a_shard_cut_short_is_named(run):
     shard.write_bytes(shard.read_bytes()[:-1])
     [damage] = [verdict.damage for verdict in verify(run) if verdict.damage]
     assert shard.name in damage
+
+
+@pytest.mark.parametrize(
+    ("gone", "named"),
+    [
+        ("data", "data/length-32"),
+        ("data/length-32/prepared.json", "data/length-32"),
+        ("checkpoints/00000012", "checkpoints/00000012"),
+        ("checkpoints/00000012/manifest.json", "checkpoints/00000012"),
+    ],
+)
+def test_what_is_gone_is_named_in_a_run_given_by_a_relative_path(run, gone, named, monkeypatch, capsys):
+    monkeypatch.chdir(run.path.parent)
+    (shutil.rmtree if (run.path / gone).is_dir() else os.remove)(run.path / gone)
+    assert command(["verify", "run"]) == 1
+    said = capsys.readouterr()
+    assert named in said.out and f"run/{named} first" in said.err
+
+
+def test_data_whose_folder_has_become_a_file_is_damaged(run):
+    shutil.rmtree(run.path / "data")
+    (run.path / "data").touch()
+    assert [verdict.path for verdict in verify(run) if verdict.damage] == [run.data(32)]
+
+
+def test_a_checkpoint_under_the_name_of_another_step_is_damaged(run):
+    shutil.copytree(run.checkpoints / "00000012", run.checkpoints / "00000014")
+    assert [verdict.path.name for verdict in verify(run) if verdict.damage] == ["00000014"]
+
+
+def test_a_pipe_in_place_of_a_file_is_damage_and_nobody_waits_for_what_comes_of_it(run):
+    signal.alarm(60)  # ends the tests' process rather than wait for ever
+    for path in sorted(path for path in run.path.rglob("*") if path.is_file() and path.suffix not in (".png", "")):
+        kept = path.rename(path.with_name("kept"))
+        os.mkfifo(path)
+        assert [verdict for verdict in verify(run) if verdict.damage], path
+        kept.replace(path)
+    signal.alarm(0)
 
 
 def test_what_an_earlier_release_noted_no_checksum_of_is_named(run):
