@@ -2,13 +2,17 @@
 
 import contextlib
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bert_jax.system.bucket import Place
+import tensorstore
+
+from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import BertJaxError, RunError
-from bert_jax.system.json_file import read_object
+from bert_jax.system.files import absolute
+from bert_jax.system.json_file import Shape, as_shape, parse_object, read_object
 
 _METADATA = ("_METADATA", "_CHECKPOINT_METADATA", "_sharding")
 """What Orbax keeps in JSON. It names no classes that would be imported, and nothing is pickled."""
@@ -16,6 +20,14 @@ _LATE = ("Event loop is closed", "reading array index", "tensorstore_spec")
 """What is said of arrays whose reading was given up."""
 _LONGEST_REASON = 300
 """Characters of a library's error that are shown."""
+
+
+class _Array(Shape):
+    """What the .zarray of one array holds, as far as it decides what reading it takes."""
+
+    shape: list[int]
+    chunks: list[int]
+    filters: None = None
 
 
 @contextlib.contextmanager
@@ -28,6 +40,7 @@ def by_orbax(path: Place) -> Iterator[None]:
         for file in (path / name for name in _METADATA):
             if file.exists():  # Orbax says which it needs
                 read_object(file)  # its own parser has no bounds
+        _check_chunks(path)
         yield
     except (BertJaxError, MemoryError):
         raise
@@ -39,6 +52,19 @@ def by_orbax(path: Place) -> Iterator[None]:
             f"{path} can't be read, though its files have their checksums ({reason}); give the same command again, "
             "with the releases of JAX and Orbax that wrote it, or move it away to use the checkpoint before it"
         ) from error
+
+
+def _check_chunks(path: Place) -> None:
+    """Raises ValueError where an array's chunks are larger than it is: TensorStore fills whole chunks in memory."""
+    base = os.fspath(path) if in_bucket(path) else f"file://{absolute(path)}"
+    store = tensorstore.KvStore.open({"driver": "ocdbt", "base": f"{base}/"}).result()
+    names = [name for name in store.list().result() if name.endswith(b"/.zarray")]
+    if not names:
+        raise ValueError("it has no arrays")
+    for name, read in [(name, store.read(name)) for name in names]:
+        array = as_shape(parse_object(read.result().value), _Array)
+        if len(array.chunks) != len(array.shape) or any(map(int.__gt__, array.chunks, array.shape)):
+            raise ValueError(f"{name.decode()!r} says chunks of {array.chunks} for a shape of {array.shape}")
 
 
 def _is_of_others(record: logging.LogRecord) -> bool:

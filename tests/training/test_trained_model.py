@@ -1,9 +1,12 @@
 """Models read beside a training that deletes checkpoints."""
 
+import json
 import shutil
 
 import jax
+import orbax.checkpoint as ocp
 import pytest
+import tensorstore
 
 import bert_jax
 from bert_jax.cli.main import run as command
@@ -126,3 +129,17 @@ def test_a_checkpoint_that_would_take_far_more_memory_than_it_has_bytes_is_refus
     monkeypatch.setattr(trained_model, "_MOST_COMPRESSED", 0.01)
     with pytest.raises(RunError, match="its parameters would take .* of memory, more than 0.01 times as many"):
         TrainedModel.open(run.path)
+
+
+def test_an_array_whose_chunks_are_larger_than_it_is_refused(run, monkeypatch):
+    """A chunk of 131 kB took 4 GB."""
+    checkpoint = complete(run.checkpoints)[-1]
+    store = tensorstore.KvStore.open({"driver": "ocdbt", "base": f"file://{checkpoint}/"}).result()
+    name = "params.bert.embeddings.norm.bias/.zarray"
+    array = json.loads(store[name]) | {"chunks": [1 << 30]}
+    store[name] = json.dumps(array).encode()
+    kept = manifest.Manifest.read(checkpoint)
+    manifest.Manifest.of(checkpoint, kept.step, kept.evaluation, None, kept.metrics).write(checkpoint)
+    monkeypatch.setattr(ocp.Checkpointer, "restore", None)
+    with pytest.raises(RunError, match=r"norm.bias/.zarray' says chunks of \[1073741824\] for a shape of \[32\]"):
+        bert_jax.load(run.path)
