@@ -6,6 +6,7 @@ from typing import Any
 
 from bert_jax.data.file_source import FileSource
 from bert_jax.data.packed_files import check_expansion, opened
+from bert_jax.data.parquet_pages import pages
 from bert_jax.data.shown import listed, reason_of
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError, install_extra
@@ -40,17 +41,20 @@ class ParquetFiles(FileSource):
 
     def _file_lines(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
         size, content, file = self.sizes[path], 0, self._open(path, raw)
-        for row, text in enumerate(self._rows(path, file), 1):
+        for row, text in enumerate(self._rows(path, raw, file), 1):
             content += len(text or b"")
             check_expansion(path, content, size)
             for line in self._record_lines(text, f"{path}, row {row}, {self.field!r}"):
                 yield min(size * row // max(file.metadata.num_rows, 1), size), line
 
-    def _rows(self, path: Place, file: Any) -> Iterator[bytes | None]:
+    def _rows(self, path: Place, raw: io.BufferedReader, file: Any) -> Iterator[bytes | None]:
         """The texts of all rows, some at a time. Raises UsageError where a part is damaged or unpacks to too much."""
         row = 0
         for number in range(file.metadata.num_row_groups):
-            at_once = self._rows_at_once(path, file.metadata.row_group(number))
+            try:
+                at_once = self._rows_at_once(path, raw, file.metadata.row_group(number))
+            except ValueError as error:
+                raise _damaged(path, row, error) from None
             batches = file.iter_batches(at_once, row_groups=[number], columns=[self.field], use_threads=False)
             while texts := self._next(path, batches, row):
                 row += len(texts)
@@ -63,22 +67,22 @@ class ParquetFiles(FileSource):
         except RunError:  # a bucket's
             raise
         except Exception as error:  # Arrow's own, OSError, OverflowError, UnicodeDecodeError, ...
-            raise UsageError(
-                f"{path} is damaged after row {row:,} ({reason_of(error)}); copy it again from its source"
-            ) from None
+            raise _damaged(path, row, error) from None
 
-    def _rows_at_once(self, path: Place, group: Any) -> int:
+    def _rows_at_once(self, path: Place, raw: io.BufferedReader, group: Any) -> int:
         """Rows of which not more than _BATCH_BYTES can come.
 
-        A column's part of a row group says how large it is unpacked, and no value in it is larger than that; but a
-        value of its dictionary may stand in every row.
+        Pages say how large they are unpacked, and no value is larger than all of them; but one of a dictionary may
+        stand in every row. Raises ValueError where there are no pages.
         """
         largest = 0
         for number in range(group.num_columns):
             part = group.column(number)
             if part.path_in_schema == self.field:
-                check_expansion(path, part.total_uncompressed_size, part.total_compressed_size)
-                largest = part.total_uncompressed_size
+                begin = min(filter(None, (part.dictionary_page_offset, part.data_page_offset)))
+                for page in pages(raw, begin, part.total_compressed_size):
+                    largest += page.unpacked
+                check_expansion(path, largest, min(part.total_compressed_size, self.sizes[path]))
         return max(1, min(_ROWS_AT_ONCE, _BATCH_BYTES // max(largest, 1)))
 
     def _open(self, path: Place, raw: io.BufferedReader) -> Any:
@@ -116,3 +120,7 @@ class ParquetFiles(FileSource):
             column = self._arrow.compute.struct_field(column, inner)
         # Bytes, so that text that isn't UTF-8 is treated as in any other source.
         return column.cast(self._arrow.large_binary()).to_pylist()
+
+
+def _damaged(path: Place, row: int, error: Exception) -> UsageError:
+    return UsageError(f"{path} is damaged after row {row:,} ({reason_of(error)}); copy it again from its source")

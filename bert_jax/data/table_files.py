@@ -142,14 +142,14 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
 
 def without_empty(rows: Iterable[_Row], one_column: bool, repairs: Counter[str]) -> Iterator[_Row]:
     """`rows` without empty lines, which are counted unless they come last; those of one column are empty texts."""
-    waiting: list[_Row] = []
+    waiting = range(0)  # numbers of the empty lines before this row
     for row in rows:
         if not row[1]:
-            waiting.append((row[0], [""]))
+            waiting = range(waiting.start if waiting else row[0], row[0] + 1)
             continue
         if one_column:
-            yield from waiting
+            yield from ((number, [""]) for number in waiting)
         elif waiting:
             repairs[_EMPTY] += len(waiting)
-        waiting.clear()
+        waiting = range(0)
         yield row
