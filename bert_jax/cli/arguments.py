@@ -6,7 +6,7 @@ import warnings
 from typing import Annotated, Any, NamedTuple
 
 import tyro
-from pydantic import ConfigDict, create_model
+from pydantic import ConfigDict, create_model, field_validator
 from tyro.constructors import PrimitiveConstructorSpec
 
 from bert_jax.cli.checks import check_line, usage
@@ -53,6 +53,13 @@ class RunArguments(Arguments):
 
     workdir: PlaceArgument
     """Directory of the run: made, or gone on with. gs://BUCKET/FOLDER too."""
+
+    @field_validator("workdir")
+    @classmethod
+    def _no_file(cls, workdir: Place) -> Place:
+        if workdir.is_file():
+            raise ValueError(f"--workdir {workdir} is a file; name a folder, which is made if need be")
+        return workdir
 
 
 class TrainingArguments(RunArguments):

@@ -21,6 +21,7 @@ from bert_jax.pretraining import pretrain
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.progress import output
 from bert_jax.training.fitting import device_memory, gigabytes
+from bert_jax.training.overwriting import as_if_absent, runs_to_delete
 from bert_jax.training.run_directory import RunDirectory
 from bert_jax.training.sharding import make_mesh
 
@@ -31,7 +32,9 @@ _CHECKPOINTS_BESIDE = 2
 def tell_pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> None:
     """What pretrain would do. Raises UsageError where it would refuse. Writes nothing."""
     run, mesh = RunDirectory(workdir), make_mesh(config.mesh)
-    trainer = pretrain.check(config, run, mesh)
+    trainer = pretrain.check(config, as_if_absent(workdir) if overwrite else run, mesh)
+    if overwrite:
+        runs_to_delete(workdir, pretrain.read_by(config))
     table = _table("bert-jax pretrain would")
     done = _add_run(table, config, run, overwrite, mesh)
     _add_vocabulary(table, config, run, trainer.objective.model, overwrite)
@@ -51,7 +54,9 @@ def tell_finetuning(config: FinetuneConfig, workdir: Place, seeds: int, overwrit
     """What finetune would do. Raises UsageError where it would refuse. Reads the rows; writes nothing."""
     mesh = make_mesh(config.mesh)
     run = RunDirectory(workdir if seeds == 1 else workdir / f"seed-{config.seed}")
-    plan = finetune.plan_finetuning(config, mesh, run)
+    plan = finetune.plan_finetuning(config, mesh, as_if_absent(workdir) if overwrite else run)
+    if overwrite:
+        runs_to_delete(workdir, finetune.read_by(config))
     table = _table("bert-jax finetune would")
     done = _add_run(table, plan.config, run, overwrite, mesh)
     if seeds > 1:

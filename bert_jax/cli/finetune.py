@@ -60,9 +60,11 @@ def run(arguments: list[str]) -> None:
         return
     from bert_jax.cli.summary import print_next_steps, print_task_results
     from bert_jax.cli.supervision import supervise
+    from bert_jax.finetuning.finetune import plan_finetuning, read_by
     from bert_jax.finetuning.seeds import finetune_seeds
     from bert_jax.training.hosts import connect, ending_together, first_alone, is_first, several
-    from bert_jax.training.overwriting import start_over
+    from bert_jax.training.overwriting import as_if_absent, start_over
+    from bert_jax.training.sharding import make_mesh
 
     if several(asked.config.hosts):
         supervise()
@@ -71,7 +73,9 @@ def run(arguments: list[str]) -> None:
         if asked.overwrite:
             with first_alone("overwrite"):
                 if is_first():
-                    start_over(asked.workdir)
+                    config = asked.config
+                    plan_finetuning(config, make_mesh(config.mesh), as_if_absent(asked.workdir))
+                    start_over(asked.workdir, read_by(config))  # what can be refused has been
         results = finetune_seeds(asked.config, asked.workdir, asked.seeds)
     if is_first():
         print_task_results(results)

@@ -55,10 +55,11 @@ def run(arguments: list[str]) -> None:
 
     from bert_jax.cli.summary import print_examples, print_next_steps, print_results
     from bert_jax.cli.supervision import supervise
-    from bert_jax.pretraining.pretrain import pretrain
+    from bert_jax.pretraining.pretrain import check, pretrain, read_by
     from bert_jax.training.hosts import connect, ending_together, first_alone, is_first, several
-    from bert_jax.training.overwriting import start_over
+    from bert_jax.training.overwriting import as_if_absent, start_over
     from bert_jax.training.run_directory import RunDirectory
+    from bert_jax.training.sharding import make_mesh
 
     config, workdir = asked.config, asked.workdir
     directory = RunDirectory(workdir)
@@ -69,7 +70,8 @@ def run(arguments: list[str]) -> None:
         if asked.overwrite:
             with first_alone("overwrite"):
                 if is_first():
-                    start_over(workdir)
+                    check(config, as_if_absent(workdir), make_mesh(config.mesh))  # refused before anything is deleted
+                    start_over(workdir, read_by(config))
         results = pretrain(config, directory)
     if not is_first():
         return

@@ -101,6 +101,11 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     return Planned(started, learned, measured, batches, planned)
 
 
+def read_by(config: FinetuneConfig) -> list[str | None]:
+    """The rows and the model that a run begins with."""
+    return [config.task.train, config.task.dev, config.init]
+
+
 def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
     """What a step of the longest rows takes on one device, by formula."""
     longest = config.phases[0].replace(length=config.task.padded_lengths[-1])

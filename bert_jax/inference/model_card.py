@@ -143,7 +143,7 @@ def _results_table(training: _Training) -> Iterator[str]:
     if not numbers or config is None:
         return
     if isinstance(config, RunConfig):
-        yield f"Measured on {results.get('held_out_sequences', 0):,} sequences of documents held out from training.\n"
+        yield f"Measured on {results.get('held_out_sequences', 0):,} sequences held out from training.\n"
     else:
         rows = f"{results.get('dev_rows', 0):,} rows of {_code(config.task.dev)}"
         yield f"Measured on {rows}, by which the checkpoint was chosen.\n"

@@ -34,7 +34,9 @@ def check_sources(config: RunConfig, run: RunDirectory) -> None:
             replaced_pieces(initial.trained.tokenizer, tokenizer)
     if all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
         return  # here or on another machine
-    open_corpus(config.data)
+    for source, corpus in zip(config.data.source, open_corpus(config.data).parts):
+        if next(corpus.documents(), None) is None:
+            raise UsageError(f"data.source={source!r} holds no text; give another")
 
 
 def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedData]:

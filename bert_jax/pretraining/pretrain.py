@@ -109,6 +109,11 @@ def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> Trainer:
     return trainer
 
 
+def read_by(config: RunConfig) -> list[str | None]:
+    """The texts, vocabulary and model that a run begins with."""
+    return [*config.data.source, config.vocabulary.file, config.init]
+
+
 def planned_memory(trainer: Trainer, phase: Phase) -> Memory:
     """What a step of `phase` takes on one device, by formula."""
     predictions = trainer.config.objective.slots(phase.length)

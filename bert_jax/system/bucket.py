@@ -40,9 +40,11 @@ class Stored(NamedTuple):
 def place_of(path: str | os.PathLike) -> Place:
     """Where `path` points: into a bucket if it begins with gs://, on this machine otherwise.
 
-    Raises UsageError where the libraries for buckets aren't installed, or the bucket doesn't answer.
+    Raises UsageError where it is empty, where the libraries for buckets aren't installed, or the bucket doesn't answer.
     """
     text = os.fspath(path)
+    if not text:
+        raise UsageError("a path is empty, as of a variable that isn't set; name a place (. for this folder)")
     if not text.startswith(SCHEME.removesuffix("/")):  # what pathlib makes of it has one slash only
         return Path(path)
     inside = PurePosixPath(text.removeprefix(SCHEME.removesuffix("//")).lstrip("/"))

@@ -2,6 +2,8 @@
 
 import fcntl
 import re
+from collections.abc import Iterable
+from pathlib import Path
 
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import UsageError
@@ -11,20 +13,38 @@ from bert_jax.training.run_directory import RunDirectory, read_config
 
 _OF_A_RUN = re.compile(
     r"config\.json|tokenizer|data|data-\d+\.json|checkpoints|metrics\.jsonl.*|results\.json|manifest\.json|skipped_steps\.json|profile|\.lock|\.owner"
-    r"|events\.out\.tfevents\..*|(confusion|learning_curve)\.png|report\.html|stuck-.*\.txt|trackers\.json|wandb"
+    r"|events\.out\.tfevents\..*|tensorboard|(confusion|learning_curve)\.png|report\.html|stuck-.*\.txt|trackers\.json|wandb"
     r"|\..*\.tmp|.*\.orbax-checkpoint-tmp.*"
 )
 """Names of what lies in a run's directory."""
 _SEED = re.compile(r"seed-\d+")
 
 
-def start_over(path: Place) -> None:
+def as_if_absent(path: Place) -> RunDirectory:
+    """Stands for the run that will be at `path` once what is there has been deleted: nothing is at its own path."""
+    return RunDirectory(path / ".overwritten")
+
+
+def start_over(path: Place, read: Iterable[str | None]) -> None:
     """Deletes the run at `path`, or the runs of several seeds there; does nothing where nothing is.
 
-    Raises UsageError, before anything is deleted, where `path` isn't a run, holds anything else, or is worked on.
+    Raises UsageError as `runs_to_delete` does, and where the run is worked on, before anything is deleted.
+    """
+    runs = runs_to_delete(path, read)
+    for run in runs:
+        _delete(RunDirectory(run))
+    if runs not in ([], [path]):
+        (path / "results.json").unlink(missing_ok=True)
+
+
+def runs_to_delete(path: Place, read: Iterable[str | None]) -> list[Place]:
+    """The run at `path`, or the runs of several seeds there; none where nothing is.
+
+    Raises UsageError where `path` isn't a run or holds anything else, or one of the sources and models that are `read`
+    lies in it.
     """
     if not path.exists():
-        return
+        return []
     if in_bucket(path):
         raise UsageError(f"--overwrite deletes no run in a bucket: delete {path} there, or choose another --workdir")
     runs = [path / child.name for child in sorted(path.iterdir()) if _SEED.fullmatch(child.name)] or [path]
@@ -39,10 +59,10 @@ def start_over(path: Place) -> None:
             f"--overwrite deletes runs alone, and {strange[0]} is none of a run's files; move it, or choose another "
             "--workdir"
         )
-    for run in runs:
-        _delete(RunDirectory(run))
-    if runs != [path]:
-        (path / "results.json").unlink(missing_ok=True)
+    for name in filter(None, read):
+        if Path(name.rpartition(":")[2]).absolute().is_relative_to(path.absolute()):
+            raise UsageError(f"--overwrite would delete {name}, which is to be read; choose another --workdir")
+    return runs
 
 
 def _delete(run: RunDirectory) -> None:

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -85,12 +86,49 @@ def test_a_printed_config_is_one_that_builds_the_same(command, kind, tmp_path, c
 
 def test_overwrite_begins_anew(config_file, tiny_run, tmp_path, capsys):
     shutil.copytree(tiny_run.path, tmp_path / "run")
+    (tmp_path / "run" / "tensorboard").mkdir()  # as a run has by default
     command = ["pretrain", str(config_file), "--workdir", str(tmp_path / "run"), "--seed", "9", "--phases.0.steps", "4"]
     assert run(command) == 2 and "is another run" in capsys.readouterr().err
     assert run([*command, "--overwrite"]) == 0
     assert "the run at" in (said := capsys.readouterr().err) and "at step 12, was deleted" in said
     assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["seed"] == 9
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["00000004"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--data.source", "nothing.txt"], "nothing.txt"),
+        (["--data.source", "empty.txt"], "empty.txt' holds no text"),
+        (["--vocabulary.file", "nothing"], "no vocabulary at nothing"),
+        (["--init", "nothing"], "nothing"),
+        (["--init", "run"], "--overwrite would delete run, which is to be read"),
+        (
+            ["--vocabulary.file", "run/tokenizer/vocab.txt"],
+            "--overwrite would delete run/tokenizer/vocab.txt, which is to be read",
+        ),
+    ],
+)
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_overwrite_deletes_nothing_where_the_coming_run_is_refused(
+    config_file, tiny_run, tmp_path, monkeypatch, capsys, flags, said, dry
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny_run.path, "run")
+    Path("empty.txt").touch()
+    before = contents(tmp_path)
+    assert run(["pretrain", str(config_file), "--workdir", "run", "--overwrite", *flags, *dry]) == 2
+    assert said in capsys.readouterr().err and contents(tmp_path) == before
+
+
+def test_text_that_is_refused_leaves_nothing_of_a_run(config_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("empty.txt").touch()
+    Path("file").touch()
+    for workdir, said in (("run", "holds no text"), ("", "a path is empty"), ("file", "--workdir file is a file")):
+        command = ["pretrain", str(config_file), "--workdir", workdir, "--data.source", "empty.txt"]
+        assert run(command) == 2 and said in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"empty.txt", "file"}
 
 
 @pytest.mark.parametrize("what", ["notes", "no run", "locked"])
