@@ -11,6 +11,7 @@ from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.system.bucket import Place
 from bert_jax.system.json_file import read_object
 from bert_jax.training.checkpoint_choice import checkpoint_of
+from bert_jax.training.manifest import Manifest
 from bert_jax.training.run_directory import origin_of, read_config
 
 _USES = {
@@ -49,7 +50,7 @@ class _Training(NamedTuple):
         checkpoint = checkpoint_of(path)
         if origin := origin_of(checkpoint):
             return cls(None, 0, {}, origin)
-        step = int(checkpoint.name)
+        step = Manifest.read(checkpoint).step
         try:
             results = read_object(path / "results.json")
         except (OSError, ValueError):  # not finished, or a checkpoint by itself

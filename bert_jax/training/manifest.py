@@ -15,6 +15,8 @@ from bert_jax.training.state_check import StateCheck
 
 _DIGITS = 8
 """Of a checkpoint's name, its step."""
+_NAMES = "[0-9]" * _DIGITS
+"""What the names of all checkpoints match."""
 _KEPT = "kept_for_good"
 """File in a checkpoint that is never deleted."""
 
@@ -89,7 +91,7 @@ def path_of(directory: Place, step: int) -> Place:
 
 def complete(directory: Place) -> list[Place]:
     """The finished checkpoints in `directory`, oldest first."""
-    return sorted(path.parent for path in directory.glob(f"{'[0-9]' * _DIGITS}/{MANIFEST}"))
+    return sorted(path.parent for path in directory.glob(f"{_NAMES}/{MANIFEST}"))
 
 
 def incomplete(directory: Place) -> set[Place]:
@@ -97,7 +99,7 @@ def incomplete(directory: Place) -> set[Place]:
 
     Raises OSError where that can't be told, which a glob for manifests would hide: what is returned here is deleted.
     """
-    return {path for path in directory.glob("[0-9]" * _DIGITS) if not has_manifest(path)}
+    return {path for path in directory.glob(_NAMES) if not has_manifest(path)}
 
 
 def has_manifest(path: Place) -> bool:
@@ -133,13 +135,15 @@ def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
 def damaged_file(path: Place) -> str | None:
     """The first file of the finished checkpoint at `path` that isn't as it was written, or None. Reads all of it.
 
-    Raises RunError where a bucket can't be reached: what is there may be as good as ever.
+    One that is named by another step than its manifest's is damaged; a copy may have any other name. Raises RunError
+    where a bucket can't be reached: what is there may be as good as ever.
     """
     name = MANIFEST
     try:
         manifest, there = Manifest.read(path), files_below(path)
-        of_other_step = path.name.isdecimal() and int(path.name) != manifest.step  # a copy under another name
-        if of_other_step or _manifest_of(path.parent).damage(absolute(path) / MANIFEST):
+        if path.match(_NAMES) and path != path_of(path.parent, manifest.step):
+            return f"{MANIFEST}, which is of step {manifest.step:,},"
+        if _manifest_of(path.parent).damage(absolute(path) / MANIFEST):
             return MANIFEST
         for name, expected in manifest.files.items():
             if name not in there or FileSum.of(there[name]) != expected:

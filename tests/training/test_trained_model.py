@@ -71,6 +71,12 @@ def test_files_that_are_gone_before_the_manifest_is_are_damage(run):
         TrainedModel.open(newest)
 
 
+def test_a_copied_checkpoint_may_have_any_name(run, tmp_path):
+    copy = shutil.copytree(run.checkpoints / "00000012", tmp_path / "my model")
+    assert TrainedModel.open(copy).step == 12
+    assert command(["export", str(copy), str(tmp_path / "exported")]) == 0
+
+
 @pytest.mark.parametrize("name", ["evaluate", "fill-mask", "export", "verify", "inspect"])
 def test_commands_beside_a_training_end_well(run, tmp_path, name, monkeypatch, capsys):
     of = manifest.FileSum.of
