@@ -293,8 +293,8 @@ def _note(values: dict[str, float], score: str = "score", sequences_per_second: 
         f"{label} {values[name]:{form}}"
         for name, label, form in (
             ("loss", "loss", ".3f"),
-            ("mlm_accuracy", "MLM", ".3f"),
-            ("lm_accuracy", "LM", ".3f"),
+            ("mlm_accuracy", "accuracy: MLM", ".3f"),
+            ("lm_accuracy", "accuracy: LM", ".3f"),
             ("nsp_accuracy", "NSP", ".3f"),
             ("score", score, ".4f"),
             ("accuracy", "accuracy", ".3f"),
