@@ -12,14 +12,14 @@ LABELS = tfds.features.ClassLabel(names=["no", "yes"])
 TEXT = tfds.features.Text()
 
 
-def write_set(directory, features, shards, file_format="array_record"):
+def write_set(directory, features, shards, file_format="array_record", options="group_size:1"):
     """A TFDS set, as `builder.download_and_prepare` leaves it, with one list of examples a shard."""
     features = tfds.features.FeaturesDict(features)
     directory.mkdir(parents=True)
     files = tfds.core.ShardedFileTemplate(directory, dataset_name="pages", filetype_suffix=file_format)
     for number, examples in enumerate(shards):
         path = files.replace(split="train").sharded_filepath(shard_index=number, num_shards=len(shards))
-        writer = ArrayRecordWriter(os.fspath(path), "group_size:1")
+        writer = ArrayRecordWriter(os.fspath(path), options)
         for example in examples:
             writer.write(features.serialize_example(example))
         writer.close()

@@ -4,15 +4,18 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
+from array_record.python.array_record_module import ArrayRecordReader
 from tensorflow_datasets.core import naming
-from tensorflow_datasets.core.decode import DeserializeMethod
 from tensorflow_datasets.core.file_adapters import FileFormat
 from tensorflow_datasets.proto import tf_example_pb2
 
+from bert_jax.data.jsonl_files import MAX_RECORD_BYTES
+from bert_jax.data.record_groups import check_groups
 from bert_jax.data.task_record import Record
 from bert_jax.data.text_source import TextSource
 from bert_jax.data.tfds_metadata import check_metadata
@@ -21,7 +24,9 @@ from bert_jax.system.errors import UsageError, install_extra
 
 _PLACE = re.compile(r"(?P<name>[\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):(?P<split>[^#]+)(?:#(?P<feature>.+))?")
 """NAME/CONFIG (a version after it if need be), SPLIT as TFDS writes it (`train[:1%]`), FEATURE."""
-_RECORDS_AT_ONCE = 256
+_READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
+"""Otherwise several groups of records are unpacked ahead."""
+_READER_BUFFER_BYTES = 1 << 15
 _TEXT = tfds.features.Text()
 
 
@@ -43,10 +48,10 @@ class TfdsDataset(TextSource):
         """
         super().__init__(undecodable, document_bytes)
         # Text is stored as it is: to decode the other features too would only cost time.
-        self._split = opened = _Split(name, split, DeserializeMethod.RAW_BYTES)
+        self._split = opened = _Split(name, split)
         builder = opened.builder
         self._feature = _chosen(feature, sorted(_text_features(builder.info.features)), name)
-        self.total = len(opened.records)
+        self.total = opened.records
         parts = [
             (os.path.basename(file.filename), file.skip, file.take, file.examples_in_shard) for file in opened.files
         ]
@@ -66,38 +71,63 @@ class TfdsDataset(TextSource):
 def tfds_records(name: str, split: str) -> Iterator[Record]:
     """Records with all features: text as text, classes by their names (None where there is none, as in test splits),
     sequences as lists, translations by language. Raises UsageError where the set or the split isn't there."""
-    opened = _Split(name, split, DeserializeMethod.DESERIALIZE_AND_DECODE)
+    opened = _Split(name, split)
     features = opened.builder.info.features
-    for number, record in opened.read(lambda record: _plain(features, record)):
+    for number, record in opened.read(lambda record: _plain(features, features.deserialize_example_np(record))):
         yield Record(f"{opened.name}, record {number}", record)
 
 
-class _Split:
-    """A split opened: `files` that it is in, and its `records`, at least one."""
+def tfds_size(name: str, split: str) -> int:
+    """Bytes of the files that a split is in. Raises UsageError where the set or the split isn't there."""
+    return sum(os.path.getsize(file.filename) for file in _Split(name, split).files)
 
-    def __init__(self, name: str, split: str, method: DeserializeMethod):
+
+class _Split:
+    """A split opened: `files` that it is in, and the number of its `records`, at least one."""
+
+    def __init__(self, name: str, split: str):
         """Raises UsageError where the set or the split isn't there."""
         self.name, self.builder = f"tfds:{name}:{split}", _builder(name)
         try:
             self.files = self.builder.info.splits[split].file_instructions
-            self.records = self.builder.as_data_source(split, deserialize_method=method) if self.files else []
-        except Exception as error:  # ValueError for unknown splits and bad syntax, the readers' own for missing files
+        except Exception as error:  # ValueError for unknown splits and bad syntax, TFDS' own
             raise UsageError(f"{self.name} can't be read ({_first_line(error)}); name a split that is there") from None
+        self.records = sum(file.take for file in self.files)
         if not self.records:
             raise UsageError(f"{self.name} holds no record; name another split")
 
-    def read(self, decode: Callable[[Any], Any]) -> Iterator[tuple[int, Any]]:
-        """Each record, decoded, with its number. Raises UsageError for a damaged file."""
-        for first in range(0, len(self.records), _RECORDS_AT_ONCE):
-            numbers = range(first, min(first + _RECORDS_AT_ONCE, len(self.records)))
-            try:
-                decoded = list(map(decode, self.records.__getitems__(numbers)))
-            except Exception as error:  # the readers underneath raise ValueError, RuntimeError, DecodeError
-                raise UsageError(
-                    f"{self.name}: records {numbers[0]:,} to {numbers[-1]:,} can't be read, a file is damaged "
-                    f"({_first_line(error)}); copy or prepare the set again"
-                ) from None
-            yield from zip(numbers, decoded)
+    def read(self, decode: Callable[[bytes], Any]) -> Iterator[tuple[int, Any]]:
+        """Each record, decoded, with its number. Raises UsageError for a damaged file or too large a record."""
+        number = 0
+        for file in self.files:
+            reader = None
+            for _ in range(file.take):
+                try:
+                    reader = reader or _reader(file)
+                    record = reader.read()
+                    if len(record) > MAX_RECORD_BYTES:
+                        raise UsageError(
+                            f"{self.name}, record {number:,} has {len(record):,} bytes, and at most "
+                            f"{MAX_RECORD_BYTES:,} are read; leave it out, or cut it into several"
+                        )
+                    decoded = decode(record)
+                except UsageError:
+                    raise
+                except Exception as error:  # the readers underneath raise ValueError, RuntimeError, DecodeError
+                    raise UsageError(
+                        f"{self.name}: record {number:,} can't be read, a file is damaged ({_first_line(error)}); copy "
+                        "or prepare the set again"
+                    ) from None
+                yield number, decoded
+                number += 1
+
+
+def _reader(file: Any) -> ArrayRecordReader:
+    """Opened at the first record of a FileInstruction. Raises UsageError where its file unpacks to too much."""
+    check_groups(Path(file.filename))
+    reader = ArrayRecordReader(os.fspath(file.filename), _READER_OPTIONS, file_reader_buffer_size=_READER_BUFFER_BYTES)
+    reader.seek(file.skip)
+    return reader
 
 
 def _plain(feature: tfds.features.FeatureConnector, value: Any) -> Any:
@@ -132,6 +162,8 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
         builder = tfds.builder(name, data_dir=directory)
         formats = builder.info.available_file_formats() if builder.info.splits else set()
         if FileFormat.ARRAY_RECORD in formats:
+            if builder.info.file_format != FileFormat.ARRAY_RECORD:  # prepared in several
+                builder.info.set_file_format(FileFormat.ARRAY_RECORD, override=True, override_if_initialized=True)
             return builder
         found = f"its format is {formats.pop().value}" if formats else "it is not prepared"
     except Exception as error:  # TFDS' own for an unknown name; a builder's code without TensorFlow raises others

@@ -6,7 +6,6 @@ import pytest
 import tensorflow_datasets as tfds
 from tfds_sets import LABELS, TEXT, read, write_set
 
-from bert_jax.data import tfds_dataset
 from bert_jax.data.task_files import task_records
 from bert_jax.system.errors import UsageError
 
@@ -113,15 +112,36 @@ def test_a_set_in_another_format_is_to_be_prepared_again(data_dir):
         read("tfds:old:train")
 
 
-def test_a_damaged_file_is_named(data_dir, monkeypatch):
-    monkeypatch.setattr(tfds_dataset, "_RECORDS_AT_ONCE", 10)
+def test_a_damaged_file_is_named(data_dir):
     path = next(data_dir.rglob("*00001-of-00002"))
     whole = path.read_bytes()
     path.write_bytes(whole[:2000] + b"\0" * 2000 + whole[4000:])
-    with pytest.raises(
-        UsageError, match=r"tfds:pages/plain:train: records \d+ to \d+ can't be read, a file is damaged"
-    ):
+    with pytest.raises(UsageError, match=r"tfds:pages/plain:train: record \d+ can't be read, a file is damaged"):
         read("tfds:pages/plain:train")
+
+
+@pytest.mark.parametrize(
+    "texts, options, words",
+    [
+        (["a" * 40_000_000] * 4, "group_size:4", "a group of records takes 160,0.* and at most 134,217,728 are read"),
+        (["a" * 25_000_000] * 3, "group_size:1", "unpack to 75,0.*, and text unpacks to 200 times its packed size"),
+        (["a" * 40_000_000], "group_size:1,uncompressed", "record 0 has 40,000,.* and at most 33,554,432 are read"),
+    ],
+)
+def test_a_small_file_of_much_text_and_too_long_a_record_are_refused(tmp_path, monkeypatch, texts, options, words):
+    write_set(tmp_path / "bomb" / "1.0.0", {"text": TEXT}, [[{"text": text} for text in texts]], options=options)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    for read_all in (read, lambda source: list(task_records(source, Counter()))):
+        with pytest.raises(UsageError, match=words):
+            read_all("tfds:bomb:train")
+
+
+def test_a_set_with_records_in_groups_is_read_in_silence(tmp_path, monkeypatch, caplog):
+    texts = [f"text {number}" for number in range(10)]
+    write_set(tmp_path / "few" / "1.0.0", {"text": TEXT}, [[{"text": text} for text in texts]], options="group_size:4")
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    assert read("tfds:few:train")[0] == [[text] for text in texts]
+    assert not caplog.records
 
 
 def test_a_tasks_records_have_all_features_as_json_would(tmp_path, monkeypatch):
