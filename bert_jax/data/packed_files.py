@@ -12,10 +12,10 @@ from bert_jax.system.files import open_binary
 
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 """What reading `decompressed` raises where a file is damaged or cut short."""
-FREE_BYTES = 1 << 23
-MOST_EXPANSION = 100
-"""Bytes of content for each byte of a file, once there are more than FREE_BYTES. Text packs to a third or a tenth, few
-lines again and again to a fiftieth; a bomb to a thousandth (gzip) or a thirty-thousandth (Zstandard)."""
+FREE_BYTES = 1 << 26
+MOST_EXPANSION = 200
+"""Bytes of content for each byte of a file, once there are more than FREE_BYTES. Text packs to a third or a tenth, the
+same line again and again to a hundredth; a bomb to a thousandth (gzip) or a thirty-thousandth (Zstandard)."""
 _MOST_WINDOW = 1 << 27
 """Memory for Zstandard's window: the most that the program `zstd` takes too unless it is told otherwise."""
 _FEED_BYTES = 512

@@ -142,14 +142,14 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
 
 def without_empty(rows: Iterable[_Row], one_column: bool, repairs: Counter[str]) -> Iterator[_Row]:
     """`rows` without empty lines, which are counted unless they come last; those of one column are empty texts."""
-    waiting = range(0)  # numbers of the empty lines before this row
+    waiting: list[_Row] = []
     for row in rows:
         if not row[1]:
-            waiting = range(waiting.start if waiting else row[0], row[0] + 1)
+            waiting.append((row[0], [""]))
             continue
         if one_column:
-            yield from ((number, [""]) for number in waiting)
+            yield from waiting
         elif waiting:
             repairs[_EMPTY] += len(waiting)
-        waiting = range(0)
+        waiting.clear()
         yield row

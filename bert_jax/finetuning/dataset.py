@@ -1,7 +1,6 @@
 """A task's rows, read and encoded."""
 
 import hashlib
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -36,8 +35,6 @@ _KINDS = {
     "tags": TagTask,
     "span": SpanTask,
 }
-MOST_ROWS = 5_000_000
-"""Each takes some 400 bytes besides its texts. The largest public sets of classes have 4 million."""
 _RECORDS_AT_ONCE = 512
 """Go to the tokenizer, which uses several threads."""
 _CHARACTERS_AT_ONCE = 1_000_000
@@ -146,10 +143,7 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
     """All rows of `source`, at least one. Raises UsageError where there is none; `setting` would name it."""
     if source is None:
         raise UsageError(f"task.{setting} names no rows; give a file or a set like tfds:glue/cola:train")
-    read = task_records(source, repairs, config.format, config.columns, config.separator)
-    records = list(itertools.islice(read, MOST_ROWS + 1))
-    if len(records) > MOST_ROWS:
-        raise UsageError(f"{source} has more than {MOST_ROWS:,} rows, which are held in memory; give fewer of them")
+    records = list(task_records(source, repairs, config.format, config.columns, config.separator))
     if not records:
         raise UsageError(f"{source} has no rows; give another file or set")
     return records
