@@ -54,6 +54,17 @@ def check_expansion(path: Place, content: int, packed: int) -> None:
         )
 
 
+def check_held(source: Place | str, rows: int, held: int, packed: int) -> None:
+    """Raises UsageError where `rows` rows take too much memory, `held` bytes, to come from a file of `packed` bytes."""
+    if held > max(FREE_BYTES, MOST_EXPANSION * packed):
+        raise UsageError(
+            f"{source}: its first {rows:,} rows take {held:,} bytes of memory, and rows that are read whole take "
+            f"{MOST_EXPANSION} times the size of their file at most, which is {packed:,} bytes (the first "
+            f"{FREE_BYTES:,} are not asked about); leave the file out, or unpack it yourself if that is what you want "
+            "to be read"
+        )
+
+
 def _name(path: Place) -> str:
     """The path on one line, whatever characters are in it."""
     text = str(path)

@@ -12,9 +12,10 @@ from bert_jax.data.task_record import Record
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 
-_MOST_BYTES = 1 << 28
+_MOST_BYTES = 1 << 27
 _MOST_VALUES = 5_000_000
-"""Of a file that is read whole. SQuAD 2.0's training rows have 42 MB and a million values."""
+"""Of a file that is read whole, at up to four bytes of memory for each. SQuAD 2.0's training rows have 42 MB and a
+million values."""
 
 
 def squad_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:

@@ -142,14 +142,14 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
 
 def without_empty(rows: Iterable[_Row], one_column: bool, repairs: Counter[str]) -> Iterator[_Row]:
     """`rows` without empty lines, which are counted unless they come last; those of one column are empty texts."""
-    waiting: list[_Row] = []
-    for row in rows:
-        if not row[1]:
-            waiting.append((row[0], [""]))
+    waiting = 0
+    for number, fields in rows:
+        if not fields:
+            waiting += 1
             continue
         if one_column:
-            yield from waiting
+            yield from ((number - waiting + place, [""]) for place in range(waiting))
         elif waiting:
-            repairs[_EMPTY] += len(waiting)
-        waiting.clear()
-        yield row
+            repairs[_EMPTY] += waiting
+        waiting = 0
+        yield number, fields

@@ -1,16 +1,20 @@
 """The rows of a task, whatever their file is written as."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
+from sys import getsizeof
+from typing import Any
 
 from bert_jax.data.conll_files import conll_records, conllu_records
 from bert_jax.data.json_rows import jsonl_records
+from bert_jax.data.packed_files import FREE_BYTES, check_held, opened
 from bert_jax.data.squad_files import squad_records
 from bert_jax.data.table_files import csv_records, tsv_records
 from bert_jax.data.task_record import Record
 from bert_jax.data.text_rows import text_records
-from bert_jax.data.tfds_dataset import tfds_place, tfds_records
+from bert_jax.data.tfds_dataset import tfds_place, tfds_records, tfds_size
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 
@@ -29,6 +33,8 @@ _FORMATS = {
 _COLUMNS_GIVEN = ("csv", "tsv", "conll", "text")
 """Of these the columns may be named by a setting."""
 _SEPARATED = ("csv", "tsv")
+_RECORD_BYTES = 200
+"""Memory of a Record without its values: the tuple and the place."""
 
 
 def task_records(
@@ -81,6 +87,38 @@ def task_records(
             return text_records(path, columns, repairs)
         case _:
             return squad_records(path, repairs)
+
+
+def held_records(
+    source: str,
+    repairs: Counter[str],
+    format: str | None = None,
+    columns: Sequence[str] | None = None,
+    separator: str | None = None,
+) -> list[Record]:
+    """`task_records`, all in memory. Raises UsageError also where they take too much of it for the size of the file."""
+    records, held, packed = [], 0, None
+    for record in task_records(source, repairs, format, columns, separator):
+        records.append(record)
+        held += _RECORD_BYTES + _memory(record.values)
+        if held > FREE_BYTES:
+            packed = _packed_bytes(source) if packed is None else packed
+            check_held(source, len(records), held, packed)
+    return records
+
+
+def _memory(value: Any) -> int:
+    """Bytes that a value as JSON has them takes, keys not counted, which rows share."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return getsizeof(value) + sum([getsizeof(part) if type(part) is str else _memory(part) for part in parts])
+
+
+def _packed_bytes(source: str) -> int:
+    """Size of the file or files that the rows of `source` come from."""
+    if parts := tfds_place(source.removeprefix("tfds:")) if source.startswith("tfds:") else None:
+        return tfds_size(*parts[:2])
+    with opened(place_of(source)) as raw:
+        return raw.seek(0, os.SEEK_END)
 
 
 def has_columns(source: str) -> bool:

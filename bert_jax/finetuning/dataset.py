@@ -11,7 +11,7 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import FileFormat, TaskConfig
 from bert_jax.data.grouping import few_lengths
 from bert_jax.data.shown import listed
-from bert_jax.data.task_files import format_of, suffix, takes_columns, task_records
+from bert_jax.data.task_files import format_of, held_records, suffix, takes_columns
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.batches import TrainingBatches
 from bert_jax.finetuning.choice_task import ChoiceTask
@@ -143,7 +143,7 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
     """All rows of `source`, at least one. Raises UsageError where there is none; `setting` would name it."""
     if source is None:
         raise UsageError(f"task.{setting} names no rows; give a file or a set like tfds:glue/cola:train")
-    records = list(task_records(source, repairs, config.format, config.columns, config.separator))
+    records = held_records(source, repairs, config.format, config.columns, config.separator)
     if not records:
         raise UsageError(f"{source} has no rows; give another file or set")
     return records

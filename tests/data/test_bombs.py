@@ -1,6 +1,7 @@
 """Small files that unpack or parse to enormous ones: read in bounded memory and time, or refused with the bound."""
 
 import json
+import os
 import subprocess
 import sys
 import zlib
@@ -12,6 +13,7 @@ import pytest
 import zstandard
 
 LINE = b"the same line of text again and again\n"
+WORDS = b"word " * 1000
 MOST_MB = 500
 MOST_S = 25
 
@@ -22,14 +24,14 @@ from collections import Counter
 
 from bert_jax.config.data import DataConfig
 from bert_jax.data.corpus import open_corpus
-from bert_jax.data.task_files import task_records
+from bert_jax.data.task_files import held_records
 from bert_jax.system.errors import BertJaxError
 
 def read(source):
     try:
         if ":" in source:
             return f"read {{sum(1 for _ in open_corpus(DataConfig(source=source)).documents())}}"
-        return f"read {{sum(1 for _ in task_records(source, Counter()))}}"
+        return f"read {{len(held_records(source, Counter()))}}"
     except BertJaxError as error:
         return str(error)
     except BaseException as error:
@@ -77,6 +79,15 @@ BOMBS = {
     "wide.tsv.gz": (
         lambda: packed((b"xy\t", 10_000_000)),
         "10,000,000 separators between columns, and at most 100,000",
+    ),
+    "short.csv.gz": (lambda: packed((b"text,label\n", 1), (b"a,0\n", 16_000_000)), "rows take 67,10"),
+    "nested.jsonl.gz": (
+        lambda: packed((b'{"text": "a", "other": [' + b"[]," * 10_000 + b"[]]}\n", 1_000)),
+        "rows take 67,",
+    ),
+    "wide_characters.json.gz": (
+        lambda: packed(('{"data": ["\U0001f600'.encode(), 1), (os.urandom(650_000).hex().encode(), 1), (WORDS, 28_000)),
+        "more than 134,217,728 bytes",
     ),
     "endless.conll.gz": (lambda: packed((b"x O\n", 5_000_000)), "has more than 100,000 words"),
 }

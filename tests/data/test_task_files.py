@@ -1,10 +1,14 @@
 import gzip
+import itertools
+import tracemalloc
 from collections import Counter
 
 import pytest
 import zstandard
 
-from bert_jax.data.task_files import task_records
+from bert_jax.data import packed_files, task_files
+from bert_jax.data.table_files import without_empty
+from bert_jax.data.task_files import held_records, task_records
 from bert_jax.data.task_record import Record
 from bert_jax.system.errors import UsageError
 
@@ -59,6 +63,30 @@ def test_empty_lines_of_one_column_are_empty_texts(tmp_path, name):
     assert [record.place.split(", ")[1] for record in found] == ["line 3", "line 4", "line 5", "line 6"]
     found = values(tmp_path, name, "\na\n", columns=("text",))
     assert found == [{"text": ""}, {"text": "a"}]
+
+
+def test_empty_lines_of_several_columns_take_no_memory():
+    rows = itertools.chain(((number, []) for number in range(1, 100_001)), [(100_001, ["a", "b"])])
+    repairs = Counter()
+    tracemalloc.start()
+    try:
+        assert list(without_empty(rows, False, repairs)) == [(100_001, ["a", "b"])]
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+    assert repairs == {"empty lines left out": 100_000}
+
+
+def test_rows_are_held_as_long_as_they_take_little_beside_their_file(tmp_path, monkeypatch):
+    """A file that doesn't pack well may hold any number of rows."""
+    monkeypatch.setattr(task_files, "FREE_BYTES", 0)
+    monkeypatch.setattr(packed_files, "FREE_BYTES", 0)
+    file = tmp_path / "rows.csv"
+    file.write_text("text,label\n" + "a,0\n" * 100)
+    assert len(held_records(str(file), Counter())) == 100
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(file.read_bytes()))
+    with pytest.raises(UsageError, match=r"rows.csv.gz: its first \d+ rows take [\d,]+ bytes .* 200 times the size"):
+        held_records(f"{file}.gz", Counter())
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl"])
