@@ -94,7 +94,23 @@ BOMBS = {
 TABLES = {
     "parquet:value.parquet#text": ((100_000_000, 128), "unpack to 100,000,"),
     "parquet:rows.parquet#text": ((50_000_000, 100_000), "unpack to 100,000,"),
+    "parquet:lying.parquet#text": ((100_000_000, 128), "unpack to 100,000,"),
 }
+
+
+def deny_size(file: Path) -> None:
+    """Has a Parquet file's footer say that its column has 2,000 bytes."""
+    size = varint(2 * pa.parquet.ParquetFile(file).metadata.row_group(0).column(0).total_uncompressed_size)
+    file.write_bytes(file.read_bytes().replace(size, varint(2 * 2_000, len(size))))
+    assert pa.parquet.ParquetFile(file).metadata.row_group(0).column(0).total_uncompressed_size == 2_000
+
+
+def varint(value: int, length: int = 1) -> bytes:
+    """As Thrift writes it, in `length` bytes or more."""
+    groups = [value & 127]
+    while (value := value >> 7) or len(groups) < length:
+        groups.append(value & 127)
+    return bytes([group | 128 for group in groups[:-1]] + groups[-1:])
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +125,8 @@ def peaks(tmp_path_factory) -> dict[str, tuple[str, float, float]]:
         else:
             size, rows = TABLES[name][0]
             pa.parquet.write_table(repeated("word ", size // 5, rows), file, compression="zstd")
+            if "lying" in name:
+                deny_size(file)
         sources[name] = f"{kind}:{folder}/{rest}" if kind else f"{folder}/{rest}"
         assert file.stat().st_size < 1_000_000
     root = Path(__file__).parents[2]
