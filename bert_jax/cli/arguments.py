@@ -3,6 +3,8 @@
 import contextlib
 import io
 import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 import tyro
@@ -40,6 +42,8 @@ _CONFIG_TEXT = {
     "settings are taken.",
     FinetuneConfig: "CONFIG is a name that bert-jax configs lists, or a Python file that builds a `config`.",
 }
+_NEEDED = {FinetuneConfig: ("init",)}
+"""Settings of CONFIG that have a default which no run can be made with."""
 
 
 class Arguments(Settings):
@@ -86,6 +90,9 @@ class RowsArguments(Arguments):
     what its first line has."""
 
 
+ROWS_NAMES = {f"task.{name}": f"--{name}" for name in RowsArguments.model_fields}
+"""See Command.names."""
+
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", 'Field name "json"')  # hides a method that pydantic itself calls deprecated
 
@@ -107,6 +114,8 @@ class Command(NamedTuple):
     """Where its first argument is CONFIG: a config of the kind that it takes, whose values --help shows as defaults."""
     first: tuple[str, ...] = ()
     """Settings of CONFIG that --help shows, those that people change first. The others: --help-all."""
+    names: Mapping[str, str] = MappingProxyType({})
+    """Settings of a run that a flag of its own stands for: "data.source": "--data". Messages name that one."""
     reads: tuple[str, ...] = ()
     """Settings of CONFIG, or groups of them, that it reads, where these aren't all; --help-all shows no others."""
 
@@ -126,7 +135,9 @@ class Command(NamedTuple):
     def usage(self) -> str:
         """The command line in short: name, CONFIG, and whatever must be given."""
         config = ["CONFIG"] if self.defaults else []
-        required = [usage(flag) for flag in flags_of(self.arguments) if flag.required]
+        flags, needed = self.flags(), _NEEDED.get(type(self.defaults), ())
+        of_config = [flag for flag in flags if not flag.own and flag.name in needed]
+        required = map(usage, [*of_config, *(flag for flag in flags if flag.required)])
         return " ".join(["bert-jax", self.name, *config, *required])
 
     def help(self, config: Settings | None = None, everything: bool = False) -> str:

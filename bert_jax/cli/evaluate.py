@@ -3,7 +3,7 @@
 import json
 from typing import Literal
 
-from bert_jax.cli.arguments import Command, JsonArguments, RowsArguments, RunArgument
+from bert_jax.cli.arguments import ROWS_NAMES, Command, JsonArguments, RowsArguments, RunArgument
 from bert_jax.system.errors import UsageError
 
 
@@ -26,6 +26,7 @@ COMMAND = Command(
     Evaluate,
     "Measure a run's newest checkpoint on its held-out documents, or on text that you name; a fine-tuned run's best "
     "one on its dev rows, or on labelled rows that you name.",
+    names={"data.source": "--data", "data.language": "--language"} | ROWS_NAMES,
 )
 
 

@@ -4,6 +4,7 @@ import difflib
 import importlib
 import os
 import platform
+import re
 import sys
 import traceback
 from types import ModuleType
@@ -164,7 +165,11 @@ def _failed(error: BaseException, arguments: list[str], module: ModuleType | Non
 def _in_typed_form(text: str, module: ModuleType | None) -> str:
     """The text with settings named as they are typed, where the command takes settings."""
     command = getattr(module, "COMMAND", None)
-    if command is None or command.defaults is None:
+    if command is None:
+        return text
+    for setting, flag in command.names.items():
+        text = re.sub(rf"(?<![\w.-])(--)?{re.escape(setting)}(?!\w)", flag, text)
+    if command.defaults is None:
         return text
     from bert_jax.cli.flags import in_typed_form
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import tyro
 
-from bert_jax.cli.arguments import Command, PlaceArgument, RowsArguments, RunArgument
+from bert_jax.cli.arguments import ROWS_NAMES, Command, PlaceArgument, RowsArguments, RunArgument
 
 
 class Predict(RowsArguments):
@@ -20,7 +20,7 @@ class Predict(RowsArguments):
     """The same rows with what is predicted: .jsonl, .csv, .tsv; of tags .conll too, of answers SQuAD's .json."""
 
 
-COMMAND = Command("predict", Predict, "What a fine-tuned model says of rows.")
+COMMAND = Command("predict", Predict, "What a fine-tuned model says of rows.", names=ROWS_NAMES)
 
 
 def run(arguments: list[str]) -> None:

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bert_jax.config.run import RunConfig
+from bert_jax.data.preparation import MOST_UNKNOWN
 from bert_jax.data.prepared_data import PreparedData
 from bert_jax.inference.bert import load
 from bert_jax.inference.examples import around_mask, masked_examples
@@ -43,7 +44,7 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
         if name in baseline:
             table.add_row(label, f"{results[name]:.3f}", f"{baseline[name]:.3f}", guess)
     output.print(table)
-    if "unknown_share" in results:
+    if results.get("unknown_share", 1) <= MOST_UNKNOWN:  # preparation warns of more
         output.print(f"{results['unknown_share']:.2%} of the pieces of the text are unknown to the vocabulary")
     if results.get("skipped_steps"):  # of training; an evaluation has none
         output.print(f"{results['skipped_steps']:,} steps were skipped because a gradient was not finite")

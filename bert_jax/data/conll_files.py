@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from bert_jax.data.decoded_lines import decoded_lines
-from bert_jax.data.shown import listed, quoted
+from bert_jax.data.shown import counted, listed, quoted
 from bert_jax.data.task_record import Record, check_names
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
@@ -37,8 +37,8 @@ def conll_records(path: Place, columns: Sequence[str] | None, repairs: Counter[s
             names = names or _default_names(len(fields))
             if len(fields) != len(names):
                 raise UsageError(
-                    f"{path}, line {number} has {len(fields):,} columns ({quoted(' '.join(fields[:20]))}) and should "
-                    f"have {len(names):,}: {listed(names)}; mend it, or name the columns by task.columns"
+                    f"{path}, line {number} has {counted(len(fields), 'column')} ({quoted(' '.join(fields[:20]))}) and "
+                    f"should have {len(names):,}: {listed(names)}; mend it, or name the columns by task.columns"
                 )
         yield _record(path, sentence, names)
 
@@ -55,9 +55,8 @@ def conllu_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
                 continue
             if len(fields) != len(_CONLLU):
                 raise UsageError(
-                    f"{path}, line {number} has {len(fields):,} columns and CoNLL-U has {len(_CONLLU)}, with tabs "
-                    "between them; mend it, or say how it is written by task.format (predict and "
-                    "evaluate: --format)"
+                    f"{path}, line {number} has {counted(len(fields), 'column')} and CoNLL-U has {len(_CONLLU)}, with "
+                    "tabs between them; mend it, or say how it is written by task.format"
                 )
             if _WORD_NUMBER.fullmatch(fields[0]):
                 words.append((number, fields))

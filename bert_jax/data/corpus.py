@@ -18,21 +18,21 @@ from bert_jax.system.files import matching_files
 
 _DOCUMENTS_A_CHUNK = 8
 """At least: a random second segment comes from another document of the chunk, so text without blank lines is cut."""
-KINDS = ("text", "jsonl", "parquet", "tfds", "hf")
 _FIELD = "text"
 """What is read of a file of records where no field is named after #."""
 _RECORDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _ROWS = (".csv", ".tsv", ".json", ".xlsx", ".pdf", ".docx")
 """Files that hold text, and are no text."""
-_EXAMPLES = (
-    "python-docs",
-    "text:corpus/*.txt.gz",
-    "jsonl:corpus/*.jsonl.zst#text",
-    "parquet:corpus/*.parquet#text",
-    "tfds:imdb_reviews/plain_text:train",
-    "hf:OWNER/SET:train#text",
-    "a path",
-)
+_EXAMPLES = {
+    "text": "text:corpus/*.txt.gz",
+    "jsonl": "jsonl:corpus/*.jsonl.zst#text",
+    "parquet": "parquet:corpus/*.parquet#text",
+    "tfds": "tfds:imdb_reviews/plain_text:train",
+    "hf": "hf:OWNER/SET:train#text",
+    "python-docs": "python-docs",
+}
+"""A source of each kind."""
+KINDS = _EXAMPLES.keys() - {"python-docs"}
 Document = list[str]
 """The paragraphs of one document, or its sentences where the source has one sentence a line."""
 
@@ -126,7 +126,10 @@ def corpus_stamp(config: DataConfig) -> str | None:
 def open_corpus(config: DataConfig) -> Mixture:
     """The corpora that `config.source` names. Raises UsageError where a name is none or one isn't there."""
     document_bytes = int(config.chunk_megabytes * 1e6 / _DOCUMENTS_A_CHUNK)
-    return Mixture([_open(source, config.undecodable, document_bytes) for source in config.source])
+    parts = [_open(source, config.undecodable, document_bytes) for source in config.source]
+    for part, language in zip(parts, config.languages):
+        part.language = language
+    return Mixture(parts)
 
 
 def source_of(text: str) -> str:
@@ -143,7 +146,7 @@ def source_of(text: str) -> str:
     if Path(files).is_dir():
         raise UsageError(f"{text!r} is a folder; name its files by a pattern like {Path(files) / '*.txt'}")
     if not matching_files(files):
-        raise UsageError(f"{text!r} names no corpus, and no file matches it; expected one like {', '.join(_EXAMPLES)}")
+        raise UsageError(f"no file matches {text!r}; expected a path or pattern, or {' or '.join(_EXAMPLES.values())}")
     end = next((end for end in reversed(PurePath(files).suffixes) if end not in (".gz", ".zst")), "")
     if end in _ROWS:
         raise UsageError(
@@ -168,4 +171,8 @@ def _open(source: str, *limits: str | int) -> Corpus:
         return TfdsDataset(*parts, *limits)
     if kind == "hf" and (parts := hf_place(place)):
         return HfDataset(*parts, *limits)
-    raise UsageError(f"data.source={source!r} names no corpus; expected one like {', '.join(_EXAMPLES)}")
+    if kind in records and (path := place.rstrip("#")) and not (files and field) and path[0] != "#":
+        raise UsageError(
+            f"data.source={source!r} lacks #FIELD, the field that holds the text; write it like {kind}:{path}#{_FIELD}"
+        )
+    raise UsageError(f"data.source={source!r} names no corpus; expected one like {_EXAMPLES[kind]}")

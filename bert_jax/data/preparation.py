@@ -31,6 +31,7 @@ from bert_jax.data.number_file import write_numbers
 from bert_jax.data.prepared_data import COUNTS_FILE, SMALL_FILES, PreparedData, fingerprint
 from bert_jax.data.sample import sample_documents
 from bert_jax.data.shards import ids_dtype, shard_path
+from bert_jax.data.shown import counted
 from bert_jax.data.statistics import Statistics
 from bert_jax.data.store_metadata import write_metadata
 from bert_jax.data.workers import available_cores, map_in_processes
@@ -42,7 +43,7 @@ from bert_jax.text.sentences import has_rules
 from bert_jax.text.tokenizer import load_tokenizer
 
 _EXAMPLES = 16
-_MOST_UNKNOWN = 0.05
+MOST_UNKNOWN = 0.05
 """Share of unknown pieces above which a warning is due; text like a vocabulary's own has a thousandth."""
 HELD_OUT_BYTES = 16_000_000
 """Held-out text that is used at most: a sample of a large corpus' held-out documents measures as well as all."""
@@ -134,7 +135,7 @@ def _say_missing_rules(recipe: Recipe) -> None:
 
 def _warn_of_unknown_pieces(seen: Statistics) -> None:
     """Warns where the vocabulary, which may have been made of other text, can't read a large part of this."""
-    if seen.unknown_share > _MOST_UNKNOWN:
+    if seen.unknown_share > MOST_UNKNOWN:
         say(
             f"WARNING: {seen.unknown_share:.1%} of the pieces of this text are unknown to the vocabulary: the model is "
             "asked about [UNK] instead of words; is it the right text, and the right vocabulary for its language?"
@@ -166,11 +167,11 @@ def _documents_needed(recipe: Recipe) -> int:
 
 def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
     if documents < _documents_needed(recipe):
-        wanting = "next sentence prediction needs two" if documents else "one is needed at least"
+        wanting = "next sentence prediction needs two (objective.pair=none: one)" if documents else "one is needed"
+        purpose = " for training" if recipe.data.held_out else ""  # without, evaluate reads it as well
         raise UsageError(
-            f"data.source={source!r} holds {documents} documents for training and {wanting}; give more "
-            "text, with a blank line between documents"
-            + (", or set --objective.pair none, which needs no pairs" if documents else "")
+            f"data.source={source!r} holds {counted(documents, 'document')}{purpose} and {wanting}; give more text, "
+            "with a blank line between documents"
         )
 
 

@@ -22,6 +22,11 @@ def quoted(value: Any) -> str:
     return repr(value)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: "1 column", "2,000 columns"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def kind_of(value: Any) -> str:
     """The type of a JSON value in JSON's words."""
     if isinstance(value, dict):

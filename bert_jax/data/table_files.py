@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax.data.decoded_lines import decoded_lines
 from bert_jax.data.jsonl_files import MAX_RECORD_BYTES
-from bert_jax.data.shown import listed
+from bert_jax.data.shown import counted, listed
 from bert_jax.data.task_record import Record, check_names
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
@@ -43,7 +43,7 @@ def csv_records(
                 break
         lines, separator = itertools.chain(begin, lines), likely_separator("".join(begin[-1:]), len(columns or ()))
         if separator != ",":
-            say(f"{path}: columns are separated by {_NAMED.get(separator, separator)}, as --task.separator would say")
+            say(f"{path}: columns are separated by {_NAMED.get(separator, separator)}")
     return _named(path, _csv_rows(path, lines, separator), columns, repairs)
 
 
@@ -94,8 +94,7 @@ def _csv_rows(path: Place, lines: Iterable[str], separator: str) -> Iterator[_Ro
             begin, size = reader.line_num + 1, 0
     except csv.Error as error:
         raise UsageError(
-            f"{path}, line {begin}: a row begins here that is not CSV ({error}); mend its quotes, or set task.format "
-            "(of predict and evaluate --format)"
+            f"{path}, line {begin}: a row begins here that is not CSV ({error}); mend its quotes, or set task.format"
         ) from None
 
 
@@ -129,13 +128,13 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
         elif len(set(first) & set(names)) > 1:
             raise UsageError(
                 f"{path}, line {begin[0][0]} names columns, {listed(first)}, and they are named {listed(names)} "
-                "by task.columns; leave that out (predict and evaluate: give --columns without names), or this line"
+                "by task.columns; leave that out, or this line"
             )
     for number, fields in itertools.chain(begin, rows):
         if len(fields) > len(names):
             raise UsageError(
-                f"{path}, line {number} has {len(fields):,} columns and {len(names):,} are named; mend it, name all by "
-                "task.columns (of predict --columns), or say by task.separator what is between them"
+                f"{path}, line {number} has {counted(len(fields), 'column')} and {counted(len(names), 'name')} "
+                "for them; mend it, name all by task.columns, or say by task.separator what is between them"
             )
         yield Record(f"{path}, line {number}", dict(zip(names, fields)), all_names)
 

@@ -57,15 +57,15 @@ def task_records(
     path = place_of(source)
     format = format or format_of(source)
     if format is None:
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder; give one file of rows, named .csv, .tsv or .jsonl")
         raise UsageError(
-            f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set "
-            "task.format (of predict and evaluate --format) to one of "
-            f"{', '.join(dict.fromkeys(_FORMATS.values()))}, text"
+            f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set task.format to one "
+            f"of {', '.join(dict.fromkeys(_FORMATS.values()))}, text"
         )
     if columns and format not in _COLUMNS_GIVEN:
         raise UsageError(
-            f"task.columns (of predict and evaluate --columns) names the columns of {path}, and a file of format "
-            f"{format} names its own"
+            f"task.columns names the columns of {path}, and a file of format {format} names its own; leave it out"
         )
     if separator and format not in _SEPARATED:
         raise UsageError(

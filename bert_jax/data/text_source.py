@@ -4,6 +4,7 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from bert_jax.config.language import usual_encoding
 from bert_jax.system.errors import UsageError
 
 MAX_LINE_BYTES = 1 << 20
@@ -20,6 +21,8 @@ class TextSource:
     """A Corpus whose `_lines` gives its text; see there."""
 
     total: float
+    language = "en"
+    """The code of the text's language: what a message guesses the encoding by."""
 
     def __init__(self, undecodable: str, document_bytes: int):
         """`undecodable`: "replace" or "refuse". A longer document than `document_bytes` is cut between two lines."""
@@ -92,7 +95,7 @@ class TextSource:
             raise UsageError(
                 f"{place}: {bad:,} of {seen:,} lines with text read so far are not UTF-8, and at most "
                 f"{MOST_UNDECODABLE:.0%} are replaced; convert the text from the encoding that it is written in, for "
-                "example by iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW"
+                f"example by iconv -f {usual_encoding(self.language)} -t UTF-8 OLD > NEW"
             )
 
 

@@ -38,7 +38,7 @@ class ChoiceTask:
             rows = [row([first, choice], self._tokenizer.vocabulary, config.max_length) for choice in choices]
             empty = not (first and all(choices))
             repairs[EMPTY] += empty
-            repairs[CUT] += sum(one.cut for one in rows)
+            repairs[CUT.format(config.max_length)] += sum(one.cut for one in rows)
             target = self.gold(record) if train else None
             encoded.append([] if train and empty else [Feature(tuple(rows), target)])
         return encoded

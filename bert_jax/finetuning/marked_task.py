@@ -46,7 +46,7 @@ class MarkedTask(ClassTask):
             spans.append(self._tokenizer.encode_spans(whole))
             words.append(pieces_of(spans[-1], begin, end))
         sizes = kept(tuple(map(len, spans)), config.max_length)
-        repairs[CUT] += sum(sizes) < sum(map(len, spans))
+        repairs[CUT.format(config.max_length)] += sum(sizes) < sum(map(len, spans))
         ids, marks = [vocabulary.cls_id], []
         for of_text, size, word in zip(spans, sizes, words):
             first = min(max((word.start + word.stop - size) // 2, 0), len(of_text) - size)

@@ -34,7 +34,7 @@ class SentenceTask:
             empty = not all(segments)
             one = row(segments, self._tokenizer.vocabulary, self.config.max_length)
             repairs[EMPTY] += empty
-            repairs[CUT] += one.cut
+            repairs[CUT.format(self.config.max_length)] += one.cut
             target = self.gold(record) if train else None
             encoded.append([] if train and empty else [Feature((one,), target)])
         return encoded

@@ -25,7 +25,7 @@ OUTPUTS = 2
 """A score for the answer's first token and one for its last."""
 _ELSEWHERE = "questions whose answer is not in the text where it should be, not learned from"
 _DROPPED = "questions whose answer has no piece, not learned from"
-_QUESTION = "questions longer than task.span.question_length, cut"
+_QUESTION = "questions longer than {} pieces, cut"
 
 
 class SpanTask:
@@ -47,7 +47,7 @@ class SpanTask:
             asked, spans = self._tokenizer.encode(question), self._spans(context)
             empty = not (asked and spans)
             repairs[EMPTY] += empty
-            repairs[_QUESTION] += len(asked) > settings.question_length
+            repairs[_QUESTION.format(settings.question_length)] += len(asked) > settings.question_length
             asked = asked[: settings.question_length]
             if not train:
                 encoded.append(self._features(asked, spans))

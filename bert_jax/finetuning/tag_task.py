@@ -18,8 +18,8 @@ from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import PieceSpan
 
-_PARTS = "sentences longer than task.max_length, cut in parts"
-_LONG = "words longer than task.max_length, cut"
+_PARTS = "sentences longer than {} pieces, cut in parts"
+_LONG = "words longer than {} pieces, cut"
 _DROPPED = "words without a piece of their own, not learned from"
 
 
@@ -57,12 +57,12 @@ class TagTask:
         """The sentence as one feature or several."""
         vocabulary, room = self._tokenizer.vocabulary, self.config.max_length - 2
         cuts = _cuts(sorted({0, *(piece for piece in first if piece is not None)}), len(spans), room)
-        repairs[_PARTS] += len(cuts) > 2
+        repairs[_PARTS.format(self.config.max_length)] += len(cuts) > 2
         asked = None if tags is None else self._asked(first, tags, repairs)
         parts = []
         for begin, end in zip(cuts, cuts[1:]):
             here = range(begin, min(end, begin + room))
-            repairs[_LONG] += here.stop < end
+            repairs[_LONG.format(self.config.max_length)] += here.stop < end
             ids = [vocabulary.cls_id, *(spans[number].id for number in here), vocabulary.sep_id]
             part = Feature((Row(ids, len(ids), False),))
             if asked is None:

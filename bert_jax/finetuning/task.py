@@ -16,7 +16,7 @@ IGNORED = -1
 Prediction = dict[str, Any]
 """Named values, as JSON has them; the names begin with `predicted_` where a column might be called so."""
 EMPTY = "rows with an empty text"
-CUT = "sequences longer than task.max_length, cut"
+CUT = "sequences longer than {} pieces, cut"
 UNKNOWN = "rows of which the vocabulary knows less than half"
 
 

@@ -10,6 +10,7 @@ import pytest
 from conftest import stories
 
 from bert_jax.cli.main import COMMANDS, run
+from bert_jax.cli.summary import print_results
 from bert_jax.data.prepared_data import PreparedData
 from bert_jax.system import accelerators
 from bert_jax.system.bucket import place_of
@@ -102,20 +103,29 @@ def test_the_first_steps_alone(config, tmp_path, capsys):
     [
         (
             ["--data", "{path}/one.txt"],
-            "one.txt' holds 1 documents for training and next sentence prediction needs",
+            "bert-jax: --data='{path}/one.txt' holds 1 document and next sentence prediction needs two",
         ),
-        (["--data", "{path}/none.txt"], "none.txt' holds 0 documents"),
+        (["--data", "{path}/none.txt"], "none.txt' holds 0 documents and one is needed"),
         (["--data", "{path}/absent.txt"], "no file matches"),
-        (["--data", "jsonl:{path}/one.txt"], "names no corpus"),
+        (["--data", "jsonl:{path}/one.txt"], "--data='jsonl:{path}/one.txt' lacks #FIELD"),
         (["--data", "jsonl:{path}/one.txt#text"], "one.txt, line 1 is not JSON"),
         (["--language", "de"], "--language de is that of --data, which is not given"),
+        (["--data", "{path}/one.txt", "--language", "xx!"], "--language: 'xx!' is no language"),
     ],
 )
 def test_text_that_cannot_be_measured_on_is_one_line(tiny_run, tmp_path, capsys, flags, words):
     (tmp_path / "one.txt").write_text("One document.")
     (tmp_path / "none.txt").write_text("\n")
     assert run(["evaluate", str(tiny_run.path), *(flag.format(path=tmp_path) for flag in flags)]) == 2
-    assert words in capsys.readouterr().err.replace("\n", " ")
+    assert words.format(path=tmp_path) in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_the_share_of_unknown_pieces_is_said_once(capsys):
+    results = {"steps": 1, "held_out_sequences": 2, "baseline": {}}
+    print_results(results | {"unknown_share": 0.001})
+    assert "0.10% of the pieces" in capsys.readouterr().out
+    print_results(results | {"unknown_share": 0.9})  # of which a warning tells
+    assert "of the pieces" not in capsys.readouterr().out
 
 
 def test_several_sources_are_given_one_after_the_other(config, tmp_path, capsys):
@@ -206,7 +216,7 @@ def test_a_corpus_with_too_little_text_is_one_line(config, tmp_path, capsys, con
     (tmp_path / "corpus.txt").write_text(content)
     arguments = ["pretrain", str(config), "--workdir", str(tmp_path / "run"), "--data.held-out", "0", *flags]
     assert run(arguments) == 2
-    assert words in capsys.readouterr().err.replace("\n", " ")
+    assert words.format(path=tmp_path) in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_a_vocabulary_file_without_mask_is_one_line(config, tmp_path, capsys):

@@ -1,7 +1,8 @@
+import langcodes
 import pytest
 
 from bert_jax.config.data import DataConfig
-from bert_jax.config.language import language_code, language_name
+from bert_jax.config.language import language_code, language_name, usual_encoding
 from bert_jax.config.settings import SettingsError
 
 
@@ -35,3 +36,19 @@ def test_what_was_probably_meant_is_said():
     with pytest.raises(SettingsError, match=r"'russsian' is no language that is known; did you mean Russian \(ru\)\?"):
         DataConfig(language="russsian")
     assert language_name("sw") == "Swahili"
+
+
+@pytest.mark.parametrize(
+    "code, encoding",
+    [
+        ("zh", "GB18030"),
+        ("zh-Hant", "BIG5"),
+        ("ja", "SHIFT_JIS"),
+        ("ru", "WINDOWS-1251"),
+        ("pt-BR", "WINDOWS-1252"),
+        ("de", "WINDOWS-1252"),
+    ],
+)
+def test_the_usual_encoding_of_a_language_can_write_its_name(code, encoding):
+    assert usual_encoding(code) == encoding
+    assert langcodes.get(code).autonym().encode(encoding)

@@ -93,8 +93,8 @@ def test_a_source_is_itself(source):
 @pytest.mark.parametrize(
     "name, words",
     [
-        ("absent.txt", "names no corpus, and no file matches it; expected one like python-docs"),
-        ("a\0.txt", "no file matches it"),
+        ("absent.txt", "no file matches '.*/absent.txt'; expected a path or pattern, or"),
+        ("a\0.txt", r"no file matches '.*/a\\x00.txt'"),
         ("", "is a folder; name its files by a pattern like .*/[*].txt"),
         ("rows.csv", "rows.csv' is not read as text; give plain text, JSON lines or Parquet, or name it text:"),
     ],

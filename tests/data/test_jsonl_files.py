@@ -131,7 +131,15 @@ def test_a_damaged_file_is_named(tmp_path, pack):
         read(tmp_path / f"a{suffix}")
 
 
-@pytest.mark.parametrize("source", ["jsonl:a.jsonl", "jsonl:a.jsonl#", "jsonl:#text", "parquet:a.parquet"])
-def test_a_source_without_file_or_field_is_refused(source):
-    with pytest.raises(UsageError, match=r"names no corpus; expected one like .* jsonl:corpus/\*.jsonl.zst#text"):
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        ("jsonl:a.jsonl", "lacks #FIELD, the field that holds the text; write it like jsonl:a.jsonl#text"),
+        ("jsonl:a.jsonl#", "write it like jsonl:a.jsonl#text"),
+        ("parquet:a.parquet", "write it like parquet:a.parquet#text"),
+        ("jsonl:#text", r"names no corpus; expected one like jsonl:corpus/\*.jsonl.zst#text$"),
+    ],
+)
+def test_a_source_without_file_or_field_is_refused(source, words):
+    with pytest.raises(UsageError, match=words):
         open_corpus(DataConfig(source=source))

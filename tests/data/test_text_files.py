@@ -106,8 +106,8 @@ def test_a_long_document_is_cut_between_lines_and_counted(tmp_path):
     "source, words",
     [
         ("text:absent/*.txt", "no file matches 'absent/*.txt'"),
-        ("text:", "names no corpus"),
-        ("wikipedia", "names no corpus, and no file matches it; expected one like python-docs, text:corpus"),
+        ("text:", "data.source='text:' names no corpus; expected one like text:corpus/*.txt.gz"),
+        ("wikipedia", "no file matches 'wikipedia'; expected a path or pattern, or text:corpus"),
     ],
 )
 def test_a_source_that_is_not_there_is_refused(source, words):
@@ -137,6 +137,12 @@ def test_what_is_no_utf_8_text_is_refused_with_a_remedy(tmp_path, content, words
     with pytest.raises(UsageError) as refusal:
         read(tmp_path / name)
     assert words.replace("a.txt", name) in str(refusal.value) and "iconv" in str(refusal.value)
+
+
+def test_the_encoding_that_is_guessed_is_one_of_the_texts_language(tmp_path):
+    (tmp_path / "a.txt").write_bytes("下雪了。\n".encode("gb18030") * 20)
+    with pytest.raises(UsageError, match="for example by iconv -f GB18030 -t UTF-8 OLD > NEW"):
+        read(tmp_path / "a.txt", language="zh")
 
 
 def test_a_little_that_is_not_utf_8_is_replaced_and_counted(tmp_path):

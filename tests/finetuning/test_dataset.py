@@ -140,7 +140,7 @@ def test_what_was_mended_is_said_in_one_line(tmp_path, wordpiece, capsys):
     rows = "\ufeff" + ROWS + "\u200b\tbad\n" + "the cat " * 100 + "\tgood\n"
     learned = read_training(with_files(tmp_path, rows), wordpiece, 0)
     assert len(learned.features) == 4
-    said = "1 rows with an empty text, not learned from; 1 sequences longer than task.max_length, cut\n"
+    said = "1 rows with an empty text, not learned from; 1 sequences longer than 128 pieces, cut\n"
     assert capsys.readouterr().err == f"{tmp_path}/train.tsv: 1 byte-order marks taken off; {said}"
     read_training(with_files(tmp_path), wordpiece, 0)
     assert not capsys.readouterr().err

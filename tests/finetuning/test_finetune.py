@@ -168,10 +168,12 @@ def test_what_can_not_be_predicted_is_refused_in_one_line(finished, tiny_run, co
     output = tmp_path / "out.jsonl"
     other = tmp_path / "other.tsv"
     other.write_text("text\nThe cat.\n")
+    (ragged := tmp_path / "ragged.tsv").write_text("sentence\nThe\tcat.\n")
     for arguments, said in (
         ([tiny_run.path, config.task.dev, output], "has no head for a task"),
         ([finished.path, other, output], "other.tsv, line 2 has no column 'sentence'"),
         ([finished.path, config.task.dev, tmp_path / "out.conll"], "predictions of kind class are written to .jsonl"),
+        ([finished.path, ragged, output], "mend it, name all by --columns, or say by --separator what is"),
         ([finished.path, config.task.dev, config.task.dev], "is what is read"),
         ([finished.path, other, tmp_path / ".." / tmp_path.name / "other.tsv"], "is what is read"),
         ([finished.path, config.task.dev, tmp_path / "none" / "out.tsv"], f"there is no folder {tmp_path / 'none'}"),

@@ -45,7 +45,7 @@ def test_a_long_text_keeps_what_is_around_its_word(wordpiece):
     for text in ("dogs" + after, before + "dogs" + after, before + "dogs"):
         [[feature]] = task.encode([record(text, text.replace("dogs", "cat"))], repairs, train=True)
         assert marked(wordpiece, feature) == ["dog ##s", "cat"] and len(feature.rows[0].ids) == 12
-    assert +repairs == {"sequences longer than task.max_length, cut": 3}
+    assert +repairs == {"sequences longer than 12 pieces, cut": 3}
 
 
 def test_of_a_phrase_longer_than_what_is_kept_the_kept_part_is_marked(wordpiece):

@@ -103,7 +103,7 @@ def test_what_was_cut_is_counted(wordpiece):
     task, repairs = make_task(CLASS, wordpiece), Counter()
     texts = [Record("f", {"sentence": text}) for text in ("the " * 50, "", "cat")]
     assert len(list(predictions(task, texts, by_ids(task), repairs, pad_id=0, tokens=64))) == 3
-    assert +repairs == {"rows with an empty text": 1, "sequences longer than task.max_length, cut": 1}
+    assert +repairs == {"rows with an empty text": 1, "sequences longer than 32 pieces, cut": 1}
 
 
 def test_predictions_are_measured_by_the_metric_that_counts(wordpiece):

@@ -39,7 +39,7 @@ def test_what_is_too_long_is_cut_and_counted_and_what_is_empty_is_not_learned_fr
     )
     long, *empty = task.encode(rows, repairs, train=True)
     assert written(wordpiece, long[0]) == ["[CLS] the cat sees a [SEP] a cat sees [SEP]"] and empty == [[], []]
-    assert repairs == {"rows with an empty text": 2, "sequences longer than task.max_length, cut": 1}
+    assert repairs == {"rows with an empty text": 2, "sequences longer than 10 pieces, cut": 1}
     asked = task.encode(rows, Counter(), train=False)
     assert [written(wordpiece, one[0]) for one in asked[1:]] == [["[CLS] [SEP] dog [SEP]"], ["[CLS] dog [SEP] [SEP]"]]
 

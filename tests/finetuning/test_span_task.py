@@ -60,7 +60,7 @@ def test_windows_hold_the_question_and_a_part_of_the_text(wordpiece):
     task, repairs = SpanTask(CONFIG, wordpiece), Counter()
     assert isinstance(task, Task)
     [features] = task.encode([record(LONG, "new dogs", question="where the cat sees a dog ?")], repairs, train=True)
-    assert repairs["questions longer than task.span.question_length, cut"] == 1
+    assert repairs["questions longer than 4 pieces, cut"] == 1
     rows = [" ".join(wordpiece.vocabulary.pieces[number] for number in feature.rows[0].ids) for feature in features]
     assert rows[0] == "[CLS] where the cat sees [SEP] the old house , a cat sees [SEP]"
     assert rows[1] == "[CLS] where the cat sees [SEP] cat sees the new dog ##s where [SEP]"

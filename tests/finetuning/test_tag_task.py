@@ -94,7 +94,7 @@ def test_a_word_longer_than_a_sequence_keeps_its_tag(wordpiece):
     one = record("the " + "dog" + "s" * 20 + " cat", "O B-X I-X")
     task.encode([one], repairs, train=True)
     assert oracle(task, one)[0] == ["O", "B-X", "I-X"]
-    assert repairs["words longer than task.max_length, cut"] == 1
+    assert repairs["words longer than 8 pieces, cut"] == 1
 
 
 def test_empty_sentences_are_not_learned_from(wordpiece):
