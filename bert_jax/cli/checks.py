@@ -76,7 +76,7 @@ def _check_whole(missing: list[Flag], flags: list[Flag], command: str) -> None:
     if any(flag.positional for flag in missing):
         named = " ".join(flag.typed for flag in flags if flag.positional)
         raise UsageError(f"give all of bert-jax {command} {named} (see --help)")
-    raise UsageError(f"bert-jax {command} needs {named} as well (see --help)")
+    raise UsageError(f"{command} needs {named} as well (see --help)")
 
 
 def usage(flag: Flag) -> str:

@@ -18,19 +18,21 @@ _bert_jax() {{
     case "${{COMP_WORDS[1]}} $before" in
 {values}
     esac
-    if [ -z "$choices" ]; then
-        case "${{COMP_WORDS[1]}}" in
+    if [ -n "$choices" ]; then
+        COMPREPLY=($(compgen -W "$choices" -- "$word"))
+        return
+    fi
+    case "${{COMP_WORDS[1]}}" in
 {flags}
-        esac
-        case "$word" in
-            -*) ;;
-            *) choices="" ;;
-        esac
-        if [ "$COMP_CWORD" -eq 2 ]; then
-            case "${{COMP_WORDS[1]}}" in
+    esac
+    case "$word" in
+        -*) ;;
+        *) choices="" ;;
+    esac
+    if [ "$COMP_CWORD" -eq 2 ]; then
+        case "${{COMP_WORDS[1]}}" in
 {configs}
-            esac
-        fi
+        esac
     fi
     COMPREPLY=($(compgen -W "$choices" -- "$word"))
     case "$word" in
@@ -51,14 +53,14 @@ def _bash() -> str:
     for name in COMMANDS:
         command = command_module(name).COMMAND
         known = [flag for flag in command.shown(command.flags()) if not flag.positional]
-        flags.append(f"            {name}) choices={shlex.quote(' '.join(_names(known)))} ;;")
+        flags.append(f"        {name}) choices={shlex.quote(' '.join(_names(known)))} ;;")
         values += [
             f"        {shlex.quote(f'{name} --{flag.name}')}) choices={shlex.quote(_choices(flag))} ;;"
             for flag in known
             if flag.kind.choices
         ]
         if found := _configs(name, command.defaults):
-            configs.append(f"                {name}) choices={shlex.quote(' '.join(found))} ;;")
+            configs.append(f"            {name}) choices={shlex.quote(' '.join(found))} ;;")
     first = shlex.quote(" ".join(_first_words()))
     how = f'eval "$(bert-jax {COMPLETION} bash)" in ~/.bashrc'
     return _BASH.format(

@@ -48,14 +48,15 @@ def find_config(name: str) -> Path | None:
 def summary(path: Path) -> str:
     """The first sentence of a config's docstring."""
     first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
-    return first.partition(". ")[0].rstrip(".") + "."
+    sentence = first.partition(". ")[0]
+    return sentence if sentence.endswith((".", "?")) else f"{sentence}."
 
 
 def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
-    """The config that `given` names: a Python or JSON file, a run (where `kind` is RunConfig), or a name.
+    """The config that `given` names: a Python file, a run (where `kind` is RunConfig), or a name.
 
-    A Python file builds it as `config`; a JSON file is what --print-config prints. A path that exists comes before a
-    config of that name. Raises UsageError in one line, whatever is wrong with it.
+    The file builds it as `config`; its name ends in .py. A path that exists comes before a config of that name. Raises
+    UsageError in one line, whatever is wrong with it.
     """
     path = place_of(given)
     if kind is RunConfig and (path / "config.json").is_file():
@@ -68,6 +69,12 @@ def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
         path = find_config(given)
     if path is None:
         raise absent(given, names_for(kind))
+    if path.suffix != ".py":
+        others, flag = ("a name or a run", "data.source") if kind is RunConfig else ("a name", "task.train")
+        raise UsageError(
+            f"{path} is no config: give a Python file (.py), {others} (bert-jax configs lists the names); what to "
+            f"learn from is given by --{flag} {given}"
+        )
     try:
         config = runpy.run_path(str(fetched(path))).get("config")
     except SettingsError as error:

@@ -10,7 +10,7 @@ class Plan(JsonArguments):
     """Arguments."""
 
     topology: str
-    """The slice: v5e:4x4, v6e:8x8, v4:2x2x1, v5p:4x4x4; 1 to 1,024 chips."""
+    """The slice, like v5e:4x4, v6e:8x8, v4:2x2x1 or v5p:4x4x4, of 1 to 1,024 chips."""
     sweep: bool = False
     """Try batch sizes and meshes as well, one compilation each."""
     exact: bool = False

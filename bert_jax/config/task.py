@@ -63,8 +63,8 @@ class TaskConfig(Settings):
     dev: str | None = None
     """Rows to measure on, of the same form."""
     format: FileFormat | None = None
-    """How files are written; by the end of their names where None (`.txt` is taken for tsv, `.json` for SQuAD's).
-    text: a text a line and nothing else, for predict."""
+    """How files are written. None: by the end of their names, .txt as tsv and .json as SQuAD's. `text` is a text a line
+    and nothing else, for predict."""
     columns: Names | None = None
     """Names of the columns of a file without a header line; the last ones may be missing from a row."""
     separator: str | None = None

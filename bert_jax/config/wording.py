@@ -69,7 +69,8 @@ class Kind(NamedTuple):
         elif self.base is bool:
             words = "True or False"
         elif self.base in (int, float):
-            number = "whole number" if self.base is int else "number"
+            bounded = any(isinstance(bound, annotated_types.Lt | annotated_types.Le) for bound in self.bounds)
+            number = "whole number" if self.base is int else "number" if bounded else "finite number"
             bounds = " and ".join(_BOUNDS[type(bound)](bound) for bound in self.bounds)
             words = f"{number}s{bounds and f' {bounds}'}" if self.several else f"a {number}{bounds and f' {bounds}'}"
         elif self.example:

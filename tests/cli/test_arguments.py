@@ -1,6 +1,9 @@
+import re
+
 import pytest
 
 from bert_jax.cli.arguments import Arguments, Command, RunArguments
+from bert_jax.cli.help import short_help
 from bert_jax.cli.main import COMMANDS, command_module, run
 from bert_jax.config.run import RunConfig
 from bert_jax.system.errors import UsageError
@@ -46,6 +49,21 @@ def test_without_a_config_the_line_says_what_is_needed(shape, usage):
     with pytest.raises(UsageError) as refusal:
         command.parse(["--seed", "3"])
     assert str(refusal.value).startswith(f"give a config first: bert-jax measure CONFIG{usage}; bert-jax configs")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_short_help_ends_with_its_sentence(name):
+    command = command_module(name).COMMAND
+    for flag in command.flags():
+        said = short_help([flag._replace(default=None)]).partition(" (default: ")[0]
+        assert not re.search(r"\w\)?\. [a-z]", " ".join(said.split())), said
+
+
+def test_needed_settings_stand_in_the_usage_line_and_an_example_in_the_text(capsys):
+    assert run(["finetune", "--help"]) == 0
+    assert "usage: bert-jax finetune CONFIG --init TEXT --workdir PATH [--NAME" in capsys.readouterr().out
+    assert run(["plan", "--help"]) == 0
+    assert "The slice, like v5e:4x4" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", COMMANDS)

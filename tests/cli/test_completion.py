@@ -51,6 +51,7 @@ def test_a_shell_completes_commands_configs_settings_and_values(shell, tmp_path,
     for line, words in WANTED.items():
         assert completed(shell, script, line) == words, line
     (tmp_path / "own.py").touch()
+    assert completed(shell, script, "bert-jax pretrain demo --execution.remat ") == {"none", "full", "dots"}
     if shell != "zsh":  # which completes files with its own widgets alone
         assert completed(shell, script, "bert-jax pretrain ow") == {"own.py"}
 

@@ -25,15 +25,16 @@ WRONG = {
     "configs demo base": "base stands where no value is expected: bert-jax configs takes NAME",
     "--print-completion ksh": "--print-completion ksh: expected bash or zsh or fish",
     "--print-completion": "--print-completion has no value: expected bash or zsh or fish",
+    "finetune": "give a config first: bert-jax finetune CONFIG --init TEXT --workdir PATH; bert-jax configs lists",
     # What is missing
-    "pretrain demo": "bert-jax pretrain needs --workdir PATH as well (see --help)",
-    "finetune sst2 --init I": "bert-jax finetune needs --workdir PATH as well",
-    "plan demo": "bert-jax plan needs --topology TEXT as well",
+    "pretrain demo": "bert-jax: pretrain needs --workdir PATH as well (see --help)",
+    "finetune sst2 --init I": "bert-jax: finetune needs --workdir PATH as well",
+    "plan demo": "bert-jax: plan needs --topology TEXT as well",
     "export R": "give all of bert-jax export RUN DESTINATION (see --help)",
     "predict": "give all of bert-jax predict RUN INPUT OUTPUT",
     "features R in.txt": "give all of bert-jax features RUN INPUT OUTPUT",
     "fill-mask R": "give all of bert-jax fill-mask RUN TEXT",
-    "vocab --extend V": "bert-jax vocab needs --words PATH as well",
+    "vocab --extend V": "bert-jax: vocab needs --words PATH as well",
     f"{PRETRAIN} --model.num-layers": "--model.num-layers has no value; expected a whole number above 0",
     f"{PRETRAIN} --model.num-layers --seed 3": "--model.num-layers has no value",
     f"{PRETRAIN} --data.source": "--data.source has no value; expected one or more, each a text",
@@ -60,13 +61,14 @@ WRONG = {
     f"{PRETRAIN} --phases.0.steps -5": "--phases.0.steps -5: expected a whole number above 0",
     f"{PRETRAIN} --phases.0.length 3": "--phases.0.length 3: expected a whole number of at least 8",
     f"{PRETRAIN} --seed 4294967296": "--seed 4294967296: expected a whole number of at least 0 and below 4,294,967,296",
-    f"{PRETRAIN} --optimizer.peak-learning-rate fast": "--optimizer.peak-learning-rate fast: expected a number above 0",
-    f"{PRETRAIN} --optimizer.peak-learning-rate nan": "--optimizer.peak-learning-rate nan: expected a number above 0",
+    f"{PRETRAIN} --optimizer.peak-learning-rate fast": "--optimizer.peak-learning-rate fast: expected a finite number above 0",
+    f"{PRETRAIN} --optimizer.peak-learning-rate nan": "--optimizer.peak-learning-rate nan: expected a finite number above 0",
+    f"{PRETRAIN} --optimizer.peak-learning-rate inf": "--optimizer.peak-learning-rate inf: expected a finite number above 0",
     f"{PRETRAIN} --model.dropout 1": "--model.dropout 1: expected a number of at least 0 and below 1",
     f"{PRETRAIN} --optimizer.name adamv": "--optimizer.name adamv: expected adamw or lamb; did you mean adamw?",
     f"{PRETRAIN} --execution.remat dot": "--execution.remat dot: expected one of none, full, dots; did you mean dots?",
-    f"{PRETRAIN} --data.weights half": "--data.weights half: expected numbers above 0, or None",
-    f"{PRETRAIN} --data.weights 1 -2": "--data.weights -2: expected numbers above 0, or None",
+    f"{PRETRAIN} --data.weights half": "--data.weights half: expected finite numbers above 0, or None",
+    f"{PRETRAIN} --data.weights 1 -2": "--data.weights -2: expected finite numbers above 0, or None",
     f"{PRETRAIN} --profile-steps 3-5": "--profile-steps 3-5: expected a text like 100:110, or None",
     f"{PRETRAIN} --hosts.coordinator here": "--hosts.coordinator here: expected a text like 10.0.0.1:8476, or None",
     f"{PRETRAIN} --vocabulary.strip-accents yes": "--vocabulary.strip-accents yes: expected True or False, or None",
@@ -74,7 +76,7 @@ WRONG = {
     f"{PRETRAIN} --logging.tensorboard false": "false stands by itself: a switch takes no value",
     f"{PRETRAIN} runs/x": "runs/x stands where no value is expected: bert-jax pretrain takes settings like --NAME VALUE",
     f"{FINETUNE} --task.kind sentence": "--task.kind sentence: expected one of class, number, marked, choice, tags, span",
-    f"{FINETUNE} --task.epochs 0": "--task.epochs 0: expected a number above 0",
+    f"{FINETUNE} --task.epochs 0": "--task.epochs 0: expected a finite number above 0",
     f"{FINETUNE} --seeds 0": "--seeds 0: expected a whole number above 0",
     "fill-mask R T --top many": "--top many: expected a whole number",
     "features R in.txt out.npz --layers -1 last": "--layers last: expected whole numbers",
@@ -82,7 +84,7 @@ WRONG = {
     "predict R in.tsv out.tsv --format xls": "--format xls: expected one of csv, tsv, jsonl, conll, conllu, squad, text, or None",
     "import S R --activation relu": "--activation relu: expected gelu_tanh or gelu_erf, or None",
     "inspect R --step two": "--step two: expected a whole number",
-    "bench demo --seconds soon": "--seconds soon: expected a number",
+    "bench demo --seconds soon": "--seconds soon: expected a finite number",
     # Settings that don't fit each other
     f"{PRETRAIN} --model.num-heads 3": "--model.hidden-size=128 is not a multiple of --model.num-heads=3",
     f"{PRETRAIN} --phases.0.length 128": "--phases.0.length=128 is more than --model.max-positions=64",
@@ -105,6 +107,14 @@ def test_wrong_use_is_one_line_that_names_flag_value_and_expectation(line, tmp_p
         for words in ("Argument", "invalid literal", "input should", "Traceback"):
             assert words not in shown.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command, flag", [("pretrain", "--data.source"), ("finetune", "--task.train")])
+def test_text_in_place_of_a_config_is_told_where_it_belongs(command, flag, tmp_path, capsys):
+    (tmp_path / "de.txt").write_text("»Ein Satz.«", encoding="utf-8")
+    assert run([command, str(tmp_path / "de.txt"), "--workdir", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert "de.txt is no config: give a Python file (.py), a name" in said and f"is given by {flag} {tmp_path}" in said
 
 
 def test_right_uses_that_look_wrong_are_taken(tmp_path, monkeypatch, capsys):

@@ -1,10 +1,12 @@
 """The configs that come with the project."""
 
+import re
 import runpy
 from pathlib import Path
 
 import pytest
 
+from bert_jax.cli.config_files import config_names, find_config, summary
 from bert_jax.config.run import RunConfig
 
 ROOT = Path(__file__).parents[2] / "configs"
@@ -51,3 +53,8 @@ def test_the_left_to_right_twin_is_berts_but_for_its_question():
     base, twin = (runpy.run_path(str(ROOT / f"{name}.py"))["config"] for name in ("base", "gpt_ltr"))
     assert twin.replace(model=twin.model.replace(causal=False), objective=base.objective) == base
     assert twin.model.causal
+
+
+@pytest.mark.parametrize("name", config_names())
+def test_the_line_about_a_config_ends_once(name):
+    assert re.search(r"\w[`)]*[.?]$", summary(find_config(name))), summary(find_config(name))

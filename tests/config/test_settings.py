@@ -72,7 +72,7 @@ ROOT = Path(bert_jax.__file__).parent
         (lambda: DataConfig(source=("a", "b", "a")), ["data.source=a b a names a source twice"]),
         (lambda: DataConfig(source=("a", "b"), weights=(1,)), ["1 numbers for 2 sources; give one for each"]),
         (lambda: DataConfig(source="a", weights=(1, 2)), ["2 numbers for 1 sources"]),
-        (lambda: DataConfig(source=("a", "b"), weights=(1, 0)), ["weights.1=0: expected numbers above 0"]),
+        (lambda: DataConfig(source=("a", "b"), weights=(1, 0)), ["weights.1=0: expected finite numbers above 0"]),
         (lambda: DataConfig(source=("a", "b"), weights=(1, 1e5)), ["gives a source 1e-05", "0.0001 or more"]),
         (lambda: DataConfig(source=("a", "b", "c"), language=("en", "de")), ["2 codes for 3 sources"]),
     ],
