@@ -146,7 +146,8 @@ def publish_prepared(directory: Place) -> None:
 
 def fingerprint(recipe: Recipe) -> str:
     """A hash of all that shapes the records, but for the text itself; weights only shape their order."""
-    files = sorted(path for path in recipe.tokenizer_directory.iterdir() if path.name != "origin.json")
+    there = (path for path in recipe.tokenizer_directory.iterdir() if path.is_file())
+    files = sorted(path for path in there if path.name != "origin.json")
     tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]  # a model is no text
     shape = [_FORMAT, recipe.data.model_dump(exclude={"weights"}), recipe.length, recipe.seed, tokenizer, recipe.pair]
     return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()

@@ -67,7 +67,7 @@ def runs_to_delete(path: Place, read: Iterable[str | None]) -> list[Place]:
 
 def _delete(run: RunDirectory) -> None:
     """The run's files but its lock, which is held meanwhile; config.json, which makes it a run, last."""
-    with open(run.path / ".lock", "w") as lock:
+    with open(run.path / ".lock", "a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

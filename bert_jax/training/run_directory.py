@@ -195,7 +195,7 @@ class RunDirectory:
             self._owner = f"process {os.getpid()} on {platform.node()}, {uuid.uuid4()}"
             write_text(self._owner_file, self._owner)
             return
-        self._lock_file = open(self.path / ".lock", "w")
+        self._lock_file = open(self.path / ".lock", "a+")
         try:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
