@@ -34,7 +34,7 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
     task: TaskConfig
     """With labels and padded lengths set."""
     rows: str
-    """Tells whether training rows are the same, as they are encoded, and dev rows."""
+    """Hash of the encoded training rows and of the dev rows."""
 
 
 class FinetuneConfig(TransferConfig, OperationConfig):

@@ -72,27 +72,27 @@ class Mixture:
 
     @property
     def total(self) -> float:
-        """See Corpus. Where the parts count in different units, each is an equal part of 100%."""
+        """Size of all parts. Where these count in different units, each is an equal part of 100%."""
         return sum(part.total * scale for part, scale in zip(self.parts, self._scales))
 
     @property
     def position(self) -> float:
-        """See Corpus."""
+        """How much of `total` the current pass has read."""
         return sum(part.position * scale for part, scale in zip(self.parts[: self._begun], self._scales))
 
     @property
     def repairs(self) -> Counter[str]:
-        """See Corpus."""
+        """What the current pass had to mend in all parts, and how often."""
         return sum((part.repairs for part in self.parts[: self._begun]), Counter())
 
     @property
     def stamp(self) -> str:
-        """See Corpus: that of the only part, or one of all parts' stamps."""
+        """The stamp of the only part, or a hash of all parts' stamps."""
         return _one_of([part.stamp for part in self.parts])
 
     @property
     def revision(self) -> str:
-        """See Corpus: that of the only part, or one of all parts' revisions."""
+        """The revision of the only part, or a hash of all parts' revisions."""
         return _one_of([part.revision for part in self.parts])
 
     def passes(self) -> Iterator[Iterator[Document]]:
@@ -107,7 +107,7 @@ class Mixture:
                 yield source, document
 
     def documents(self) -> Iterator[Document]:
-        """See Corpus."""
+        """A pass over all documents of all parts."""
         return (document for _, document in self.sourced_documents())
 
 

@@ -36,12 +36,12 @@ class PythonDocs:
 
     @cached_property
     def revision(self) -> str:
-        """See Corpus."""
+        """Hash of the modules' times."""
         times = [(os.fspath(path), path.stat().st_mtime_ns) for path in self.paths]
         return blake2b(repr(times).encode(), digest_size=8).hexdigest()
 
     def documents(self) -> Iterator[list[str]]:
-        """See Corpus."""
+        """Each docstring of several lines, as its paragraphs; none comes twice."""
         seen = set()
         docstrings = map_in_processes(_docstrings, self.paths, available_cores(), items_at_once=64)
         for self.position, module in enumerate(docstrings, 1):

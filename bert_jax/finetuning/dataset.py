@@ -65,7 +65,7 @@ class Learned(NamedTuple):
 
     @property
     def stamp(self) -> str:
-        """Tells whether other rows are the same, as they are encoded."""
+        """Hash of the rows as they are encoded."""
         digest = hashlib.blake2b(digest_size=8)
         for feature in self.features:
             digest.update(repr((feature.target, feature.marks)).encode())
@@ -83,7 +83,7 @@ class Measured(NamedTuple):
 
     @property
     def stamp(self) -> str:
-        """Tells whether other rows are the same."""
+        """Hash of the rows and of what is right."""
         rows = repr([(record.values, gold) for record, gold in zip(self.records, self.golds)])
         return hashlib.blake2b(rows.encode(errors="surrogatepass"), digest_size=8).hexdigest()
 

@@ -64,7 +64,7 @@ class TaskObjective:
         self.measurements = self.losses if self._kind == "number" else (*self.losses, "accuracy")
 
     def init(self, key: Key[Array, ""]) -> Parameters:
-        """See Objective."""
+        """Random parameters of the encoder and the task's head."""
         return init_for_task(self.model, self._head, key)
 
     def learns(self, params: Parameters) -> Parameters | None:

@@ -11,14 +11,14 @@ BATCH_AXES = ("data", "fsdp")
 def split_by_rows(x: Float[Array, "B *rest"]) -> Float[Array, "B *rest"]:
     """`x` with its rows split over BATCH_AXES of the mesh in force, all else whole; `x` itself where there is none.
 
-    Said of what goes from block to block, so that XLA gathers the weights that `fsdp` splits. Left to itself it splits
-    the features of the activations as well, and sums up partial products in every block.
+    Constrains the activations between blocks, so that XLA gathers the weights that `fsdp` splits. Without it, XLA also
+    splits the activations' features and has to sum partial products in every block.
     """
     return _constrained(x, P(BATCH_AXES))
 
 
 def gathered(table: Float[Array, "V *D"]) -> Float[Array, "V *D"]:
-    """`table` with its rows split over `tensor` alone: what is looked up in it then stays where it was asked for."""
+    """`table` with its rows split over `tensor` alone, so that a lookup keeps the sharding of its ids."""
     return _constrained(table, P("tensor"))
 
 

@@ -28,9 +28,9 @@ class Timing(NamedTuple):
 
     median: float
     low: float
-    """Tenth percentile ..."""
+    """The 10th percentile."""
     high: float
-    """... and ninetieth."""
+    """The 90th percentile."""
     count: int
 
     @classmethod

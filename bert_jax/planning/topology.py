@@ -21,9 +21,9 @@ class Family(NamedTuple):
     slices: tuple[str, ...]
     """Slices that can be had (https://cloud.google.com/tpu/docs), smallest first, up to MOST_CHIPS."""
     ring: int
-    """A side whose length is a multiple of this is closed to a ring ..."""
+    """Sides whose length is a multiple of this have wraparound links, which make them rings."""
     whole: bool
-    """... if all sides are so."""
+    """Whether that takes all sides of the slice to have such a length."""
     options: dict[str, Any] = {}
     """What libtpu must be told so that a chip is one device, as it is for JAX on the machine itself."""
 

@@ -49,14 +49,14 @@ class PretrainingObjective:
         """The measurement that a run is judged by."""
 
     def init(self, key: Key[Array, ""]) -> Parameters:
-        """See Objective."""
+        """Random parameters of the encoder and both heads."""
         return init(self.model, key)
 
     def learns(self, params: Parameters) -> None:
-        """See Objective: all."""
+        """None: every parameter is trained."""
 
     def flops(self, shape: tuple[int, ...]) -> float:
-        """See Objective."""
+        """FLOPs of the matrix products in a training step on a batch of ids of this shape."""
         batch_size, length = shape
         return batch_size * train_flops(self.model, length, self._config.slots(length))
 

@@ -121,7 +121,7 @@ def replacing(path: Place) -> Iterator[Path]:
 def check_written(path: Place, read: str) -> None:
     """Raises UsageError where a command that reads `read` can't write the file `path`.
 
-    It has no folder, is one, isn't allowed, or is what is read, by whatever name.
+    The parent folder is missing, the path is a folder, it isn't writable, or it is the input file.
     """
     same = read == str(path) or (os.path.exists(read) and os.path.exists(path) and os.path.samefile(read, path))
     if same:

@@ -28,14 +28,14 @@ class _Console(Console):
 
 
 console = _Console(stderr=True, highlight=False)
-"""Where progress and messages go ..."""
+"""Where progress and messages go: standard error."""
 output = _Console(highlight=False)
-"""... and where results go: standard output."""
+"""Where results go: standard output."""
 
 PLAIN_FIRST_S = 2.0
-"""A stage that takes longer than this is announced when there is no terminal ..."""
+"""Without a terminal, a stage is announced once it has taken longer than this."""
 PLAIN_EVERY_S = 15.0
-"""... and then reported at this interval."""
+"""The interval at which an announced stage is then reported."""
 
 
 def say(message: str) -> None:

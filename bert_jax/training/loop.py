@@ -41,9 +41,9 @@ class PhaseWork(NamedTuple):
     batches: Callable[[int], Iterator[AnyBatch]]
     """Batches from the given step of the phase on, on the devices."""
     records: Callable[[int], Sequence[int]]
-    """The training records of such a batch, by their numbers in the data set ..."""
+    """The numbers, in the data set, of the training records in the batch of the given step."""
     told: str
-    """... and in words how to look at those of a step, {step}."""
+    """A sentence that tells a user how to look at the records of a step; `{step}` stands for it."""
     skips_records: bool
     """Whether a batch leaves out damaged ones, as rows of weight 0."""
     train_step: Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]

@@ -65,9 +65,9 @@ class TrainState(NamedTuple):
     window: Means
     """Measurements since the last line of the log."""
     skipped: Int[Array, ""]
-    """Steps skipped because a gradient wasn't finite, in all ..."""
+    """Steps skipped since the beginning because a gradient wasn't finite."""
     skipped_in_a_row: Int[Array, ""]
-    """... and up to now without a good one between."""
+    """Steps skipped since the last one that wasn't."""
     seed: UInt32[Array, ""]
     """Of all that is random in a step: here, so that runs that differ by their seed share one compiled program."""
 
