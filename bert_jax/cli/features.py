@@ -32,8 +32,8 @@ class Features(Arguments):
     """What becomes of a token's vectors from several layers: one behind the other, added, averaged, or kept apart."""
     pool: Pool = "none"
     """What stands for a text. With `none` a vector for every token, [CLS] and [SEP] included. Otherwise one for each
-    text: that of [CLS] (of a causal model the last token's), or the mean or maximum of all its tokens', [CLS] and [SEP]
-    included."""
+    text: that of [CLS] (of a causal model the last token's), or the mean or maximum of all its tokens', [CLS] and
+    [SEP] included."""
     dtype: Precision = "float32"
     """Type of the numbers that are written."""
 

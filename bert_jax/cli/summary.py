@@ -12,11 +12,10 @@ from bert_jax.config.run import RunConfig
 from bert_jax.data.preparation import MOST_UNKNOWN
 from bert_jax.data.prepared_data import PreparedData
 from bert_jax.inference.bert import load
-from bert_jax.inference.examples import around_mask, masked_examples
+from bert_jax.inference.examples import MaskedText, around_mask, masked_examples
 from bert_jax.pretraining.dataset import prepare_lengths
 from bert_jax.system.bucket import Place
 from bert_jax.system.progress import output
-from bert_jax.text.vocabulary import MASK
 from bert_jax.training.run_directory import RunDirectory
 
 _MOST_CELLS = 160
@@ -106,14 +105,14 @@ def print_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> str 
     sentences = prepare_lengths(config, run)[config.phases[-1].length].example_sentences
     bert = load(run.path)
     table = Table(title="Held-out sentences, one word masked", title_justify="left", show_lines=True)
-    table.add_column("sentence", ratio=3, overflow="fold")
+    table.add_column("sentence", ratio=3)
     table.add_column("was", overflow="fold")
     table.add_column("the model's first five", ratio=2, overflow="fold")
     examples = masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:count]
     for text, word in examples:
         fills = bert.fill_mask(text)[0]
         table.add_row(
-            escape(around_mask(text, _MOST_CELLS)).replace(escape(MASK), f"[bold]{escape(MASK)}[/bold]"),
+            MaskedText(around_mask(text, _MOST_CELLS)),
             escape(word),
             ", ".join(f"{escape(piece)} {probability:.2f}" for piece, probability in fills),
         )

@@ -1,9 +1,13 @@
 """Sentences with one word masked, to show what a model knows."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
 from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
+from rich.measure import Measurement
+from rich.text import Text
 
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
@@ -12,6 +16,38 @@ from bert_jax.text.vocabulary import MASK, PieceSpan
 _SHORTEST_WORD = 4
 _CUT = "..."
 """Stands for what is cut off."""
+
+_WORD = re.compile(r"\s+|\S+")
+_UNIT = re.compile(rf"{re.escape(MASK)}|.")
+
+
+class MaskedText:
+    """A text with [MASK] in a table of rich: lines are broken at spaces and beside characters that set none, and never
+    within [MASK]. (rich itself would break it, as it knows no such characters.)"""
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(len(MASK), cell_len(self._text))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        for line in folded(self._text, options.max_width):
+            shown = Text(line)
+            shown.highlight_words([MASK], "bold")
+            yield shown
+
+
+def folded(text: str, width: int) -> list[str]:
+    """`text` in lines of at most `width` cells of a terminal, which has room for [MASK] at least."""
+    lines = [""]
+    for word in _WORD.findall(text):
+        divisible = cell_len(word) > width or any(map(sets_no_spaces, word))
+        for unit in _UNIT.findall(word) if divisible else [word]:
+            if cell_len(lines[-1] + unit) > width:
+                lines.append("")
+            lines[-1] += unit if lines[-1] else unit.lstrip()
+    return [line.rstrip() for line in lines]
 
 
 def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -> list[tuple[str, str]]:
@@ -35,12 +71,9 @@ def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -
 def around_mask(text: str, most: int) -> str:
     """`text` in at most `most` cells of a terminal, a Chinese character taking two: cut around its first [MASK].
 
-    "..." stands for what is cut off. Beside characters that set no spaces the mask gets spaces, so that lines are
-    broken before or after it.
+    "..." stands for what is cut off.
     """
     before, after = text.split(MASK, 1)
-    before += " " * (before[-1:] > "" and sets_no_spaces(before[-1]))
-    after = " " * (after[:1] > "" and sets_no_spaces(after[0])) + after
     room = most - len(MASK)
     left = max(room // 2, room - cell_len(after))
     before = _end_of(before, left)
