@@ -291,7 +291,7 @@ def test_each_source_is_split_by_the_rules_of_its_language(tokenizer_directory, 
 
 def test_a_source_with_too_little_text_is_named(mixed, tmp_path):
     (tmp_path / "b.txt").write_text("One document.")
-    with pytest.raises(UsageError, match=r"b\.txt' holds 1 documents .* needs two"):
+    with pytest.raises(UsageError, match=r"b\.txt' holds 1 document and .* needs two"):
         build(mixed._replace(data=mixed.data.replace(held_out=0.0)), tmp_path / "out")
 
 
@@ -330,7 +330,7 @@ def test_dupe_factor_cuts_training_documents_again_and_otherwise(recipe, tmp_pat
 def test_one_document_is_enough_without_pairs(tokenizer_directory, tmp_path):
     (tmp_path / "a.txt").write_text(stories(1))
     data = DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0, short_sequence_probability=0.0)
-    with pytest.raises(UsageError, match="holds 1 documents .* needs two.*objective.pair none"):
+    with pytest.raises(UsageError, match="holds 1 document and .* needs two.*objective.pair none"):
         build(Recipe(data, 32, 0, tokenizer_directory), tmp_path / "pairs")
     recipe = Recipe(data, 32, 0, tokenizer_directory, pair="none")
     prepared = build(recipe, tmp_path / "out")
