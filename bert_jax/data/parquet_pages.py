@@ -1,7 +1,8 @@
 """How large the pages of a Parquet file's column are, by their own headers: a file's footer may say anything."""
 
+import io
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 _HEADER_BYTES = (1 << 8, 1 << 16, 1 << 24)
 """Bytes that are read of a header, one after the other until it is whole: it may hold a page's least and largest
@@ -19,7 +20,7 @@ class Page(NamedTuple):
     """What it takes in the file, its header included."""
 
 
-def pages(file: BinaryIO, begin: int, size: int) -> Iterator[Page]:
+def pages(file: io.BufferedIOBase, begin: int, size: int) -> Iterator[Page]:
     """The pages in `size` bytes of `file` from `begin` on, which a column's part of a row group takes.
 
     Raises ValueError where they are no pages.
@@ -34,7 +35,7 @@ def pages(file: BinaryIO, begin: int, size: int) -> Iterator[Page]:
         begin += page.packed
 
 
-def _header(file: BinaryIO, begin: int) -> tuple[dict[int, int], int]:
+def _header(file: io.BufferedIOBase, begin: int) -> tuple[dict[int, int], int]:
     """The integers of the header at `begin` by the numbers of their fields, and the header's length."""
     for most in _HEADER_BYTES:
         file.seek(begin)
@@ -43,7 +44,9 @@ def _header(file: BinaryIO, begin: int) -> tuple[dict[int, int], int]:
             return _struct(data, 0)
         except IndexError:  # it is longer
             continue
-    raise ValueError(f"the header of the page at byte {begin:,} has no end")
+        except RecursionError:
+            break
+    raise ValueError(f"at byte {begin:,} begins a page's header that has no end, or is nested too deep")
 
 
 # Thrift's compact protocol, as far as page headers use it: they have no lists and no maps.
