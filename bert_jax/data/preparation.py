@@ -167,11 +167,12 @@ def _documents_needed(recipe: Recipe) -> int:
 
 def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
     if documents < _documents_needed(recipe):
-        wanting = "next sentence prediction needs two (objective.pair=none: one)" if documents else "one is needed"
+        wanting = "next sentence prediction needs two" if documents else "one is needed"
+        remedy = ", or set --objective.pair none, which needs no pairs" if documents else ""
         purpose = " for training" if recipe.data.held_out else ""  # without, evaluate reads it as well
         raise UsageError(
             f"data.source={source!r} holds {counted(documents, 'document')}{purpose} and {wanting}; give more text, "
-            "with a blank line between documents"
+            f"with a blank line between documents{remedy}"
         )
 
 

@@ -151,7 +151,7 @@ def test_another_manifest_in_a_checkpoint_is_damage(run):
     forty, fifty = checkpoint(run, 40), checkpoint(run, 50)
     shutil.copy(forty / "manifest.json", fifty / "manifest.json")
     (fifty / "numbers").write_bytes(bytes(40))  # all sums are right but the run's
-    assert damaged_file(fifty) == "manifest.json" and damaged_file(forty) is None
+    assert damaged_file(fifty) == "manifest.json, which is of step 40," and damaged_file(forty) is None
 
 
 def test_a_full_disk_still_lets_an_old_checkpoint_go(run, monkeypatch):
