@@ -1,10 +1,10 @@
 """The rows of a task, whatever their file is written as."""
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from sys import getsizeof
 from typing import Any
 
 from bert_jax.data.conll_files import conll_records, conllu_records
@@ -110,14 +110,17 @@ def held_records(
 def _memory(value: Any) -> int:
     """Bytes that a value as JSON has them takes, keys not counted, which rows share."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return getsizeof(value) + sum([getsizeof(part) if type(part) is str else _memory(part) for part in parts])
+    return sys.getsizeof(value) + sum([sys.getsizeof(part) if type(part) is str else _memory(part) for part in parts])
 
 
 def _packed_bytes(source: str) -> int:
     """Size of the file or files that the rows of `source` come from."""
     if parts := tfds_place(source.removeprefix("tfds:")) if source.startswith("tfds:") else None:
         return tfds_size(*parts[:2])
-    with opened(place_of(source)) as raw:
+    path = place_of(source)
+    if not path.is_file():
+        return sys.maxsize  # a pipe, whose content isn't packed
+    with opened(path) as raw:
         return raw.seek(0, os.SEEK_END)
 
 

@@ -8,6 +8,7 @@ from bert_jax.data.chunks import text_hash
 from bert_jax.data.corpus import Mixture, corpus_stamp, open_corpus
 from bert_jax.data.preparation import cut_corpus, prepare
 from bert_jax.data.prepared_data import PreparedData, discard, fingerprint, publish_prepared
+from bert_jax.data.text_source import TextSource
 from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.vocabulary import given_tokenizer
 from bert_jax.system.bucket import Place
@@ -35,7 +36,8 @@ def check_sources(config: RunConfig, run: RunDirectory) -> None:
     if all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
         return  # here or on another machine
     for source, corpus in zip(config.data.source, open_corpus(config.data).parts):
-        if next(corpus.documents(), None) is None:
+        # python-docs always has some, and starts processes to read it.
+        if isinstance(corpus, TextSource) and next(corpus.documents(), None) is None:
             raise UsageError(f"data.source={source!r} holds no text; give another")
 
 

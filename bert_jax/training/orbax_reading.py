@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorstore
 
-from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.bucket import SCHEME, Place, in_bucket
 from bert_jax.system.errors import BertJaxError, RunError
 from bert_jax.system.files import absolute
 from bert_jax.system.json_file import Shape, as_shape, parse_object, read_object
@@ -56,8 +56,12 @@ def by_orbax(path: Place) -> Iterator[None]:
 
 def _check_chunks(path: Place) -> None:
     """Raises ValueError where an array's chunks are larger than it is: TensorStore fills whole chunks in memory."""
-    base = os.fspath(path) if in_bucket(path) else f"file://{absolute(path)}"
-    store = tensorstore.KvStore.open({"driver": "ocdbt", "base": f"{base}/"}).result()
+    if in_bucket(path):
+        bucket, _, name = os.fspath(path).removeprefix(SCHEME).partition("/")
+        base = {"driver": "gcs", "bucket": bucket, "path": f"{name}/"}
+    else:
+        base = {"driver": "file", "path": f"{absolute(path)}/"}
+    store = tensorstore.KvStore.open({"driver": "ocdbt", "base": base}).result()
     names = [name for name in store.list().result() if name.endswith(b"/.zarray")]
     if not names:
         raise ValueError("it has no arrays")

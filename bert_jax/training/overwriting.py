@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from bert_jax.data.corpus import KINDS
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import remove_directory
@@ -60,9 +61,15 @@ def runs_to_delete(path: Place, read: Iterable[str | None]) -> list[Place]:
             "--workdir"
         )
     for name in filter(None, read):
-        if Path(name.rpartition(":")[2]).absolute().is_relative_to(path.absolute()):
+        if any(Path(place).resolve().is_relative_to(path.resolve()) for place in _places(name)):
             raise UsageError(f"--overwrite would delete {name}, which is to be read; choose another --workdir")
     return runs
+
+
+def _places(name: str) -> list[str]:
+    """What may be paths in the name of a source or model: FILES of jsonl:FILES#FIELD."""
+    kind, _, rest = name.partition(":")
+    return [place for place in (rest if kind in KINDS else name).partition("#")[0].split(":") if place]
 
 
 def _delete(run: RunDirectory) -> None:

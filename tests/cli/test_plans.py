@@ -102,6 +102,7 @@ def test_overwrite_begins_anew(config_file, tiny_run, tmp_path, capsys):
         (["--data.source", "empty.txt"], "empty.txt' holds no text"),
         (["--vocabulary.file", "nothing"], "no vocabulary at nothing"),
         (["--init", "nothing"], "nothing"),
+        (["--data.source", "jsonl:run/metrics.jsonl#split"], "--overwrite would delete jsonl:run/metrics.jsonl#split"),
         (["--init", "run"], "--overwrite would delete run, which is to be read"),
         (
             ["--vocabulary.file", "run/tokenizer/vocab.txt"],

@@ -1,5 +1,7 @@
 import gzip
 import itertools
+import os
+import threading
 import tracemalloc
 from collections import Counter
 
@@ -87,6 +89,15 @@ def test_rows_are_held_as_long_as_they_take_little_beside_their_file(tmp_path, m
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(file.read_bytes()))
     with pytest.raises(UsageError, match=r"rows.csv.gz: its first \d+ rows take [\d,]+ bytes .* 200 times the size"):
         held_records(f"{file}.gz", Counter())
+
+
+def test_rows_may_come_from_a_pipe(tmp_path, monkeypatch):
+    monkeypatch.setattr(task_files, "FREE_BYTES", 0)
+    monkeypatch.setattr(packed_files, "FREE_BYTES", 0)
+    os.mkfifo(pipe := tmp_path / "rows.csv")
+    writer = threading.Thread(target=pipe.write_text, args=("text,label\n" + "a,0\n" * 100,), daemon=True)
+    writer.start()
+    assert len(held_records(str(pipe), Counter())) == 100
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl"])

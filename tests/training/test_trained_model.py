@@ -72,7 +72,7 @@ def test_files_that_are_gone_before_the_manifest_is_are_damage(run):
 
 
 def test_a_copied_checkpoint_may_have_any_name(run, tmp_path):
-    copy = shutil.copytree(run.checkpoints / "00000012", tmp_path / "my model")
+    copy = shutil.copytree(run.checkpoints / "00000012", tmp_path / "my model, 50%20#?")
     assert TrainedModel.open(copy).step == 12
     assert command(["export", str(copy), str(tmp_path / "exported")]) == 0
 
