@@ -91,7 +91,7 @@ class RowsArguments(Arguments):
 
 
 ROWS_NAMES = {f"task.{name}": f"--{name}" for name in RowsArguments.model_fields}
-"""See Command.names."""
+"""For `Command.names` of a command with RowsArguments: task.format is its --format, and so on."""
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", 'Field name "json"')  # hides a method that pydantic itself calls deprecated

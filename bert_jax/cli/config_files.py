@@ -32,7 +32,7 @@ def config_names() -> list[str]:
 
 
 def names_for(kind: type[Config]) -> list[str]:
-    """The names of the configs that build a `kind`, as a command that takes one lists them: of tasks sst2, ..."""
+    """The names of the configs that build a `kind`, as its command lists them: those of tasks without finetune/."""
     of_tasks = [name.removeprefix(f"{TASKS}/") for name in config_names() if name.startswith(f"{TASKS}/")]
     return of_tasks if kind is FinetuneConfig else [name for name in config_names() if not name.startswith(f"{TASKS}/")]
 

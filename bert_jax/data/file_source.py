@@ -29,7 +29,7 @@ class FileSource(TextSource):
     """Files read as a stream in the order of their names; `_file_lines` gives the text of one."""
 
     def __init__(self, pattern: str, undecodable: str, document_bytes: int):
-        """See TextSource. Raises UsageError where no file matches `pattern`."""
+        """`undecodable` and `document_bytes` as in TextSource. Raises UsageError where no file matches `pattern`."""
         super().__init__(undecodable, document_bytes)
         found = matching_files(pattern)
         if not found:
@@ -41,12 +41,12 @@ class FileSource(TextSource):
 
     @property
     def unit(self) -> str:
-        """See Corpus: bytes of the files as they lie there, which says where they are fewer than those of the text."""
+        """What the files' sizes on disk are counted in; it says where these are smaller than the text."""
         return "MB compressed" if any(path.suffix in COMPRESSED for path in self.sizes) else "MB"
 
     @cached_property
     def stamp(self) -> str:
-        """See Corpus: names, sizes, and 4 KB at both ends of each file."""
+        """Hash of each file's name, size, and 4 KB at both ends."""
         digest = blake2b(digest_size=8)
         for path, size in self.sizes.items():
             with opened(path) as raw:

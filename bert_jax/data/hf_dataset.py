@@ -38,7 +38,7 @@ class HfDataset(TextSource):
     unit = "records"
 
     def __init__(self, name: str, split: str, field: str, undecodable: str, document_bytes: int):
-        """See TextSource. `field` names a column, or with dots a field of an object in it: `a.b`.
+        """`field` names a column, or with dots a field of an object in it: `a.b`.
 
         Raises UsageError where `datasets` is not installed, or the set, the split or the field isn't there.
         """
@@ -59,7 +59,7 @@ class HfDataset(TextSource):
 
     @cached_property
     def stamp(self) -> str:
-        """See Corpus: of files here name, size and both ends; of others their address, which has the commit."""
+        """Hash of local files' names, sizes and both ends, and of the addresses of others, which have the commit."""
         described = (self._split, self._field, list(map(_described, self._files)))
         return blake2b(repr(described).encode(), digest_size=8).hexdigest()
 

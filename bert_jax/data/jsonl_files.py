@@ -22,7 +22,7 @@ class JsonlFiles(FileSource):
     """Plain, .gz and .zst files of records. A record without text (null, or nothing but space) is left out."""
 
     def __init__(self, pattern: str, field: str, undecodable: str, document_bytes: int):
-        """See FileSource. `field` names an object's field, or with dots one of an object in it: `a.b`.
+        """`field` names an object's field, or with dots one of an object in it: `a.b`.
 
         Raises UsageError also where the first record lacks it.
         """

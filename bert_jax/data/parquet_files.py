@@ -21,7 +21,7 @@ class ParquetFiles(FileSource):
     """Parquet files, of which one column is read. A row without text (null, or nothing but space) is left out."""
 
     def __init__(self, pattern: str, field: str, undecodable: str, document_bytes: int):
-        """See FileSource. `field` names a column, or with dots a field of a struct: `a.b`.
+        """`field` names a column, or with dots a field of a struct: `a.b`.
 
         Raises UsageError also where pyarrow is not installed or the first file has no such column of text.
         """

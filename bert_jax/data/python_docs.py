@@ -30,7 +30,7 @@ class PythonDocs:
 
     @cached_property
     def stamp(self) -> str:
-        """See Corpus: names and sizes of the modules."""
+        """Hash of the modules' names and sizes."""
         modules = [(os.fspath(path), path.stat().st_size) for path in self.paths]
         return blake2b(repr(modules).encode(), digest_size=8).hexdigest()
 

@@ -32,7 +32,7 @@ class TextSource:
         self._decoded_lines = 0
 
     def documents(self) -> Iterator[list[str]]:
-        """See Corpus.
+        """A pass over the documents, none of them empty.
 
         Raises UsageError for damaged input, where many lines aren't UTF-8 and, if so set, where any isn't.
         """

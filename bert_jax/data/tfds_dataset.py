@@ -42,7 +42,7 @@ class TfdsDataset(TextSource):
     unit = "records"
 
     def __init__(self, name: str, split: str, feature: str | None, undecodable: str, document_bytes: int):
-        """See TextSource. `feature` may be None where there is only one; with dots it is one of a nested: `a.b`.
+        """`feature` may be None where there is only one; with dots it is one of a nested: `a.b`.
 
         Raises UsageError where the set, the split or the feature isn't there.
         """

@@ -69,7 +69,7 @@ class TrainingBatches:
         return self._count
 
     def records(self, number: int) -> list[int]:
-        """See NumberedBatches: the features of batch `number`."""
+        """The numbers of the features in batch `number`."""
         epoch, index = divmod(number, self._an_epoch)
         window, place = divmod(index, self._in_window)
         return self._window(epoch, window)[place]

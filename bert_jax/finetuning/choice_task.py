@@ -27,7 +27,8 @@ class ChoiceTask:
         self.unknown_id = tokenizer.vocabulary.unknown_id
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
-        """See Task. A row without text, or with an empty choice, is not learned from."""
+        """A feature for each record, with a row for each choice. A record without text, or with an empty choice, is not
+        learned from."""
         config = self.config
         columns = (*config.texts, *config.choices)
         texts = [text(record, template) for record in records for template in columns]
@@ -44,7 +45,7 @@ class ChoiceTask:
         return encoded
 
     def gold(self, record: Record) -> int:
-        """See Task: the number of the right choice, from 0. The label may also be the name of its column."""
+        """The number of the right choice, from 0. The label may also be the name of its column."""
         name, count = class_name(record, self.config.label), len(self.config.choices)
         if name in self.config.choices:
             return self.config.choices.index(name)
@@ -55,12 +56,12 @@ class ChoiceTask:
         return int(name)
 
     def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
-        """See Task."""
+        """The likeliest choice's number, and the probability of each."""
         shares = probabilities(outputs[0]).tolist()
         return {"predicted_choice": int(np.argmax(shares)), "probabilities": shares}
 
     def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """See Task."""
+        """The accuracy."""
         names = list(map(str, range(len(self.config.choices))))
         found = class_metrics(golds, [one["predicted_choice"] for one in predictions], names)
         return {"accuracy": found["accuracy"]}

@@ -18,8 +18,8 @@ class MarkedTask(ClassTask):
     """As SuperGLUE's WiC: is a word meant alike in two texts?"""
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
-        """See Task. A text that is too long keeps what is around its word. Where a marked word has no piece nothing is
-        learned; asked for all the same, [CLS] stands for it."""
+        """A feature for each record, with the places of its marked words. A text that is too long keeps what is around
+        its word. A record whose marked word has no piece is not learned from; to predict, [CLS] stands for it."""
         encoded = []
         for record in records:
             feature, found = self._feature(record, repairs)

@@ -68,8 +68,8 @@ class TaskObjective:
         return init_for_task(self.model, self._head, key)
 
     def learns(self, params: Parameters) -> Parameters | None:
-        """See Objective: of a probe the head; otherwise all but the embeddings and the first layers, if some are
-        frozen."""
+        """Whether each parameter is trained: of a probe the head alone; otherwise all but the frozen embeddings and
+        layers."""
         if self._probe:
             return {
                 part: jax.tree.map(lambda _, own=part == "task": jnp.array(own), of_part)
@@ -88,21 +88,21 @@ class TaskObjective:
         return jax.tree_util.tree_map_with_path(learned, params)
 
     def flops(self, shape: tuple[int, ...]) -> float:
-        """See Objective: of the encoder, beside which a head's are nothing; as if no layer were frozen."""
+        """FLOPs of a training step's matrix products in the encoder, as if no layer were frozen. A head's are few."""
         rows, choices, length = shape
         read = 1 if self._head.read in ("pooled", "choices") else length
         return 3 * rows * choices * encoder_flops(self.model, length, read)
 
     def targets(self, batch: TaskBatch, keys: Key[Array, " B"]) -> TaskBatch:
-        """See Objective: the batch itself, in which nothing is random."""
+        """The batch itself: nothing in it is random."""
         return batch
 
     def counts(self, targets: TaskBatch) -> dict[str, Float[Array, ""]]:
-        """See Objective: rows, of tags the words."""
+        """The number of rows or, of tags, of words."""
         return {"task_loss": jnp.sum(self._weights(targets))}
 
     def measure(self, params: Parameters, targets: TaskBatch, dropout_keys: Key[Array, " B"] | None) -> Means:
-        """See Objective: the loss and, but for numbers, the share of right answers."""
+        """The loss and, but for numbers, the share of right answers."""
         outputs, weights = self.outputs(params, targets, dropout_keys), self._weights(targets)
         if self._kind == "number":
             return {"task_loss": Mean.of(jnp.square(outputs[:, 0] - targets.target), weights)}

@@ -24,7 +24,7 @@ class SentenceTask:
         self.unknown_id = tokenizer.vocabulary.unknown_id
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
-        """See Task. A row of which one text is empty (has no pieces) is not learned from."""
+        """A feature for each record. One of which a text is empty (has no pieces) is not learned from."""
         count = len(self.config.texts)
         texts = [text(record, template) for record in records for template in self.config.texts]
         pieces = iter(self._tokenizer.encode_batch(texts))
@@ -40,7 +40,7 @@ class SentenceTask:
         return encoded
 
     def gold(self, record: Record) -> Any:
-        """See Task."""
+        """What is right, as the kind of task has it."""
         raise NotImplementedError
 
 
@@ -54,11 +54,11 @@ class ClassTask(SentenceTask):
         self.outputs = len(self.labels)
 
     def gold(self, record: Record) -> int:
-        """See Task: the number of the class."""
+        """The number of the class."""
         return self.labels.number(class_name(record, self.config.label), record.place)
 
     def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
-        """See Task."""
+        """The likeliest class, and the probability of each."""
         shares = probabilities(outputs[0]).tolist()
         return {
             "predicted_label": self.labels.names[int(np.argmax(shares))],
@@ -66,7 +66,7 @@ class ClassTask(SentenceTask):
         }
 
     def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """See Task."""
+        """Accuracy, F1, macro F1 and Matthews' correlation, and the confusion."""
         return class_metrics(golds, [self._number(one) for one in predictions], self.labels.names)
 
     def _number(self, prediction: Prediction) -> int:
@@ -79,13 +79,13 @@ class NumberTask(SentenceTask):
     outputs = 1
 
     def gold(self, record: Record) -> float:
-        """See Task."""
+        """The number in the label's column."""
         return number(record, self.config.label)
 
     def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
-        """See Task."""
+        """The head's output."""
         return {"predicted_number": float(outputs[0][0])}
 
     def measure(self, golds: Sequence[float], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """See Task."""
+        """Pearson's and Spearman's correlations."""
         return number_metrics(golds, [one["predicted_number"] for one in predictions])

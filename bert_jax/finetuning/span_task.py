@@ -40,7 +40,8 @@ class SpanTask:
         self._spans = functools.lru_cache(maxsize=4)(tokenizer.encode_spans)
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
-        """See Task. `pieces` is a TextWindow. A row without a question or without a text is not learned from."""
+        """A feature for each window of a record's text; its `pieces` is a TextWindow. A record without a question or
+        without a text is not learned from."""
         settings, encoded = self.config.span, []
         for record in records:
             question, context = (text(record, template) for template in self.config.texts)
@@ -95,7 +96,7 @@ class SpanTask:
         return found or None
 
     def gold(self, record: Record) -> list[str]:
-        """See Task: all answers that are right, none for a question that has none."""
+        """All answers that are right, none for a question that has none."""
         return [clean(answer["text"]) for answer in self._answers(record)]
 
     def _answers(self, record: Record) -> list[dict[str, Any]]:
@@ -112,14 +113,14 @@ class SpanTask:
         return answers
 
     def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
-        """See Task."""
+        """The best answer in all windows, with the next best ones and the odds of none."""
         best = BestSpans(text(record, self.config.texts[1]), self.config.span)
         for feature, logits in zip(features, outputs):
             best.add(feature.pieces, logits[: feature.size].astype(np.float64))
         return best.prediction()
 
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """See Task."""
+        """F1 and exact match, and both of the questions with and without an answer where there are such."""
         answers = [
             Answered(
                 one["predicted_answer"],

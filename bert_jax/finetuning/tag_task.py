@@ -39,8 +39,8 @@ class TagTask:
         self.outputs = len(self.labels)
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
-        """See Task. A long sentence is cut between words, in parts; `pieces` has the token of each
-        word that has one."""
+        """A feature for each part of a sentence, which is cut between words where it is too long. `pieces` has the
+        token of each word that has one."""
         encoded = []
         for record in records:
             sentence = words(record, self.config.texts[0])
@@ -84,7 +84,7 @@ class TagTask:
         return asked
 
     def gold(self, record: Record) -> list[str]:
-        """See Task: the tags. Raises UsageError where there aren't as many as words, or for one that isn't known."""
+        """The tags. Raises UsageError where there aren't as many as words, or for one that isn't known."""
         tags = words(record, self.config.label)
         count = len(words(record, self.config.texts[0]))
         if len(tags) != count:
@@ -94,7 +94,7 @@ class TagTask:
         return tags
 
     def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
-        """See Task. A word without a piece is outside of every entity, or has no tag where none is called O."""
+        """The likeliest tag of each word. A word without a piece has O, or no tag where none is called so."""
         without = OUTSIDE if OUTSIDE in self.labels.names else ""
         tags = [without] * len(record.value(self.config.texts[0]))
         for feature, logits in zip(features, outputs):
@@ -103,7 +103,7 @@ class TagTask:
         return {"predicted_tags": tags}
 
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """See Task."""
+        """The accuracy and, of tags that name entities, F1, precision and recall of these."""
         return tag_metrics(golds, [one["predicted_tags"] for one in predictions], self.labels.names)
 
 

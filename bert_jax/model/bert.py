@@ -48,7 +48,7 @@ class BertEncoder(nn.Module):
     remat: Remat = "none"
     unroll: int = 1
     frozen_layers: int | None = None
-    """See Encoder."""
+    """Blocks, from the first on, into which no gradient goes back; None: it goes into all."""
 
     def setup(self):
         self.embeddings = Embeddings(self.config)

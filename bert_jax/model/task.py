@@ -59,7 +59,7 @@ class BertForTask(nn.Module):
     remat: Remat = "none"
     unroll: int = 1
     frozen_layers: int | None = None
-    """See Encoder."""
+    """Blocks, from the first on, into which no gradient goes back; None: it goes into all."""
     probe: bool = False
     """Whether no gradient goes below the head."""
 

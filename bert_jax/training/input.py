@@ -160,7 +160,7 @@ class BatchSource:
         return batch
 
     def records(self, number: int) -> list[int]:
-        """See NumberedBatches."""
+        """The numbers of the training records in the whole of batch `number`; fillers have none."""
         return self._records(np.arange(number * self._batch_size, (number + 1) * self._batch_size))
 
     def _records(self, ordinals: Int[np.ndarray, " b"]) -> list[int]:

@@ -74,11 +74,11 @@ class WeightsAndBiases:
         self._run.define_metric("*", step_metric="step")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """See Tracker."""
+        """Adds measurements of a step."""
         self._run.log({"step": step, **values})
 
     def close(self, finished: bool) -> None:
-        """See Tracker."""
+        """Ends the run with exit code 0 if it is finished, otherwise 1."""
         self._run.finish(exit_code=0 if finished else 1)
 
 
@@ -107,12 +107,12 @@ class MLflow:
             self._client.log_batch(self.id, params=parameters[begin : begin + _PARAMETERS_AT_ONCE])
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """See Tracker."""
+        """Adds measurements of a step."""
         now = int(1000 * time.time())
         self._client.log_batch(self.id, [self._metric(name, value, now, step) for name, value in values.items()])
 
     def close(self, finished: bool) -> None:
-        """See Tracker."""
+        """Ends the run as FINISHED or KILLED."""
         self._client.set_terminated(self.id, "FINISHED" if finished else "KILLED")
 
 
@@ -130,14 +130,14 @@ class Background:
         self._thread.start()
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """See Tracker; returns at once."""
+        """Has the thread add measurements of a step; returns at once."""
         try:
             self._waiting.put_nowait((step, values))
         except queue.Full:
             self._tell(f"it is {_MOST_WAITING:,} lines behind")
 
     def close(self, finished: bool, wait_s: float = _CLOSE_S) -> None:
-        """See Tracker; waits `wait_s` seconds at most."""
+        """Has the thread send what is left and say how the run ended; waits `wait_s` seconds at most."""
         self._finished = finished
         self._closed.set()
         self._thread.join(wait_s)
