@@ -158,6 +158,6 @@ def _refusal(error: str, size: int) -> str:
     if needed := re.search(r"required_chars\. \d+ vs (\d+)", error):
         return (
             f"vocabulary.size={size:,} is less than the {int(needed[1]):,} pieces that the text's characters need; "
-            "raise it or lower vocabulary.character_coverage"
+            "raise it or lower --vocabulary.character-coverage"
         )
     return f"sentencepiece can't train on this text ({' '.join(error.split())}); give more or other text"

@@ -148,7 +148,7 @@ def train_wordpiece(
     if len(fixed) > size:
         raise UsageError(
             f"vocabulary.size={size:,} is less than the {len(fixed):,} pieces that the text's characters need; "
-            "raise it or lower vocabulary.character_coverage"
+            "raise it or lower --vocabulary.character-coverage"
         )
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
