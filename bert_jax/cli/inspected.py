@@ -4,8 +4,8 @@ import jax
 import numpy as np
 from rich.text import Text
 
+from bert_jax.layout import WORD_START
 from bert_jax.pretraining.pretrain import training_batch
-from bert_jax.system.batch import WORD_START
 from bert_jax.system.progress import output
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.run_directory import RunDirectory
@@ -15,16 +15,17 @@ def print_sequences(run: RunDirectory, step: int, rows: int) -> None:
     """The first `rows` sequences of a step: what is replaced or comes next, how the pair is labelled."""
     tokenizer, batch, targets, records = training_batch(run, step)
     output.print("[bold]bold[/bold]: a prediction is asked for, as input/truth. A space stands before each word.\n")
-    for row in range(min(rows, len(batch.ids))):
-        length, masked = int(batch.length[row]), jax.tree.map(lambda array, row=row: array[row], targets.masked)
+    for row in range(min(rows, len(batch.weight))):
+        masked = jax.tree.map(lambda array, row=row: array[row], targets.masked)
+        tokens, length = masked.tokens, int(masked.tokens.length.sum())
         used = masked.weights > 0
-        truth = dict(zip(masked.positions[used].tolist(), masked.labels[used].tolist(), strict=True))
-        heading = f"sequence {row + 1}, record {records[row]}: {length} of {batch.ids.shape[1]} tokens"
+        truth = dict(zip(masked.places[used].tolist(), masked.labels[used].tolist(), strict=True))
+        heading = f"sequence {row + 1}, record {records[row]}: {length} of {len(tokens.ids)} tokens"
         heading += f", {len(truth)} to predict"
-        if batch.first_length[row] < length:
-            heading += f", second segment {'drawn at random' if batch.pair_label[row] else 'follows the first'}"
+        if tokens.segment.any():
+            heading += f", second segment {'drawn at random' if batch.pair_label[row, 0] else 'follows the first'}"
         output.print(f"[dim]{heading}[/dim]")
-        output.print(_sequence(masked.ids[:length], batch.units[row], truth, tokenizer), "")
+        output.print(_sequence(tokens.ids[:length], tokens.units, truth, tokenizer), "")
 
 
 def _sequence(ids: np.ndarray, units: np.ndarray, truth: dict[int, int], tokenizer: Tokenizer) -> Text:

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
 from bert_jax.data.sentences import ranges
-from bert_jax.system.batch import MASKABLE, WORD_START
+from bert_jax.layout import MASKABLE, WORD_START
 
 
 class Segments(NamedTuple):
@@ -30,7 +30,7 @@ class Instances(NamedTuple):
     ids: Int[np.ndarray, " N"]
     """Piece ids of all sequences, one after the other: [CLS], then each segment and a [SEP] after it."""
     units: UInt8[np.ndarray, " N"]
-    """Unit bits of each token (system/batch.py)."""
+    """Unit bits of each token (bert_jax/layout.py)."""
     ends: Int[np.ndarray, " n+1"]
     """Sequence i is ids[ends[i]:ends[i + 1]]."""
     first_length: Int[np.ndarray, " n"]

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int, UInt32
 
 from bert_jax.data.grouping import padded_length
-from bert_jax.data.rows import padded
-from bert_jax.finetuning.task import IGNORED, Feature
+from bert_jax.finetuning.task import IGNORED, Example
+from bert_jax.layout import Tokens, lay_out_sequences
 from bert_jax.training.input import ShuffledOrder
 
 _ROWS, _BATCHES = 0, 1
@@ -19,35 +19,32 @@ _WINDOW_BATCHES = 256
 
 
 class TaskBatch(NamedTuple):
-    """B features of C sequences (several for choices) of T tokens, M of them marked. Numpy arrays or JAX arrays."""
+    """B examples of C sequences (several for choices), each in a row of its own. Numpy arrays or JAX arrays."""
 
-    ids: Int[Any, "B C T"]
-    length: Int[Any, "B C"]
-    """Tokens that are not padding."""
-    first_length: Int[Any, "B C"]
-    """Tokens of the first segment with its [CLS] and [SEP]; the rest belongs to the second."""
+    tokens: Tokens
+    """[B, C, T]."""
     marks: Int[Any, "B M 2"]
-    """Begin and end (exclusive) of the marked words."""
+    """Begin and end (exclusive) of the M marked words, as places in the row."""
     target: Float[Any, " B"] | Int[Any, " B"] | Int[Any, "B 2"] | Int[Any, "B T"]
     """A number; a class or choice; an answer's first and last token; a tag or IGNORED for each token. 0 where none are
     given."""
     weight: Float[Any, " B"]
-    """1 for a feature that counts, 0 for a filler."""
+    """1 for an example that counts, 0 for a filler."""
     ordinal: UInt32[Any, " B"]
-    """Number of the feature in the order of training: the source of its random keys."""
+    """Number of the example in the order of training: the source of its random keys."""
 
 
 class TrainingBatches:
     """A random-access source whose element i is batch i.
 
-    Each epoch has every feature once, in an order of its own; among those that make some 256 batches the ones of
-    similar length go together, and these batches again come in random order. Batch i is a function of the features, the
-    seed and i alone. An epoch's shortest features may leave a batch that is filled up, by weight 0.
+    Each epoch has every example once, in an order of its own; among those that make some 256 batches the ones of
+    similar length go together, and these batches again come in random order. Batch i is a function of the examples, the
+    seed and i alone. An epoch's shortest examples may leave a batch that is filled up, by weight 0.
     """
 
     def __init__(
         self,
-        features: Sequence[Feature],
+        examples: Sequence[Example],
         *,
         batch_size: int,
         lengths: Sequence[int],
@@ -55,10 +52,10 @@ class TrainingBatches:
         seed: int,
         pad_id: int,
     ):
-        self._features, self._batch_size, self._lengths, self._pad_id = features, batch_size, lengths, pad_id
-        self._sizes = [feature.size for feature in features]
+        self._examples, self._batch_size, self._lengths, self._pad_id = examples, batch_size, lengths, pad_id
+        self._sizes = [example.size for example in examples]
         self._seed = seed
-        self._an_epoch = -(-len(features) // batch_size)
+        self._an_epoch = -(-len(examples) // batch_size)
         self._windows = max(1, self._an_epoch // _WINDOW_BATCHES)
         self._in_window = -(-self._an_epoch // self._windows)
         self._count = max(1, round(epochs * self._an_epoch))
@@ -69,7 +66,7 @@ class TrainingBatches:
         return self._count
 
     def records(self, number: int) -> list[int]:
-        """The numbers of the features in batch `number`."""
+        """The numbers of the examples in batch `number`."""
         epoch, index = divmod(number, self._an_epoch)
         window, place = divmod(index, self._in_window)
         return self._window(epoch, window)[place]
@@ -77,13 +74,13 @@ class TrainingBatches:
     def __getitem__(self, number: int) -> TaskBatch:
         """Batch `number`."""
         chosen = self.records(number)
-        length = padded_length(max(self._sizes[feature] for feature in chosen), self._lengths)
-        features = [self._features[feature] for feature in chosen]
-        return assemble(features, (self._batch_size, length), self._pad_id, number * self._batch_size)
+        length = padded_length(max(self._sizes[example] for example in chosen), self._lengths)
+        examples = [self._examples[example] for example in chosen]
+        return assemble(examples, (self._batch_size, length), self._pad_id, number * self._batch_size)
 
     def _sorted_window(self, epoch: int, window: int) -> list[list[int]]:
-        """The batches of one window of an epoch, as the numbers of their features."""
-        count, rows = len(self._features), self._in_window * self._batch_size
+        """The batches of one window of an epoch, as the numbers of their examples."""
+        count, rows = len(self._examples), self._in_window * self._batch_size
         order = ShuffledOrder(count, self._seed, _ROWS)
         ordinals = range(window * rows, min((window + 1) * rows, count))
         chosen = [order.record(epoch * count + ordinal) for ordinal in ordinals]
@@ -94,23 +91,20 @@ class TrainingBatches:
         return [batches[mixed.record(begin + place)] for place in range(len(batches))]
 
 
-def assemble(features: Sequence[Feature], shape: tuple[int, int], pad_id: int, first_ordinal: int = 0) -> TaskBatch:
-    """`features`, all of one task, filled up to `shape`, their number and length."""
+def assemble(examples: Sequence[Example], shape: tuple[int, int], pad_id: int, first_ordinal: int = 0) -> TaskBatch:
+    """`examples`, all of one task, filled up to `shape`, their number and length."""
     count, length = shape
-    choices, of_marks = len(features[0].rows), len(features[0].marks)
-    rows = [row for feature in features for row in feature.rows]
-    ids, lengths, seconds = padded(rows, (count * choices, length), pad_id)
+    choices, of_marks = len(examples[0].sequences), len(examples[0].marks)
+    sequences = [sequence for example in examples for sequence in example.sequences]
+    tokens = lay_out_sequences(sequences, (count * choices, length), pad_id)
     marks = np.zeros((count, of_marks, 2), np.int32)
     if of_marks:
-        marks[: len(features)] = [feature.marks for feature in features]
-    by_feature = (count, choices)
+        marks[: len(examples)] = [example.marks for example in examples]
     return TaskBatch(
-        ids.reshape(*by_feature, length),
-        lengths.reshape(by_feature),
-        seconds.reshape(by_feature),
+        Tokens(*(array.reshape(count, choices, -1) for array in tokens)),
         marks,
-        _targets([feature.target for feature in features], count, length),
-        (np.arange(count) < len(features)).astype(np.float32),
+        _targets([example.target for example in examples], count, length),
+        (np.arange(count) < len(examples)).astype(np.float32),
         np.arange(first_ordinal, first_ordinal + count, dtype=np.uint32),
     )
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.rows import row
+from bert_jax.data.sequences import joined
 from bert_jax.data.shown import quoted
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.columns import class_name, text
 from bert_jax.finetuning.metrics import class_metrics
-from bert_jax.finetuning.task import CUT, EMPTY, Feature, Prediction, probabilities
+from bert_jax.finetuning.task import CUT, EMPTY, Example, Prediction, probabilities
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -26,9 +26,9 @@ class ChoiceTask:
         self.config, self._tokenizer = config, tokenizer
         self.unknown_id = tokenizer.vocabulary.unknown_id
 
-    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
-        """A feature for each record, with a row for each choice. A record without text, or with an empty choice, is not
-        learned from."""
+    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
+        """An example for each record, with a sequence for each choice. A record without text, or with an empty choice,
+        is not learned from."""
         config = self.config
         columns = (*config.texts, *config.choices)
         texts = [text(record, template) for record in records for template in columns]
@@ -36,12 +36,13 @@ class ChoiceTask:
         encoded = []
         for record in records:
             first, *choices = (next(pieces) for _ in columns)
-            rows = [row([first, choice], self._tokenizer.vocabulary, config.max_length) for choice in choices]
+            vocabulary = self._tokenizer.vocabulary
+            sequences = [joined([first, choice], vocabulary, config.max_length) for choice in choices]
             empty = not (first and all(choices))
             repairs[EMPTY] += empty
-            repairs[CUT.format(config.max_length)] += sum(one.cut for one in rows)
+            repairs[CUT.format(config.max_length)] += sum(one.cut for one in sequences)
             target = self.gold(record) if train else None
-            encoded.append([] if train and empty else [Feature(tuple(rows), target)])
+            encoded.append([] if train and empty else [Example(tuple(sequences), target)])
         return encoded
 
     def gold(self, record: Record) -> int:
@@ -55,7 +56,7 @@ class ChoiceTask:
             )
         return int(name)
 
-    def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
+    def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
         """The likeliest choice's number, and the probability of each."""
         shares = probabilities(outputs[0]).tolist()
         return {"predicted_choice": int(np.argmax(shares)), "probabilities": shares}

@@ -22,7 +22,7 @@ from bert_jax.finetuning.metrics import check_measurable, names_entities
 from bert_jax.finetuning.sentence_task import ClassTask, NumberTask
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
-from bert_jax.finetuning.task import EMPTY, UNKNOWN, Feature, Task
+from bert_jax.finetuning.task import EMPTY, UNKNOWN, Example, Task
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
@@ -47,7 +47,7 @@ class Learned(NamedTuple):
 
     task: Task
     """Its config has labels and padded lengths: a run keeps it, and needs the rows no more to predict."""
-    features: list[Feature]
+    examples: list[Example]
     rows: int
     """How many rows they are of."""
 
@@ -55,7 +55,7 @@ class Learned(NamedTuple):
         """The batches of all epochs, in the order of `seed`."""
         config = self.task.config
         return TrainingBatches(
-            self.features,
+            self.examples,
             batch_size=config.batch_size,
             lengths=config.padded_lengths,
             epochs=config.epochs,
@@ -67,10 +67,10 @@ class Learned(NamedTuple):
     def stamp(self) -> str:
         """Hash of the rows as they are encoded."""
         digest = hashlib.blake2b(digest_size=8)
-        for feature in self.features:
-            digest.update(repr((feature.target, feature.marks)).encode())
-            for row in feature.rows:
-                digest.update(np.asarray(row.ids, np.int32).tobytes())
+        for example in self.examples:
+            digest.update(repr((example.target, example.marks)).encode())
+            for sequence in example.sequences:
+                digest.update(np.asarray(sequence.ids, np.int32).tobytes())
         return digest.hexdigest()
 
 
@@ -106,15 +106,15 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
     _check_metric(config)
     task, some = make_task(config, tokenizer), _some(records, config.train_rows)
     by_row = [of_one for _, of_one in encoded(task, some, repairs, train=True) if of_one]
-    features = [feature for of_one in by_row for feature in of_one]
+    examples = [example for of_one in by_row for example in of_one]
     if empty := repairs.pop(EMPTY, 0):
         repairs[f"{EMPTY}, not learned from"] = empty
     say_repairs(config.train, repairs)
-    if not features:
+    if not examples:
         raise UsageError(f"{config.train} has no row to learn from; give another by --task.train")
     if config.padded_lengths is None:
-        task.config = config.replace(padded_lengths=_lengths(config, features, compiling))
-    return Learned(task, features, len(by_row))
+        task.config = config.replace(padded_lengths=_lengths(config, examples, compiling))
+    return Learned(task, examples, len(by_row))
 
 
 def read_measured(task: Task) -> Measured:
@@ -189,12 +189,12 @@ def written_as(
 
 def encoded(
     task: Task, records: Iterable[Record], repairs: Counter[str], train: bool
-) -> Iterator[tuple[Record, list[Feature]]]:
+) -> Iterator[tuple[Record, list[Example]]]:
     """Each record with what the model reads of it, some hundred at a time."""
     for some in _some_at_once(records):
-        features = task.encode(some, repairs, train)
-        repairs[UNKNOWN] += sum(any(one.mostly(task.unknown_id) for one in of_one) for of_one in features)
-        yield from zip(some, features)
+        examples = task.encode(some, repairs, train)
+        repairs[UNKNOWN] += sum(any(one.mostly(task.unknown_id) for one in of_one) for of_one in examples)
+        yield from zip(some, examples)
 
 
 def _some_at_once(records: Iterable[Record]) -> Iterator[list[Record]]:
@@ -263,9 +263,9 @@ def _some(records: list[Record], count: int | None) -> list[Record]:
     return [records[place] for place in sorted(np.argsort(words, kind="stable")[:count].tolist())]
 
 
-def _lengths(config: TaskConfig, features: Sequence[Feature], compiling: float) -> tuple[int, ...]:
+def _lengths(config: TaskConfig, examples: Sequence[Example], compiling: float) -> tuple[int, ...]:
     """The lengths to pad training batches to: a function of these rows and settings alone, whatever the seed."""
-    sizes = sorted((feature.size for feature in features), reverse=True)
+    sizes = sorted((example.size for example in examples), reverse=True)
     longest = sizes[:: config.batch_size]  # of the batches of an epoch, or nearly: TrainingBatches sorts so
     rows = config.batch_size * max(len(config.choices), 1)
     return few_lengths(longest, config.max_length, compiling / (rows * config.epochs))

@@ -221,11 +221,11 @@ def _work(trainer: Trainer, batches: TrainingBatches, dev: DevRows | None) -> Ph
 
 
 def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh) -> Parameters | None:
-    """The encoder of `started`, with its pooler where the task's head reads that; None for random parameters."""
+    """The encoder of `started`, with its pooler where the task's head takes that; None for random parameters."""
     if config.from_random:
         return None
     encoder = initial_parameters(started, model_place(config.init), mesh)["bert"]
-    if HeadShape.of(config.task).read == "tokens":
+    if HeadShape.of(config.task).input == "tokens":
         encoder.pop("pooler", None)
     elif "pooler" not in encoder or not started.pooler_trained:
         lacks = "the model to start from was trained without sentence pairs, and its pooler with them not at all"

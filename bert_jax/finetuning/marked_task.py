@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from bert_jax.data.rows import Row, kept
+from bert_jax.data.sequences import kept
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.columns import text, whole_number
 from bert_jax.finetuning.pieces import pieces_of
 from bert_jax.finetuning.sentence_task import ClassTask
-from bert_jax.finetuning.task import CUT, Feature
+from bert_jax.finetuning.task import CUT, Example
+from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError
 
 _DROPPED = "rows whose marked word has no piece"
@@ -17,19 +18,19 @@ _DROPPED = "rows whose marked word has no piece"
 class MarkedTask(ClassTask):
     """As SuperGLUE's WiC: is a word meant alike in two texts?"""
 
-    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
-        """A feature for each record, with the places of its marked words. A text that is too long keeps what is around
+    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
+        """An example for each record, with the places of its marked words. A text that is too long keeps what is around
         its word. A record whose marked word has no piece is not learned from; to predict, [CLS] stands for it."""
         encoded = []
         for record in records:
-            feature, found = self._feature(record, repairs)
+            example, found = self._example(record, repairs)
             repairs[_DROPPED] += not found
-            feature = feature._replace(target=self.gold(record)) if train else feature
-            encoded.append([] if train and not found else [feature])
+            example = example._replace(target=self.gold(record)) if train else example
+            encoded.append([] if train and not found else [example])
         return encoded
 
-    def _feature(self, record: Record, repairs: Counter[str]) -> tuple[Feature, bool]:
-        """The feature without its target, and whether every marked word has a piece."""
+    def _example(self, record: Record, repairs: Counter[str]) -> tuple[Example, bool]:
+        """The example without its target, and whether every marked word has a piece."""
         config, vocabulary = self.config, self._tokenizer.vocabulary
         spans, words = [], []
         for number, template in enumerate(config.texts):
@@ -54,5 +55,4 @@ class MarkedTask(ClassTask):
             # A marked phrase may be longer than what is kept.
             marks.append((begin + max(word.start, first), begin + min(word.stop, last)) if word else (0, 1))
             ids += [*(piece.id for piece in of_text[first:last]), vocabulary.sep_id]
-        row = Row(ids, sizes[0] + 2, False)
-        return Feature((row,), marks=tuple(marks)), all(words)
+        return Example((TokenSequence(ids, sizes[0] + 2),), marks=tuple(marks)), all(words)

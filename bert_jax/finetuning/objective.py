@@ -31,7 +31,7 @@ class Outputs:
 
     def __call__(self, params: Parameters, batch: TaskBatch) -> Float[Array, "N ..."]:
         """What it says of the batch, on every device; fillers may follow the batch's own rows."""
-        count = -(-len(batch.ids) // self._shards) * self._shards
+        count = -(-len(batch.weight) // self._shards) * self._shards
         here = local_rows(self._rows, count)
 
         def filled(leaf: np.ndarray) -> np.ndarray:
@@ -90,8 +90,8 @@ class TaskObjective:
     def flops(self, shape: tuple[int, ...]) -> float:
         """FLOPs of a training step's matrix products in the encoder, as if no layer were frozen. A head's are few."""
         rows, choices, length = shape
-        read = 1 if self._head.read in ("pooled", "choices") else length
-        return 3 * rows * choices * encoder_flops(self.model, length, read)
+        wanted = 1 if self._head.input in ("pooled", "choices") else length
+        return 3 * rows * choices * encoder_flops(self.model, length, wanted)
 
     def targets(self, batch: TaskBatch, keys: Key[Array, " B"]) -> TaskBatch:
         """The batch itself: nothing in it is random."""
@@ -108,7 +108,7 @@ class TaskObjective:
             return {"task_loss": Mean.of(jnp.square(outputs[:, 0] - targets.target), weights)}
         labels = jnp.maximum(targets.target, 0)
         if self._kind == "span":
-            inside = jnp.arange(outputs.shape[1]) < targets.length
+            inside = targets.tokens.sequence[:, 0] > 0
             outputs = jnp.where(inside[:, None], outputs.swapaxes(1, 2), _NOWHERE)
         loss, hit = cross_entropy(outputs, labels)
         return {"task_loss": Mean.of(loss, weights), "accuracy": Mean.of(hit, weights)}
@@ -117,9 +117,7 @@ class TaskObjective:
         self, params: Parameters, batch: TaskBatch, dropout_keys: Key[Array, " B"] | None = None
     ) -> Float[Array, "B ..."]:
         """What the model says: [B, outputs], of choices [B, C], of tags and answers [B, T, outputs]."""
-        return self._network.apply(
-            {"params": params}, batch.ids, batch.length, batch.first_length, batch.marks, dropout_keys
-        )
+        return self._network.apply({"params": params}, batch.tokens, batch.marks, dropout_keys)
 
     def _weights(self, batch: TaskBatch) -> Float[Array, "B ..."]:
         """How much each label counts."""

@@ -12,7 +12,7 @@ from bert_jax.data.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch, assemble
 from bert_jax.finetuning.dataset import Measured, encoded
 from bert_jax.finetuning.metrics import names_entities
-from bert_jax.finetuning.task import Feature, Prediction, Task
+from bert_jax.finetuning.task import Example, Prediction, Task
 from bert_jax.system.errors import UsageError
 
 Run = Callable[[TaskBatch], Any]
@@ -36,20 +36,20 @@ def predictions(
     `compiling` tokens more. `repairs` counts what was cut or is empty. Where `run` is on several devices, give one
     thread: all have to compute the batches in the same order.
     """
-    waiting: deque[tuple[Record, list[Feature]]] = deque()
+    waiting: deque[tuple[Record, list[Example]]] = deque()
     choices = max(len(task.config.choices), 1)
 
-    def features() -> Iterator[Feature]:
+    def examples() -> Iterator[Example]:
         for record, of_one in encoded(task, records, repairs, train=False):
             waiting.append((record, of_one))
             yield from of_one
 
-    def outputs_of(group: Group[Feature]) -> np.ndarray:
+    def outputs_of(group: Group[Example]) -> np.ndarray:
         return np.asarray(run(assemble(group.items, group.shape, pad_id)))
 
     lengths = sorted({*usual_lengths(task.config.max_length), *(task.config.padded_lengths or ())})
     groups = grouped(
-        features(), lambda feature: feature.size, lengths, max(tokens // choices, 1), compiling=compiling / choices
+        examples(), lambda example: example.size, lengths, max(tokens // choices, 1), compiling=compiling / choices
     )
     begin, outputs = 0, {}
     for group, found in ahead(outputs_of, groups, threads):

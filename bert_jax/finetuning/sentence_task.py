@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.rows import row
+from bert_jax.data.sequences import joined
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.columns import class_name, number, text
 from bert_jax.finetuning.labels import Labels
 from bert_jax.finetuning.metrics import class_metrics, number_metrics
-from bert_jax.finetuning.task import CUT, EMPTY, Feature, Prediction, probabilities
+from bert_jax.finetuning.task import CUT, EMPTY, Example, Prediction, probabilities
 from bert_jax.text.tokenizer import Tokenizer
 
 
@@ -23,8 +23,8 @@ class SentenceTask:
         self.config, self._tokenizer = config, tokenizer
         self.unknown_id = tokenizer.vocabulary.unknown_id
 
-    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
-        """A feature for each record. One of which a text is empty (has no pieces) is not learned from."""
+    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
+        """An example for each record. One of which a text is empty (has no pieces) is not learned from."""
         count = len(self.config.texts)
         texts = [text(record, template) for record in records for template in self.config.texts]
         pieces = iter(self._tokenizer.encode_batch(texts))
@@ -32,11 +32,11 @@ class SentenceTask:
         for record in records:
             segments = [next(pieces) for _ in range(count)]
             empty = not all(segments)
-            one = row(segments, self._tokenizer.vocabulary, self.config.max_length)
+            one = joined(segments, self._tokenizer.vocabulary, self.config.max_length)
             repairs[EMPTY] += empty
             repairs[CUT.format(self.config.max_length)] += one.cut
             target = self.gold(record) if train else None
-            encoded.append([] if train and empty else [Feature((one,), target)])
+            encoded.append([] if train and empty else [Example((one,), target)])
         return encoded
 
     def gold(self, record: Record) -> Any:
@@ -57,7 +57,7 @@ class ClassTask(SentenceTask):
         """The number of the class."""
         return self.labels.number(class_name(record, self.config.label), record.place)
 
-    def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
+    def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
         """The likeliest class, and the probability of each."""
         shares = probabilities(outputs[0]).tolist()
         return {
@@ -82,7 +82,7 @@ class NumberTask(SentenceTask):
         """The number in the label's column."""
         return number(record, self.config.label)
 
-    def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
+    def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
         """The head's output."""
         return {"predicted_number": float(outputs[0][0])}
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.rows import Row
 from bert_jax.data.shown import kind_of
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.answer_metrics import Answered, answer_metrics
 from bert_jax.finetuning.best_spans import BestSpans
 from bert_jax.finetuning.columns import clean, text, whole_number
 from bert_jax.finetuning.pieces import pieces_of
-from bert_jax.finetuning.task import EMPTY, Feature, Prediction
+from bert_jax.finetuning.task import EMPTY, Example, Prediction
 from bert_jax.finetuning.windows import TextWindow, windows, with_best_context
+from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import PieceSpan
@@ -39,8 +39,8 @@ class SpanTask:
         # Questions about one text follow each other.
         self._spans = functools.lru_cache(maxsize=4)(tokenizer.encode_spans)
 
-    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
-        """A feature for each window of a record's text; its `pieces` is a TextWindow. A record without a question or
+    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
+        """An example for each window of a record's text; its `origin` is a TextWindow. A record without a question or
         without a text is not learned from."""
         settings, encoded = self.config.span, []
         for record in records:
@@ -51,33 +51,33 @@ class SpanTask:
             repairs[_QUESTION.format(settings.question_length)] += len(asked) > settings.question_length
             asked = asked[: settings.question_length]
             if not train:
-                encoded.append(self._features(asked, spans))
+                encoded.append(self._examples(asked, spans))
                 continue
             answer = None if empty else self._pieces(record, context, spans, repairs)
-            encoded.append([] if answer is None else self._targeted(self._features(asked, spans), answer))
+            encoded.append([] if answer is None else self._targeted(self._examples(asked, spans), answer))
         return encoded
 
-    def _features(self, question: list[int], spans: Sequence[PieceSpan]) -> list[Feature]:
-        """A feature a window, without target."""
+    def _examples(self, question: list[int], spans: Sequence[PieceSpan]) -> list[Example]:
+        """An example a window, without target."""
         vocabulary = self._tokenizer.vocabulary
         found = windows(len(spans), self.config.max_length - len(question) - 3, self.config.span.stride)
-        features = []
+        examples = []
         for window, best_context in zip(found, with_best_context(found, len(spans))):
             ids = [vocabulary.cls_id, *question, vocabulary.sep_id]
             offset = len(ids)
             ids += [*(piece.id for piece in spans[window.begin : window.end]), vocabulary.sep_id]
-            pieces = TextWindow(window, best_context, spans, offset)
-            features.append(Feature((Row(ids, offset, False),), pieces=pieces))
-        return features
+            origin = TextWindow(window, best_context, spans, offset)
+            examples.append(Example((TokenSequence(ids, offset),), origin=origin))
+        return examples
 
-    def _targeted(self, features: list[Feature], answer: range) -> list[Feature]:
-        """`features` with the tokens of `answer`'s first and last piece, both 0 where a window lacks any of it."""
+    def _targeted(self, examples: list[Example], answer: range) -> list[Example]:
+        """`examples` with the tokens of `answer`'s first and last piece, both 0 where a window lacks any of it."""
         targeted = []
-        for feature in features:
-            (begin, end), offset = feature.pieces.window, feature.pieces.offset
+        for example in examples:
+            (begin, end), offset = example.origin.window, example.origin.offset
             inside = len(answer) and begin <= answer.start and answer.stop <= end
             first = answer.start - begin + offset if inside else 0
-            targeted.append(feature._replace(target=(first, first + len(answer) - 1 if inside else 0), pieces=None))
+            targeted.append(example._replace(target=(first, first + len(answer) - 1 if inside else 0), origin=None))
         return targeted
 
     def _pieces(self, record: Record, context: str, spans: Sequence[PieceSpan], repairs: Counter[str]) -> range | None:
@@ -112,11 +112,11 @@ class SpanTask:
             raise UsageError(f"{record.place} has no answer; leave it out, or finetune with --task.span.null-answers")
         return answers
 
-    def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
+    def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
         """The best answer in all windows, with the next best ones and the odds of none."""
         best = BestSpans(text(record, self.config.texts[1]), self.config.span)
-        for feature, logits in zip(features, outputs):
-            best.add(feature.pieces, logits[: feature.size].astype(np.float64))
+        for example, logits in zip(examples, outputs):
+            best.add(example.origin, logits[: example.size].astype(np.float64))
         return best.prediction()
 
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.rows import Row
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.columns import words
 from bert_jax.finetuning.labels import Labels
 from bert_jax.finetuning.metrics import OUTSIDE, tag_metrics
-from bert_jax.finetuning.task import EMPTY, IGNORED, Feature, Prediction
+from bert_jax.finetuning.task import EMPTY, IGNORED, Example, Prediction
+from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
@@ -38,8 +38,8 @@ class TagTask:
         self.labels = Labels(config.labels or ())
         self.outputs = len(self.labels)
 
-    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
-        """A feature for each part of a sentence, which is cut between words where it is too long. `pieces` has the
+    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
+        """An example for each part of a sentence, which is cut between words where it is too long. `origin` has the
         token of each word that has one."""
         encoded = []
         for record in records:
@@ -47,14 +47,14 @@ class TagTask:
             spans, first = first_pieces(sentence, self._tokenizer)
             tags = self.gold(record) if train else None
             repairs[EMPTY] += not spans
-            features = [] if train and not spans else self._parts(spans, first, tags, repairs)
-            encoded.append(features)
+            examples = [] if train and not spans else self._parts(spans, first, tags, repairs)
+            encoded.append(examples)
         return encoded
 
     def _parts(
         self, spans: list[PieceSpan], first: list[int | None], tags: list[str] | None, repairs: Counter[str]
-    ) -> list[Feature]:
-        """The sentence as one feature or several."""
+    ) -> list[Example]:
+        """The sentence as one example or several."""
         vocabulary, room = self._tokenizer.vocabulary, self.config.max_length - 2
         cuts = _cuts(sorted({0, *(piece for piece in first if piece is not None)}), len(spans), room)
         repairs[_PARTS.format(self.config.max_length)] += len(cuts) > 2
@@ -64,10 +64,10 @@ class TagTask:
             here = range(begin, min(end, begin + room))
             repairs[_LONG.format(self.config.max_length)] += here.stop < end
             ids = [vocabulary.cls_id, *(spans[number].id for number in here), vocabulary.sep_id]
-            part = Feature((Row(ids, len(ids), False),))
+            part = Example((TokenSequence(ids, len(ids)),))
             if asked is None:
                 tokens = {word: piece - begin + 1 for word, piece in enumerate(first) if piece in here}
-                parts.append(part._replace(pieces=tokens))
+                parts.append(part._replace(origin=tokens))
             else:
                 targets = [asked.get(number, IGNORED) for number in here]
                 parts.append(part._replace(target=[IGNORED, *targets, IGNORED]))
@@ -93,12 +93,12 @@ class TagTask:
             self.labels.number(tag, f"{record.place}, word {number}")
         return tags
 
-    def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
+    def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
         """The likeliest tag of each word. A word without a piece has O, or no tag where none is called so."""
         without = OUTSIDE if OUTSIDE in self.labels.names else ""
         tags = [without] * len(record.value(self.config.texts[0]))
-        for feature, logits in zip(features, outputs):
-            for word, place in feature.pieces.items():
+        for example, logits in zip(examples, outputs):
+            for word, place in example.origin.items():
                 tags[word] = self.labels.names[int(np.argmax(logits[place]))]
         return {"predicted_tags": tags}
 

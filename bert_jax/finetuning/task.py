@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.rows import Row
 from bert_jax.data.task_record import Record
+from bert_jax.layout import TokenSequence
 
 IGNORED = -1
 """The tag of a piece of which none is asked."""
@@ -20,27 +20,27 @@ CUT = "sequences longer than {} pieces, cut"
 UNKNOWN = "rows of which the vocabulary knows less than half"
 
 
-class Feature(NamedTuple):
+class Example(NamedTuple):
     """What the model reads at once: all of a record, or a part of a long one."""
 
-    rows: tuple[Row, ...]
+    sequences: tuple[TokenSequence, ...]
     """One, or one a choice."""
     target: int | float | Sequence[int] | None = None
     """What the right output is: a class, a number, a tag for each token, an answer's first and last token. None where
     it is asked for."""
     marks: tuple[tuple[int, int], ...] = ()
     """Begin and end (exclusive) of the marked words, in tokens; empty where none are marked."""
-    pieces: Any = None
-    """What the kind of task needs to find its way back to the text; None while training."""
+    origin: Any = None
+    """Where in the text its tokens come from, as the kind of task needs it; None while training."""
 
     @property
     def size(self) -> int:
-        """Tokens of the longest row."""
-        return max(len(row.ids) for row in self.rows)
+        """Tokens of the longest sequence."""
+        return max(len(one.ids) for one in self.sequences)
 
     def mostly(self, piece: int) -> bool:
         """Whether more than half of its pieces, but for the special ones at their ends, are this one."""
-        pieces = [row.ids[1:-1] for row in self.rows]
+        pieces = [one.ids[1:-1] for one in self.sequences]
         return 2 * sum(list(some).count(piece) for some in pieces) > sum(map(len, pieces))
 
 
@@ -55,17 +55,17 @@ class Task(Protocol):
     outputs: int
     """Numbers that the head gives: for a row, for each of its choices (`choice`) or for each token (`tags`, `span`)."""
 
-    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Feature]]:
+    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
         """For each record what the model reads of it.
 
         While training with targets, and nothing where there is nothing to learn from; otherwise one at least. `repairs`
         counts both, and what was cut. Raises UsageError for what a record lacks.
         """
 
-    def predict(self, record: Record, features: Sequence[Feature], outputs: Sequence[np.ndarray]) -> Prediction:
-        """What the model says of a record, by its outputs for each of its features.
+    def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
+        """What the model says of a record, by its outputs for each of its examples.
 
-        They are [outputs]; [choices] for `choice`; [T, outputs] for `tags` and `span`, T at least the row's length.
+        They are [outputs]; [choices] for `choice`; [T, outputs] for `tags` and `span`, T at least the number of tokens.
         """
 
     def gold(self, record: Record) -> Any:

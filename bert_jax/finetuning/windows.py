@@ -17,7 +17,7 @@ class Window(NamedTuple):
 
 
 class TextWindow(NamedTuple):
-    """A feature's part of the text."""
+    """An example's part of the text."""
 
     window: Window
     best_context: Bool[np.ndarray, " N"]

@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 
 from bert_jax.data.grouping import WINDOW_GROUPS, grouped, usual_lengths
-from bert_jax.data.rows import Row, padded
+from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
 from bert_jax.model.bert import Encoded
 
 Text = str | tuple[str, str]
@@ -15,17 +14,15 @@ Text = str | tuple[str, str]
 
 
 class Batch(NamedTuple):
-    """Rows together; those past `places` are padding."""
+    """Sequences together, each in a row of its own; rows past `places` hold nothing."""
 
     places: list[int]
-    """Which rows they are, counted from the first of all."""
-    ids: Int[np.ndarray, "B T"]
-    segments: Int[np.ndarray, "B T"]
-    mask: Bool[np.ndarray, "B T"]
+    """Which sequences they are, counted from the first of all."""
+    tokens: Tokens
 
 
 class Output(NamedTuple):
-    """Vectors of a batch, or of one row; None for what wasn't asked for."""
+    """Vectors of a batch, or of one sequence; None for what wasn't asked for."""
 
     tokens: Float[Any, "..."] | None
     """Of each token."""
@@ -34,22 +31,24 @@ class Output(NamedTuple):
 
 
 def batches(
-    rows: Iterable[Row], pad_id: int, longest: int, tokens: int, compiling: float = 0, window: int = WINDOW_GROUPS
+    sequences: Iterable[TokenSequence],
+    pad_id: int,
+    longest: int,
+    tokens: int,
+    compiling: float = 0,
+    window: int = WINDOW_GROUPS,
 ) -> Iterator[Batch]:
-    """All `rows` in `grouped` batches, padded to 16, 24, 32, 48, 64, ... or `longest` tokens."""
-    for group in grouped(rows, lambda row: len(row.ids), usual_lengths(longest), tokens, compiling, window):
-        ids, length, second = padded(group.items, group.shape, pad_id)
-        columns = np.arange(group.shape[1])
-        mask = columns < length[:, None]
-        yield Batch(group.places, ids, ((columns >= second[:, None]) & mask).astype(np.int32), mask)
+    """All `sequences` in `grouped` batches, padded to 16, 24, 32, 48, 64, ... or `longest` tokens."""
+    for group in grouped(sequences, lambda one: len(one.ids), usual_lengths(longest), tokens, compiling, window):
+        yield Batch(group.places, lay_out_sequences(group.items, group.shape, pad_id))
 
 
 def in_order(computed: Iterable[tuple[Batch, Encoded | Output]]) -> Iterator[Output]:
-    """What was computed of each row, without padding, in the order of the rows."""
+    """What was computed of each sequence, without padding, in the order of the sequences."""
     found, next_place = {}, 0
     for batch, output in computed:
         tokens, pooled = output.tokens, output.pooled
-        for number, (place, length) in enumerate(zip(batch.places, batch.mask.sum(axis=1).tolist())):
+        for number, (place, length) in enumerate(zip(batch.places, batch.tokens.length[:, 0].tolist())):
             found[place] = Output(
                 None if tokens is None else tokens[number, :length], None if pooled is None else pooled[number]
             )

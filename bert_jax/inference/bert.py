@@ -14,13 +14,14 @@ from jaxtyping import Array, Bool, Float, Int
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.data.grouping import WINDOW_GROUPS, ahead, row_count
-from bert_jax.data.rows import Row, row
+from bert_jax.data.sequences import joined
 from bert_jax.finetuning.predicting import given_records
 from bert_jax.finetuning.task import Prediction
 from bert_jax.inference.batches import Batch, Output, Text, batches, in_order
 from bert_jax.inference.features import Choice, Feature, features
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.hub import model_place
+from bert_jax.layout import Tokens, TokenSequence
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
@@ -88,10 +89,10 @@ class Bert:
             raise UsageError(f"top={top} asks for no pieces; give how many, from 1")
         if isinstance(text, str):
             return self.fill_mask([text], top)[0]
-        rows = [self._masked_row(one) for one in text]
+        rows = [self._masked_sequence(one) for one in text]
         fills: dict[int, list[list[Fill]]] = {place: [] for place in range(len(rows))}
         for batch, encoded in self._computed(rows, self._encode):
-            numbers, positions = np.nonzero(batch.ids == self.tokenizer.vocabulary.mask_id)
+            numbers, positions = np.nonzero(batch.tokens.ids == self.tokenizer.vocabulary.mask_id)
             for number, found in zip(numbers, self._fills(encoded.tokens[numbers, positions], top)):
                 fills[batch.places[number]].append(found)
         return list(fills.values())
@@ -172,17 +173,18 @@ class Bert:
     def attention(self, text: Text) -> Float[np.ndarray, "L H T T"]:
         """How much each token (row) attends to each other (column), in every layer and head."""
         [(batch, encoded)] = self._computed(self._rows([text]), self._encode, return_attention=True)
-        length = int(batch.mask[0].sum())
+        length = int(batch.tokens.length[0, 0])
         return encoded.attention[:, 0, :, :length, :length]
 
-    def _rows(self, texts: Iterable) -> Iterator[Row]:
+    def _rows(self, texts: Iterable) -> Iterator[TokenSequence]:
         """`texts` as token ids, cut to the model's positions; says at the end how many were."""
         texts, read, cut = iter(texts), 0, 0
         try:
             while some := [self._segments(text) for text in islice(texts, _TEXTS_AT_ONCE)]:
                 pieces = iter(self.tokenizer.encode_batch([segment for text in some for segment in text]))
                 for segments in some:
-                    one = row(list(islice(pieces, len(segments))), self.tokenizer.vocabulary, self.config.max_positions)
+                    own = list(islice(pieces, len(segments)))
+                    one = joined(own, self.tokenizer.vocabulary, self.config.max_positions)
                     read, cut = read + 1, cut + one.cut
                     yield one
         finally:
@@ -200,10 +202,10 @@ class Bert:
             raise UsageError(f"the model has num_segments={self.config.num_segments}: give single texts, not pairs")
         return tuple(segments)
 
-    def _masked_row(self, text: object) -> Row:
+    def _masked_sequence(self, text: object) -> TokenSequence:
         if not isinstance(text, str) or MASK not in text:
             raise UsageError(f"there is no {MASK} in {_shown(text)}; put one where a piece is to be filled in")
-        one = row([self.tokenizer.encode_masked(text)], self.tokenizer.vocabulary, sys.maxsize)
+        one = joined([self.tokenizer.encode_masked(text)], self.tokenizer.vocabulary, sys.maxsize)
         if len(one.ids) > self.config.max_positions:
             raise UsageError(
                 f"the text {_shown(text)} has {len(one.ids)} tokens and the model {self.config.max_positions} "
@@ -222,12 +224,12 @@ class Bert:
             yield Feature(text, [pieces[number] for number in one.ids], vectors)
 
     def _computed(
-        self, rows: Iterable[Row], compute: Callable[..., Computed], window: int = WINDOW_GROUPS, **settings
+        self, rows: Iterable[TokenSequence], compute: Callable[..., Computed], window: int = WINDOW_GROUPS, **settings
     ) -> Iterator[tuple[Batch, Computed]]:
         """Batches and what is computed of them, as numpy arrays; the next ones are computed while one is used."""
 
         def computed(batch: Batch) -> Computed:
-            return jax.device_get(compute(self.params, batch.ids, batch.segments, batch.mask, **settings))
+            return jax.device_get(compute(self.params, batch.tokens, **settings))
 
         pad_id, longest = self.tokenizer.vocabulary.pad_id, self.config.max_positions
         compiling = compiling_tokens(self.config)
@@ -269,12 +271,12 @@ def load(path: str | os.PathLike) -> Bert:
 def _encode(
     network: BertForPretraining,
     params: Parameters,
-    ids: Int[Array, "B T"],
-    segments: Int[Array, "B T"],
-    mask: Bool[Array, "B T"],
+    tokens: Tokens,
     return_attention: bool = False,
 ) -> Encoded:
-    return network.apply({"params": params}, ids, segments, mask, return_attention=return_attention, method="encode")
+    """The vectors of rows of one sequence each: `pooled` is [B, D]."""
+    encoded = network.apply({"params": params}, tokens, return_attention=return_attention, method="encode")
+    return encoded if encoded.pooled is None else encoded._replace(pooled=encoded.pooled[:, 0])
 
 
 def _likeliest(

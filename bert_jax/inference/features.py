@@ -11,7 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 from bert_jax.config.model import ModelConfig
 from bert_jax.inference.batches import Output, Text
 from bert_jax.inference.choices import Join, Pool, Precision
-from bert_jax.model.bert import BertForPretraining, Parameters
+from bert_jax.layout import Tokens
+from bert_jax.model.bert import BertForPretraining, Parameters, pooled_places
 from bert_jax.system.errors import UsageError
 
 _LAST = 4
@@ -69,9 +70,7 @@ class Choice(NamedTuple):
 def features(
     config: ModelConfig,
     params: Parameters,
-    ids: Int[Array, "B T"],
-    segments: Int[Array, "B T"],
-    mask: Bool[Array, "B T"],
+    tokens: Tokens,
     choice: Choice,
 ) -> Output:
     """Of each token, or pooled of each text. Blocks above the highest one of `choice` are not computed."""
@@ -79,12 +78,12 @@ def features(
     blocks = jax.tree.map(lambda leaf: leaf[:depth], params["bert"]["encoder"])
     variables = {"params": {**params, "bert": {**params["bert"], "encoder": blocks}}}
     network = BertForPretraining(config.replace(num_layers=depth))
-    layers = network.apply(variables, ids, segments, mask, return_layers=True, method="encode").layers
+    layers = network.apply(variables, tokens, return_layers=True, method="encode").layers
     vectors = _joined([layers[number].astype(jnp.float32) for number in choice.layers], choice.join)
     if choice.pool == "none":
         return Output(vectors.astype(choice.dtype), None)
-    telling = mask.sum(axis=1) - 1 if config.causal else jnp.zeros(len(mask), int)
-    return Output(None, _pooled(vectors, mask, choice.pool, telling).astype(choice.dtype))
+    telling = pooled_places(config, tokens)[:, 0]
+    return Output(None, _pooled(vectors, tokens.sequence > 0, choice.pool, telling).astype(choice.dtype))
 
 
 def _joined(layers: list[Float[Array, "B T D"]], join: Join) -> Float[Array, "B T ..."]:

@@ -1,6 +1,7 @@
-"""Multi-head self-attention."""
+"""Multi-head self-attention: who attends to whom, and the one function that attends."""
 
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +9,58 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.layout import Tokens
 from bert_jax.model.dropout import dropout
-from bert_jax.model.linear import Linear, initial_weights, project
+from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
+
+
+class Places(NamedTuple):
+    """Where tokens stand."""
+
+    sequence: Int[Array, "B T"]
+    """The number of the token's sequence in its row, from 1; 0 for padding."""
+    position: Int[Array, "B T"]
+    """The token's place within its sequence, from 0."""
+
+
+class AttentionPattern(NamedTuple):
+    """Which keys each query attends to.
+
+    It is a description and never a [B, T, S] array: a fused kernel works it out block by block.
+    """
+
+    queries: Places
+    keys: Places
+    sequences: int
+    """How many sequences a row may hold. With one, all queries of a row attend to the same keys."""
+    causal: bool = False
+    """Whether a query attends to no later position than its own."""
+    window: int | None = None
+    """A query attends to keys at most so many positions away from its own; None: to all."""
+
+    @classmethod
+    def of(cls, tokens: Tokens, causal: bool) -> "AttentionPattern":
+        """Every token attends to the tokens of its own sequence."""
+        places = Places(tokens.sequence, tokens.position)
+        return cls(places, places, tokens.begin.shape[-1], causal)
+
+    def of_queries(self, wanted: Int[Array, "B R"] | None) -> "AttentionPattern":
+        """The pattern for the queries at these places of the row; for all of them where None."""
+        if wanted is None:
+            return self
+        return self._replace(queries=Places(*(jnp.take_along_axis(each, wanted, axis=1) for each in self.queries)))
+
+    def admitted(self) -> Bool[Array, "B #T S"]:
+        """The pattern as booleans, for the exact form. One row stands for all queries that attend to the same keys."""
+        admitted = self.keys.sequence[:, None] > 0
+        if self.sequences > 1:
+            admitted &= self.queries.sequence[:, :, None] == self.keys.sequence[:, None]
+        ahead = self.keys.position[:, None] - self.queries.position[:, :, None]
+        if self.causal:
+            admitted &= ahead <= 0
+        if self.window is not None:
+            admitted &= jnp.abs(ahead) <= self.window
+        return admitted
 
 
 class SelfAttention(nn.Module):
@@ -19,67 +70,73 @@ class SelfAttention(nn.Module):
     """
 
     config: ModelConfig
+    bias: bool = True
 
     @nn.compact
     def __call__(
         self,
-        queries: Float[Array, "B T D"],
         x: Float[Array, "B S D"],
-        mask: Bool[Array, "B #T S"],
+        pattern: AttentionPattern,
         dropout_keys: Key[Array, " B"] | None,
-        return_probabilities: bool,
+        wanted: Int[Array, "B R"] | None = None,
+        return_probabilities: bool = False,
     ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:
-        """Each of `queries` attends to what of `x` its row of `mask` (or the one row there is for all) admits.
+        """The output at the places `wanted` of each row (T = R), or at all of them (T = S).
 
-        The probabilities are those before dropout.
+        The probabilities, if asked for, are those before dropout.
         """
-        config = self.config
+        config, dtype = self.config, compute_dtype(self.config)
         shape = (3, config.num_heads, config.head_size)
         kernel = self.param("kernel", initial_weights(config), (config.hidden_size, *shape))
-        bias = self.param("bias", nn.initializers.zeros_init(), shape)
+        bias = self.param("bias", nn.initializers.zeros_init(), shape) if self.bias else None
         # Heads are the slowest of the features' axes, since they are what may be split over devices.
-        if queries is x:  # one product instead of two
-            query, key, value = _parted(project(x, kernel, bias, config, slowest=1))
+        if wanted is None:  # one product instead of two
+            query, key, value = _parted(project(x, kernel, bias, dtype, slowest=1))
         else:
-            query = project(queries, kernel[:, 0], bias[0], config)
-            key, value = _parted(project(x, kernel[:, 1:], bias[1:], config, slowest=1))
-        rate = config.attention_dropout if dropout_keys is not None else 0.0
-        if rate or return_probabilities:
-            probabilities = attention_probabilities(query, key, mask)
-            dropped = dropout(probabilities, rate, dropout_keys).astype(value.dtype)
-            context = jnp.einsum("BHTS,BSHK->BTHK", dropped, value)
-        else:
-            probabilities = None
-            context = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None])
-        output = Linear(config, (config.hidden_size,), contracted=2, name="output")(context)
-        return output, probabilities if return_probabilities else None
+            of_query, of_others = (None, None) if bias is None else (bias[0], bias[1:])
+            query = project(taken(x, wanted), kernel[:, 0], of_query, dtype)
+            key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=1))
+        pattern = pattern.of_queries(wanted)
+        context = attend(query, key, value, pattern, config.attention_dropout, dropout_keys)
+        output = Linear(config, (config.hidden_size,), contracted=2, bias=self.bias, name="output")(context)
+        return output, attention_probabilities(query, key, pattern) if return_probabilities else None
+
+
+def attend(
+    query: Float[Array, "B T H K"],
+    key: Float[Array, "B S H K"],
+    value: Float[Array, "B S H K"],
+    pattern: AttentionPattern,
+    rate: float,
+    dropout_keys: Key[Array, " B"] | None,
+) -> Float[Array, "B T H K"]:
+    """The mean of `value` under each query's softmax over the keys that `pattern` admits, after dropout at `rate`.
+
+    `dropout_keys`: one a row; None means no dropout. This is the exact form, with which any other has to agree.
+    """
+    probabilities = attention_probabilities(query, key, pattern)
+    dropped = dropout(probabilities, rate, dropout_keys).astype(value.dtype)
+    return jnp.einsum("BHTS,BSHK->BTHK", dropped, value)
+
+
+def attention_probabilities(
+    query: Float[Array, "B T H K"], key: Float[Array, "B S H K"], pattern: AttentionPattern
+) -> Float[Array, "B H T S"]:
+    """Each query's softmax over the keys that `pattern` admits, in float32."""
+    scores = jnp.einsum("BTHK,BSHK->BHTS", query, key, preferred_element_type=jnp.float32)
+    return softmax_where(scores / math.sqrt(query.shape[-1]), pattern.admitted())
+
+
+def softmax_where(scores: Float[Array, "B H T S"], admitted: Bool[Array, "B #T S"]) -> Float[Array, "B H T S"]:
+    """The softmax over the keys that are admitted."""
+    return jax.nn.softmax(jnp.where(admitted[:, None], scores, jnp.finfo(jnp.float32).min), axis=-1)
+
+
+def taken(x: Float[Array, "B S D"], wanted: Int[Array, "B R"] | None) -> Float[Array, "B T D"]:
+    """The vectors at the places `wanted` of each row; all where None."""
+    return x if wanted is None else jnp.take_along_axis(x, wanted[:, :, None], axis=1)
 
 
 def _parted(x: Float[Array, "B T H N K"]) -> list[Float[Array, "B T H K"]]:
     """The N parts of `x`. By split, whose gradient puts the parts together once; that of indexing adds up N wholes."""
     return [jnp.squeeze(part, 3) for part in jnp.split(x, x.shape[3], axis=3)]
-
-
-def admitted(config: ModelConfig, mask: Bool[Array, "B S"], read: Int[Array, "B T"] | None) -> Bool[Array, "B #T S"]:
-    """What each query may attend to: tokens where `mask` is True and, in a causal model, none that comes after it.
-
-    `read` says where the queries stand, None that they are all tokens. A model that sees both sides has one row for
-    all queries.
-    """
-    if not config.causal:
-        return mask[:, None]
-    places = jnp.arange(mask.shape[1])
-    return mask[:, None] & (places <= (places if read is None else read)[..., None])
-
-
-def attention_probabilities(
-    query: Float[Array, "B T H K"], key: Float[Array, "B S H K"], mask: Bool[Array, "B #T S"]
-) -> Float[Array, "B H T S"]:
-    """The softmax over the keys that `mask` admits, in float32."""
-    scores = jnp.einsum("BTHK,BSHK->BHTS", query, key, preferred_element_type=jnp.float32)
-    return softmax_where(scores / math.sqrt(query.shape[-1]), mask)
-
-
-def softmax_where(scores: Float[Array, "B H T S"], mask: Bool[Array, "B #T S"]) -> Float[Array, "B H T S"]:
-    """Over the keys that `mask` admits."""
-    return jax.nn.softmax(jnp.where(mask[:, None], scores, jnp.finfo(jnp.float32).min), axis=-1)

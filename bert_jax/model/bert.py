@@ -4,7 +4,7 @@ Letters in shapes and einsum strings, here and everywhere:
 
     B batch          T query positions    S key positions     L layers
     D width          H heads              K head width        F feed-forward width
-    V vocabulary     P predicted slots
+    V vocabulary     P predicted slots    R wanted places     N sequences that a row may hold
 """
 
 from collections.abc import Collection
@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
+from bert_jax.model.attention import AttentionPattern, taken
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import Embeddings
 from bert_jax.model.encoder import Encoder, Remat
@@ -29,14 +31,14 @@ OPTIONAL_PARTS = ("bert/pooler", "masked_lm", "next_sentence")
 
 
 class Encoded(NamedTuple):
-    """What the encoder says of a batch."""
+    """What the encoder says of B rows."""
 
     tokens: Float[Array, "B R D"]
-    """The last layer's vector at each position that is read: of every token, unless fewer were asked for."""
-    pooled: Float[Array, "B D"] | None
+    """The last layer's vector at each place that is wanted: of every token, unless fewer were asked for."""
+    pooled: Float[Array, "B N D"] | None
     """One vector a sequence; None where the parameters have no pooler."""
-    layers: Float[Array, "N B T D"] | None
-    """The embeddings and after them every layer's vectors, N = L + 1, if asked for."""
+    layers: Float[Array, "E B T D"] | None
+    """The embeddings and after them every layer's vectors, E = L + 1, if asked for."""
     attention: Float[Array, "L B H T T"] | None
     """Every layer's attention probabilities, if asked for."""
 
@@ -57,35 +59,38 @@ class BertEncoder(nn.Module):
 
     def __call__(
         self,
-        ids: Int[Array, "B T"],
-        segments: Int[Array, "B T"],
-        mask: Bool[Array, "B T"],
+        tokens: Tokens,
         dropout_keys: Key[Array, " B"] | None = None,
-        read: Int[Array, "B R"] | None = None,
+        wanted: Int[Array, "B R"] | None = None,
         return_layers: bool = False,
         return_attention: bool = False,
     ) -> Encoded:
-        """`segments` is 0 in the first and 1 in the second segment, `mask` False at padding.
+        """The vectors of B rows of tokens.
 
-        `dropout_keys` holds one key an example; None means no dropout. With `read` (and without `return_layers`)
-        `tokens` holds these positions alone: the same values for less work. An id past the vocabulary must not get
-        here: whoever makes a batch checks it.
+        `dropout_keys` holds one key a row; None means no dropout. With `wanted` (and without `return_layers`) the
+        result's `tokens` are those at these places of each row alone: the same values for less work. An id past the
+        vocabulary must not get here: whoever makes a batch checks it.
         """
-        pooled = pooled_position(self.config, mask)
-        positions = None if read is None else jnp.concatenate([pooled, read], axis=1)
+        pooled = pooled_places(self.config, tokens)
+        places = None if wanted is None else jnp.concatenate([pooled, wanted], axis=1)
         in_embeddings, in_encoder = (None, None) if dropout_keys is None else split(dropout_keys, 2)
-        embedded = self.embeddings(ids, segments, in_embeddings)
-        x, layers, attention = self.encoder(embedded, mask, in_encoder, positions, return_layers, return_attention)
-        of_all, x = (jnp.take_along_axis(x, pooled[:, :, None], axis=1), x) if read is None else (x[:, :1], x[:, 1:])
+        embedded = self.embeddings(tokens, in_embeddings)
+        pattern = AttentionPattern.of(tokens, self.config.causal)
+        x, layers, attention = self.encoder(embedded, pattern, in_encoder, places, return_layers, return_attention)
+        if wanted is None:
+            for_pooler = taken(x, pooled)
+        else:
+            for_pooler, x = jnp.split(x, [pooled.shape[1]], axis=1)
         has_pooler = self.is_initializing() or self.has_variable("params", "pooler")
         layers = None if layers is None else jnp.concatenate([embedded[None], layers])
-        return Encoded(x, self.pooler(of_all[:, 0]) if has_pooler else None, layers, attention)
+        return Encoded(x, self.pooler(for_pooler) if has_pooler else None, layers, attention)
 
 
-def pooled_position(config: ModelConfig, mask: Bool[Array, "B T"]) -> Int[Array, "B 1"]:
-    """The token whose vector stands for the sequence: the first or, where that sees nothing else, the last real one."""
-    last = jnp.sum(mask, axis=1, keepdims=True, dtype=jnp.int32) - 1
-    return jnp.maximum(last, 0) if config.causal else jnp.zeros_like(last)
+def pooled_places(config: ModelConfig, tokens: Tokens) -> Int[Array, "B N"]:
+    """The token whose vector stands for a sequence: its first or, where that attends to nothing else, its last."""
+    if not config.causal:
+        return tokens.begin
+    return tokens.begin + jnp.maximum(tokens.length - 1, 0)
 
 
 class BertForPretraining(nn.Module):
@@ -102,33 +107,27 @@ class BertForPretraining(nn.Module):
 
     def __call__(
         self,
-        ids: Int[Array, "B T"],
-        segments: Int[Array, "B T"],
-        mask: Bool[Array, "B T"],
-        positions: Int[Array, "B P"] | None,
+        tokens: Tokens,
+        wanted: Int[Array, "B P"] | None,
         dropout_keys: Key[Array, " B"] | None = None,
-    ) -> tuple[Float[Array, "B P V"], Float[Array, "B 2"]]:
-        """Float32 logits over the padded vocabulary at `positions` alone (at all where None), and those of the pair."""
-        encoded = self.bert(ids, segments, mask, dropout_keys, positions)
+    ) -> tuple[Float[Array, "B P V"], Float[Array, "B N 2"]]:
+        """Float32 logits over the padded vocabulary at the places `wanted` (at all where None), and of each pair."""
+        encoded = self.bert(tokens, dropout_keys, wanted)
         return self.masked_lm(encoded.tokens, self.bert.embeddings.word), self.next_sentence(encoded.pooled)
 
-    def encode(
-        self,
-        ids: Int[Array, "B T"],
-        segments: Int[Array, "B T"],
-        mask: Bool[Array, "B T"],
-        return_layers: bool = False,
-        return_attention: bool = False,
-    ) -> Encoded:
-        """The encoder alone, at every position and without dropout: `model.apply(variables, ..., method="encode")`."""
-        return self.bert(ids, segments, mask, return_layers=return_layers, return_attention=return_attention)
+    def encode(self, tokens: Tokens, return_layers: bool = False, return_attention: bool = False) -> Encoded:
+        """The encoder alone, at every token and without dropout: `model.apply(variables, ..., method="encode")`."""
+        return self.bert(tokens, return_layers=return_layers, return_attention=return_attention)
 
 
 def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:
     """Initial parameters of encoder and heads. `config.vocabulary_size` must be set. Same key, same values."""
-    one = jnp.zeros((1, 1), jnp.int32)
-    variables = BertForPretraining(config).init(key, one, one, one.astype(bool), one)
-    return variables["params"]
+    return BertForPretraining(config).init(key, one_token(), jnp.zeros((1, 1), jnp.int32))["params"]
+
+
+def one_token() -> Tokens:
+    """A row of one token for modules to be initialised with: what it holds changes no parameter."""
+    return jax.tree.map(jnp.asarray, lay_out_sequences([TokenSequence([0], 1)], (1, 1), pad_id=0))
 
 
 def parameter_shapes(config: ModelConfig, absent: Collection[str] = ()) -> Parameters:

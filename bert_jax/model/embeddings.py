@@ -6,9 +6,10 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Key
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.layout import Tokens
 from bert_jax.model.dropout import dropout
 from bert_jax.model.linear import LayerNorm, compute_dtype, initial_weights
 from bert_jax.model.placement import gathered
@@ -39,17 +40,19 @@ class Embeddings(nn.Module):
             self.position = self.param("position", initial, (config.max_positions, config.hidden_size))
         self.norm = LayerNorm(config)
 
-    def __call__(
-        self, ids: Int[Array, "B T"], segments: Int[Array, "B T"], dropout_keys: Key[Array, " B"] | None
-    ) -> Float[Array, "B T D"]:
-        """Sequences start at position 0."""
-        config, length = self.config, ids.shape[1]
+    def __call__(self, tokens: Tokens, dropout_keys: Key[Array, " B"] | None) -> Float[Array, "B T D"]:
+        """The vectors of B rows of T tokens."""
+        config, length = self.config, tokens.ids.shape[1]
         dtype = compute_dtype(config)
-        words = jnp.take(self.word, ids, axis=0).astype(dtype)
+        words = jnp.take(self.word, tokens.ids, axis=0).astype(dtype)
         # A product with a one-hot matrix: its gradient is a product too, not a scatter onto two rows.
-        one_hot = nn.one_hot(segments, config.num_segments, dtype=dtype)
-        places = self.position[:length] if config.positions == "learned" else sinusoids(config, length)
-        x = words + one_hot @ self.segment.astype(dtype) + places.astype(dtype)
+        one_hot = nn.one_hot(tokens.segment, config.num_segments, dtype=dtype)
+        positions = self.position if config.positions == "learned" else sinusoids(config, length)
+        if tokens.begin.shape[1] == 1:  # one sequence a row, from its first token: the gradient is a sum, no scatter
+            positions = positions[:length].astype(dtype)
+        else:
+            positions = jnp.take(positions, tokens.position, axis=0).astype(dtype)
+        x = words + one_hot @ self.segment.astype(dtype) + positions
         return dropout(self.norm(x), config.dropout, dropout_keys)
 
 

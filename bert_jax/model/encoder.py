@@ -1,15 +1,14 @@
 """The stack of transformer blocks."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import SelfAttention, admitted
+from bert_jax.model.attention import AttentionPattern, SelfAttention, taken
 from bert_jax.model.dropout import dropout, split
 from bert_jax.model.linear import LayerNorm, Linear, activation
 from bert_jax.model.placement import split_by_rows
@@ -18,41 +17,88 @@ Remat = Literal["none", "full", "dots"]
 """What the backward pass computes again: nothing, whole blocks, or all but the matrix products."""
 
 
+class PostNorm(NamedTuple):
+    """A layer whose sum with its input is normalised, as in BERT: norm(x + layer(x)) (Vaswani et al. 2017)."""
+
+    norm: Callable[[Array], Array]
+
+    def before(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        """The layer's input."""
+        return x
+
+    def after(self, x: Float[Array, "B T D"], output: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        """What follows the layer: of `x` and its output."""
+        return self.norm(x + output)
+
+
+class PreNorm(NamedTuple):
+    """A layer whose input is normalised: x + layer(norm(x)) (Xiong et al. 2020). One more follows the last block."""
+
+    norm: Callable[[Array], Array]
+
+    def before(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        """The layer's input."""
+        return self.norm(x)
+
+    def after(self, x: Float[Array, "B T D"], output: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        """What follows the layer: of `x` and its output."""
+        return x + output
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with an activation between them, at each token by itself."""
+
+    config: ModelConfig
+    bias: bool = True
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        config = self.config
+        inner = Linear(config, (config.inner_size,), bias=self.bias, name="feedforward_in")(x)
+        return Linear(config, (config.hidden_size,), bias=self.bias, name="feedforward_out")(activation(config)(inner))
+
+
 class Block(nn.Module):
-    """Attention and feed-forward, each followed by dropout, residual sum and LayerNorm (He and Xu 2020, section 5).
+    """Attention and feed-forward, each with dropout, residual sum and normalisation (He and Xu 2020, section 5).
 
     The lecture of Grabovoy (slides on B_L) leaves out the residual round the attention, and all biases and dropout;
     BERT's code, and this, has them.
     """
 
     config: ModelConfig
+    norm: type[nn.Module] = LayerNorm
+    residual: type[PostNorm] | type[PreNorm] = PostNorm
+    feedforward: type[nn.Module] = FeedForward
+    bias: bool = True
+    """Whether the linear layers have biases."""
 
     @nn.compact
     def __call__(
         self,
         x: Float[Array, "B T D"],
-        mask: Bool[Array, "B T"],
+        pattern: AttentionPattern,
         dropout_keys: Key[Array, " B"] | None,
-        read: Int[Array, "B R"] | None = None,
+        wanted: Int[Array, "B R"] | None = None,
         return_probabilities: bool = False,
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H R T"] | None]:
-        """The block's output at the positions `read`, or at all T of them, and its attention if asked for."""
+        """The block's output at the places `wanted`, or at all T of them, and its attention if asked for."""
         config = self.config
         keys = [None] * 3 if dropout_keys is None else split(dropout_keys, 3)
-        queries = x if read is None else jnp.take_along_axis(x, read[:, :, None], axis=1)
-        attended, probabilities = SelfAttention(config, name="attention")(
-            queries, x, admitted(config, mask, read), keys[0], return_probabilities
-        )
-        x = LayerNorm(config, name="attention_norm")(queries + dropout(attended, config.dropout, keys[1]))
-        inner = activation(config)(Linear(config, (config.inner_size,), name="feedforward_in")(x))
-        output = Linear(config, (config.hidden_size,), name="feedforward_out")(inner)
-        return LayerNorm(config, name="feedforward_norm")(x + dropout(output, config.dropout, keys[2])), probabilities
+        residual = self.residual(self.norm(config, name="attention_norm"))
+        attention = SelfAttention(config, self.bias, name="attention")
+        attended, probabilities = attention(residual.before(x), pattern, keys[0], wanted, return_probabilities)
+        x = residual.after(taken(x, wanted), dropout(attended, config.dropout, keys[1]))
+        residual = self.residual(self.norm(config, name="feedforward_norm"))
+        feedforward = self.feedforward(config, self.bias)
+        nn.share_scope(self, feedforward)  # its parameters are the block's, beside the attention's
+        output = feedforward(residual.before(x))
+        return residual.after(x, dropout(output, config.dropout, keys[2])), probabilities
 
 
 class Encoder(nn.Module):
     """`num_layers` blocks, their parameters stacked along a leading layer axis; all but the last under one scan.
 
-    The last block is computed only where something is read: in pretraining, one token in six.
+    The last block is computed only at the places whose vectors are wanted: in pretraining, one token in six.
     """
 
     config: ModelConfig
@@ -66,21 +112,21 @@ class Encoder(nn.Module):
     def __call__(
         self,
         x: Float[Array, "B T D"],
-        mask: Bool[Array, "B T"],
+        pattern: AttentionPattern,
         dropout_keys: Key[Array, " B"] | None,
-        read: Int[Array, "B R"] | None = None,
+        wanted: Int[Array, "B R"] | None = None,
         return_layers: bool = False,
         return_attention: bool = False,
     ) -> tuple[Float[Array, "B R D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
-        """The output at the positions `read` (all T where None); if asked for, every block's output and attention."""
+        """The output at the places `wanted` (at all T where None); if asked for, every block's output and attention."""
         count = self.config.num_layers
         block = Block(self.config, parent=None)
         keys = None if dropout_keys is None else split(dropout_keys, count)
-        layers = (self.param("layers", _stacked(block, count), x, mask), keys)
+        layers = (self.param("layers", _stacked(block, count), x, pattern), keys)
 
-        def run(layer, x, read=None):
+        def run(layer, x, wanted=None):
             params, keys = layer
-            x, probabilities = block.apply({"params": params}, x, mask, keys, read, return_attention)
+            x, probabilities = block.apply({"params": params}, x, pattern, keys, wanted, return_attention)
             return split_by_rows(x), probabilities
 
         run = _rematerialised(run, self.remat)
@@ -103,15 +149,15 @@ class Encoder(nn.Module):
         if self.frozen_layers is not None:
             x = jax.lax.stop_gradient(x)
         x, _ = scan(x, frozen, count - 1)
-        x, _ = run(jax.tree.map(lambda leaf: leaf[-1], layers), x, read)
+        x, _ = run(jax.tree.map(lambda leaf: leaf[-1], layers), x, wanted)
         return (jax.lax.stop_gradient(x) if self.frozen_layers == count else x), None, None
 
 
 def _stacked(block: Block, count: int) -> Callable[..., Any]:
     """An initialiser of the parameters of `count` blocks, each from a key of its own."""
 
-    def init(key, x, mask):
-        return jax.vmap(lambda key: block.init(key, x, mask, None)["params"])(jax.random.split(key, count))
+    def init(key, x, pattern):
+        return jax.vmap(lambda key: block.init(key, x, pattern, None)["params"])(jax.random.split(key, count))
 
     return init
 

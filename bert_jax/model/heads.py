@@ -22,7 +22,7 @@ class Pooler(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, x: Float[Array, "B D"]) -> Float[Array, "B D"]:
+    def __call__(self, x: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
         return jnp.tanh(Linear(self.config, (self.config.hidden_size,), name="dense")(x))
 
 
@@ -57,7 +57,7 @@ class NextSentenceHead(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, pooled: Float[Array, "B D"]) -> Float[Array, "B 2"]:
+    def __call__(self, pooled: Float[Array, "B N D"]) -> Float[Array, "B N 2"]:
         return Linear(self.config, (2,), name="dense")(pooled).astype(jnp.float32)
 
 

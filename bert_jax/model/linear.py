@@ -1,6 +1,7 @@
 """Matrix products and normalisation, with BERT's initial values."""
 
 import functools
+import math
 from collections.abc import Callable
 
 import jax
@@ -22,39 +23,41 @@ def compute_dtype(config: ModelConfig) -> jnp.dtype:
 
 
 class Linear(nn.Module):
-    """x W + b over the last `contracted` axes of x; W has their shape before `features`."""
+    """x W + b over the last `contracted` axes of x, or x W without `bias`; W has their shape before `features`."""
 
     config: ModelConfig
     features: tuple[int, ...]
     contracted: int = 1
+    bias: bool = True
 
     @nn.compact
     def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
         inner = x.shape[x.ndim - self.contracted :]
         kernel = self.param("kernel", initial_weights(self.config), (*inner, *self.features))
-        bias = self.param("bias", nn.initializers.zeros_init(), self.features)
-        return project(x, kernel, bias, self.config)
+        bias = self.param("bias", nn.initializers.zeros_init(), self.features) if self.bias else None
+        return project(x, kernel, bias, compute_dtype(self.config), self.contracted)
 
 
 def project(
     x: Float[Array, "..."],
     kernel: Float[Array, "..."],
-    bias: Float[Array, "..."],
-    config: ModelConfig,
+    bias: Float[Array, "..."] | None,
+    dtype: jnp.dtype,
+    contracted: int = 1,
     slowest: int = 0,
 ) -> Float[Array, "..."]:
-    """x W + b in the compute dtype; the axes of `kernel` before those of `bias` are the last ones of `x`.
+    """x W + b in `dtype`, over the last `contracted` axes of x and the first ones of `kernel`.
 
-    The result has the axes of `bias` last, number `slowest` of them moved before the others.
+    The result has the features' axes last, number `slowest` of them moved before the others.
     """
-    outer = x.shape[: x.ndim - (kernel.ndim - bias.ndim)]
-    product = _affine(x.astype(compute_dtype(config)), kernel, bias, slowest)
-    return product.reshape(*outer, *jnp.moveaxis(bias, slowest, 0).shape)
+    outer, features = x.shape[: x.ndim - contracted], kernel.shape[contracted:]
+    product = _affine(x.astype(dtype), kernel, bias, contracted, slowest)
+    return product.reshape(*outer, *_moved_to_front(features, slowest))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def _affine(
-    x: Float[Array, "..."], kernel: Float[Array, "..."], bias: Float[Array, "..."], slowest: int
+    x: Float[Array, "..."], kernel: Float[Array, "..."], bias: Float[Array, "..."] | None, contracted: int, slowest: int
 ) -> Float[Array, "N F"]:
     """x W + b as one product of two matrices: the shape that every backend has its fastest code for.
 
@@ -63,31 +66,40 @@ def _affine(
     reshaped or converted weight would be kept beside the weight, in every layer), and so that XLA puts the output's
     gradient together once, not in another layout for each of the three that are made of it.
     """
-    rows, weights = _as_matrices(x, kernel, bias, slowest)
-    return rows @ weights + jnp.moveaxis(bias, slowest, 0).reshape(-1).astype(x.dtype)
+    rows, weights = _as_matrices(x, kernel, contracted, slowest)
+    product = rows @ weights
+    return product if bias is None else product + jnp.moveaxis(bias, slowest, 0).reshape(-1).astype(x.dtype)
 
 
-def _as_matrices(x: Array, kernel: Array, bias: Array, slowest: int) -> tuple[Float[Array, "N D"], Float[Array, "D F"]]:
-    inner = kernel.size // bias.size
-    weights = jnp.moveaxis(kernel.reshape(inner, *bias.shape), slowest + 1, 1)
-    return x.reshape(-1, inner), weights.reshape(inner, bias.size).astype(x.dtype)
+def _as_matrices(
+    x: Array, kernel: Array, contracted: int, slowest: int
+) -> tuple[Float[Array, "N D"], Float[Array, "D F"]]:
+    inner = math.prod(kernel.shape[:contracted])
+    weights = jnp.moveaxis(kernel.reshape(inner, *kernel.shape[contracted:]), slowest + 1, 1)
+    return x.reshape(-1, inner), weights.reshape(inner, -1).astype(x.dtype)
 
 
-def _affine_forward(x, kernel, bias, slowest):
-    return _affine(x, kernel, bias, slowest), (x, kernel, bias)
+def _moved_to_front(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (shape[axis], *shape[:axis], *shape[axis + 1 :])
 
 
-def _affine_backward(slowest, kept, gradient):
+def _affine_forward(x, kernel, bias, contracted, slowest):
+    return _affine(x, kernel, bias, contracted, slowest), (x, kernel, bias)
+
+
+def _affine_backward(contracted, slowest, kept, gradient):
     x, kernel, bias = kept
-    rows, weights = _as_matrices(x, kernel, bias, slowest)
+    rows, weights = _as_matrices(x, kernel, contracted, slowest)
     gradient = jax.lax.optimization_barrier(gradient)
     of_kernel = jnp.matmul(rows.T, gradient, preferred_element_type=kernel.dtype)
-    of_bias = jnp.sum(gradient, axis=0, dtype=bias.dtype)
-    features = jnp.moveaxis(bias, slowest, 0).shape
+    features = _moved_to_front(kernel.shape[contracted:], slowest)
+    of_bias = None
+    if bias is not None:
+        of_bias = jnp.moveaxis(jnp.sum(gradient, axis=0, dtype=bias.dtype).reshape(features), 0, slowest)
     return (
         (gradient @ weights.T).reshape(x.shape),
         jnp.moveaxis(of_kernel.reshape(-1, *features), 1, slowest + 1).reshape(kernel.shape),
-        jnp.moveaxis(of_bias.reshape(features), 0, slowest),
+        of_bias,
     )
 
 

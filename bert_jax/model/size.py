@@ -93,20 +93,20 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
     width = config.hidden_size
     head = 2 * predictions * (width * width + width * config.vocabulary_size)
     pooler = 2 * width * width + 2 * width * 2
-    return encoder_flops(config, length, read=predictions + 1) + head + pooler
+    return encoder_flops(config, length, wanted=predictions + 1) + head + pooler
 
 
-def encoder_flops(config: ModelConfig, length: int, read: int) -> int:
-    """FLOPs of the blocks' forward pass over one sequence, the last block counted at the `read` tokens alone.
+def encoder_flops(config: ModelConfig, length: int, wanted: int) -> int:
+    """FLOPs of the blocks' forward pass over one sequence, the last block counted at the `wanted` tokens alone.
 
     A product of [m, k] and [k, n] counts 2 m k n. Causal attention is counted whole, as it is computed.
     """
     width, inner = config.hidden_size, config.inner_size
 
-    def block(read: int) -> int:
+    def block(queries: int) -> int:
         keys_and_values = 2 * length * 2 * width * width
-        at_read_positions = 2 * read * (2 * width * width + 2 * width * inner)
-        attention = 2 * 2 * read * length * width
-        return keys_and_values + at_read_positions + attention
+        at_queries = 2 * queries * (2 * width * width + 2 * width * inner)
+        attention = 2 * 2 * queries * length * width
+        return keys_and_values + at_queries + attention
 
-    return (config.num_layers - 1) * block(length) + block(min(read, length))
+    return (config.num_layers - 1) * block(length) + block(min(wanted, length))

@@ -12,17 +12,18 @@ from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.model.bert import BertEncoder, Parameters
+from bert_jax.layout import Tokens
+from bert_jax.model.bert import BertEncoder, Parameters, one_token, without
 from bert_jax.model.dropout import split
 from bert_jax.model.encoder import Remat
 from bert_jax.model.heads import TaskHead
 
-Read = Literal["pooled", "choices", "marked", "tokens"]
-"""What the head reads: the pooled vector; that of each choice; the pooled one and beside it the mean vector of each
+HeadInput = Literal["pooled", "choices", "marked", "tokens"]
+"""What a head takes: the pooled vector; that of each choice; the pooled one and beside it the mean vector of each
 marked word; every token's vector."""
 
 
-_READ: dict[str, Read] = {
+_INPUTS: dict[str, HeadInput] = {
     "class": "pooled",
     "number": "pooled",
     "marked": "marked",
@@ -36,19 +37,19 @@ _READ: dict[str, Read] = {
 class HeadShape(NamedTuple):
     """What a task's head is like."""
 
-    read: Read
+    input: HeadInput
     outputs: int
-    """Numbers it gives for each vector that it reads."""
+    """Numbers it gives for each vector that it takes."""
     marks: int = 0
     """Marked words a row."""
     drops: bool = True
-    """Whether there is dropout on what it reads. The original has none before the scores of answers."""
+    """Whether there is dropout on its input. The original has none before the scores of answers."""
 
     @classmethod
     def of(cls, task: TaskConfig) -> "HeadShape":
         """The head of a task whose labels are known."""
         outputs = {"number": 1, "choice": 1, "span": 2}.get(task.kind) or len(task.labels)
-        return cls(_READ[task.kind], outputs, len(task.marks) // 2, drops=task.kind != "span")
+        return cls(_INPUTS[task.kind], outputs, len(task.marks) // 2, drops=task.kind != "span")
 
 
 class BertForTask(nn.Module):
@@ -68,39 +69,34 @@ class BertForTask(nn.Module):
         self.task = TaskHead(self.config, self.head.outputs)
 
     def __call__(
-        self,
-        ids: Int[Array, "B C T"],
-        length: Int[Array, "B C"],
-        first_length: Int[Array, "B C"],
-        marks: Int[Array, "B M 2"],
-        dropout_keys: Key[Array, " B"] | None = None,
+        self, tokens: Tokens, marks: Int[Array, "B M 2"], dropout_keys: Key[Array, " B"] | None = None
     ) -> Float[Array, "B ..."]:
         """Float32 outputs: [B, O] of pooled and marked vectors, [B, C] of choices, [B, T, O] of tokens.
 
-        `marks` are begin and end (exclusive) of the marked words, in tokens. A filler has length 0.
+        `tokens` are [B, C, T]: each choice has a row of its own, which holds one sequence. `marks` are begin and end
+        (exclusive) of the marked words, as places in the row. A filler has no tokens.
         """
-        rows, choices, tokens = ids.shape
+        rows, choices, _ = tokens.ids.shape
         in_encoder, in_head = (None, None) if dropout_keys is None else split(dropout_keys, 2)
         if in_encoder is not None:
             in_encoder = split(in_encoder, choices).T.reshape(-1)
-        places = jnp.arange(tokens)
-        mask = places < length.reshape(-1, 1)
-        segments = (mask & (places >= first_length.reshape(-1, 1))).astype(jnp.int32)
-        read = None if self.head.read in ("marked", "tokens") else jnp.zeros((rows * choices, 0), jnp.int32)
-        encoded = self.bert(ids.reshape(-1, tokens), segments, mask, in_encoder, read)
-        match self.head.read:
+        tokens = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), tokens)
+        nowhere = jnp.zeros((rows * choices, 0), jnp.int32)
+        wanted = None if self.head.input in ("marked", "tokens") else nowhere
+        encoded = self.bert(tokens, in_encoder, wanted)
+        match self.head.input:
             case "pooled":
-                vectors = encoded.pooled
+                vectors = encoded.pooled[:, 0]
             case "choices":
                 vectors = encoded.pooled.reshape(rows, choices, -1)
             case "marked":
                 words = mean_of_marked(encoded.tokens, marks).reshape(rows, -1)
-                vectors = jnp.concatenate([encoded.pooled, words], axis=-1)
+                vectors = jnp.concatenate([encoded.pooled[:, 0], words], axis=-1)
             case "tokens":
                 vectors = encoded.tokens
         vectors = jax.lax.stop_gradient(vectors) if self.probe else vectors
         outputs = self.task(vectors, in_head if self.head.drops else None)
-        return outputs[:, :, 0] if self.head.read == "choices" else outputs
+        return outputs[:, :, 0] if self.head.input == "choices" else outputs
 
 
 def mean_of_marked(x: Float[Array, "B T D"], marks: Int[Array, "B M 2"]) -> Float[Array, "B M D"]:
@@ -114,15 +110,11 @@ def mean_of_marked(x: Float[Array, "B T D"], marks: Int[Array, "B M 2"]) -> Floa
 def init_for_task(config: ModelConfig, head: HeadShape, key: Key[Array, ""]) -> Parameters:
     """Initial parameters of encoder and head. Same key, same values.
 
-    A head that reads tokens has no pooler below it.
+    A head that takes tokens has no pooler below it.
     """
-    one = jnp.ones((1, 1), jnp.int32)
-    params = BertForTask(config, head).init(key, one[None], one, one, jnp.zeros((1, head.marks, 2), jnp.int32))[
-        "params"
-    ]
-    if head.read == "tokens":
-        params = params | {"bert": {name: part for name, part in params["bert"].items() if name != "pooler"}}
-    return params
+    tokens = jax.tree.map(lambda leaf: leaf[None], one_token())
+    params = BertForTask(config, head).init(key, tokens, jnp.zeros((1, head.marks, 2), jnp.int32))["params"]
+    return without(params, ["bert/pooler"]) if head.input == "tokens" else params
 
 
 def task_parameter_shapes(config: ModelConfig, head: HeadShape) -> Parameters:

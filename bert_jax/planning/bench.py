@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from bert_jax.planning.operations import copy_bandwidth, operations
-from bert_jax.system.batch import MASKABLE, WORD_START, Batch
+from bert_jax.planning.synthetic import synthetic_batch
+from bert_jax.training.batch import Batch
 from bert_jax.training.devices import peak_flops
 from bert_jax.training.sharding import batch_sharding
 from bert_jax.training.trainer import Trainer
@@ -108,7 +108,7 @@ def bench(trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = No
         step=step,
         parts=parts,
         sequences_per_second=phase.batch_size / step.median,
-        tokens_per_second=float(batch.length.sum()) / step.median,
+        tokens_per_second=float(batch.tokens.length.sum()) / step.median,
         model_flops_per_step=trainer.flops(0),
         model_flops_per_second=rate,
         matrix_flops_per_second=matrix,
@@ -179,19 +179,6 @@ def _times(
         "step": run_step,
     }
     return compile_seconds, _timed_in_turn(work, seconds)
-
-
-def synthetic_batch(batch_size: int, length: int, vocabulary_size: int) -> Batch:
-    """Sequences of full length whose pieces are drawn at random: two segments of equal length, each piece a word."""
-    rng = np.random.default_rng(0)
-    ids = rng.integers(0, vocabulary_size, (batch_size, length), np.int32)
-    units = np.full((batch_size, length), MASKABLE | WORD_START, np.uint8)
-    first = length // 2
-    units[:, [0, first - 1, -1]] = 0
-    full = np.full(batch_size, length, np.int32)
-    labels = rng.integers(0, 2, batch_size, np.int32)
-    ordinals = np.arange(batch_size, dtype=np.uint32)
-    return Batch(ids, units, full, np.full_like(full, first), labels, np.ones(batch_size, np.float32), ordinals)
 
 
 class SquareProduct:

@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import admitted, softmax_where
+from bert_jax.model.attention import AttentionPattern, softmax_where
 from bert_jax.model.dropout import dropout
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.heads import MaskedLanguageHead
 from bert_jax.model.linear import LayerNorm, activation, compute_dtype, project
+from bert_jax.planning.synthetic import synthetic_batch
 from bert_jax.training.trainer import Trainer
 
 _FORWARD_AND_BACKWARD = 3
@@ -44,12 +45,13 @@ def operations(trainer: Trainer) -> list[Operation]:
     of_tokens = _random(model, batch, length, model.hidden_size)
     inner = _random(model, batch, length, model.inner_size)
     scores = _random(model, batch, model.num_heads, length, length).astype(jnp.float32)
-    mask = admitted(model, jnp.ones((batch, length), bool), None)
+    tokens = jax.device_put(synthetic_batch(batch, length, 1).tokens)
+    admitted = AttentionPattern.of(tokens, model.causal).admitted()
     keys = jax.random.split(jax.random.key(0), batch)
     return [
         _matrices(model, of_tokens, inner, blocks),
         _attention_products(model, batch, length, blocks),
-        _elementwise("softmax", blocks, lambda x: softmax_where(x, mask), scores, passes=5),
+        _elementwise("softmax", blocks, lambda x: softmax_where(x, admitted), scores, passes=5),
         _elementwise(
             "dropout of attention", blocks, lambda x: dropout(x, model.attention_dropout, keys), scores, passes=4
         ),
@@ -103,7 +105,7 @@ def _matrices(model: ModelConfig, x: jax.Array, inner: jax.Array, blocks: int) -
     def products(x, inner, *kernels):
         inputs = (x, x, x, inner)
         return [
-            project(rows, kernel, jnp.zeros(kernel.shape[1]), model)
+            project(rows, kernel, jnp.zeros(kernel.shape[1]), x.dtype)
             for rows, kernel in zip(inputs, kernels, strict=True)
         ]
 

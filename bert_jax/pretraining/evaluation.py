@@ -12,7 +12,7 @@ from jaxtyping import Int
 from bert_jax.data.store import InstanceSource
 from bert_jax.model.bert import Parameters
 from bert_jax.pretraining.objective import PretrainingObjective
-from bert_jax.system.batch import Batch
+from bert_jax.training.batch import Batch
 from bert_jax.training.input import BatchSource, InOrder, read_ahead
 from bert_jax.training.measurement import Mean, Means
 from bert_jax.training.sharding import local_rows, on_mesh, placed
@@ -66,7 +66,9 @@ class HeldOut:
         def step(batch: Batch) -> Means:
             targets = self._objective.targets(batch, example_keys(self._seed, "evaluation", 0, batch.ordinal))
             labels, weights = targets.masked.labels, targets.masked.weights
-            is_end = labels == jnp.take_along_axis(batch.ids, batch.length[:, None] - 1, axis=1)  # a [SEP] is the last
+            last = batch.tokens.begin + batch.tokens.length - 1
+            # Each sequence ends with [SEP], the first of a row too.
+            is_end = labels == jnp.take_along_axis(batch.tokens.ids, last[:, :1], axis=1)
             return {
                 loss: Mean.of(jnp.where(is_end, 0.0, -log_share[labels]), weights),
                 accuracy: Mean.of((labels == jnp.argmax(log_share)).astype(jnp.float32), weights),

@@ -5,75 +5,74 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, UInt8
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.system.batch import MASKABLE, WORD_START
+from bert_jax.layout import MASKABLE, WORD_START, Tokens
 
 
 class Masked(NamedTuple):
-    """One sequence made into a question (or B of them, with a leading axis)."""
+    """B rows made into questions, with P slots a row for what is asked."""
 
-    ids: Int[Array, "*B T"]
-    """Input: with some tokens replaced."""
-    positions: Int[Array, "*B P"]
-    """Where to predict, in order; 0 in slots that aren't used."""
-    labels: Int[Array, "*B P"]
-    """The tokens that stood there or, of next tokens, that come after."""
-    weights: Float[Array, "*B P"]
+    tokens: Tokens
+    """Input: with some ids replaced."""
+    places: Int[Array, "B P"]
+    """Where in the row to predict; 0 in slots that aren't used."""
+    labels: Int[Array, "B P"]
+    """The pieces that stood there or, of next tokens, that come after."""
+    weights: Float[Array, "B P"]
     """1 for a used slot, 0 for another."""
 
 
 def mask_sequences(
-    ids: Int[Array, "B T"],
-    units: UInt8[Array, "B T"],
-    length: Int[Array, " B"],
-    keys: Key[Array, " B"],
-    objective: ObjectiveConfig,
-    *,
-    mask_id: int,
-    vocabulary_size: int,
+    tokens: Tokens, keys: Key[Array, "B N"], objective: ObjectiveConfig, *, mask_id: int, vocabulary_size: int
 ) -> Masked:
     """Masks each sequence by its own key. Pure, and the same whatever batch the sequence stands in.
 
     Of the chosen tokens each is replaced by [MASK] with probability 0.8, by any piece with 0.1 and kept with 0.1, as in
     the original; He and Xu (2020), section 4, write exact shares, and another piece than the one that stood there.
+    A row's slots are those of its first sequence, then those of the next.
     """
-    most = ids.shape[1]
+    most = tokens.ids.shape[1]
     # Made on the host: float32 would round 0.15 n otherwise at n = 190, 350 and 390.
     slots = objective.slots(most)
     counts = jnp.asarray([min(slots, objective.num_predictions(n)) for n in range(most + 1)], jnp.int32)
 
-    def mask_one(ids, units, count, key) -> Masked:
+    def ask(row: Tokens, sequence, count, key) -> tuple[Int[Array, " P"], Int[Array, " P"]]:
+        """Places in the row, T in slots that aren't used, and the pieces to put there: of one sequence of a row."""
         in_order, in_kind, in_piece = jax.random.split(key, 3)
-        maskable = units & MASKABLE > 0
-        starts = maskable if objective.masking_unit == "piece" else maskable & (units & WORD_START > 0)
+        maskable = (row.units & MASKABLE > 0) & (row.sequence == sequence)
+        starts = maskable if objective.masking_unit == "piece" else maskable & (row.units & WORD_START > 0)
         chosen = choose_units(starts, maskable, count, in_order)
-        positions = jnp.sort(jnp.where(chosen, jnp.arange(most), most))[:slots]
-        used = positions < most
-        labels = ids[jnp.where(used, positions, 0)]
+        places = jnp.sort(jnp.where(chosen, jnp.arange(most), most))[:slots]
         kind = jax.random.uniform(in_kind, (slots,))
         piece = jax.random.randint(in_piece, (slots,), 0, vocabulary_size)
         masked, replaced = objective.mask_probability, objective.mask_probability + objective.random_probability
-        new = jnp.where(kind < masked, mask_id, jnp.where(kind < replaced, piece, labels))
-        return Masked(
-            ids.at[positions].set(new.astype(ids.dtype), mode="drop"),
-            jnp.where(used, positions, 0),
-            jnp.where(used, labels, 0),
-            used.astype(jnp.float32),
-        )
+        kept = row.ids[jnp.where(places < most, places, 0)]
+        return places, jnp.where(kind < masked, mask_id, jnp.where(kind < replaced, piece, kept)).astype(row.ids.dtype)
 
-    return jax.vmap(mask_one)(ids, units, counts[length], keys)
+    def mask_row(row: Tokens, keys: Key[Array, " N"]) -> Masked:
+        sequences = jnp.arange(1, len(keys) + 1)
+        places, pieces = jax.vmap(ask, in_axes=(None, 0, 0, 0))(row, sequences, counts[row.length], keys)
+        places, pieces = places.reshape(-1), pieces.reshape(-1)
+        used = places < most
+        masked = row._replace(ids=row.ids.at[places].set(pieces, mode="drop"))
+        places = jnp.where(used, places, 0)
+        return Masked(masked, places, jnp.where(used, row.ids[places], 0), used.astype(jnp.float32))
+
+    return jax.vmap(mask_row)(tokens, keys)
 
 
-def next_tokens(ids: Int[Array, "B T"], length: Int[Array, " B"]) -> Masked:
-    """Every token, as it is, with the one that comes next for its label; slot t is position t.
+def next_tokens(tokens: Tokens) -> Masked:
+    """Every token, as it is, with the one that comes next in its sequence for its label; slot t is place t.
 
-    Nothing comes after the last real token: the [CLS] is never asked for, each [SEP] is.
+    Nothing comes after a sequence's last token: the [CLS] is never asked for, each [SEP] is.
     """
-    at = jnp.arange(ids.shape[1])
-    used = at + 1 < length[:, None]
-    return Masked(ids, jnp.where(used, at, 0), jnp.where(used, jnp.roll(ids, -1, axis=1), 0), used.astype(jnp.float32))
+    at = jnp.arange(tokens.ids.shape[1])
+    following = jnp.roll(tokens.sequence, -1, axis=1).at[:, -1].set(0)
+    used = (tokens.sequence > 0) & (following == tokens.sequence)
+    labels = jnp.where(used, jnp.roll(tokens.ids, -1, axis=1), 0)
+    return Masked(tokens, jnp.where(used, at, 0), labels, used.astype(jnp.float32))
 
 
 def choose_units(

@@ -6,15 +6,16 @@ Or, to compare with: each next token from those before it (Radford et al. 2018, 
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import ExecutionConfig
+from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertForPretraining, Parameters, init
 from bert_jax.model.size import train_flops
 from bert_jax.pretraining.masking import Masked, mask_sequences, next_tokens
-from bert_jax.system.batch import Batch
+from bert_jax.training.batch import Batch
 from bert_jax.training.cross_entropy import cross_entropy
 from bert_jax.training.measurement import Mean, Means
 
@@ -23,12 +24,8 @@ class PretrainingTargets(NamedTuple):
     """What the model sees of a batch and what it is asked."""
 
     masked: Masked
-    segments: Int[Array, "B T"]
-    """0 in the first segment, 1 in the second."""
-    mask: Bool[Array, "B T"]
-    """False at padding."""
-    pair_label: Int[Array, " B"]
-    weight: Float[Array, " B"]
+    pair_label: Int[Array, "B N"]
+    pair_weight: Float[Array, "B N"]
 
 
 class PretrainingObjective:
@@ -60,14 +57,13 @@ class PretrainingObjective:
         batch_size, length = shape
         return batch_size * train_flops(self.model, length, self._config.slots(length))
 
-    def targets(self, batch: Batch, keys: Key[Array, " B"]) -> PretrainingTargets:
+    def targets(self, batch: Batch, keys: Key[Array, "B N"]) -> PretrainingTargets:
         """Masks each sequence by its key; next tokens need none."""
-        masked = next_tokens(batch.ids, batch.length) if self._of_next else self._masked(batch, keys)
-        at = jnp.arange(batch.ids.shape[1])
-        inside = at < batch.length[:, None]
-        segments = (inside & (at >= batch.first_length[:, None])).astype(jnp.int32)
-        masked = masked._replace(weights=masked.weights * batch.weight[:, None])
-        return PretrainingTargets(masked, segments, inside, batch.pair_label, batch.weight)
+        masked = next_tokens(batch.tokens) if self._of_next else self._masked(batch.tokens, keys)
+        sequence = jnp.take_along_axis(batch.tokens.sequence, masked.places, axis=1)
+        weight = jnp.take_along_axis(batch.weight, jnp.maximum(sequence - 1, 0), axis=1)
+        masked = masked._replace(weights=masked.weights * weight)
+        return PretrainingTargets(masked, batch.pair_label, batch.weight)
 
     def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
         """Predicted tokens, and sequences."""
@@ -76,10 +72,8 @@ class PretrainingObjective:
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, " B"] | None) -> Means:
         """Cross-entropy in nats and accuracy of each task."""
         masked = targets.masked
-        positions = None if self._of_next else masked.positions
-        logits = self._network.apply(
-            {"params": params}, masked.ids, targets.segments, targets.mask, positions, dropout_keys
-        )
+        wanted = None if self._of_next else masked.places
+        logits = self._network.apply({"params": params}, masked.tokens, wanted, dropout_keys)
         means = {}
         for (task, (labels, weights)), of_task in zip(self._questions(targets).items(), logits):
             loss, hit = cross_entropy(of_task, labels)
@@ -89,15 +83,9 @@ class PretrainingObjective:
     def _questions(self, targets: PretrainingTargets) -> dict[str, tuple[Array, Array]]:
         """Labels and weights of each task: of tokens first, then of pairs."""
         masked = targets.masked
-        return dict(zip(self._tasks, ((masked.labels, masked.weights), (targets.pair_label, targets.weight))))
+        return dict(zip(self._tasks, ((masked.labels, masked.weights), (targets.pair_label, targets.pair_weight))))
 
-    def _masked(self, batch: Batch, keys: Key[Array, " B"]) -> Masked:
+    def _masked(self, tokens: Tokens, keys: Key[Array, "B N"]) -> Masked:
         return mask_sequences(
-            batch.ids,
-            batch.units,
-            batch.length,
-            keys,
-            self._config,
-            mask_id=self._mask_id,
-            vocabulary_size=self.model.vocabulary_size,
+            tokens, keys, self._config, mask_id=self._mask_id, vocabulary_size=self.model.vocabulary_size
         )

@@ -25,10 +25,10 @@ from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.objective import PretrainingTargets
 from bert_jax.pretraining.trainer import planned_vocabulary_size, pretraining_trainer
 from bert_jax.pretraining.vocabulary import make_tokenizer
-from bert_jax.system.batch import Batch
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.training.batch import Batch
 from bert_jax.training.devices import keep_compiled_programs
 from bert_jax.training.fitting import check_room, phase_memory
 from bert_jax.training.hosts import first_alone, is_first

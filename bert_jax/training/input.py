@@ -10,10 +10,9 @@ import numpy as np
 from grain.experimental import index_shuffle
 from jaxtyping import Int
 
-from bert_jax.data.instances import Instances
 from bert_jax.data.store import InstanceSource
-from bert_jax.system.batch import AnyBatch, Batch
 from bert_jax.system.errors import RunError
+from bert_jax.training.batch import AnyBatch, Batch, assemble
 
 _SHUFFLE_ROUNDS = 4
 _READ_THREADS = 2
@@ -151,7 +150,7 @@ class BatchSource:
         ordinals = number * self._batch_size + self._rows
         found = self._instances.read(self._records(ordinals))
         batch = assemble(found, ordinals, self._length)
-        largest = int(batch.ids.max(initial=0))
+        largest = int(batch.tokens.ids.max(initial=0))
         if largest >= self._vocabulary_size:
             raise RunError(
                 f"{self._instances.directory} holds piece id {largest} and the vocabulary has {self._vocabulary_size} "
@@ -173,20 +172,3 @@ def read_ahead(source: NumberedBatches, first: int = 0) -> Iterator[AnyBatch]:
     dataset = grain.MapDataset.source(source)[first:]
     options = grain.ReadOptions(num_threads=_READ_THREADS, prefetch_buffer_size=_PREFETCHED_BATCHES)
     return iter(dataset.to_iter_dataset(options))
-
-
-def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"] | Sequence[int], length: int) -> Batch:
-    """Pads `instances` to `length` and, with empty rows, to as many rows as there are `ordinals`.
-
-    A row without tokens has weight 0: such a filler, or a record that couldn't be read.
-    """
-    rows = len(ordinals)
-    real = instances.count
-    ids, units = np.zeros((rows, length), np.int32), np.zeros((rows, length), np.uint8)
-    lengths, first_lengths, labels = np.zeros((3, rows), np.int32)
-    lengths[:real] = np.diff(instances.ends)
-    first_lengths[:real], labels[:real] = instances.first_length, instances.pair_label
-    inside = np.arange(length) < lengths[:, None]
-    ids[inside], units[inside] = instances.ids, instances.units
-    weights = (lengths > 0).astype(np.float32)
-    return Batch(ids, units, lengths, first_lengths, labels, weights, np.asarray(ordinals, np.uint32))

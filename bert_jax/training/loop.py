@@ -8,11 +8,11 @@ import jax
 
 from bert_jax.config.training import TrainingConfig
 from bert_jax.model.bert import Parameters
-from bert_jax.system.batch import AnyBatch
 from bert_jax.system.errors import Interrupted, RunError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say, stage
 from bert_jax.system.whereabouts import here
+from bert_jax.training.batch import AnyBatch
 from bert_jax.training.cadence import Cadence
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.hosts import compile_together, is_first

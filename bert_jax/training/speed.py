@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import jax
 
-from bert_jax.system.batch import AnyBatch
+from bert_jax.training.batch import AnyBatch
 from bert_jax.training.measurement import Mean
 
 
@@ -21,7 +21,7 @@ class Speed:
     def count(self, batch: AnyBatch, skipped_records: Mean | None) -> None:
         """One step more, which left out these records; None where none may be."""
         self._steps += 1
-        self._flops += self._flops_of(batch.ids.shape)
+        self._flops += self._flops_of(batch.tokens.ids.shape)
         if skipped_records:
             self._skipped_records.append(skipped_records.total)  # fetched when it is asked for
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, Key, UInt32
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model.bert import Parameters
-from bert_jax.system.batch import AnyBatch
+from bert_jax.training.batch import AnyBatch
 from bert_jax.training.measurement import Mean, Means, add
 
 PURPOSES = {"parameters": 0, "targets": 1, "dropout": 2, "evaluation": 3}
@@ -44,7 +44,7 @@ class Objective(Protocol):
     def flops(self, shape: tuple[int, ...]) -> float:
         """Of one step, by formula, on a batch whose ids are of this shape."""
 
-    def targets(self, batch: AnyBatch, keys: Key[Array, " B"]) -> Targets:
+    def targets(self, batch: AnyBatch, keys: Key[Array, "B *N"]) -> Targets:
         """Input and labels of each example; randomness from its key alone."""
 
     def counts(self, targets: Targets) -> dict[str, Float[Array, ""]]:
@@ -77,10 +77,17 @@ def purpose_key(seed: Seed, purpose: str) -> Key[Array, ""]:
     return jax.random.fold_in(jax.random.key(seed), PURPOSES[purpose])
 
 
-def example_keys(seed: Seed, purpose: str, phase: int, ordinals: UInt32[Array, " B"]) -> Key[Array, " B"]:
+def example_keys(seed: Seed, purpose: str, phase: int, ordinals: UInt32[Array, "*B"]) -> Key[Array, "*B"]:
     """One key an example, from what it is and not from where it stands."""
     of_phase = jax.random.fold_in(purpose_key(seed, purpose), phase)
-    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(of_phase, ordinals)
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(of_phase, ordinals.reshape(-1))
+    return keys.reshape(ordinals.shape)
+
+
+def row_dropout_keys(seed: Seed, phase: int, batch: AnyBatch) -> Key[Array, " B"]:
+    """One key a row, from its first sequence: dropout is drawn for a row at once."""
+    first = batch.ordinal.reshape(len(batch.ordinal), -1)[:, 0]
+    return example_keys(seed, "dropout", phase, first)
 
 
 def initial_state(
@@ -109,7 +116,7 @@ def make_train_step(
 
     def train_step(state: TrainState, batch: AnyBatch) -> tuple[TrainState, Means]:
         targets = objective.targets(batch, example_keys(state.seed, "targets", phase, batch.ordinal))
-        dropout_keys = example_keys(state.seed, "dropout", phase, batch.ordinal)
+        dropout_keys = row_dropout_keys(state.seed, phase, batch)
         gradients, means = loss_gradients(objective, state.params, targets, dropout_keys, execution.accumulation)
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm)
@@ -122,7 +129,7 @@ def make_train_step(
             "loss": Mean(sum(means[name].value for name in objective.losses), one),
             "grad_norm": Mean(norm, one),
             "learning_rate": Mean(rate, one),
-            "tokens": Mean(jnp.einsum("B...,B->", batch.length, batch.weight), one),
+            "tokens": Mean(jnp.sum(batch.tokens.length, dtype=jnp.float32), one),
         }
         begun = state.step % window > 0
         so_far = {name: Mean(mean.total * begun, mean.count * begun) for name, mean in state.window.items()}

@@ -11,7 +11,7 @@ from jaxtyping import Array, UInt32
 
 from bert_jax.config.training import TrainingConfig
 from bert_jax.model.bert import Parameters, completed
-from bert_jax.system.batch import AnyBatch
+from bert_jax.training.batch import AnyBatch
 from bert_jax.training.measurement import Means
 from bert_jax.training.optimizer import learning_rate, make_optimizer
 from bert_jax.training.sharding import abstract, batch_sharding, on_mesh, tree_shardings
@@ -24,6 +24,7 @@ from bert_jax.training.step import (
     loss_gradients,
     make_train_step,
     purpose_key,
+    row_dropout_keys,
 )
 
 
@@ -70,8 +71,8 @@ class Trainer:
         """The forward pass of a training step alone, and forward with backward: to be timed."""
 
         def questions(batch: AnyBatch):
-            keys = [example_keys(self.config.seed, name, phase, batch.ordinal) for name in ("targets", "dropout")]
-            return self.objective.targets(batch, keys[0]), keys[1]
+            keys = example_keys(self.config.seed, "targets", phase, batch.ordinal)
+            return self.objective.targets(batch, keys), row_dropout_keys(self.config.seed, phase, batch)
 
         forward = lambda params, batch: self.objective.measure(params, *questions(batch))
         backward = lambda params, batch: loss_gradients(

@@ -1,7 +1,7 @@
 import numpy as np
 
 from bert_jax.data.instances import Segments, build_instances
-from bert_jax.system.batch import MASKABLE, WORD_START
+from bert_jax.layout import MASKABLE, WORD_START
 
 CLS, SEP = 2, 3
 BOTH, INSIDE = MASKABLE | WORD_START, MASKABLE

@@ -1,25 +1,25 @@
 import numpy as np
 import pytest
 
-from bert_jax.data.rows import Row
 from bert_jax.finetuning.batches import TrainingBatches, assemble
-from bert_jax.finetuning.task import IGNORED, Feature
+from bert_jax.finetuning.task import IGNORED, Example
+from bert_jax.layout import TokenSequence
 
 LENGTHS = (8, 16, 24)
 
 
-def feature(number, size=4, target=0, **others):
-    return Feature((Row([number] * size, size, False),), target, **others)
+def example(number, size=4, target=0, **others):
+    return Example((TokenSequence([number] * size, size, False),), target, **others)
 
 
 def training(count=100, seed=3, epochs=2, batch_size=8):
     sizes = np.random.default_rng(0).integers(3, 25, count).tolist()
-    features = [feature(number + 1, size) for number, size in enumerate(sizes)]
-    return TrainingBatches(features, batch_size=batch_size, lengths=LENGTHS, epochs=epochs, seed=seed, pad_id=0)
+    examples = [example(number + 1, size) for number, size in enumerate(sizes)]
+    return TrainingBatches(examples, batch_size=batch_size, lengths=LENGTHS, epochs=epochs, seed=seed, pad_id=0)
 
 
 def numbers(batch):
-    return [row[0] for row, weight in zip(batch.ids[:, 0].tolist(), batch.weight) if weight]
+    return [row[0] for row, weight in zip(batch.tokens.ids[:, 0].tolist(), batch.weight) if weight]
 
 
 def test_every_epoch_has_every_feature_once_in_an_order_of_its_own():
@@ -46,20 +46,20 @@ def test_similar_lengths_go_together_and_batches_are_mixed(monkeypatch):
     monkeypatch.setattr("bert_jax.finetuning.batches._WINDOW_BATCHES", 16)
     source = training(4000)
     first = [source[index] for index in range(500)]
-    assert {batch.ids.shape for batch in first} == {(8, 1, length) for length in LENGTHS}
-    assert all(batch.ids.shape[2] - batch.length.max() < 8 for batch in first)
-    spread = [np.ptp(batch.length[batch.weight > 0]) for batch in first]
+    assert {batch.tokens.ids.shape for batch in first} == {(8, 1, length) for length in LENGTHS}
+    assert all(batch.tokens.ids.shape[2] - batch.tokens.length.max() < 8 for batch in first)
+    spread = [np.ptp(batch.tokens.length[batch.weight > 0]) for batch in first]
     assert np.mean(spread) < 3
-    longest = [batch.ids.shape[2] for batch in first]
+    longest = [batch.tokens.ids.shape[2] for batch in first]
     assert sorted(longest[:32], reverse=True) != longest[:32]
-    tops = [batch.length.max() for batch in first[:32]]
+    tops = [batch.tokens.length.max() for batch in first[:32]]
     assert max(tops[:16]) - max(tops[16:32]) < 3  # each window has all lengths
 
 
 @pytest.mark.parametrize("count, epochs, steps", [(1, 1, 1), (8, 0.1, 1), (9, 1.5, 3), (100, 1, 13)])
 def test_steps_are_those_of_all_epochs(count, epochs, steps):
     source = training(count, epochs=epochs)
-    assert len(source) == steps and source[steps - 1].ids.shape[0] == 8
+    assert len(source) == steps and source[steps - 1].tokens.ids.shape[0] == 8
 
 
 def test_ordinals_number_the_features_in_the_order_of_training():
@@ -68,18 +68,19 @@ def test_ordinals_number_the_features_in_the_order_of_training():
 
 
 def test_features_are_padded_and_filled_up_by_weight_0():
-    batch = assemble([feature(7, 3, 1), feature(9, 5, 0)], (4, 8), pad_id=2)
-    assert batch.ids[:, 0].tolist() == [[7] * 3 + [2] * 5, [9] * 5 + [2] * 3, [2] * 8, [2] * 8]
-    assert batch.length.tolist() == batch.first_length.tolist() == [[3], [5], [0], [0]]
+    batch = assemble([example(7, 3, 1), example(9, 5, 0)], (4, 8), pad_id=2)
+    assert batch.tokens.ids[:, 0].tolist() == [[7] * 3 + [2] * 5, [9] * 5 + [2] * 3, [2] * 8, [2] * 8]
+    assert batch.tokens.length[:, 0].tolist() == [[3], [5], [0], [0]] and not batch.tokens.segment.any()
     assert (batch.target.tolist(), batch.weight.tolist()) == ([1, 0, 0, 0], [1, 1, 0, 0])
     assert batch.target.dtype == np.int32 and batch.marks.shape == (4, 0, 2)
 
 
 def test_choices_and_marks_have_an_axis_of_their_own():
-    two = Feature((Row([5, 6], 1, False), Row([7, 8, 9], 2, False)), 1, marks=((0, 1), (1, 2)))
+    two = Example((TokenSequence([5, 6], 1, False), TokenSequence([7, 8, 9], 2, False)), 1, marks=((0, 1), (1, 2)))
     batch = assemble([two], (2, 4), pad_id=0)
-    assert batch.ids.tolist() == [[[5, 6, 0, 0], [7, 8, 9, 0]], [[0] * 4] * 2]
-    assert batch.length.tolist() == [[2, 3], [0, 0]] and batch.first_length.tolist() == [[1, 2], [0, 0]]
+    assert batch.tokens.ids.tolist() == [[[5, 6, 0, 0], [7, 8, 9, 0]], [[0] * 4] * 2]
+    assert batch.tokens.length[..., 0].tolist() == [[2, 3], [0, 0]]
+    assert batch.tokens.segment.tolist() == [[[0, 1, 0, 0], [0, 0, 1, 0]], [[0] * 4] * 2]
     assert batch.marks.tolist() == [[[0, 1], [1, 2]], [[0, 0], [0, 0]]]
 
 
@@ -93,5 +94,5 @@ def test_choices_and_marks_have_an_axis_of_their_own():
     ],
 )
 def test_targets_are_numbers_spans_or_tags(target, expected, dtype):
-    batch = assemble([feature(7, 3, target)], (2, 4), pad_id=0)
+    batch = assemble([example(7, 3, target)], (2, 4), pad_id=0)
     assert batch.target.tolist() == expected and batch.target.dtype == dtype

@@ -21,7 +21,7 @@ def with_files(tmp_path, train=ROWS, dev=ROWS, config=CONFIG, suffix="tsv"):
 
 def test_labels_and_lengths_are_those_of_the_training_rows(tmp_path, wordpiece):
     learned = read_training(with_files(tmp_path), wordpiece, 0)
-    assert learned.task.config.labels == ("bad", "good") and [one.target for one in learned.features] == [1, 0, 1]
+    assert learned.task.config.labels == ("bad", "good") and [one.target for one in learned.examples] == [1, 0, 1]
     assert learned.task.config.padded_lengths == few_lengths([8], 128, 0) == (8, 128)
     assert read_measured(learned.task).golds == [1, 0, 1]
     again = make_task(learned.task.config, wordpiece)  # as from a run, without the rows
@@ -30,11 +30,11 @@ def test_labels_and_lengths_are_those_of_the_training_rows(tmp_path, wordpiece):
 
 def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):
     config = CONFIG.replace(labels=("good", "fair", "bad"), padded_lengths=(32, 128))
-    task, features, rows = read_training(with_files(tmp_path, config=config), wordpiece, 0)
+    task, examples, rows = read_training(with_files(tmp_path, config=config), wordpiece, 0)
     assert (
         task.outputs == 3
-        and features[0].target == 0
-        and rows == len(features)
+        and examples[0].target == 0
+        and rows == len(examples)
         and task.config.padded_lengths == (32, 128)
     )
 
@@ -86,10 +86,10 @@ def test_a_part_of_the_rows_is_the_same_every_time_and_from_all_along_them(tmp_p
     rows = "sentence\tlabel\n" + "".join(f"cat{' cat' * (number % 40)}\t{number % 2}\n" for number in range(400))
     part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece, 0)
     again = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece, 0)
-    whole = read_training(with_files(tmp_path, rows), wordpiece, 0).features
-    assert len(part.features) == 100 and part.stamp == again.stamp
-    places = [place for place, feature in enumerate(whole) if feature in part.features]
-    assert part.features[:5] != whole[:5] and min(places) < 40 and max(places) > 360
+    whole = read_training(with_files(tmp_path, rows), wordpiece, 0).examples
+    assert len(part.examples) == 100 and part.stamp == again.stamp
+    places = [place for place, example in enumerate(whole) if example in part.examples]
+    assert part.examples[:5] != whole[:5] and min(places) < 40 and max(places) > 360
     with pytest.raises(UsageError, match="task.train_rows=401 and there are 400 rows"):
         read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=401)), wordpiece, 0)
 
@@ -102,7 +102,7 @@ def test_rows_in_a_language_that_the_vocabulary_does_not_have_are_counted(tmp_pa
 def test_labels_are_those_of_all_rows_where_few_are_learned(tmp_path, wordpiece):
     rows = "sentence\tlabel\n" + "".join(f"cat\tclass{number:02}\n" for number in range(40))
     part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=5)), wordpiece, 0)
-    assert len(part.features) == 5 and len(part.task.config.labels) == 40
+    assert len(part.examples) == 5 and len(part.task.config.labels) == 40
 
 
 def test_the_tags_of_all_words_are_labels(tmp_path, wordpiece):
@@ -139,7 +139,7 @@ def test_the_stamp_tells_other_rows(tmp_path, wordpiece):
 def test_what_was_mended_is_said_in_one_line(tmp_path, wordpiece, capsys):
     rows = "\ufeff" + ROWS + "\u200b\tbad\n" + "the cat " * 100 + "\tgood\n"
     learned = read_training(with_files(tmp_path, rows), wordpiece, 0)
-    assert len(learned.features) == 4
+    assert len(learned.examples) == 4
     said = "1 rows with an empty text, not learned from; 1 sequences longer than 128 pieces, cut\n"
     assert capsys.readouterr().err == f"{tmp_path}/train.tsv: 1 byte-order marks taken off; {said}"
     read_training(with_files(tmp_path), wordpiece, 0)

@@ -10,12 +10,12 @@ from safetensors.numpy import load_file
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.task import SpanConfig, TaskConfig
-from bert_jax.data.rows import Row
 from bert_jax.finetuning.batches import TaskBatch, assemble
 from bert_jax.finetuning.objective import TaskObjective
-from bert_jax.finetuning.task import IGNORED, Feature
+from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.names import to_tensors
+from bert_jax.layout import TokenSequence
 from bert_jax.training.optimizer import learning_rate, make_optimizer
 from bert_jax.training.step import STEP_MEASUREMENTS, initial_state, make_train_step
 
@@ -50,15 +50,15 @@ def initial_parameters(kind):
 
 def batch_of(kind, rows, number) -> TaskBatch:
     """Batch `number`, padded as transformers had it."""
-    features = []
+    examples = []
     for place in range(number * BATCH, (number + 1) * BATCH):
         ids, length, first, target = (rows[name][place] for name in ("ids", "length", "first_length", "target"))
         if kind == "tags":
             target = np.where(target < 0, IGNORED, target)[:length]
-        features.append(Feature((Row(ids[:length].tolist(), int(first), False),), target.tolist()))
+        examples.append(Example((TokenSequence(ids[:length].tolist(), int(first)),), target.tolist()))
     if kind == "span":
-        features = [feature._replace(target=tuple(feature.target)) for feature in features]
-    return assemble(features, (BATCH, LENGTH), pad_id=0, first_ordinal=number * BATCH)
+        examples = [example._replace(target=tuple(example.target)) for example in examples]
+    return assemble(examples, (BATCH, LENGTH), pad_id=0, first_ordinal=number * BATCH)
 
 
 @pytest.mark.parametrize("kind", TASKS)

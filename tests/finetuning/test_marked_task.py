@@ -25,26 +25,26 @@ def record(first, second, words=("dogs", "cat"), **values):
     return Record("f, line 1", {"sentence1": first, "sentence2": second, "label": True} | offsets | values)
 
 
-def marked(tokenizer, feature):
-    ids = feature.rows[0].ids
-    return [" ".join(tokenizer.vocabulary.pieces[number] for number in ids[begin:end]) for begin, end in feature.marks]
+def marked(tokenizer, example):
+    ids = example.sequences[0].ids
+    return [" ".join(tokenizer.vocabulary.pieces[number] for number in ids[begin:end]) for begin, end in example.marks]
 
 
 def test_marked_words_are_found_among_the_pieces(tokenizer):
     task = MarkedTask(CONFIG, tokenizer)
-    [[feature]] = task.encode([record("old dogs", "the cat.")], Counter(), train=True)
-    said = [text.replace("\u2581", "").replace("##", "").replace(" ", "") for text in marked(tokenizer, feature)]
-    assert said == ["dogs", "cat"] and feature.target == 1
-    ids = feature.rows[0].ids
-    assert ids[feature.rows[0].second - 1] == ids[-1] == tokenizer.vocabulary.sep_id
+    [[example]] = task.encode([record("old dogs", "the cat.")], Counter(), train=True)
+    said = [text.replace("\u2581", "").replace("##", "").replace(" ", "") for text in marked(tokenizer, example)]
+    assert said == ["dogs", "cat"] and example.target == 1
+    ids = example.sequences[0].ids
+    assert ids[example.sequences[0].first_length - 1] == ids[-1] == tokenizer.vocabulary.sep_id
 
 
 def test_a_long_text_keeps_what_is_around_its_word(wordpiece):
     task, repairs = MarkedTask(CONFIG, wordpiece), Counter()
     before, after = "the old house in " * 3, " the new house in" * 3
     for text in ("dogs" + after, before + "dogs" + after, before + "dogs"):
-        [[feature]] = task.encode([record(text, text.replace("dogs", "cat"))], repairs, train=True)
-        assert marked(wordpiece, feature) == ["dog ##s", "cat"] and len(feature.rows[0].ids) == 12
+        [[example]] = task.encode([record(text, text.replace("dogs", "cat"))], repairs, train=True)
+        assert marked(wordpiece, example) == ["dog ##s", "cat"] and len(example.sequences[0].ids) == 12
     assert +repairs == {"sequences longer than 12 pieces, cut": 3}
 
 
@@ -52,15 +52,15 @@ def test_of_a_phrase_longer_than_what_is_kept_the_kept_part_is_marked(wordpiece)
     phrase = "the old house in " * 5
     for words in ((phrase, "cat"), ("cat", phrase), (phrase, phrase)):
         one = record(*(f"dog {word} dog" for word in words), words=words)
-        [[feature]] = MarkedTask(CONFIG, wordpiece).encode([one], Counter(), train=False)
-        for word, said in zip(words, marked(wordpiece, feature)):
+        [[example]] = MarkedTask(CONFIG, wordpiece).encode([one], Counter(), train=False)
+        for word, said in zip(words, marked(wordpiece, example)):
             assert said and said in word
 
 
 def test_offsets_may_be_texts_and_a_dropped_word_is_counted(wordpiece):
     task, repairs = MarkedTask(CONFIG, wordpiece), Counter()
-    [[feature]] = task.encode([record("a dogs", "cat", start1="2", end1="6")], repairs, train=True)
-    assert marked(wordpiece, feature) == ["dog ##s", "cat"]
+    [[example]] = task.encode([record("a dogs", "cat", start1="2", end1="6")], repairs, train=True)
+    assert marked(wordpiece, example) == ["dog ##s", "cat"]
     assert repairs["offsets given as texts, read as numbers"] == 2
     dropped = record("a \u200b", "cat", words=("\u200b", "cat"))
     assert task.encode([dropped], repairs, train=True) == [[]]

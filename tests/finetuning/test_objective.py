@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
@@ -39,7 +40,8 @@ def batch_of(kind: str, length: int = 8, weight=(1, 1, 1, 1)) -> TaskBatch:
     }.get(kind, np.array([0, 1, 2, 1]))
     marks = np.array([[[1, 3]]] * 4)[:, : kind == "marked"]
     return TaskBatch(
-        *map(jnp.asarray, (ids, lengths, lengths, marks, target)),
+        tokens_of(ids, mask=np.arange(length) < lengths[..., None]),
+        *map(jnp.asarray, (marks, target)),
         weight=jnp.asarray(weight, jnp.float32),
         ordinal=jnp.arange(4, dtype=jnp.uint32),
     )
@@ -65,7 +67,8 @@ def test_the_loss_of_each_kind(kind):
     elif kind == "span":
         expected = np.mean(
             [
-                np.log(np.exp(outputs[row, : batch.length[row, 0], end]).sum()) - outputs[row, target[row, end], end]
+                np.log(np.exp(outputs[row, : batch.tokens.length[row, 0, 0], end]).sum())
+                - outputs[row, target[row, end], end]
                 for row in range(4)
                 for end in (0, 1)
             ]

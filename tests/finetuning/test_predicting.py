@@ -148,4 +148,4 @@ def test_rows_may_be_given_in_python():
 def test_features_of_a_record_stay_with_it(wordpiece):
     task = make_task(SPAN, wordpiece)
     found = list(encoded(task, rows("span", 600), Counter(), train=False))
-    assert len(found) == 600 and max(len(features) for _, features in found) > 3
+    assert len(found) == 600 and max(len(examples) for _, examples in found) > 3

@@ -17,16 +17,16 @@ def records(*rows):
     return [Record(f"f, line {number}", row) for number, row in enumerate(rows, 1)]
 
 
-def written(tokenizer, feature):
-    return [" ".join(tokenizer.vocabulary.pieces[number] for number in row.ids) for row in feature.rows]
+def written(tokenizer, example):
+    return [" ".join(tokenizer.vocabulary.pieces[number] for number in row.ids) for row in example.sequences]
 
 
 def test_a_pair_is_one_row_with_its_class(wordpiece):
     task, repairs = ClassTask(PAIR, wordpiece), Counter()
     assert isinstance(task, Task) and task.outputs == 2
-    [[feature]] = task.encode(records({"a": "The cat sees", "b": "A DOG", "label": "yes"}), repairs, train=True)
-    assert written(wordpiece, feature) == ["[CLS] the cat sees [SEP] a dog [SEP]"]
-    assert (feature.rows[0].second, feature.target, feature.size) == (5, 1, 8)
+    [[example]] = task.encode(records({"a": "The cat sees", "b": "A DOG", "label": "yes"}), repairs, train=True)
+    assert written(wordpiece, example) == ["[CLS] the cat sees [SEP] a dog [SEP]"]
+    assert (example.sequences[0].first_length, example.target, example.size) == (5, 1, 8)
     assert not +repairs
 
 
@@ -68,9 +68,9 @@ def test_logits_become_a_class_with_probabilities(wordpiece):
 def test_a_number_is_read_and_said(wordpiece):
     task = NumberTask(TaskConfig(name="x", kind="number", label="score"), wordpiece)
     assert isinstance(task, Task) and task.outputs == 1
-    [[feature]] = task.encode(records({"sentence": "cat", "score": "3.5"}), Counter(), train=True)
-    assert feature.target == 3.5
-    said = task.predict(records({})[0], [feature], [np.array([1.25], np.float32)])
+    [[example]] = task.encode(records({"sentence": "cat", "score": "3.5"}), Counter(), train=True)
+    assert example.target == 3.5
+    said = task.predict(records({})[0], [example], [np.array([1.25], np.float32)])
     assert said == {"predicted_number": 1.25}
     assert task.measure([1.0, 2.0], [said, {"predicted_number": 3.0}])["pearson"] == pytest.approx(1.0)
 

@@ -23,13 +23,13 @@ def record(context, *answers, question="who sees ?", **values):
 def oracle(task, one):
     """What is predicted where the logits are those of the targets."""
     [train], [asked] = (task.encode([one], Counter(), train=flag) for flag in (True, False))
-    assert [feature.rows for feature in train] == [feature.rows for feature in asked]
+    assert [example.sequences for example in train] == [example.sequences for example in asked]
     outputs = []
-    for feature in train:
-        logits = np.zeros((feature.size + 30, 2), np.float32)  # padded
-        logits[feature.size :] = 99
-        if feature.target != (0, 0):
-            logits[list(feature.target), [0, 1]] = 9
+    for example in train:
+        logits = np.zeros((example.size + 30, 2), np.float32)  # padded
+        logits[example.size :] = 99
+        if example.target != (0, 0):
+            logits[list(example.target), [0, 1]] = 9
         outputs.append(logits)
     return task.predict(one, asked, outputs), train
 
@@ -59,20 +59,22 @@ def test_an_answer_goes_to_tokens_and_comes_back_exactly(tokenizer, context, ans
 def test_windows_hold_the_question_and_a_part_of_the_text(wordpiece):
     task, repairs = SpanTask(CONFIG, wordpiece), Counter()
     assert isinstance(task, Task)
-    [features] = task.encode([record(LONG, "new dogs", question="where the cat sees a dog ?")], repairs, train=True)
+    [examples] = task.encode([record(LONG, "new dogs", question="where the cat sees a dog ?")], repairs, train=True)
     assert repairs["questions longer than 4 pieces, cut"] == 1
-    rows = [" ".join(wordpiece.vocabulary.pieces[number] for number in feature.rows[0].ids) for feature in features]
+    rows = [
+        " ".join(wordpiece.vocabulary.pieces[number] for number in example.sequences[0].ids) for example in examples
+    ]
     assert rows[0] == "[CLS] where the cat sees [SEP] the old house , a cat sees [SEP]"
     assert rows[1] == "[CLS] where the cat sees [SEP] cat sees the new dog ##s where [SEP]"
-    assert [feature.rows[0].second for feature in features] == [6] * len(features) and len(rows) == 4
+    assert [example.sequences[0].first_length for example in examples] == [6] * len(examples) and len(rows) == 4
     # Beginning and end where the window holds the whole answer, otherwise [CLS].
-    assert [feature.target for feature in features] == [(0, 0), (9, 11), (0, 0), (0, 0)]
+    assert [example.target for example in examples] == [(0, 0), (9, 11), (0, 0), (0, 0)]
 
 
 def test_an_answer_over_two_windows_is_asked_in_the_one_that_has_all_of_it(wordpiece):
     task = SpanTask(CONFIG, wordpiece)
-    [features] = task.encode([record(LONG, "cat sees the new")], Counter(), train=True)
-    asked = [feature.target for feature in features if feature.target != (0, 0)]
+    [examples] = task.encode([record(LONG, "cat sees the new")], Counter(), train=True)
+    asked = [example.target for example in examples if example.target != (0, 0)]
     assert asked == [(5, 8)]
 
 
@@ -80,8 +82,8 @@ def test_questions_without_an_answer_are_answered_by_the_first_token(wordpiece):
     task = SpanTask(NULL, wordpiece)
     impossible = record("the cat sees", "cat", is_impossible=True)
     for one in (impossible, record("the cat sees")):
-        [[feature]] = task.encode([one], Counter(), train=True)
-        assert feature.target == (0, 0) and task.gold(one) == []
+        [[example]] = task.encode([one], Counter(), train=True)
+        assert example.target == (0, 0) and task.gold(one) == []
     possible = record("the cat sees", "cat", is_impossible=0)
     assert task.gold(possible) == task.gold(record("the cat sees", "cat", is_impossible=None)) == ["cat"]
     with pytest.raises(UsageError, match="f, question 'q': 'is_impossible' is 'false'; expected true or false"):
@@ -102,8 +104,8 @@ def test_answers_that_are_not_in_the_text_are_counted_and_dropped(wordpiece, sta
 def test_offsets_may_be_texts_and_answers_may_have_spaces_around_them(wordpiece):
     task, repairs = SpanTask(CONFIG, wordpiece), Counter()
     one = record("the cat sees", answers=[{"text": " cat ", "answer_start": "3"}])
-    [[feature]] = task.encode([one], repairs, train=True)
-    assert feature.target == (6, 6) and +repairs == {"offsets given as texts, read as numbers": 1}
+    [[example]] = task.encode([one], repairs, train=True)
+    assert example.target == (6, 6) and +repairs == {"offsets given as texts, read as numbers": 1}
 
 
 def test_an_answer_without_a_piece_and_an_empty_text_are_counted(wordpiece):
@@ -115,8 +117,8 @@ def test_an_answer_without_a_piece_and_an_empty_text_are_counted(wordpiece):
         asked = record("the cat", "cat", question=question)
         assert task.encode([asked], repairs, train=True) == [[]] and repairs["rows with an empty text"] == 1
         assert len(task.encode([asked], repairs, train=False)[0]) == 1 and repairs["rows with an empty text"] == 2
-    [[feature]] = task.encode([record("", "x")], repairs, train=False)
-    assert task.predict(record("", "x"), [feature], [np.zeros((14, 2))])["predicted_answer"] == ""
+    [[example]] = task.encode([record("", "x")], repairs, train=False)
+    assert task.predict(record("", "x"), [example], [np.zeros((14, 2))])["predicted_answer"] == ""
 
 
 def test_answers_may_be_an_object_of_lists(wordpiece):

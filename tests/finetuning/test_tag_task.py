@@ -20,18 +20,18 @@ def record(words, tags=None):
 def oracle(task, one, **settings):
     """What is predicted where each asked token's logits are those of its tag."""
     train, asked = (task.encode([one], Counter(), train=flag)[0] for flag in (True, False))
-    assert [feature.rows for feature in train] == [feature.rows for feature in asked]
-    outputs = [np.eye(task.outputs)[[max(tag, 0) for tag in feature.target]] for feature in train]
+    assert [example.sequences for example in train] == [example.sequences for example in asked]
+    outputs = [np.eye(task.outputs)[[max(tag, 0) for tag in example.target]] for example in train]
     return task.predict(one, asked, outputs)["predicted_tags"], train
 
 
 def test_a_tag_is_asked_at_the_first_piece_of_its_word(wordpiece):
     task, repairs = TagTask(CONFIG, wordpiece), Counter()
     assert isinstance(task, Task)
-    [[feature]] = task.encode([record("the dogs unseen cat", "O B-X I-X O")], repairs, train=True)
-    names = [wordpiece.vocabulary.pieces[number] for number in feature.rows[0].ids]
+    [[example]] = task.encode([record("the dogs unseen cat", "O B-X I-X O")], repairs, train=True)
+    names = [wordpiece.vocabulary.pieces[number] for number in example.sequences[0].ids]
     assert names == "[CLS] the dog ##s un ##seen cat [SEP]".split()
-    assert feature.target == [IGNORED, 2, 0, IGNORED, 1, IGNORED, 2, IGNORED] and not +repairs
+    assert example.target == [IGNORED, 2, 0, IGNORED, 1, IGNORED, 2, IGNORED] and not +repairs
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_a_long_sentence_is_cut_between_words(tokenizer):
     words, tags = "the unseen dogs , old " * 9, "O B-X I-X O O " * 9
     task = TagTask(CONFIG.replace(max_length=12), tokenizer)
     said, parts = oracle(task, record(words.strip(), tags.strip()))
-    assert said == tags.split() and len(parts) > 3 and all(feature.size <= 12 for feature in parts)
-    whole = [number for feature in parts for number in feature.rows[0].ids[1:-1]]
+    assert said == tags.split() and len(parts) > 3 and all(example.size <= 12 for example in parts)
+    whole = [number for example in parts for number in example.sequences[0].ids[1:-1]]
     assert whole == tokenizer.encode(words)
-    asked = sum(tag != IGNORED for feature in parts for tag in feature.target)
+    asked = sum(tag != IGNORED for example in parts for tag in example.target)
     assert asked == len(said)  # each once
 
 
@@ -101,8 +101,8 @@ def test_empty_sentences_are_not_learned_from(wordpiece):
     task, repairs = TagTask(CONFIG, wordpiece), Counter()
     assert task.encode([record("\u200b", "O")], repairs, train=True) == [[]]
     assert repairs["rows with an empty text"] == 1
-    [[feature]] = task.encode([record("\u200b")], Counter(), train=False)
-    assert task.predict(record("\u200b"), [feature], [np.zeros((16, 3))]) == {"predicted_tags": ["O"]}
+    [[example]] = task.encode([record("\u200b")], Counter(), train=False)
+    assert task.predict(record("\u200b"), [example], [np.zeros((16, 3))]) == {"predicted_tags": ["O"]}
 
 
 @pytest.mark.parametrize(

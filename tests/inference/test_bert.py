@@ -1,8 +1,8 @@
 import itertools
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from token_rows import tokens_of
 
 import bert_jax
 from bert_jax.inference.bert import Bert
@@ -83,10 +83,10 @@ def test_a_pair_is_two_segments(bert):
     assert found.mask.sum(axis=1).tolist() == [len(bert.tokenizer.encode(joined)) + extra for extra in (3, 2)]
     ids = bert.tokenizer.vocabulary
     first, second = (bert.tokenizer.encode(text) for text in pair)
-    row = jnp.array([[ids.cls_id, *first, ids.sep_id, *second, ids.sep_id]])
-    segments = jnp.array([[0] * (len(first) + 2) + [1] * (len(second) + 1)])
+    row = np.array([[ids.cls_id, *first, ids.sep_id, *second, ids.sep_id]])
+    segments = [[0] * (len(first) + 2) + [1] * (len(second) + 1)]
     network = BertForPretraining(bert.config)
-    expected = network.apply({"params": bert.params}, row, segments, jnp.ones(row.shape, bool), method="encode")
+    expected = network.apply({"params": bert.params}, tokens_of(row, segments), method="encode")
     np.testing.assert_allclose(found.tokens[0], expected.tokens[0], atol=2e-6)
     assert bert.attention(pair).shape == (2, 2, row.size, row.size)
 

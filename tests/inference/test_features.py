@@ -3,6 +3,7 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from token_rows import tokens_of
 
 import bert_jax
 from bert_jax.inference.features import Choice, features
@@ -26,10 +27,9 @@ def layers_of(bert, text) -> np.ndarray:
         pieces = bert.tokenizer.encode(part)[:30]
         row += [*pieces, ids.sep_id]
         segments += [number] * (len(pieces) + 1)
-    row, segments = jnp.array([row]), jnp.array([segments])
     network, variables = BertForPretraining(bert.config), {"params": bert.params}
-    mask = jnp.ones(row.shape, bool)
-    return np.asarray(network.apply(variables, row, segments, mask, return_layers=True, method="encode").layers[:, 0])
+    tokens = tokens_of([row], [segments])
+    return np.asarray(network.apply(variables, tokens, return_layers=True, method="encode").layers[:, 0])
 
 
 def check(bert, expected, texts=TEXTS, **asked):
@@ -111,8 +111,8 @@ def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
 
 def test_of_a_causal_models_text_the_last_token_tells(bert):
     """Its [CLS] has seen nothing else, and has the same vector in any text."""
-    config, ids = bert.config.replace(causal=True), jnp.array([[2, 7, 8, 9], [2, 9, 3, 0]])
-    given = bert.params, ids, jnp.zeros_like(ids), jnp.array([[True] * 4, [True] * 3 + [False]])
+    config = bert.config.replace(causal=True)
+    given = bert.params, tokens_of([[2, 7, 8, 9], [2, 9, 3, 0]], mask=[[True] * 4, [True] * 3 + [False]])
     every, pooled = (
         features(config, *given, Choice.of((), "concat", pool, "float32", config.num_layers))
         for pool in ("none", "cls")

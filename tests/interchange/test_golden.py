@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from token_rows import tokens_of
 
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import ExecutionConfig
@@ -16,7 +17,7 @@ from bert_jax.interchange.names import to_tensors
 from bert_jax.model.bert import BertForPretraining
 from bert_jax.pretraining.masking import Masked
 from bert_jax.pretraining.objective import PretrainingObjective, PretrainingTargets
-from bert_jax.system.batch import Batch
+from bert_jax.training.batch import Batch
 from bert_jax.training.optimizer import learning_rate, make_optimizer
 from bert_jax.training.step import STEP_MEASUREMENTS, initial_state, loss_gradients, make_train_step
 
@@ -40,10 +41,10 @@ class Golden:
         """The questions that the file holds under `name`, one a row."""
         told = {key.partition(".")[2]: value for key, value in self.expected.items() if key.startswith(f"{name}.")}
         whole = {key: value.astype(np.int32) for key, value in told.items() if value.dtype == np.int64}
-        masked = Masked(whole["ids"], whole["positions"], whole["labels"], told["weights"])
-        ones = np.ones(len(told["weights"]), np.float32)
-        targets = PretrainingTargets(masked, whole["segments"], told["mask"], whole["pair_label"], ones)
-        return jax.tree.map(jnp.asarray, targets)
+        tokens = tokens_of(whole["ids"], whole["segments"], told["mask"])
+        masked = Masked(tokens, whole["positions"], whole["labels"], told["weights"])
+        ones = np.ones((len(told["weights"]), 1), np.float32)
+        return jax.tree.map(jnp.asarray, PretrainingTargets(masked, whole["pair_label"][:, None], ones))
 
 
 @pytest.fixture(scope="module", params=["gelu_erf", "gelu_tanh"])
@@ -59,15 +60,16 @@ def test_the_form_of_gelu_comes_with_the_model(golden, request):
 def test_hidden_states_of_every_layer_and_the_logits_of_both_heads(golden):
     asked, config = golden.targets("batch"), golden.config
     variables, network = {"params": golden.params}, BertForPretraining(config)
-    encoded = network.apply(variables, asked.masked.ids, asked.segments, asked.mask, True, method="encode")
+    encoded = network.apply(variables, asked.masked.tokens, True, method="encode")
+    real = np.asarray(asked.masked.tokens.sequence > 0)
     for number, layer in enumerate(encoded.layers):
         theirs = golden.expected[f"hidden.{number}"]
-        np.testing.assert_allclose(layer[asked.mask], theirs[asked.mask], atol=1e-5, err_msg=f"layer {number}")
-    everywhere = jnp.tile(jnp.arange(asked.mask.shape[1]), (BATCH, 1))
-    pieces, pairs = network.apply(variables, asked.masked.ids, asked.segments, asked.mask, everywhere)
+        np.testing.assert_allclose(layer[real], theirs[real], atol=1e-5, err_msg=f"layer {number}")
+    everywhere = jnp.tile(jnp.arange(real.shape[1]), (BATCH, 1))
+    pieces, pairs = network.apply(variables, asked.masked.tokens, everywhere)
     pieces = np.asarray(pieces)[..., : config.vocabulary_size]
-    np.testing.assert_allclose(pieces[asked.mask], golden.expected["logits.mlm"][asked.mask], atol=1e-4)
-    np.testing.assert_allclose(pairs, golden.expected["logits.nsp"], atol=1e-4)
+    np.testing.assert_allclose(pieces[real], golden.expected["logits.mlm"][real], atol=1e-4)
+    np.testing.assert_allclose(pairs[:, 0], golden.expected["logits.nsp"], atol=1e-4)
 
 
 def test_both_losses(golden):
@@ -99,7 +101,7 @@ def test_the_losses_of_twenty_optimizer_steps(golden):
         """Asks what the file holds, row by row, in place of masking a batch."""
 
         def targets(self, batch, keys):
-            return jax.tree.map(lambda rows: rows[batch.ordinal], course)
+            return jax.tree.map(lambda rows: rows[batch.ordinal[:, 0]], course)
 
     objective = Course(ObjectiveConfig(), golden.config, mask_id=4, execution=ExecutionConfig())
     optimizer, rate = make_optimizer(RECIPE), learning_rate(RECIPE, STEPS)
@@ -112,14 +114,10 @@ def test_the_losses_of_twenty_optimizer_steps(golden):
 
 
 def _batch(course: PretrainingTargets, rows: slice) -> Batch:
-    """Rows of `course` as a batch, of which the step reads lengths, weights and ordinals."""
-    ids, length = course.masked.ids[rows], course.mask[rows].sum(axis=1).astype(np.int32)
+    """Rows of `course` as a batch, of which the step takes lengths, weights and ordinals."""
     return Batch(
-        ids=ids,
-        units=np.zeros(ids.shape, np.uint8),
-        length=length,
-        first_length=length,
+        tokens=jax.tree.map(lambda array: array[rows], course.masked.tokens),
         pair_label=course.pair_label[rows],
-        weight=course.weight[rows],
-        ordinal=np.arange(rows.start, rows.stop, dtype=np.uint32),
+        weight=course.pair_weight[rows],
+        ordinal=np.arange(rows.start, rows.stop, dtype=np.uint32)[:, None],
     )

@@ -4,17 +4,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from token_rows import tokens_of
 
 import bert_jax
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.data.rows import Row
 from bert_jax.finetuning.batches import assemble
 from bert_jax.finetuning.objective import TaskObjective
-from bert_jax.finetuning.task import Feature
+from bert_jax.finetuning.task import Example
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.interchange.model_directory import open_model_directory
+from bert_jax.layout import TokenSequence
 from bert_jax.model.bert import BertForPretraining, init, without
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -105,11 +106,11 @@ def test_pretraining_model_loads_whole_and_gives_our_outputs(case):
         )
     everywhere = jnp.tile(jnp.arange(20), (3, 1))
     pieces, pairs = BertForPretraining(bert.config).apply(
-        {"params": bert.params}, jnp.asarray(ids), jnp.asarray(segments), jnp.asarray(mask), everywhere
+        {"params": bert.params}, tokens_of(ids, segments, mask), everywhere
     )
     size = bert.config.vocabulary_size
     np.testing.assert_allclose(np.asarray(pieces)[..., :size][mask], out.prediction_logits.numpy()[mask], atol=1e-5)
-    np.testing.assert_allclose(pairs, out.seq_relationship_logits.numpy(), atol=1e-5)
+    np.testing.assert_allclose(pairs[:, 0], out.seq_relationship_logits.numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["AutoModelForMaskedLM", "AutoModel"])
@@ -171,14 +172,13 @@ def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, kind, name, tmp_path):
     if labels := ours.task.labels:
         assert [model.config.id2label[number] for number in range(len(labels))] == list(labels)
     lengths = rng.integers(4, 13, (6, 3 if kind == "choice" else 1))
-    features = [
-        Feature(tuple(Row(rng.integers(0, ours.config.vocabulary_size, size), size // 2, False) for size in row))
+    examples = [
+        Example(tuple(TokenSequence(rng.integers(0, ours.config.vocabulary_size, size), size // 2) for size in row))
         for row in lengths
     ]
-    batch = assemble(features, (len(features), 12), pad_id=0)
-    mask = np.arange(12) < batch.length[..., None]
-    segments = mask & (np.arange(12) >= batch.first_length[..., None])
-    read = {"input_ids": batch.ids, "token_type_ids": segments, "attention_mask": mask}
+    batch = assemble(examples, (len(examples), 12), pad_id=0)
+    mask = batch.tokens.sequence > 0
+    read = {"input_ids": batch.tokens.ids, "token_type_ids": batch.tokens.segment, "attention_mask": mask}
     with torch.no_grad():
         out = model(**{
             key: torch.tensor(value[:, slice(None) if kind == "choice" else 0].astype(np.int64))

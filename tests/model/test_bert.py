@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import BertEncoder, BertForPretraining, init
@@ -28,16 +29,16 @@ def inputs(length=LENGTH, padding=0):
     mask = np.pad(np.ones((ROWS, length), bool), widths)
     junk = rng.integers(5, 100, (ROWS, padding))
     ids = np.concatenate([ids, junk], 1).astype(np.int32)
-    return jnp.asarray(ids), jnp.asarray(np.pad(segments, widths, constant_values=1)), jnp.asarray(mask)
+    return tokens_of(ids, np.pad(segments, widths, constant_values=1), mask)
 
 
 @partial(jax.jit, static_argnames=("config", "remat", "unroll"))
-def apply(config, params, batch, positions, keys, remat, unroll):
-    return BertForPretraining(config, remat, unroll).apply({"params": params}, *batch, positions, keys)
+def apply(config, params, tokens, wanted, keys, remat, unroll):
+    return BertForPretraining(config, remat, unroll).apply({"params": params}, tokens, wanted, keys)
 
 
-def logits(config, params, *batch, positions=((1, 5),) * ROWS, keys=None, remat="none", unroll=1):
-    return apply(config, params, batch, jnp.asarray(positions, jnp.int32), keys, remat, unroll)
+def logits(config, params, tokens, wanted=((1, 5),) * ROWS, keys=None, remat="none", unroll=1):
+    return apply(config, params, tokens, jnp.asarray(wanted, jnp.int32), keys, remat, unroll)
 
 
 def largest_difference(first, second):
@@ -45,18 +46,18 @@ def largest_difference(first, second):
 
 
 def test_padding_changes_nothing(params):
-    plain = logits(CONFIG, params, *inputs())
-    padded = logits(CONFIG, params, *inputs(padding=8))
+    plain = logits(CONFIG, params, inputs())
+    padded = logits(CONFIG, params, inputs(padding=8))
     assert largest_difference(plain, padded) < 2e-6
-    unmasked = inputs(padding=8)
-    seen = logits(CONFIG, params, *unmasked[:2], jnp.ones_like(unmasked[2]))
+    junk = inputs(padding=8)
+    seen = logits(CONFIG, params, tokens_of(junk.ids, junk.segment))
     assert largest_difference(plain, seen) > 1e-3  # the mask is what does it
 
 
 def test_every_token_sees_both_sides(params):
     def one_logit(table):
         changed = params | {"bert": params["bert"] | {"embeddings": params["bert"]["embeddings"] | {"position": table}}}
-        return logits(CONFIG, changed, *inputs())[0][0, 1, 7]
+        return logits(CONFIG, changed, inputs())[0][0, 1, 7]
 
     gradient = jax.jit(jax.grad(one_logit))(params["bert"]["embeddings"]["position"])
     per_position = jnp.abs(gradient).sum(axis=1)
@@ -64,21 +65,19 @@ def test_every_token_sees_both_sides(params):
 
 
 def test_segments_matter(params):
-    ids, segments, mask = inputs()
-    assert (
-        largest_difference(logits(CONFIG, params, ids, segments, mask), logits(CONFIG, params, ids, 1 - segments, mask))
-        > 1e-3
-    )
+    tokens = inputs()
+    other = tokens._replace(segment=1 - tokens.segment)
+    assert largest_difference(logits(CONFIG, params, tokens), logits(CONFIG, params, other)) > 1e-3
 
 
 def test_padded_rows_of_the_vocabulary_have_no_probability(params):
-    pieces, _ = logits(CONFIG, params, *inputs())
+    pieces, _ = logits(CONFIG, params, inputs())
     assert pieces.shape[-1] == 128
     probabilities = jax.nn.softmax(pieces)
     assert (probabilities[..., 100:] == 0).all()
 
     def loss(params):
-        return jax.nn.logsumexp(logits(CONFIG, params, *inputs())[0], axis=-1).sum()
+        return jax.nn.logsumexp(logits(CONFIG, params, inputs())[0], axis=-1).sum()
 
     gradient = jax.jit(jax.grad(loss))(params)
     assert (gradient["bert"]["embeddings"]["word"][100:] == 0).all()
@@ -116,7 +115,7 @@ def test_how_it_is_carried_out_changes_nothing(params, execution):
     keys = jax.random.split(jax.random.key(1), ROWS)
 
     def loss(params, **execution):
-        pieces, pairs = logits(CONFIG, params, *inputs(), keys=keys, **execution)
+        pieces, pairs = logits(CONFIG, params, inputs(), keys=keys, **execution)
         return jnp.square(pieces[..., :100]).mean() + jnp.square(pairs).mean()
 
     plain = jax.jit(jax.grad(loss))(params)
@@ -130,26 +129,25 @@ def test_how_it_is_carried_out_changes_nothing(params, execution):
 
 def test_bfloat16_computes_in_bfloat16_and_answers_in_float32(params):
     half = CONFIG.replace(compute_dtype="bfloat16")
-    pieces, pairs = logits(half, params, *inputs())
+    pieces, pairs = logits(half, params, inputs())
     assert pieces.dtype == pairs.dtype == jnp.float32
-    exact = logits(CONFIG, params, *inputs())
+    exact = logits(CONFIG, params, inputs())
     assert 1e-4 < largest_difference((pieces[..., :100], pairs), (exact[0][..., :100], exact[1])) < 0.1
-    jaxpr = str(jax.make_jaxpr(lambda params: logits(half, params, *inputs()))(params))
+    jaxpr = str(jax.make_jaxpr(lambda params: logits(half, params, inputs()))(params))
     assert "bf16" in jaxpr
 
 
 def test_layers_and_attention_are_there_if_asked_for(params):
-    encode = jax.jit(partial(BertForPretraining(CONFIG).apply, method="encode"), static_argnums=(4, 5))
+    encode = jax.jit(partial(BertForPretraining(CONFIG).apply, method="encode"), static_argnums=(2, 3))
     batch = inputs(padding=8)
-    with_layers = encode({"params": params}, *batch, True, False)
-    with_attention = encode({"params": params}, *batch, False, True)
-    without = encode({"params": params}, *batch, False, False)
+    with_layers = encode({"params": params}, batch, True, False)
+    with_attention = encode({"params": params}, batch, False, True)
+    without = encode({"params": params}, batch, False, False)
     assert without.layers is None and without.attention is None
     assert with_layers.attention is None and with_attention.layers is None
     assert with_layers.layers.shape == (4, ROWS, 24, 32) and with_attention.attention.shape == (3, ROWS, 4, 24, 24)
     assert jnp.allclose(with_attention.attention.sum(axis=-1), 1, atol=1e-5)
     assert (with_attention.attention[..., 16:] == 0).all()
-    # One computes attention by plain einsums, the others by jax.nn.dot_product_attention.
     assert largest_difference(with_attention.tokens[:, :16], without.tokens[:, :16]) < 2e-6
     assert largest_difference(with_layers.tokens[:, :16], without.tokens[:, :16]) < 2e-6
     assert jnp.array_equal(with_layers.layers[-1], with_layers.tokens)
@@ -158,35 +156,34 @@ def test_layers_and_attention_are_there_if_asked_for(params):
 def test_dropout_comes_by_example_not_by_batch(params):
     keys = jax.random.split(jax.random.key(1), ROWS)
     batch = inputs()
-    together = logits(CONFIG, params, *batch, keys=keys)
-    assert largest_difference(together, logits(CONFIG, params, *batch)) > 1e-2
+    together = logits(CONFIG, params, batch, keys=keys)
+    assert largest_difference(together, logits(CONFIG, params, batch)) > 1e-2
     for row in range(ROWS):
-        alone = logits(
-            CONFIG, params, *(x[row : row + 1] for x in batch), positions=((1, 5),), keys=keys[row : row + 1]
-        )
+        one = jax.tree.map(lambda x, row=row: x[row : row + 1], batch)
+        alone = logits(CONFIG, params, one, wanted=((1, 5),), keys=keys[row : row + 1])
         assert largest_difference(jax.tree.map(lambda x: x[row : row + 1], together), alone) < 2e-6
 
 
 @partial(jax.jit, static_argnames=("config", "return_attention"))
-def encoded(config, params, batch, keys=None, read=None, return_attention=False):
-    return BertEncoder(config).apply({"params": params["bert"]}, *batch, keys, read, False, return_attention)
+def encoded(config, params, tokens, keys=None, wanted=None, return_attention=False):
+    return BertEncoder(config).apply({"params": params["bert"]}, tokens, keys, wanted, False, return_attention)
 
 
-READ = jnp.asarray([[3, 15, 7, 0, 8, 7]] * ROWS, jnp.int32)  # in no order, and one of them twice
+WANTED = jnp.asarray([[3, 15, 7, 0, 8, 7]] * ROWS, jnp.int32)  # in no order, and one of them twice
 
 
-@pytest.mark.parametrize("read", [None, READ], ids=["all read", "some read"])
+@pytest.mark.parametrize("wanted", [None, WANTED], ids=["all wanted", "some wanted"])
 @pytest.mark.parametrize("dropped", [False, True], ids=["no dropout", "dropout"])
-def test_a_causal_model_does_not_see_what_comes_after(params, dropped, read):
+def test_a_causal_model_does_not_see_what_comes_after(params, dropped, wanted):
     keys = jax.random.split(jax.random.key(1), ROWS) if dropped else None
-    ids, *others = inputs()
-    before = encoded(CAUSAL, params, (ids, *others), keys, read)
-    places = np.arange(LENGTH) if read is None else np.asarray(read[0])
+    tokens = inputs()
+    before = encoded(CAUSAL, params, tokens, keys, wanted)
+    places = np.arange(LENGTH) if wanted is None else np.asarray(wanted[0])
     for at in (0, 7, 15):
-        after = encoded(CAUSAL, params, (ids.at[:, at].add(1), *others), keys, read)
+        after = encoded(CAUSAL, params, tokens._replace(ids=tokens.ids.at[:, at].add(1)), keys, wanted)
         difference = jnp.abs(after.tokens - before.tokens).max(axis=(0, 2))
         assert (difference[places < at] == 0).all() and (difference[places >= at] > 1e-4).all()
-        assert (jnp.abs(after.pooled - before.pooled).max(axis=1) > 1e-4).all()  # the last token sees them all
+        assert (jnp.abs(after.pooled - before.pooled).max(axis=(1, 2)) > 1e-4).all()  # the last token sees them all
 
 
 @pytest.mark.parametrize("dropped", [False, True], ids=["no dropout", "dropout"])
@@ -195,7 +192,7 @@ def test_no_gradient_comes_from_what_comes_after(params, dropped):
 
     def one_logit(table):
         changed = params | {"bert": params["bert"] | {"embeddings": params["bert"]["embeddings"] | {"position": table}}}
-        return logits(CAUSAL, changed, *inputs(), keys=keys)[0][0, 1, 7]  # at position 5
+        return logits(CAUSAL, changed, inputs(), keys=keys)[0][0, 1, 7]  # at position 5
 
     per_position = jnp.abs(jax.jit(jax.grad(one_logit))(params["bert"]["embeddings"]["position"])).sum(axis=1)
     assert (per_position[:6] > 0).all() and (per_position[6:] == 0).all()
@@ -205,12 +202,13 @@ def test_a_causal_sequence_is_told_by_its_last_real_token(params):
     plain, padded = (encoded(CAUSAL, params, inputs(padding=padding)) for padding in (0, 8))
     assert largest_difference(plain.pooled, padded.pooled) < 2e-6
     assert largest_difference(plain.tokens, padded.tokens[:, :LENGTH]) < 2e-6
-    some = encoded(CAUSAL, params, inputs(padding=8), read=READ)
+    some = encoded(CAUSAL, params, inputs(padding=8), wanted=WANTED)
     assert largest_difference(some.pooled, padded.pooled) < 2e-6
-    assert largest_difference(some.tokens, jnp.take_along_axis(padded.tokens, READ[:, :, None], axis=1)) < 2e-6
+    assert largest_difference(some.tokens, jnp.take_along_axis(padded.tokens, WANTED[:, :, None], axis=1)) < 2e-6
     dense = params["bert"]["pooler"]["dense"]
-    assert largest_difference(jnp.tanh(plain.tokens[:, -1] @ dense["kernel"] + dense["bias"]), plain.pooled) < 2e-6
-    empty = (*inputs()[:2], jnp.zeros((ROWS, LENGTH), bool))  # rows that fill up a batch
+    by_hand = jnp.tanh(plain.tokens[:, -1] @ dense["kernel"] + dense["bias"])
+    assert largest_difference(by_hand, plain.pooled[:, 0]) < 2e-6
+    empty = tokens_of(inputs().ids, mask=np.zeros((ROWS, LENGTH)))  # rows that fill up a batch
     assert jnp.isfinite(encoded(CAUSAL, params, empty).pooled).all()
 
 
@@ -228,5 +226,5 @@ def test_causal_attention_is_that_of_the_other_path(params):
 def test_logits_are_at_all_positions_where_none_are_named(params):
     everywhere = jnp.broadcast_to(jnp.arange(LENGTH), (ROWS, LENGTH))
     for config in (CONFIG, CAUSAL):
-        named = logits(config, params, *inputs(), positions=everywhere)
+        named = logits(config, params, inputs(), wanted=everywhere)
         assert largest_difference(named, apply(config, params, inputs(), None, None, "none", 1)) < 2e-6

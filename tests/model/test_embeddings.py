@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import BertForPretraining, init, parameter_shapes
@@ -30,9 +31,9 @@ def test_sinusoidal_positions_have_no_parameters_and_tell_places_apart():
     shapes = parameter_shapes(SINUSOIDAL)["bert"]["embeddings"]
     assert set(shapes) == {"word", "segment", "norm"}
     params = jax.jit(init, static_argnums=0)(SINUSOIDAL, jax.random.key(0))
-    same = jnp.full((1, 16), 7)
+    same = np.full((1, 16), 7)
     encode = jax.jit(partial(BertForPretraining(SINUSOIDAL).apply, method="encode"))
-    encoded = encode({"params": params}, same, jnp.zeros_like(same), same > 0)
+    encoded = encode({"params": params}, tokens_of(same))
     places = np.asarray(encoded.tokens[0])
     distances = np.abs(places[:, None] - places[None]).max(axis=-1)
     assert (distances[~np.eye(16, dtype=bool)] > 1e-3).all()

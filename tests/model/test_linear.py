@@ -17,7 +17,8 @@ def plain(x, kernel, bias):
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
 def test_a_projection_and_its_gradients_are_those_of_the_formula(shapes):
     arrays = [jax.random.normal(jax.random.key(number), shape) for number, shape in enumerate(shapes)]
-    ours = lambda *arrays: project(*arrays, ModelConfig.tiny())
+    contracted = arrays[1].ndim - arrays[2].ndim
+    ours = lambda *arrays: project(*arrays, jnp.dtype("float32"), contracted)
     weights = jnp.cos(jnp.arange(ours(*arrays).size, dtype=jnp.float32)).reshape(ours(*arrays).shape)
     np.testing.assert_allclose(ours(*arrays), plain(*arrays), atol=1e-5)
     gradients = [
@@ -28,12 +29,18 @@ def test_a_projection_and_its_gradients_are_those_of_the_formula(shapes):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+def test_a_projection_without_bias_is_one_whose_bias_is_0():
+    x, kernel, bias = (jax.random.normal(jax.random.key(number), shape) for number, shape in enumerate(SHAPES["in"]))
+    square = lambda x, kernel, bias: jnp.sum(jnp.square(project(x, kernel, bias, jnp.dtype("float32"))))
+    without, zero = (jax.value_and_grad(square, argnums=(0, 1))(x, kernel, b) for b in (None, jnp.zeros_like(bias)))
+    for one, other in zip(jax.tree.leaves(without), jax.tree.leaves(zero), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_the_weights_gradient_is_float32_in_a_bfloat16_model():
-    half = ModelConfig.tiny(compute_dtype="bfloat16")
     x, kernel, bias = jnp.ones((300, 2), jnp.bfloat16), jnp.ones((2, 3)), jnp.zeros(3)
-    of_x, of_kernel, of_bias = jax.grad(lambda *arrays: project(*arrays, half).sum(), argnums=(0, 1, 2))(
-        x, kernel, bias
-    )
+    total = lambda *arrays: project(*arrays, jnp.dtype("bfloat16")).sum()
+    of_x, of_kernel, of_bias = jax.grad(total, argnums=(0, 1, 2))(x, kernel, bias)
     assert (of_x.dtype, of_kernel.dtype, of_bias.dtype) == (jnp.bfloat16, jnp.float32, jnp.float32)
     assert of_kernel.tolist() == [[300.0] * 3] * 2 and of_bias.tolist() == [300.0] * 3  # bfloat16 has no 300 + 1
 
@@ -44,7 +51,7 @@ def test_the_backward_pass_keeps_arguments_alone():
     kept = lambda f, *arrays: sorted(
         leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(lambda *a: jax.vjp(f, *a)[1], *arrays))
     )
-    assert kept(lambda *a: project(*a, config), x, kernel, bias) == sorted([(4, 8), (8, 3, 2), (3, 2)])
+    assert kept(lambda *a: project(*a, jnp.dtype("float32")), x, kernel, bias) == sorted([(4, 8), (8, 3, 2), (3, 2)])
     assert kept(activation(config), x) == [(4, 8)]
     norm = LayerNorm(config)
     params = norm.init(jax.random.key(0), x)

@@ -4,10 +4,10 @@ import pytest
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model.memory import step_memory
-from bert_jax.planning.bench import synthetic_batch
+from bert_jax.planning.synthetic import synthetic_batch
 from bert_jax.pretraining.trainer import pretraining_trainer
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.step import example_keys
+from bert_jax.training.step import example_keys, row_dropout_keys
 
 LENGTH, ROWS = 64, 4
 
@@ -16,8 +16,7 @@ def kept_bytes(config, model) -> int:
     """What jax.vjp keeps of a step's forward pass beside the parameters, read off its trace."""
     trainer = pretraining_trainer(config.replace(model=model), make_mesh(config.mesh), 1024, mask_id=4)
     batch, objective = jax.device_put(synthetic_batch(ROWS, LENGTH, 1024)), trainer.objective
-    key = lambda name: jax.eval_shape(lambda: example_keys(0, name, 0, batch.ordinal))
-    targets = jax.eval_shape(lambda key: objective.targets(batch, key), key("targets"))
+    targets = jax.eval_shape(lambda: objective.targets(batch, example_keys(0, "targets", 0, batch.ordinal)))
 
     def backward(params, targets, keys):
         def loss(params):
@@ -27,7 +26,8 @@ def kept_bytes(config, model) -> int:
         return jax.vjp(loss, params)[1]
 
     params = trainer.state_shapes.params
-    kept = jax.tree.leaves(jax.eval_shape(backward, params, targets, key("dropout")))
+    keys = jax.eval_shape(lambda: row_dropout_keys(0, 0, batch))
+    kept = jax.tree.leaves(jax.eval_shape(backward, params, targets, keys))
     of_parameters = sum(leaf.size * 4 for leaf in jax.tree.leaves(params))
     return sum(leaf.size * leaf.dtype.itemsize for leaf in kept) - of_parameters
 

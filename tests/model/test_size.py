@@ -1,5 +1,7 @@
 import jax
+import numpy as np
 import pytest
+from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import BertForPretraining, parameter_shapes
@@ -50,10 +52,9 @@ def test_flops_by_formula_are_those_of_the_compiled_forward_pass(slots):
         num_layers=1, hidden_size=256, num_heads=4, vocabulary_size=1024, max_positions=64, causal=everywhere
     )
     params, batch, length = parameter_shapes(config), 4, 64
-    ids = jax.ShapeDtypeStruct((batch, length), "int32")
-    mask = jax.ShapeDtypeStruct((batch, length), "bool")
-    positions = None if everywhere else jax.ShapeDtypeStruct((batch, slots), "int32")
-    compiled = jax.jit(BertForPretraining(config).apply).lower({"params": params}, ids, ids, mask, positions).compile()
+    tokens = tokens_of(np.zeros((batch, length)))
+    wanted = None if everywhere else jax.ShapeDtypeStruct((batch, slots), "int32")
+    compiled = jax.jit(BertForPretraining(config).apply).lower({"params": params}, tokens, wanted).compile()
     counted = compiled.cost_analysis()["flops"] / batch
     assert forward_flops(config, length, slots) == pytest.approx(counted, rel=0.1)  # the rest is elementwise
     assert train_flops(config, length, slots) == 3 * forward_flops(config, length, slots)

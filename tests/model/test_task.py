@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
@@ -24,48 +25,45 @@ FIRST = np.array([[4, 5, 2], [3, 8, 3]])
 MARKS = np.array([[[1, 3], [4, 5]], [[2, 3], [0, 1]]])
 
 
-def rows(read):
+def rows(input):
     """A batch as the head wants it: three choices, or one sequence."""
-    choices = 3 if read == "choices" else 1
-    marks = MARKS if read == "marked" else MARKS[:, :0]
-    return [jnp.asarray(x) for x in (IDS[:, :choices], LENGTH[:, :choices], FIRST[:, :choices], marks)]
-
-
-@pytest.mark.parametrize("read", HEADS)
-def test_outputs_are_a_linear_layer_on_what_the_head_reads(read):
-    params = init_for_task(MODEL, HEADS[read], jax.random.key(0))
-    ids, length, first, marks = rows(read)
-    found = BertForTask(MODEL, HEADS[read]).apply({"params": params}, ids, length, first, marks)
-
+    choices = 3 if input == "choices" else 1
+    marks = MARKS if input == "marked" else MARKS[:, :0]
     places = np.arange(8)
-    mask = places < length.reshape(-1, 1)
-    segments = ((places >= first.reshape(-1, 1)) & mask).astype(jnp.int32)
+    mask = places < LENGTH[:, :choices, None]
+    segments = mask & (places >= FIRST[:, :choices, None])
+    return tokens_of(IDS[:, :choices], segments, mask), jnp.asarray(marks)
+
+
+@pytest.mark.parametrize("input", HEADS)
+def test_outputs_are_a_linear_layer_on_what_the_head_takes(input):
+    params = init_for_task(MODEL, HEADS[input], jax.random.key(0))
+    tokens, marks = rows(input)
+    found = BertForTask(MODEL, HEADS[input]).apply({"params": params}, tokens, marks)
+
     encoder = BertForPretraining(MODEL)
-    encoded = encoder.apply({"params": params}, ids.reshape(-1, 8), segments, mask, method="encode")
-    read_of = {
-        "pooled": encoded.pooled,
-        "choices": encoded.pooled,
-        "tokens": encoded.tokens,
-        "marked": None,
-    }[read]
-    if read == "marked":
+    one_a_row = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), tokens)
+    encoded = encoder.apply({"params": params}, one_a_row, method="encode")
+    pooled = None if input == "tokens" else encoded.pooled[:, 0]
+    vectors = {"pooled": pooled, "choices": pooled, "tokens": encoded.tokens, "marked": None}[input]
+    if input == "marked":
         words = [[encoded.tokens[row, begin:end].mean(axis=0) for begin, end in MARKS[row]] for row in range(2)]
-        read_of = jnp.concatenate([encoded.pooled, jnp.array(words).reshape(2, -1)], axis=1)
+        vectors = jnp.concatenate([pooled, jnp.array(words).reshape(2, -1)], axis=1)
     dense = params["task"]["dense"]
-    expected = read_of @ dense["kernel"] + dense["bias"]
-    shape = {"pooled": (2, 3), "choices": (2, 3), "marked": (2, 2), "tokens": (2, 8, 4)}[read]
+    expected = vectors @ dense["kernel"] + dense["bias"]
+    shape = {"pooled": (2, 3), "choices": (2, 3), "marked": (2, 2), "tokens": (2, 8, 4)}[input]
     assert found.shape == shape
     np.testing.assert_allclose(found, expected.reshape(shape), rtol=1e-5, atol=1e-6)
 
 
-def test_a_head_that_reads_tokens_has_no_pooler_below_it():
-    poolers = {read: "pooler" in task_parameter_shapes(MODEL, head)["bert"] for read, head in HEADS.items()}
+def test_a_head_that_takes_tokens_has_no_pooler_below_it():
+    poolers = {input: "pooler" in task_parameter_shapes(MODEL, head)["bert"] for input, head in HEADS.items()}
     assert poolers == {"pooled": True, "choices": True, "marked": True, "tokens": False}
 
 
-@pytest.mark.parametrize("read", HEADS)
-def test_every_parameter_has_its_row_in_the_sharding_table(read):
-    for path, _ in jax.tree_util.tree_leaves_with_path(task_parameter_shapes(MODEL, HEADS[read])):
+@pytest.mark.parametrize("input", HEADS)
+def test_every_parameter_has_its_row_in_the_sharding_table(input):
+    for path, _ in jax.tree_util.tree_leaves_with_path(task_parameter_shapes(MODEL, HEADS[input])):
         parameter_spec("/".join(key.key for key in path))
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from bert_jax.cli.main import run
 from bert_jax.planning import bench as bench_module
-from bert_jax.planning.bench import Timing, bench, synthetic_batch
+from bert_jax.planning.bench import Timing, bench
 from bert_jax.planning.operations import Operation
+from bert_jax.planning.synthetic import synthetic_batch
 from bert_jax.pretraining.trainer import pretraining_trainer
 from bert_jax.training.devices import CHIPS, Chip
 from bert_jax.training.sharding import make_mesh
@@ -66,9 +67,9 @@ def test_a_timing_tells_the_spread():
 
 def test_made_up_sequences_are_full_and_of_the_vocabulary():
     batch = synthetic_batch(4, 32, 150)
-    assert batch.ids.shape == (4, 32) and batch.ids.max() < 150
-    assert (batch.length == 32).all() and (batch.first_length == 16).all()
-    assert ((batch.units > 0).sum(axis=1) == 29).all() and np.unique(batch.ordinal).size == 4
+    assert batch.tokens.ids.shape == (4, 32) and batch.tokens.ids.max() < 150
+    assert (batch.tokens.length == 32).all() and (batch.tokens.segment.sum(axis=1) == 16).all()
+    assert ((batch.tokens.units > 0).sum(axis=1) == 29).all() and np.unique(batch.ordinal).size == 4
 
 
 LIBRARIES = (

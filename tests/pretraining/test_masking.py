@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from token_rows import tokens_of
 
 from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.layout import MASKABLE, WORD_START
 from bert_jax.pretraining.masking import choose_units, mask_sequences, next_tokens
-from bert_jax.system.batch import MASKABLE, WORD_START
 
 LENGTH, VOCABULARY, MASK_ID = 48, 300, 4
 PIECES, WORDS = ObjectiveConfig(masking_unit="piece"), ObjectiveConfig(masking_unit="word")
@@ -31,32 +32,35 @@ def sequences(count, seed):
 
 
 @partial(jax.jit, static_argnames="objective")
-def mask(ids, units, lengths, keys, objective):
-    return mask_sequences(ids, units, lengths, keys, objective, mask_id=MASK_ID, vocabulary_size=VOCABULARY)
+def mask(tokens, keys, objective):
+    return mask_sequences(tokens, keys[:, None], objective, mask_id=MASK_ID, vocabulary_size=VOCABULARY)
+
+
+def laid_out(ids, units, lengths):
+    return tokens_of(ids, mask=np.arange(LENGTH) < np.asarray(lengths)[:, None], units=units)
 
 
 def masked(count, seed, objective):
-    batch = tuple(map(jnp.asarray, sequences(count, seed)))
-    return *map(np.asarray, batch), jax.tree.map(
-        np.asarray, mask(*batch, jax.random.split(jax.random.key(seed), count), objective)
-    )
+    batch = sequences(count, seed)
+    keys = jax.random.split(jax.random.key(seed), count)
+    return *batch, jax.tree.map(np.asarray, mask(laid_out(*batch), keys, objective))
 
 
 @given(st.integers(0, 2**31), st.sampled_from([PIECES, WORDS]))
 @settings(max_examples=40, deadline=None)
 def test_what_is_masked_is_as_it_should_be(seed, objective):
     ids, units, lengths, result = masked(16, seed, objective)
-    assert result.positions.shape == (16, objective.slots(LENGTH))
+    assert result.places.shape == (16, objective.slots(LENGTH))
     for row in range(16):
         used = result.weights[row] > 0
-        positions = result.positions[row][used]
+        positions = result.places[row][used]
         assert (np.diff(positions) > 0).all()
         assert (units[row, positions] & MASKABLE > 0).all()  # special tokens and padding never
         assert np.array_equal(result.labels[row][used], ids[row, positions])
-        assert (result.positions[row][~used] == 0).all() and (result.labels[row][~used] == 0).all()
+        assert (result.places[row][~used] == 0).all() and (result.labels[row][~used] == 0).all()
         wanted = min(objective.slots(LENGTH), objective.num_predictions(int(lengths[row])))
         others = np.setdiff1d(np.arange(LENGTH), positions)
-        assert np.array_equal(result.ids[row, others], ids[row, others])
+        assert np.array_equal(result.tokens.ids[row, others], ids[row, others])
         maskable = int((units[row] & MASKABLE > 0).sum())
         if objective is PIECES:
             assert len(positions) == min(wanted, maskable)
@@ -71,7 +75,7 @@ def test_what_is_masked_is_as_it_should_be(seed, objective):
 def test_of_the_chosen_eight_tenths_are_masks_one_tenth_random_and_one_tenth_kept():
     ids, _, _, result = masked(4000, 0, PIECES)
     used = result.weights > 0
-    new = np.take_along_axis(result.ids, result.positions, axis=1)[used]
+    new = np.take_along_axis(result.tokens.ids, result.places, axis=1)[used]
     labels = result.labels[used]
     count = used.sum()
     share = lambda what: what.sum() / count
@@ -85,20 +89,20 @@ def test_of_the_chosen_eight_tenths_are_masks_one_tenth_random_and_one_tenth_kep
 def test_every_piece_is_chosen_equally_often():
     ids, units, lengths = (np.repeat(array[:1], 6000, axis=0) for array in sequences(1, 3))
     keys = jax.random.split(jax.random.key(0), 6000)
-    result = mask(*map(jnp.asarray, (ids, units, lengths)), keys, PIECES)
-    chosen = np.bincount(np.asarray(result.positions)[np.asarray(result.weights) > 0], minlength=LENGTH)
+    result = mask(laid_out(ids, units, lengths), keys, PIECES)
+    chosen = np.bincount(np.asarray(result.places)[np.asarray(result.weights) > 0], minlength=LENGTH)
     of_maskable = chosen[units[0] & MASKABLE > 0]
     assert (np.abs(of_maskable - of_maskable.mean()) < 5 * np.sqrt(of_maskable.mean())).all()
 
 
 def test_masks_are_a_matter_of_the_key_alone():
-    batch = tuple(map(jnp.asarray, sequences(16, 5)))
+    batch = laid_out(*sequences(16, 5))
     keys = jax.random.split(jax.random.key(5), 16)
-    together = mask(*batch, keys, WORDS)
-    alone = mask(*(array[3:4] for array in batch), keys[3:4], WORDS)
-    assert all(np.array_equal(whole[3], one[0]) for whole, one in zip(together, alone))
-    again = mask(*batch, jax.random.split(jax.random.key(6), 16), WORDS)
-    assert not np.array_equal(together.positions, again.positions)
+    together = mask(batch, keys, WORDS)
+    alone = mask(jax.tree.map(lambda array: array[3:4], batch), keys[3:4], WORDS)
+    assert all(np.array_equal(whole[3], one[0]) for whole, one in zip(*map(jax.tree.leaves, (together, alone))))
+    again = mask(batch, jax.random.split(jax.random.key(6), 16), WORDS)
+    assert not np.array_equal(together.places, again.places)
 
 
 def greedy(starts, maskable, count, key):
@@ -130,11 +134,11 @@ def test_the_rounds_choose_what_going_one_by_one_chooses(seed):
 
 
 def test_the_next_token_is_asked_for_up_to_the_last_real_one():
-    ids, _, lengths = sequences(16, 1)
-    asked = jax.tree.map(np.asarray, next_tokens(jnp.asarray(ids), jnp.asarray(lengths)))
-    assert np.array_equal(asked.ids, ids)
+    ids, units, lengths = sequences(16, 1)
+    asked = jax.tree.map(np.asarray, next_tokens(laid_out(ids, units, lengths)))
+    assert np.array_equal(asked.tokens.ids, ids)
     for row, length in enumerate(lengths):
         assert asked.weights[row].tolist() == [1] * (length - 1) + [0] * (LENGTH - length + 1)
-        assert np.array_equal(asked.positions[row, : length - 1], np.arange(length - 1))
+        assert np.array_equal(asked.places[row, : length - 1], np.arange(length - 1))
         assert np.array_equal(asked.labels[row, : length - 1], ids[row, 1:length])
-        assert not asked.positions[row, length - 1 :].any() and not asked.labels[row, length - 1 :].any()
+        assert not asked.places[row, length - 1 :].any() and not asked.labels[row, length - 1 :].any()

@@ -67,7 +67,7 @@ def test_the_baseline_knows_how_often_a_sequence_ends(run, config):
     held_out = pretrain_module.held_out_sequences(trainer, data)
     labels = []
     for batch in read_ahead(held_out._source):
-        for ids, length, weight in zip(batch.ids, batch.length, batch.weight):
+        for ids, length, weight in zip(batch.tokens.ids, batch.tokens.length[:, 0], batch.weight[:, 0]):
             labels += ids[1:length].tolist() if weight else []
     labels = np.array(labels)
     counts = (data.piece_counts + 1).astype(float)
@@ -122,11 +122,11 @@ def test_all_that_is_done_with_a_run_is_done_or_refused(run, tmp_path, capsys):
 
 def test_inspect_shows_each_token_with_the_next(run, capsys):
     tokenizer, batch, targets, _ = training_batch(run, 1)
-    assert np.array_equal(targets.masked.ids, batch.ids) and not targets.segments.any()
+    assert np.array_equal(targets.masked.tokens.ids, batch.tokens.ids) and not batch.tokens.segment.any()
     assert command(["inspect", str(run.path), "--rows", "1"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    first, second, third = (tokenizer.piece_text(number) for number in batch.ids[0, :3].tolist())
-    assert f"{first}/{second} {second}/{third}" in shown and f"{batch.length[0] - 1} to predict" in shown
+    first, second, third = (tokenizer.piece_text(number) for number in batch.tokens.ids[0, :3].tolist())
+    assert f"{first}/{second} {second}/{third}" in shown and f"{batch.tokens.length[0, 0] - 1} to predict" in shown
 
 
 def test_its_step_is_counted_at_all_positions(config):

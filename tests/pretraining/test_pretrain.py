@@ -20,13 +20,13 @@ from bert_jax.data.prepared_data import PreparedData
 from bert_jax.data.shards import ShardReader, shard_path
 from bert_jax.data.store import InstanceSource
 from bert_jax.data.text_files import TextFiles
+from bert_jax.layout import WORD_START
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining import vocabulary as vocabulary_step
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain, training_batch
 from bert_jax.pretraining.trainer import pretraining_trainer
-from bert_jax.system.batch import WORD_START
 from bert_jax.system.errors import Interrupted, RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -154,12 +154,12 @@ def test_phases_follow_one_another(tiny_run, tiny_config, tmp_path):
 def test_a_batch_can_be_looked_at_as_the_model_sees_it(tiny_run):
     tokenizer, batch, targets, _ = training_batch(tiny_run, 3)
     vocabulary = tokenizer.vocabulary
-    assert (batch.ids[:, 0] == vocabulary.cls_id).all()
+    assert (batch.tokens.ids[:, 0] == vocabulary.cls_id).all()
     assert (targets.masked.ids == vocabulary.mask_id).any()
     for row in range(8):
-        inside = batch.ids[row, : batch.length[row]]
+        inside = batch.tokens.ids[row, : batch.tokens.length[row, 0]]
         assert (inside == vocabulary.sep_id).sum() == 2 and inside[-1] == vocabulary.sep_id
-        words = batch.units[row, : batch.length[row]] & WORD_START > 0
+        words = batch.tokens.units[row, : batch.tokens.length[row, 0]] & WORD_START > 0
         assert words.sum() >= 2
     again = training_batch(tiny_run, 3)[2]
     assert np.array_equal(targets.masked.positions, again.masked.positions)
@@ -191,8 +191,10 @@ def test_a_unigram_vocabulary_serves_the_whole_job(unigram_run):
 def test_words_of_a_unigram_vocabulary_are_masked_whole(unigram_run):
     tokenizer, batch, targets, _ = training_batch(unigram_run, 1)
     several = 0
-    for row, length in enumerate(batch.length):
-        starts = tokenizer.starts_word[batch.ids[row, :length]] | (batch.units[row, :length] & WORD_START > 0)
+    for row, length in enumerate(batch.tokens.length[:, 0]):
+        starts = tokenizer.starts_word[batch.tokens.ids[row, :length]] | (
+            batch.tokens.units[row, :length] & WORD_START > 0
+        )
         word = np.cumsum(starts)
         chosen = targets.masked.positions[row][targets.masked.weights[row] > 0].tolist()
         for number in set(word[chosen]):
@@ -577,7 +579,7 @@ def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, 
     assert results["loss"] == results["mlm_loss"]
     assert evaluate_run(run)["mlm_loss"] == results["mlm_loss"]
     _, batch, targets, _ = training_batch(run, 1)
-    assert (batch.first_length == batch.length).all() and not targets.segments.any()
+    assert not batch.tokens.segment.any() and not targets.masked.tokens.segment.any()
     print_results(results)
     assert command(["inspect", str(tmp_path), "--rows", "2"]) == 0
     shown = capsys.readouterr().out

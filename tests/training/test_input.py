@@ -6,7 +6,8 @@ import pytest
 from bert_jax.data.instances import Instances
 from bert_jax.data.store import InstanceSource
 from bert_jax.system.errors import RunError
-from bert_jax.training.input import BatchSource, InOrder, MixedOrder, ShuffledOrder, apportion, assemble, read_ahead
+from bert_jax.training.batch import assemble
+from bert_jax.training.input import BatchSource, InOrder, MixedOrder, ShuffledOrder, apportion, read_ahead
 
 
 class Numbered(InstanceSource):
@@ -122,30 +123,33 @@ def test_a_part_of_the_held_out_records_is_taken_from_all_along_them(size, count
 
 
 def test_going_on_at_a_batch_gives_what_comes_there():
-    whole = [batch.ids for batch in read_ahead(source())]
+    whole = [batch.tokens.ids for batch in read_ahead(source())]
     assert len(whole) == 20
     for first in (0, 7, 19):
-        rest = [batch.ids for batch in read_ahead(source(), first)]
+        rest = [batch.tokens.ids for batch in read_ahead(source(), first)]
         assert all(np.array_equal(one, other) for one, other in zip(rest, whole[first:], strict=True))
 
 
 def test_ordinals_number_the_sequences_of_a_phase():
-    assert source()[2].ordinal.tolist() == list(range(16, 24))
+    assert source()[2].ordinal[:, 0].tolist() == list(range(16, 24))
 
 
 def test_the_last_batch_of_an_evaluation_is_filled_up_with_weight_0():
     held_out = source(size=11, order=InOrder(11, 11), batches=2)
-    assert held_out[0].ids[:, 0].tolist() == list(range(8)) and held_out[0].weight.tolist() == [1] * 8
-    assert held_out[1].ids[:, 0].tolist() == [8, 9, 10, 0, 0, 0, 0, 0]
-    assert held_out[1].weight.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
-    assert held_out[1].length.tolist() == [3, 3, 3, 0, 0, 0, 0, 0]
+    assert held_out[0].tokens.ids[:, 0].tolist() == list(range(8)) and held_out[0].weight[:, 0].tolist() == [1] * 8
+    assert held_out[1].tokens.ids[:, 0].tolist() == [8, 9, 10, 0, 0, 0, 0, 0]
+    assert held_out[1].weight[:, 0].tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+    assert held_out[1].tokens.length[:, 0].tolist() == [3, 3, 3, 0, 0, 0, 0, 0]
 
 
 def test_instances_are_padded():
-    batch = assemble(Numbered(9).read([5]), [40], 6)
-    assert batch.ids.tolist() == [[5, 7, 7, 0, 0, 0]]
-    assert batch.units.tolist() == [[1, 9, 0, 0, 0, 0]]
-    assert (batch.length[0], batch.first_length[0], batch.pair_label[0], batch.ordinal[0]) == (3, 2, 1, 40)
+    batch = assemble(Numbered(9).read([5]), np.array([40]), 6)
+    assert batch.tokens.ids.tolist() == [[5, 7, 7, 0, 0, 0]]
+    assert batch.tokens.units.tolist() == [[1, 9, 0, 0, 0, 0]]
+    assert batch.tokens.segment.tolist() == [[0, 0, 1, 0, 0, 0]] and batch.tokens.sequence.tolist() == [
+        [1, 1, 1, 0, 0, 0]
+    ]
+    assert batch.tokens.length[0, 0] == 3 and (batch.pair_label[0, 0], batch.ordinal[0, 0]) == (1, 40)
 
 
 def test_an_id_past_the_vocabulary_is_an_error():
@@ -166,10 +170,12 @@ def test_a_record_without_tokens_is_a_row_of_weight_0_where_it_stands(monkeypatc
 
     monkeypatch.setattr(Numbered, "read", without_the_third)
     batch = source()[2]
-    assert batch.weight.tolist() == [1, 1, 0, 1, 1, 1, 1, 1] and not batch.ids[2].any() and batch.length[2] == 0
+    assert batch.weight[:, 0].tolist() == [1, 1, 0, 1, 1, 1, 1, 1]
+    assert not batch.tokens.ids[2].any() and batch.tokens.length[2, 0] == 0
     others = [0, 1, 3, 4, 5, 6, 7]
-    assert np.array_equal(batch.ids[others], whole.ids[others]) and np.array_equal(batch.ordinal, whole.ordinal)
+    assert np.array_equal(batch.tokens.ids[others], whole.tokens.ids[others])
+    assert np.array_equal(batch.ordinal, whole.ordinal)
 
 
 def test_records_of_a_batch_are_known():
-    assert source()[2].ids[:, 0].tolist() == source().records(2)
+    assert source()[2].tokens.ids[:, 0].tolist() == source().records(2)

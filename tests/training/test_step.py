@@ -2,11 +2,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.system.batch import Batch
+from bert_jax.training.batch import Batch
 from bert_jax.training.measurement import Mean
 from bert_jax.training.optimizer import learning_rate, make_optimizer
 from bert_jax.training.step import (
@@ -37,7 +38,7 @@ class Regression:
 
     def targets(self, batch, keys):
         noise = jax.vmap(jax.random.normal)(keys)
-        return {"x": batch.ids.astype(jnp.float32), "noise": noise, "weight": batch.weight}
+        return {"x": batch.tokens.ids.astype(jnp.float32), "noise": noise, "weight": batch.weight}
 
     def counts(self, targets):
         return {"square": jnp.sum(targets["weight"])}
@@ -56,17 +57,9 @@ def batch(first=0, rows=8, poison=False):
     weight = np.where(np.arange(rows) % 3 == 2, 0, 1).astype(np.float32)
     if poison:
         weight[0] = np.inf
-    lengths = np.full(rows, 3, np.int32)
-    arrays = (
-        ids,
-        ids.astype(np.uint8),
-        lengths,
-        lengths,
-        lengths,
-        weight,
-        np.arange(first, first + rows, dtype=np.uint32),
-    )
-    return Batch(*map(jnp.asarray, arrays))
+    tokens = tokens_of(ids, mask=np.broadcast_to(weight[:, None] > 0, ids.shape))
+    ordinals = np.arange(first, first + rows, dtype=np.uint32)
+    return Batch(tokens, *map(jnp.asarray, (np.zeros(rows, np.int32), weight, ordinals)))
 
 
 def start():

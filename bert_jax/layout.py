@@ -1,0 +1,103 @@
+"""What a row of tokens is: the one form in which sequences travel from the store to the attention.
+
+Letters in shapes: B rows, T tokens a row, N sequences that a row may hold. Arrays are numpy's or JAX'; neither the
+readers of text, which do without JAX, nor the model need another form.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int, Integer, UInt8
+
+WORD_START = 1
+"""Bit of a token's unit byte: a word begins here."""
+MASKABLE = 8
+"""Bit of a token's unit byte: an ordinary token, one that masking may take. (2 and 4: phrase, entity.)"""
+
+
+class Tokens(NamedTuple):
+    """B rows of T tokens each.
+
+    A row holds up to N sequences, one after the other from its first token on, and padding after them. What is said of
+    a sequence, not of a token, has the axis N: here, in labels, weights and random keys, and in what the model gives.
+    """
+
+    ids: Int[Any, "*B T"]
+    """Piece ids; in the padding the id of [PAD]."""
+    sequence: Int[Any, "*B T"]
+    """Which of the row's sequences the token belongs to, from 1; 0 in the padding."""
+    position: Int[Any, "*B T"]
+    """The token's place within its sequence, from 0; 0 in the padding."""
+    segment: Int[Any, "*B T"]
+    """0 in a sequence's first segment, with its [CLS] and [SEP], and 1 in the second; 0 in the padding."""
+    units: UInt8[Any, "*B T"]
+    """Unit bits of the token; 0 where nothing is masked."""
+    begin: Int[Any, "*B N"]
+    """The place in the row of each sequence's first token; 0 of a sequence that isn't there."""
+    length: Int[Any, "*B N"]
+    """Tokens of each sequence; 0 of one that isn't there."""
+
+
+class TokenSequence(NamedTuple):
+    """One sequence by itself: [CLS] text [SEP], or [CLS] first [SEP] second [SEP]."""
+
+    ids: Sequence[int]
+    first_length: int
+    """Tokens of the first segment with its [CLS] and [SEP]; all of a sequence that has no second segment."""
+    cut: bool = False
+    """Whether the text was too long and lost its end."""
+
+
+def lay_out(
+    ids: Integer[np.ndarray, " M"],
+    lengths: Int[np.ndarray, " n"],
+    first_lengths: Int[np.ndarray, " n"],
+    shape: tuple[int, int],
+    *,
+    units: UInt8[np.ndarray, " M"] | None = None,
+    rows: Int[np.ndarray, " n"] | None = None,
+    pad_id: int = 0,
+) -> Tokens:
+    """n sequences in `shape`: so many rows of so many tokens.
+
+    `ids` (and `units`) hold the M tokens of all sequences, one sequence after the other; `first_lengths` are the tokens
+    of each one's first segment. `rows` says which row each goes to, in ascending order; None gives each a row of its
+    own. Rows and places that are left hold padding.
+    """
+    lengths = np.asarray(lengths, np.int32)
+    rows = np.arange(len(lengths)) if rows is None else rows
+    first_of_row = np.searchsorted(rows, rows)
+    number = np.arange(len(lengths)) - first_of_row  # in its row, from 0
+    before = np.cumsum(lengths) - lengths
+    begin, length, first_length = np.zeros((3, shape[0], number.max(initial=0) + 1), np.int32)
+    begin[rows, number] = np.where(lengths > 0, before - before[first_of_row], 0)
+    length[rows, number], first_length[rows, number] = lengths, first_lengths
+
+    places = np.arange(shape[1], dtype=np.int32)
+    sequence, position, segment = np.zeros((3, *shape), np.int32)
+    for one in range(length.shape[1]):
+        place = places - begin[:, one, None]
+        inside = (place >= 0) & (place < length[:, one, None])
+        sequence += inside * np.int32(one + 1)
+        position += inside * place
+        segment += inside & (place >= first_length[:, one, None])
+    # Within a row the sequences lie in the order of `ids`.
+    real = sequence > 0
+    placed_ids, placed_units = np.full(shape, pad_id, np.int32), np.zeros(shape, np.uint8)
+    placed_ids[real] = ids
+    if units is not None:
+        placed_units[real] = units
+    return Tokens(placed_ids, sequence, position, segment, placed_units, begin, length)
+
+
+def lay_out_sequences(sequences: Sequence[TokenSequence], shape: tuple[int, int], pad_id: int) -> Tokens:
+    """`sequences`, each in a row of its own, in `shape`: so many rows of so many tokens."""
+    ids = [np.asarray(one.ids, np.int32) for one in sequences]
+    return lay_out(
+        np.concatenate([np.zeros(0, np.int32), *ids]),
+        np.array([len(one) for one in ids], int),
+        np.array([one.first_length for one in sequences], int),
+        shape,
+        pad_id=pad_id,
+    )

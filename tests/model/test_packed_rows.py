@@ -1,0 +1,131 @@
+"""Several sequences in one row give what each gives in a row of its own."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.layout import MASKABLE, WORD_START, lay_out
+from bert_jax.model.attention import AttentionPattern, Places, attend
+from bert_jax.model.bert import BertForPretraining, init
+from bert_jax.model.encoder import Block, PreNorm
+from bert_jax.pretraining.masking import mask_sequences, next_tokens
+
+CONFIG = ModelConfig(
+    num_layers=3, hidden_size=32, num_heads=4, max_positions=24, vocabulary_size=100, initializer_range=0.1
+)
+CONFIGS = {
+    "learned": CONFIG,
+    "sinusoidal": CONFIG.replace(positions="sinusoidal"),
+    "causal": CONFIG.replace(causal=True),
+}
+LENGTHS, FIRSTS = np.array([9, 5, 7, 12]), np.array([4, 5, 3, 6])
+ROWS = np.array([0, 0, 0, 1])
+TAKES = [(0, 0), (0, 1), (0, 2), (1, 0)]
+"""Row and number in it of each sequence when they are packed."""
+
+
+@pytest.fixture(scope="module")
+def layouts():
+    """The same four sequences packed in two rows, and each in its own."""
+    ids = np.random.default_rng(0).integers(5, 100, LENGTHS.sum()).astype(np.int32)
+    units = np.full(len(ids), MASKABLE | WORD_START, np.uint8)
+    packed = lay_out(ids, LENGTHS, FIRSTS, (2, 24), units=units, rows=ROWS)
+    alone = lay_out(ids, LENGTHS, FIRSTS, (4, 24), units=units)
+    return [jax.tree.map(jnp.asarray, tokens) for tokens in (packed, alone)]
+
+
+def of_sequence(tokens, row, number):
+    begin, length = int(tokens.begin[row, number]), int(tokens.length[row, number])
+    return row, slice(begin, begin + length)
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_the_model_gives_each_sequence_what_it_gives_it_alone(layouts, kind):
+    config, (packed, alone) = CONFIGS[kind], layouts
+    params = jax.jit(init, static_argnums=0)(config, jax.random.key(0))
+    encode = jax.jit(partial(BertForPretraining(config).apply, method="encode"))
+    together, apart = (encode({"params": params}, tokens) for tokens in (packed, alone))
+    wanted = jnp.array([[0, 9, 14], [3, 11, 0]])
+    pieces, pairs = BertForPretraining(config).apply({"params": params}, packed, wanted)
+    everywhere, alone_pairs = BertForPretraining(config).apply({"params": params}, alone, None)
+    for number, (row, place) in enumerate(TAKES):
+        found = together.tokens[of_sequence(packed, row, place)]
+        np.testing.assert_allclose(found, apart.tokens[number, : LENGTHS[number]], atol=2e-6)
+        np.testing.assert_allclose(together.pooled[row, place], apart.pooled[number, 0], atol=2e-6)
+        np.testing.assert_allclose(pairs[row, place], alone_pairs[number, 0], atol=2e-6)
+    for slot, number in enumerate((0, 1, 2)):  # their first tokens are at 0, 9 and 14
+        np.testing.assert_allclose(pieces[0, slot, :100], everywhere[number, 0, :100], atol=1e-5)
+
+
+def test_each_sequence_is_masked_by_its_own_key(layouts):
+    packed, _ = layouts
+    objective = ObjectiveConfig()
+    keys = jax.random.split(jax.random.key(0), 6).reshape(2, 3)
+    masked = mask_sequences(packed, keys, objective, mask_id=4, vocabulary_size=100)
+    used = np.asarray(masked.weights) > 0
+    sequences = np.where(used, np.take_along_axis(np.asarray(packed.sequence), np.asarray(masked.places), 1), 0)
+    for row, place in TAKES:
+        length = int(packed.length[row, place])
+        assert (sequences[row] == place + 1).sum() == objective.num_predictions(length)
+    other = mask_sequences(packed, keys.at[0, 1].set(keys[1, 2]), objective, mask_id=4, vocabulary_size=100)
+    for row, place in TAKES:
+        same = np.array_equal(*(one.tokens.ids[of_sequence(packed, row, place)] for one in (masked, other)))
+        places_same = np.array_equal(
+            masked.places[row][sequences[row] == place + 1], other.places[row][sequences[row] == place + 1]
+        )
+        assert (same and places_same) == ((row, place) != (0, 1))
+    labels = np.take_along_axis(np.asarray(packed.ids), np.asarray(masked.places), 1)
+    assert np.array_equal(np.where(used, labels, 0), masked.labels)
+
+
+def test_no_next_token_is_that_of_another_sequence(layouts):
+    packed, alone = layouts
+    asked, expected = next_tokens(packed), next_tokens(alone)
+    for number, (row, place) in enumerate(TAKES):
+        here = of_sequence(packed, row, place)
+        assert np.array_equal(asked.labels[here], expected.labels[number, : LENGTHS[number]])
+        assert np.array_equal(asked.weights[here], expected.weights[number, : LENGTHS[number]])
+    assert float(asked.weights.sum()) == LENGTHS.sum() - len(LENGTHS)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [None, 0, 2])
+def test_a_query_attends_to_what_its_pattern_admits(causal, window):
+    sequence = jnp.array([[1, 1, 1, 2, 2, 2, 2, 0]])
+    position = jnp.array([[0, 1, 2, 0, 1, 2, 3, 0]])
+    places = Places(sequence, position)
+    pattern = AttentionPattern(places, places, 2, causal, window)
+    wanted = jnp.array([[2, 5]])
+    admitted = np.asarray(pattern.of_queries(wanted).admitted()[0])
+    for query, row in zip((2, 5), admitted):
+        for key in range(8):
+            ahead = int(position[0, key] - position[0, query])
+            expected = sequence[0, key] == sequence[0, query] and not (causal and ahead > 0)
+            assert row[key] == (expected and (window is None or abs(ahead) <= window))
+    values = jnp.eye(8)[None, :, None]  # so that the context is the probabilities themselves
+    context = attend(jnp.ones((1, 2, 1, 8)), values, values, pattern.of_queries(wanted), 0.0, None)
+    assert np.array_equal(np.asarray(context[0, :, 0]) > 0, admitted)
+
+
+def test_a_block_is_composed_of_its_parts():
+    """A block that normalises before its layers and has no biases: the same class, other parts."""
+    places = Places(jnp.ones((2, 6), jnp.int32), jnp.tile(jnp.arange(6), (2, 1)))
+    x, pattern = jax.random.normal(jax.random.key(0), (2, 6, 32)), AttentionPattern(places, places, 1)
+    block = Block(CONFIG, residual=PreNorm, bias=False)
+    variables = block.init(jax.random.key(1), x, pattern, None)
+    names = {"/".join(key.key for key in path) for path, _ in jax.tree_util.tree_leaves_with_path(variables["params"])}
+    linear = {"attention/kernel", "attention/output/kernel", "feedforward_in/kernel", "feedforward_out/kernel"}
+    assert names == linear | {
+        f"{norm}/{part}" for norm in ("attention_norm", "feedforward_norm") for part in ("bias", "scale")
+    }
+    silent = jax.tree.map(jnp.zeros_like, variables)
+    np.testing.assert_array_equal(block.apply(silent, x, pattern, None)[0], x)  # nothing but the residual is left
+    wanted = jnp.array([[4, 0], [1, 5]])
+    some, _ = block.apply(variables, x, pattern, None, wanted)
+    every, _ = block.apply(variables, x, pattern, None)
+    np.testing.assert_allclose(some, jnp.take_along_axis(every, wanted[:, :, None], axis=1), atol=2e-6)
