@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.tree_util import KeyPath
 from jaxtyping import Array, Bool, Float, Key
 
 from bert_jax.config.model import ModelConfig
@@ -12,6 +13,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TaskBatch
 from bert_jax.finetuning.task import IGNORED
 from bert_jax.model.bert import Parameters
+from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.size import encoder_flops
 from bert_jax.model.task import BertForTask, HeadShape, init_for_task
 from bert_jax.training.cross_entropy import cross_entropy
@@ -69,21 +71,18 @@ class TaskObjective:
 
     def learns(self, params: Parameters) -> Parameters | None:
         """Whether each parameter is trained: of a probe the head alone; otherwise all but the frozen embeddings and
-        layers."""
-        if self._probe:
-            return {
-                part: jax.tree.map(lambda _, own=part == "task": jnp.array(own), of_part)
-                for part, of_part in params.items()
-            }
-        if self._frozen_layers is None:
+        layers. None: all are."""
+        if self._frozen_layers is None and not self._probe:
             return None
-        layer = jnp.arange(self.model.num_layers) >= self._frozen_layers
+        layers = jnp.arange(self.model.num_layers) >= (self._frozen_layers or 0)
 
-        def learned(path, leaf: Array) -> Bool[Array, "..."]:
-            names = [key.key for key in path]
-            if "layers" in names:
-                return layer.reshape(-1, *[1] * (leaf.ndim - 1))
-            return jnp.array("embeddings" not in names)
+        def learned(path: KeyPath, leaf: Array) -> Bool[Array, "..."]:
+            group = parameter_at(path_of(path)).group
+            if self._probe:
+                return jnp.array(group == "task head")
+            if group == "block":
+                return layers.reshape(-1, *[1] * (leaf.ndim - 1))
+            return jnp.array(group != "embeddings")
 
         return jax.tree_util.tree_map_with_path(learned, params)
 

@@ -25,7 +25,7 @@ class _Class(NamedTuple):
 
     name: str
     beginning: tuple[str, str] = ("", "")
-    """How NAME_TABLE begins the names of some of its tensors, and what stands there in its files."""
+    """How PARAMETERS begins the names of some of its tensors, and what stands there in its files."""
 
 
 _CLASSES = {

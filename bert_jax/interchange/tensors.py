@@ -100,7 +100,7 @@ def _read(opened: safe_open, name: str, dtype: str) -> np.ndarray:
 
 
 def _by_todays_names(tensors: dict[str, Tensor], directory: Path) -> dict[str, Tensor]:
-    """Old names (gamma, beta) and those of an encoder by itself, which lack `bert.`, as NAME_TABLE has them."""
+    """Old names (gamma, beta) and those of an encoder by itself, which lack `bert.`, as PARAMETERS has them."""
     alone = "embeddings.word_embeddings.weight" in tensors
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():

@@ -1,38 +1,17 @@
 """Parameters, read off the parameter tree, and FLOPs by formula."""
 
+import itertools
 import math
-import re
 from typing import NamedTuple
 
 import jax
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import parameter_shapes
-
-PART_TABLE: tuple[tuple[str, str, str], ...] = (
-    ("embeddings", "word table", r"bert/embeddings/word"),
-    ("embeddings", "segment table", r"bert/embeddings/segment"),
-    ("embeddings", "position table", r"bert/embeddings/position"),
-    ("embeddings", "LayerNorm", r"bert/embeddings/norm/\w+"),
-    ("block", "query, key, value", r"bert/encoder/layers/attention/\w+"),
-    ("block", "attention output", r"bert/encoder/layers/attention/output/\w+"),
-    ("block", "LayerNorm", r"bert/encoder/layers/attention_norm/\w+"),
-    ("block", "feed-forward in", r"bert/encoder/layers/feedforward_in/\w+"),
-    ("block", "feed-forward out", r"bert/encoder/layers/feedforward_out/\w+"),
-    ("block", "LayerNorm", r"bert/encoder/layers/feedforward_norm/\w+"),
-    ("pooler", "pooler", r"bert/pooler/dense/\w+"),
-    ("MLM head", "MLM dense", r"masked_lm/dense/\w+"),
-    ("MLM head", "MLM LayerNorm", r"masked_lm/norm/\w+"),
-    ("MLM head", "MLM bias", r"masked_lm/bias"),
-    ("NSP head", "NSP dense", r"next_sentence/dense/\w+"),
-)
-"""Group and name of a part, and the paths of its parameters. Exactly one row matches each parameter."""
+from bert_jax.model.parameters import PARAMETERS, parameter_at, path_of
 
 HEADS = ("MLM head", "NSP head")
 """The groups that are left behind when pretraining is over."""
-
-PADDED = ("bert/embeddings/word", "masked_lm/bias")
-"""Parameters whose first axis is the padded vocabulary."""
 
 
 class Part(NamedTuple):
@@ -52,24 +31,22 @@ class Part(NamedTuple):
 
 
 def parts(config: ModelConfig) -> list[Part]:
-    """The model's parts in the order of PART_TABLE; a row without parameters is left out.
+    """The model's parts in the order of PARAMETERS.
 
-    The word table, which the masked language head uses too, is counted once. Raises ValueError for a parameter that
-    not exactly one row matches.
+    The word table, which the masked language head uses too, is counted once. Raises ValueError for a parameter that has
+    no row there.
     """
-    found: dict[int, list[tuple[int, ...]]] = {row: [] for row in range(len(PART_TABLE))}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(parameter_shapes(config)):
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
-        rows = [row for row, (_, _, pattern) in enumerate(PART_TABLE) if re.fullmatch(pattern, name)]
-        if len(rows) != 1:
-            raise ValueError(f"{len(rows)} rows of the part table match the parameter {name}; exactly one must")
-        shape = (config.vocabulary_size, *leaf.shape[1:]) if name in PADDED else leaf.shape
-        found[rows[0]].append(shape[1:] if PART_TABLE[rows[0]][0] == "block" else shape)
-    return [
-        Part(group, name, tuple(sorted(shapes, key=len, reverse=True)), config.num_layers if group == "block" else 1)
-        for (group, name, _), shapes in zip(PART_TABLE, found.values(), strict=True)
-        if shapes
-    ]
+    leaves = jax.tree_util.tree_leaves_with_path(parameter_shapes(config))
+    shapes = {path_of(path): leaf.shape for path, leaf in leaves}
+    for path in shapes:
+        parameter_at(path)
+    found = []
+    present = [parameter for parameter in PARAMETERS if parameter.path in shapes]
+    for (group, name), same in itertools.groupby(present, lambda parameter: (parameter.group, parameter.part)):
+        own = [parameter.own_shape(shapes[parameter.path], config.vocabulary_size) for parameter in same]
+        copies = config.num_layers if group == "block" else 1
+        found.append(Part(group, name, tuple(sorted(own, key=len, reverse=True)), copies))
+    return found
 
 
 def num_parameters(config: ModelConfig, heads: bool = True) -> int:

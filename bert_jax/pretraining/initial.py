@@ -13,6 +13,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size
+from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
@@ -75,8 +76,8 @@ def _shaping(model: ModelConfig) -> dict[str, Any]:
 
 
 def _lengthened(params: Parameters, old: ModelConfig, new: ModelConfig, rows: list[list[int]]) -> Parameters:
-    """The word table and the output bias with a row for each added piece: the mean of those of the pieces that the
-    old vocabulary has in its place.
+    """`params` with a row for each added piece where they have rows for pieces: the mean of the rows of those pieces
+    that the old vocabulary has in its place.
     """
     added = rows[old.vocabulary_size :]
     most = max(map(len, added))
@@ -89,8 +90,7 @@ def _lengthened(params: Parameters, old: ModelConfig, new: ModelConfig, rows: li
         longer = jnp.concatenate([table[: old.vocabulary_size], means])
         return jnp.pad(longer, [(0, padding)] + [(0, 0)] * (table.ndim - 1))
 
-    embeddings = params["bert"]["embeddings"]
-    longer = params | {"bert": params["bert"] | {"embeddings": embeddings | {"word": lengthened(embeddings["word"])}}}
-    if "masked_lm" in params:
-        longer["masked_lm"] = params["masked_lm"] | {"bias": lengthened(params["masked_lm"]["bias"])}
-    return longer
+    def changed(path, leaf: Array) -> Array:
+        return lengthened(leaf) if parameter_at(path_of(path)).padded else leaf
+
+    return jax.tree_util.tree_map_with_path(changed, params)

@@ -1,15 +1,17 @@
 """BERT's optimizer (optimization.py) and LAMB, from optax' parts; schedules of the learning rate."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.tree_util import KeyPath
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.model.bert import Parameters
+from bert_jax.model.parameters import Parameter, parameter_at, path_of
 
 
 class Moments(NamedTuple):
@@ -21,32 +23,27 @@ class Moments(NamedTuple):
     square: Parameters
 
 
-def scale_by_moments(
-    beta1: float, beta2: float, epsilon: float, bias_correction: bool
-) -> optax.GradientTransformationExtraArgs:
-    """Adam: m / (sqrt(v) + epsilon), and nothing at all where `good`, an argument of the update, is False.
+def scale_by_moments(beta1: float, beta2: float, epsilon: float, bias_correction: bool) -> optax.GradientTransformation:
+    """Adam: m / (sqrt(v) + epsilon), the moments corrected for their bias or not; optax' own always corrects them.
 
-    optax' own always corrects the moments. Here each is computed once, in its own place: XLA would rather compute them
-    again within the parameters' step, for which it must copy the old ones first, twice the model's size.
+    Here each moment is computed once, in its own place: XLA would rather compute them again within the parameters'
+    step, for which it must copy the old ones first, twice the model's size.
     """
 
     def init(params: Parameters) -> Moments:
         zero = jax.tree.map(jnp.zeros_like, params)
         return Moments(jnp.zeros((), jnp.int32), zero, zero)
 
-    def update(gradients, state: Moments, params=None, *, good: Bool[Array, ""]):
-        def decayed(beta, old, new):
-            return jnp.where(good, beta * old + (1 - beta) * new, old)
-
-        mean = jax.tree.map(lambda m, g: decayed(beta1, m, g), state.mean, gradients)
-        square = jax.tree.map(lambda v, g: decayed(beta2, v, jnp.square(g)), state.square, gradients)
+    def update(gradients, state: Moments, params=None):
+        mean = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state.mean, gradients)
+        square = jax.tree.map(lambda v, g: beta2 * v + (1 - beta2) * jnp.square(g), state.square, gradients)
         mean, square = jax.lax.optimization_barrier((mean, square))
-        count = state.count + good
-        of_mean, of_square = (1 - beta ** jnp.maximum(count, 1) if bias_correction else 1.0 for beta in (beta1, beta2))
+        count = state.count + 1
+        of_mean, of_square = (1 - beta**count if bias_correction else 1.0 for beta in (beta1, beta2))
         updates = jax.tree.map(lambda m, v: m / of_mean / (jnp.sqrt(v / of_square) + epsilon), mean, square)
         return updates, Moments(count, mean, square)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return optax.GradientTransformation(init, update)
 
 
 def clip_by_global_norm(most: float) -> optax.GradientTransformation:
@@ -70,25 +67,15 @@ def scale_by_trust_ratio() -> optax.GradientTransformation:
     """
 
     def scale(path, update: Float[Array, "..."], parameter: Float[Array, "..."]) -> Float[Array, "..."]:
-        if not _decays(path):
+        facts = _facts(path)
+        if not facts.decays:
             return update
-        within = tuple(set(range(update.ndim)) - set(stacked_axes(path)))
+        within = tuple(set(range(update.ndim)) - set(facts.stacked))
         length, step = (jnp.sqrt(jnp.sum(jnp.square(x), within, keepdims=True)) for x in (parameter, update))
         both = (length > 0) & (step > 0)
         return update * jnp.where(both, length / jnp.where(both, step, 1.0), 1.0)
 
     return optax.stateless(lambda updates, params: jax.tree_util.tree_map_with_path(scale, updates, params))
-
-
-def stacked_axes(path: KeyPath) -> tuple[int, ...]:
-    """Axes of a parameter along which tensors lie that are separate ones in BERT.
-
-    A block's have the layers first, and its attention holds query, key and value in one kernel [L, D, 3, H, K].
-    """
-    names = [key.key for key in path]
-    if "layers" not in names:
-        return ()
-    return (0, 2) if names[-2:] == ["attention", "kernel"] else (0,)
 
 
 def learning_rate(config: OptimizerConfig, steps: int) -> optax.Schedule:
@@ -119,22 +106,50 @@ def _share_of_peak(
             return jnp.minimum(1.0, (steps - step) / max(round(config.decay_share * steps), 1))
 
 
-def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
-    """Clip by global norm, Adam, decay; for LAMB the trust ratio. The step multiplies by the learning rate, which
-    follows the run's own count, and says in `good` whether the gradients are finite.
+def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
+    """Clip by global norm, Adam, decay; for LAMB the trust ratio. An optax optimizer at learning rate 1: the step
+    multiplies its updates by the rate, which follows the run's own count of steps.
     """
     parts = [
         clip_by_global_norm(config.clip_norm),
         scale_by_moments(config.beta1, config.beta2, config.epsilon, config.bias_correction),
         optax.add_decayed_weights(config.weight_decay, mask=decays),
     ]
-    return optax.chain(*parts, *([scale_by_trust_ratio()] if config.name == "lamb" else []))
+    if config.name == "lamb":
+        parts.append(scale_by_trust_ratio())
+    return _descending(optax.chain(*parts))
+
+
+def _descending(direction: optax.GradientTransformation) -> optax.GradientTransformation:
+    """`direction` with its updates turned round: added to the parameters they go downhill, as optax has it."""
+
+    def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
+        updates, state = direction.update(gradients, state, params)
+        return jax.tree.map(jnp.negative, updates), state
+
+    return optax.GradientTransformation(direction.init, update)
+
+
+def learning_only(
+    optimizer: optax.GradientTransformation, learned: Callable[[Parameters], Parameters | None]
+) -> optax.GradientTransformation:
+    """`optimizer` without updates of what is frozen: where `learned`, booleans that broadcast with the parameters, is
+    False. optax' own masks take or leave a whole array, which here holds a matrix of every layer.
+    """
+
+    def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
+        updates, state = optimizer.update(gradients, state, params)
+        if (where := learned(params)) is None:
+            return updates, state
+        return jax.tree.map(lambda update, learns: jnp.where(learns, update, 0.0), updates, where), state
+
+    return optax.GradientTransformation(optimizer.init, update)
 
 
 def decays(params: Parameters) -> Parameters:
     """True for every matrix and table, False for biases and LayerNorm."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: _decays(path), params)
+    return jax.tree_util.tree_map_with_path(lambda path, _: _facts(path).decays, params)
 
 
-def _decays(path: KeyPath) -> bool:
-    return path[-1].key not in ("bias", "scale")
+def _facts(path: KeyPath) -> Parameter:
+    return parameter_at(path_of(path))

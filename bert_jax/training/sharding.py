@@ -1,8 +1,7 @@
-"""Which device holds what: one mesh and one table."""
+"""Which device holds what: one mesh, and one table of which axes of the parameters it splits."""
 
 import functools
 import math
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -10,9 +9,11 @@ import jax
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jax.tree_util import KeyPath
 from jaxtyping import Int
 
 from bert_jax.config.operation import MeshConfig
+from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.placement import BATCH_AXES
 from bert_jax.system.errors import UsageError
 
@@ -20,28 +21,18 @@ Rows = TypeVar("Rows")
 MESH_AXES = (*BATCH_AXES, "tensor")
 """The mesh's axes, fastest-changing last: devices that share a tensor lie next to each other."""
 
-_VOCABULARY = ("tensor", "fsdp")
-"""Split of the vocabulary's axis. `tensor` first: when `fsdp` is gathered, each device has one stretch of it."""
+AXIS_TABLE: dict[str, tuple[str, ...]] = {
+    "vocabulary": ("tensor", "fsdp"),  # tensor first: where fsdp is gathered, each device has one stretch of it
+    "width": ("fsdp",),
+    "heads": ("tensor",),
+    "inner": ("tensor",),
+    "features": ("tensor",),
+}
+"""The name of a parameter's axis (model/parameters.py) -> the mesh axes that split it. Others are whole on each device.
 
-PARAMETER_TABLE: tuple[tuple[str, P], ...] = (
-    (r"bert/embeddings/word", P(_VOCABULARY, None)),
-    (r"bert/embeddings/(segment|position)", P(None, "fsdp")),
-    # A block's parameters have the layer axis first. It is never split: every device runs every layer. `tensor` splits
-    # heads and inner features: one sum over it ends the attention and one the feed-forward (Megatron-LM, section 3).
-    (r"bert/encoder/layers/attention/kernel", P(None, "fsdp", None, "tensor", None)),
-    (r"bert/encoder/layers/attention/bias", P(None, None, "tensor", None)),
-    (r"bert/encoder/layers/attention/output/kernel", P(None, "tensor", None, "fsdp")),
-    (r"bert/encoder/layers/feedforward_in/kernel", P(None, "fsdp", "tensor")),
-    (r"bert/encoder/layers/feedforward_in/bias", P(None, "tensor")),
-    (r"bert/encoder/layers/feedforward_out/kernel", P(None, "tensor", "fsdp")),
-    (r"bert/encoder/layers/(attention/output|feedforward_out)/bias", P()),
-    (r"(bert/pooler|masked_lm)/dense/kernel", P("fsdp", "tensor")),
-    (r"masked_lm/bias", P(_VOCABULARY)),
-    (r"(next_sentence|task)/dense/kernel", P("fsdp", None)),
-    (r"(bert/pooler|masked_lm|next_sentence|task)/dense/bias", P()),
-    (r".*norm/(scale|bias)", P()),
-)
-"""Path of a parameter -> how it is split. Exactly one row matches each; optimizer slots follow their parameter."""
+`tensor` splits heads and inner features: one sum over it ends the attention and one the feed-forward (Megatron-LM,
+section 3). The axis of the layers is never split: every device runs every layer. A mesh axis splits one axis of an
+array, the first that asks for it."""
 
 
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
@@ -124,15 +115,15 @@ def parts(mesh: Mesh | AbstractMesh, axes: str | tuple[str, ...] | None) -> int:
     return math.prod(mesh.shape[axis] for axis in ((axes,) if isinstance(axes, str) else axes or ()))
 
 
-def tree_shardings(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """The sharding of every array of `tree`: parameters, or a state that repeats their paths. Scalars are replicated.
+def tree_shardings(params: Any, mesh: Mesh | AbstractMesh) -> Any:
+    """The sharding of every array of `params`, a tree of parameters or of their shapes.
 
-    Raises UsageError where an axis doesn't divide by the mesh, ValueError where not exactly one row matches.
+    Raises UsageError where an axis doesn't divide by the mesh, ValueError for an array that is no parameter.
     """
 
-    def sharding(path, leaf) -> NamedSharding:
-        name = "/".join(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path)
-        spec = parameter_spec(name) if leaf.ndim else P()
+    def sharding(path: KeyPath, leaf: Any) -> NamedSharding:
+        name = path_of(path)
+        spec = parameter_spec(name)
         for axis, (size, split) in enumerate(zip(leaf.shape, spec)):
             if size % parts(mesh, split):
                 axes = (split,) if isinstance(split, str) else split
@@ -140,15 +131,36 @@ def tree_shardings(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
                 raise UsageError(f"{name} has {size} rows on axis {axis}, which {said} doesn't divide; choose another")
         return NamedSharding(mesh, spec)
 
-    return jax.tree_util.tree_map_with_path(sharding, tree)
+    return jax.tree_util.tree_map_with_path(sharding, params)
+
+
+def slot_shardings(slots: Any, params: Any, mesh: Mesh | AbstractMesh) -> Any:
+    """The sharding of every array of `slots`, an optimizer's state or other values that belong to `params`.
+
+    What repeats a parameter's path and has its shape is split as it is; all else is whole on each device: scalars, and
+    what an optimizer keeps of a parameter in another shape.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    shapes = {path_of(path): tuple(leaf.shape) for path, leaf in leaves}
+
+    def sharding(path: KeyPath, leaf: Any) -> NamedSharding:
+        names = path_of(path).split("/")
+        ends = ("/".join(names[begin:]) for begin in range(len(names)))
+        same = next((end for end in ends if shapes.get(end) == tuple(leaf.shape)), None)
+        return NamedSharding(mesh, parameter_spec(same) if same else P())
+
+    return jax.tree_util.tree_map_with_path(sharding, slots)
 
 
 def parameter_spec(name: str) -> P:
-    """The one row of the table that matches a path, or the end of one. Raises ValueError for none or several."""
-    found = [spec for pattern, spec in PARAMETER_TABLE if re.search(f"(^|/)({pattern})$", name)]
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} rows of the sharding table match the parameter {name}; exactly one must")
-    return found[0]
+    """How the parameter at a path, or at the end of one, is split. Raises ValueError for a path of no parameter."""
+    taken: set[str] = set()
+    spec = []
+    for axis in parameter_at(name).axes:
+        split = tuple(each for each in AXIS_TABLE.get(axis, ()) if each not in taken)
+        taken.update(split)
+        spec.append(split[0] if len(split) == 1 else split or None)
+    return P(*spec)
 
 
 def abstract(tree: Any, shardings: Any) -> Any:

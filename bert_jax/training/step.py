@@ -100,7 +100,7 @@ def initial_state(
 
 def make_train_step(
     objective: Objective,
-    optimizer: optax.GradientTransformationExtraArgs,
+    optimizer: optax.GradientTransformation,
     learning_rate: optax.Schedule,
     execution: ExecutionConfig,
     *,
@@ -121,9 +121,13 @@ def make_train_step(
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm)
         rate = learning_rate(state.step)
-        updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params, good=good)
-        learns = objective.learns(state.params)
-        move = lambda old, update, learned=True: jnp.where(good & learned, old - rate * update, old)
+
+        def moved() -> tuple[Parameters, Any]:
+            updates, slots = optimizer.update(gradients, state.optimizer, state.params)
+            return jax.tree.map(lambda old, update: old + rate * update, state.params, updates), slots
+
+        # Under a condition, so that a skipped step touches nothing whatever the optimizer is.
+        params, slots = jax.lax.cond(good, moved, lambda: (state.params, state.optimizer))
         one = jnp.ones(())
         means |= {
             "loss": Mean(sum(means[name].value for name in objective.losses), one),
@@ -135,8 +139,8 @@ def make_train_step(
         so_far = {name: Mean(mean.total * begun, mean.count * begun) for name, mean in state.window.items()}
         state = TrainState(
             step=state.step + 1,
-            params=jax.tree.map(move, state.params, updates, *([learns] if learns else [])),
-            optimizer=optimizer_state,
+            params=params,
+            optimizer=slots,
             window={name: mean.where(good, so_far[name]) for name, mean in add(so_far, means).items()},
             skipped=state.skipped + ~good,
             skipped_in_a_row=(state.skipped_in_a_row + 1) * ~good,

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, UInt32
 
@@ -13,8 +14,8 @@ from bert_jax.config.training import TrainingConfig
 from bert_jax.model.bert import Parameters, completed
 from bert_jax.training.batch import AnyBatch
 from bert_jax.training.measurement import Means
-from bert_jax.training.optimizer import learning_rate, make_optimizer
-from bert_jax.training.sharding import abstract, batch_sharding, on_mesh, tree_shardings
+from bert_jax.training.optimizer import learning_only, learning_rate, make_optimizer
+from bert_jax.training.sharding import abstract, batch_sharding, on_mesh, slot_shardings, tree_shardings
 from bert_jax.training.step import (
     STEP_MEASUREMENTS,
     Objective,
@@ -31,9 +32,16 @@ from bert_jax.training.step import (
 class Trainer:
     """Needs no data."""
 
-    def __init__(self, config: TrainingConfig, mesh: Mesh, objective: Objective):
+    def __init__(
+        self,
+        config: TrainingConfig,
+        mesh: Mesh,
+        objective: Objective,
+        optimizer: optax.GradientTransformation | None = None,
+    ):
+        """`optimizer`: of optax, at learning rate 1: the schedule's rate multiplies its updates. None: the config's."""
         self.config, self.mesh, self.objective = config, mesh, objective
-        self._optimizer = make_optimizer(config.optimizer)
+        self._optimizer = learning_only(optimizer or make_optimizer(config.optimizer), objective.learns)
 
     def initial_state(self, params: Parameters | None = None) -> TrainState:
         """The state before the first step, born with its shardings: `params`, and random what they lack.
@@ -87,7 +95,9 @@ class Trainer:
 
     @cached_property
     def _shardings(self) -> TrainState:
-        return tree_shardings(self._shapes, self.mesh)
+        shapes = self._shapes
+        shardings = slot_shardings(shapes, shapes.params, self.mesh)
+        return shardings._replace(params=tree_shardings(shapes.params, self.mesh))
 
     @cached_property
     def _shapes(self) -> TrainState:

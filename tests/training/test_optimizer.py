@@ -12,23 +12,24 @@ import pytest
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.model.bert import parameter_shapes
-from bert_jax.training.optimizer import decays, learning_rate, make_optimizer, stacked_axes
+from bert_jax.training.optimizer import decays, learning_only, learning_rate, make_optimizer
 
+DENSE = {"dense": {"kernel": jnp.arange(6.0).reshape(2, 3) / 10, "bias": jnp.ones(3)}}
+UNMOVED = {"dense": {"kernel": jnp.zeros((2, 2))}}
 PARAMS = {
-    "dense": {"kernel": jnp.arange(6.0).reshape(2, 3) / 10, "bias": jnp.ones(3)},
-    "norm": {"scale": jnp.ones(3)},
-    "from_zero": {"kernel": jnp.zeros((2, 2))},
-    "unmoved": {"kernel": jnp.zeros((2, 2))},
+    "task": DENSE,
+    "masked_lm": {"norm": {"scale": jnp.ones(3)}, "dense": {"kernel": jnp.zeros((2, 2))}},  # starts from zero
+    "next_sentence": UNMOVED,
 }
 
 
 def random_gradients(steps):
-    """Trees like PARAMS, with global norms from far below to far above 1. `unmoved` has none."""
+    """Trees like PARAMS, with global norms from far below to far above 1. UNMOVED has none."""
     rng = np.random.default_rng(0)
 
     def tree(size):
         drawn = jax.tree.map(lambda leaf: jnp.asarray(size * rng.normal(size=leaf.shape), jnp.float32), PARAMS)
-        return drawn | {"unmoved": PARAMS["unmoved"]}
+        return drawn | {"next_sentence": UNMOVED}
 
     return list(map(tree, rng.permutation(np.geomspace(0.01, 3, steps))))
 
@@ -83,8 +84,8 @@ def train(config, params, gradients):
 
     @jax.jit
     def one(params, state, gradients, step):
-        updates, state = optimizer.update(gradients, state, params, good=jnp.array(True))
-        return jax.tree.map(lambda leaf, update: leaf - rate(step) * update, params, updates), state
+        updates, state = optimizer.update(gradients, state, params)
+        return jax.tree.map(lambda leaf, update: leaf + rate(step) * update, params, updates), state
 
     state = jax.jit(optimizer.init)(params)
     for step, tree in enumerate(gradients):
@@ -109,15 +110,29 @@ def test_an_optimizer_follows_its_published_formulas(name, corrected, schedule):
     moved = named(train(config, PARAMS, gradients))
     for path, leaf in moved.items():
         np.testing.assert_allclose(leaf, expected[path], rtol=1e-5, atol=2e-6, err_msg=path)
-    assert (moved["['unmoved']['kernel']"] == 0).all()
+    assert (moved["['next_sentence']['dense']['kernel']"] == 0).all()
 
 
 def test_tables_and_matrices_decay_biases_and_norms_do_not():
-    assert decays({"dense": PARAMS["dense"], "norm": PARAMS["norm"], "word": 1}) == {
-        "dense": {"kernel": True, "bias": False},
-        "norm": {"scale": False},
-        "word": True,
-    }
+    shapes = parameter_shapes(ModelConfig.tiny(vocabulary_size=200))
+    for path, decayed in named(decays(shapes)).items():
+        assert decayed == (not path.endswith(("['bias']", "['scale']"))), path
+
+
+def test_what_is_frozen_has_no_update_and_all_else_has_its_own():
+    plain, half = (
+        make_optimizer(OptimizerConfig()),
+        lambda params: (
+            jax.tree.map(jnp.zeros_like, params)
+            | {"task": {"dense": {"kernel": jnp.array([[True], [False]]), "bias": jnp.array(True)}}}
+        ),
+    )
+    frozen, [gradients] = learning_only(plain, half), random_gradients(1)
+    own, _ = plain.update(gradients, plain.init(PARAMS), PARAMS)
+    left, state = frozen.update(gradients, frozen.init(PARAMS), PARAMS)
+    np.testing.assert_array_equal(left["task"]["dense"]["kernel"][0], own["task"]["dense"]["kernel"][0])
+    assert not left["task"]["dense"]["kernel"][1].any() and not left["masked_lm"]["norm"]["scale"].any()
+    assert jax.tree.structure(state) == jax.tree.structure(plain.init(PARAMS))
 
 
 def random_like(shapes, seed):
@@ -159,12 +174,11 @@ def test_lamb_takes_norms_by_layer_and_projection():
     config = OptimizerConfig(name="lamb", weight_decay=0.1, peak_learning_rate=0.02)
     apart = taken_apart(params)
     assert len(apart) == len(jax.tree.leaves(shapes)) + 2 * 12 + 2 * 3  # 12 arrays a block, of each three; kernels
-    by_name = lambda tree: {
-        name: {"bias" if "bias" in name or "scale" in name else "kernel": leaf} for name, leaf in tree.items()
-    }
+    kind = lambda name: "bias" if "bias" in name or "scale" in name else "kernel"
+    by_name = lambda tree: {name: {"task": {"dense": {kind(name): leaf}}} for name, leaf in tree.items()}
     expected = train(config, by_name(apart), [by_name(taken_apart(tree)) for tree in gradients])
     for name, leaf in taken_apart(train(config, params, gradients)).items():
-        np.testing.assert_allclose(leaf, *expected[name].values(), rtol=1e-5, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(leaf, *jax.tree.leaves(expected[name]), rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 ON_EIGHT_DEVICES = """
@@ -178,7 +192,7 @@ from bert_jax.training.sharding import make_mesh, tree_shardings
 
 params = jax.jit(lambda: init(ModelConfig.tiny(vocabulary_size=200), jax.random.key(0)))()
 optimizer = make_optimizer(OptimizerConfig(name="lamb"))
-update = jax.jit(lambda params: optimizer.update(params, optimizer.init(params), params, good=True)[0])
+update = jax.jit(lambda params: optimizer.update(params, optimizer.init(params), params)[0])
 split = jax.device_put(params, tree_shardings(params, make_mesh(MeshConfig(data=2, fsdp=4))))
 assert not split["bert"]["pooler"]["dense"]["kernel"].sharding.is_fully_replicated
 differences = jax.tree.map(lambda one, other: abs(one - jax.device_get(other)).max(), update(params), update(split))
@@ -193,24 +207,18 @@ def test_lambs_norms_do_not_depend_on_the_mesh():
     assert float(done.stdout) < 1e-6
 
 
-def test_stacked_axes_are_those_of_the_model():
-    shapes = parameter_shapes(ModelConfig(num_layers=5, hidden_size=8, num_heads=2, vocabulary_size=30))
-    for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
-        sizes = [leaf.shape[axis] for axis in stacked_axes(path)]
-        name = jax.tree_util.keystr(path)
-        assert sizes == ([5, 3] if "'attention']['kernel'" in name else [5] if "layers" in name else []), name
-
-
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_rows_of_zeros_change_nothing_and_stay_zero(name):
     """As the word table's padding: 0, and without a gradient."""
     config = OptimizerConfig(name=name, weight_decay=0.1, peak_learning_rate=0.02)
     gradients = random_gradients(10)
-    pad = lambda tree: {"dense": tree["dense"] | {"kernel": jnp.pad(tree["dense"]["kernel"], ((0, 5), (0, 0)))}}
-    padded = train(config, pad(PARAMS), list(map(pad, gradients)))["dense"]["kernel"]
-    true = train(config, {"dense": PARAMS["dense"]}, [{"dense": tree["dense"]} for tree in gradients])["dense"][
-        "kernel"
-    ]
+    kernel = lambda tree, rows: {
+        "task": {"dense": {"kernel": jnp.pad(tree["task"]["dense"]["kernel"], ((0, rows), (0, 0)))}}
+    }
+    true, padded = (
+        train(config, kernel(PARAMS, rows), [kernel(tree, rows) for tree in gradients])["task"]["dense"]["kernel"]
+        for rows in (0, 5)
+    )
     np.testing.assert_allclose(padded[:2], true, rtol=1e-6)
     assert (padded[2:] == 0).all()
 

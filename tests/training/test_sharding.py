@@ -1,41 +1,86 @@
 import jax
+import optax
 import pytest
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
 from bert_jax.model.bert import parameter_shapes
+from bert_jax.model.parameters import PARAMETERS, parameter_at
+from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.system.errors import UsageError
-from bert_jax.training.sharding import PARAMETER_TABLE, check_batch_size, make_mesh, parameter_spec, tree_shardings
+from bert_jax.training.sharding import check_batch_size, make_mesh, parameter_spec, slot_shardings, tree_shardings
 
 
 def names_of(tree):
     return ["/".join(key.key for key in path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
 
 
-def test_every_parameter_matches_one_row_and_every_row_some_parameter():
-    names = names_of(parameter_shapes(ModelConfig.tiny(vocabulary_size=200)))
-    specs = {name: parameter_spec(name) for name in names}
-    assert specs["bert/embeddings/word"] == P(("tensor", "fsdp"), None)
-    import re
+TREES = {
+    "pretraining": parameter_shapes(ModelConfig.tiny(vocabulary_size=200)),
+    "task": task_parameter_shapes(ModelConfig.tiny(vocabulary_size=200), HeadShape("pooled", 3)),
+}
 
-    for pattern, _ in PARAMETER_TABLE:
-        assert any(re.search(f"(^|/)({pattern})$", name) for name in names), pattern
+
+def test_every_parameter_has_a_row_of_as_many_axes_and_every_row_a_parameter():
+    leaves = {name: leaf for tree in TREES.values() for name, leaf in zip(names_of(tree), jax.tree.leaves(tree))}
+    assert {name: len(parameter_at(name).axes) for name in leaves} == {name: leaf.ndim for name, leaf in leaves.items()}
+    assert set(leaves) == {parameter.path for parameter in PARAMETERS}
+
+
+def test_parameters_are_split_as_megatron_and_fsdp_have_it():
+    layers = "bert/encoder/layers"
+    expected = {
+        "bert/embeddings/word": P(("tensor", "fsdp"), None),
+        "bert/embeddings/position": P(None, "fsdp"),
+        "bert/embeddings/norm/scale": P(None),
+        f"{layers}/attention/kernel": P(None, "fsdp", None, "tensor", None),
+        f"{layers}/attention/bias": P(None, None, "tensor", None),
+        f"{layers}/attention/output/kernel": P(None, "tensor", None, "fsdp"),
+        f"{layers}/attention/output/bias": P(None, None),
+        f"{layers}/feedforward_in/kernel": P(None, "fsdp", "tensor"),
+        f"{layers}/feedforward_in/bias": P(None, "tensor"),
+        f"{layers}/feedforward_out/kernel": P(None, "tensor", "fsdp"),
+        "bert/pooler/dense/kernel": P("fsdp", "tensor"),
+        "masked_lm/dense/kernel": P("fsdp", "tensor"),
+        "masked_lm/bias": P(("tensor", "fsdp")),
+        "next_sentence/dense/kernel": P("fsdp", None),
+        "task/dense/kernel": P("fsdp", None),
+        "task/dense/bias": P(None),
+    }
+    assert {name: parameter_spec(name) for name in expected} == expected
 
 
 def test_the_layer_axis_is_never_split():
-    for name in names_of(parameter_shapes(ModelConfig.tiny(vocabulary_size=200))):
+    for name in names_of(TREES["pretraining"]):
         if "layers" in name:
-            assert not parameter_spec(name) or parameter_spec(name)[0] is None
+            assert parameter_at(name).axes[0] == "layer" and parameter_spec(name)[0] is None
 
 
-def test_slots_follow_their_parameter():
-    assert parameter_spec("1/square/bert/pooler/dense/kernel") == parameter_spec("bert/pooler/dense/kernel")
+def test_tensors_that_are_separate_ones_in_bert_lie_along_the_stacked_axes():
+    shapes = parameter_shapes(ModelConfig(num_layers=5, hidden_size=8, num_heads=2, vocabulary_size=30))
+    for name, leaf in zip(names_of(shapes), jax.tree.leaves(shapes)):
+        sizes = [leaf.shape[axis] for axis in parameter_at(name).stacked]
+        expected = [5, 3] if name.endswith(("attention/kernel", "attention/bias")) else [5] if "layers" in name else []
+        assert sizes == expected, name
 
 
-@pytest.mark.parametrize("name, count", [("bert/unheard/kernel", 0), ("bert/embeddings/norm/kernel", 0)])
-def test_a_parameter_that_no_row_matches_is_an_error(name, count):
-    with pytest.raises(ValueError, match=f"{count} rows of the sharding table match the parameter {name}"):
+def test_slots_follow_their_parameter_and_those_of_another_shape_are_whole():
+    mesh = jax.sharding.AbstractMesh((1, 2, 2), ("data", "fsdp", "tensor"))
+    params = TREES["pretraining"]
+    state = (optax.scale_by_adam().init(params), optax.scale_by_factored_rms(min_dim_size_to_factor=8).init(params))
+    adam, factored = slot_shardings(state, params, mesh)
+    assert adam.mu == adam.nu == tree_shardings(params, mesh)
+    assert adam.count.spec == P() and all(one.spec == P() for one in jax.tree.leaves(factored.v_row))
+
+
+def test_a_second_models_parameters_are_split_as_the_firsts():
+    assert parameter_spec("generator/bert/pooler/dense/kernel") == parameter_spec("bert/pooler/dense/kernel")
+
+
+@pytest.mark.parametrize("name", ["bert/unheard/kernel", "bert/embeddings/norm/kernel"])
+def test_a_parameter_that_has_no_row_is_an_error(name):
+    with pytest.raises(ValueError, match=f"no row of PARAMETERS .* is of the parameter {name}"):
         parameter_spec(name)
 
 

@@ -45,7 +45,7 @@ class Regression:
 
     def measure(self, params, targets, dropout_keys):
         extra = 0.0 if dropout_keys is None else jax.vmap(jax.random.normal)(dropout_keys)
-        error = jnp.square(targets["x"] @ params["dense"]["kernel"] + extra - targets["noise"])
+        error = jnp.square(targets["x"] @ params["task"]["dense"]["kernel"] + extra - targets["noise"])
         return {
             "square": Mean.of(error, targets["weight"]),
             "largest": Mean(jnp.sum(error), jnp.sum(jnp.ones_like(error))),
@@ -65,7 +65,7 @@ def batch(first=0, rows=8, poison=False):
 def start():
     config = OptimizerConfig(peak_learning_rate=0.01, warmup=0.0)
     optimizer = make_optimizer(config)
-    params = {"dense": {"kernel": jnp.array([0.3, -0.2, 0.5])}}
+    params = {"task": {"dense": {"kernel": jnp.array([0.3, -0.2, 0.5])}}}
     return config, optimizer, initial_state(params, optimizer, (*Regression.measurements, *STEP_MEASUREMENTS), seed=1)
 
 
@@ -91,9 +91,11 @@ def test_microbatches_give_the_step_of_the_whole_batch(accumulation):
     batches = [batch(8 * number) for number in range(5)]
     whole, measured = train(batches)
     parts, measured_in_parts = train(batches, accumulation)
-    np.testing.assert_allclose(parts.params["dense"]["kernel"], whole.params["dense"]["kernel"], rtol=1e-5)
+    np.testing.assert_allclose(
+        parts.params["task"]["dense"]["kernel"], whole.params["task"]["dense"]["kernel"], rtol=1e-5
+    )
     assert measured_in_parts == pytest.approx(measured, rel=1e-5)
-    moved = np.abs(whole.params["dense"]["kernel"] - start()[2].params["dense"]["kernel"])
+    moved = np.abs(whole.params["task"]["dense"]["kernel"] - start()[2].params["task"]["dense"]["kernel"])
     assert moved.min() > 1e-3
 
 

@@ -1,0 +1,166 @@
+"""What is to be known of each parameter, in one row: whoever asks, asks here."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+_LAYER = ("layer",)
+STACKED_AXES = ("layer", "projection")
+"""Axes along which lie tensors that are separate ones in BERT."""
+
+
+class Parameter(NamedTuple):
+    """A parameter of the model."""
+
+    path: str
+    """From the root of the tree of parameters."""
+    axes: tuple[str, ...]
+    """The names of its axes. How they are split over devices, `training/sharding.py` says for each name once. Axes of
+    one length have different names where they are split in different ways: `width` is that of a matrix, `vector` that
+    of a bias or a norm."""
+    group: str
+    """Where it is counted: embeddings, block, pooler, or the head that it belongs to."""
+    part: str
+    """What it is called there."""
+    tensors: tuple[str, ...]
+    """Its names in Hugging Face's files; {layer} stands for a block's number. Of several, ours holds one beside the
+    other on its third last axis."""
+    decays: bool
+    """Whether weight decay applies: to matrices and tables, not to biases and norms."""
+    inputs: int = 0
+    """Of a matrix, how many of its own axes are those of its input: Hugging Face's has the output's axis first. 0: no
+    matrix."""
+
+    @property
+    def stacked(self) -> tuple[int, ...]:
+        """Which axes are STACKED_AXES."""
+        return tuple(number for number, axis in enumerate(self.axes) if axis in STACKED_AXES)
+
+    @property
+    def of_a_block(self) -> bool:
+        """Whether every block has one, all in one array with the layers' axis first."""
+        return self.axes[0] == "layer"
+
+    @property
+    def padded(self) -> bool:
+        """Whether its first axis is the vocabulary, which is padded in memory."""
+        return self.axes[0] == "vocabulary"
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it is a table of vectors."""
+        return self.decays and not self.inputs
+
+    def own_shape(self, shape: tuple[int, ...], vocabulary_size: int) -> tuple[int, ...]:
+        """The shape of one block's parameter, or of the vocabulary without its padding: of an array of `shape`."""
+        if self.padded:
+            return (vocabulary_size, *shape[1:])
+        return shape[1:] if self.of_a_block else shape
+
+
+def _linear(
+    path: str, group: str, part: str, tensor: str, inputs: tuple[str, ...], output: str, bias: str = "vector"
+) -> tuple[Parameter, Parameter]:
+    """The kernel and the bias of a linear layer; `bias` names the axis of the bias."""
+    stack = _LAYER if group == "block" else ()
+    kernel_axes, bias_axes = (*stack, *inputs, output), (*stack, bias)
+    return (
+        Parameter(f"{path}/kernel", kernel_axes, group, part, (f"{tensor}.weight",), decays=True, inputs=len(inputs)),
+        Parameter(f"{path}/bias", bias_axes, group, part, (f"{tensor}.bias",), decays=False),
+    )
+
+
+def _norm(path: str, group: str, part: str, tensor: str) -> tuple[Parameter, Parameter]:
+    """The scale and the shift of a LayerNorm."""
+    axes = (*(_LAYER if group == "block" else ()), "vector")
+    return (
+        Parameter(f"{path}/scale", axes, group, part, (f"{tensor}.weight",), decays=False),
+        Parameter(f"{path}/bias", axes, group, part, (f"{tensor}.bias",), decays=False),
+    )
+
+
+def _table(path: str, rows: str, part: str, tensor: str) -> Parameter:
+    """A table of vectors."""
+    return Parameter(path, (rows, "width"), "embeddings", part, (tensor,), decays=True)
+
+
+_BLOCK, _BLOCK_TENSORS = "bert/encoder/layers", "bert.encoder.layer.{layer}"
+_PROJECTIONS = tuple(f"{_BLOCK_TENSORS}.attention.self.{name}" for name in ("query", "key", "value"))
+_HEADS = ("heads", "head")
+
+PARAMETERS: tuple[Parameter, ...] = (
+    _table("bert/embeddings/word", "vocabulary", "word table", "bert.embeddings.word_embeddings.weight"),
+    _table("bert/embeddings/segment", "segment", "segment table", "bert.embeddings.token_type_embeddings.weight"),
+    _table("bert/embeddings/position", "position", "position table", "bert.embeddings.position_embeddings.weight"),
+    *_norm("bert/embeddings/norm", "embeddings", "LayerNorm", "bert.embeddings.LayerNorm"),
+    Parameter(
+        f"{_BLOCK}/attention/kernel",
+        ("layer", "width", "projection", *_HEADS),
+        "block",
+        "query, key, value",
+        tuple(f"{name}.weight" for name in _PROJECTIONS),
+        decays=True,
+        inputs=1,
+    ),
+    Parameter(
+        f"{_BLOCK}/attention/bias",
+        ("layer", "projection", *_HEADS),
+        "block",
+        "query, key, value",
+        tuple(f"{name}.bias" for name in _PROJECTIONS),
+        decays=False,
+    ),
+    *_linear(
+        f"{_BLOCK}/attention/output",
+        "block",
+        "attention output",
+        f"{_BLOCK_TENSORS}.attention.output.dense",
+        _HEADS,
+        "width",
+    ),
+    *_norm(f"{_BLOCK}/attention_norm", "block", "LayerNorm", f"{_BLOCK_TENSORS}.attention.output.LayerNorm"),
+    *_linear(
+        f"{_BLOCK}/feedforward_in",
+        "block",
+        "feed-forward in",
+        f"{_BLOCK_TENSORS}.intermediate.dense",
+        ("width",),
+        "inner",
+        bias="inner",
+    ),
+    *_linear(
+        f"{_BLOCK}/feedforward_out",
+        "block",
+        "feed-forward out",
+        f"{_BLOCK_TENSORS}.output.dense",
+        ("inner",),
+        "width",
+    ),
+    *_norm(f"{_BLOCK}/feedforward_norm", "block", "LayerNorm", f"{_BLOCK_TENSORS}.output.LayerNorm"),
+    *_linear("bert/pooler/dense", "pooler", "pooler", "bert.pooler.dense", ("width",), "features"),
+    *_linear("masked_lm/dense", "MLM head", "MLM dense", "cls.predictions.transform.dense", ("width",), "features"),
+    *_norm("masked_lm/norm", "MLM head", "MLM LayerNorm", "cls.predictions.transform.LayerNorm"),
+    Parameter("masked_lm/bias", ("vocabulary",), "MLM head", "MLM bias", ("cls.predictions.bias",), decays=False),
+    *_linear("next_sentence/dense", "NSP head", "NSP dense", "cls.seq_relationship", ("width",), "outputs"),
+    *_linear("task/dense", "task head", "task dense", "classifier", ("width",), "outputs"),
+)
+"""Every parameter that a model may have, in the order in which they are listed. (The tensors of a head for answers are
+called otherwise in files: see interchange/export.py.)"""
+
+_BY_PATH = {parameter.path: parameter for parameter in PARAMETERS}
+
+
+def path_of(keys: Iterable[Any]) -> str:
+    """A path of JAX' tree functions as PARAMETERS has them: names with slashes between."""
+    return "/".join(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in keys)
+
+
+def parameter_at(path: str) -> Parameter:
+    """The parameter at `path`, which may stand below others: the optimizer's slots, or a second model's name.
+
+    Raises ValueError for a path that ends as no parameter's does.
+    """
+    names = path.split("/")
+    for begin in range(len(names)):
+        if found := _BY_PATH.get("/".join(names[begin:])):
+            return found
+    raise ValueError(f"no row of PARAMETERS (model/parameters.py) is of the parameter {path}; give it one")
