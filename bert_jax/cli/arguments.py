@@ -1,19 +1,24 @@
 """What commands take, and how a command line becomes an instance of it."""
 
-import contextlib
-import io
 import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import tyro
 from pydantic import ConfigDict, create_model, field_validator
-from tyro.constructors import PrimitiveConstructorSpec
+from tyro.constructors import (
+    MISSING_NONPROP,
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    StructConstructorSpec,
+    StructFieldSpec,
+    StructTypeInfo,
+)
 
 from bert_jax.cli.checks import check_line, usage
 from bert_jax.cli.config_files import load_config
-from bert_jax.cli.flags import CONFIG, Flag, flags_of, in_typed_form
+from bert_jax.cli.flags import CONFIG, Flag, flags_of
 from bert_jax.cli.help import full_help, paragraph, short_help
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
@@ -166,33 +171,47 @@ class Command(NamedTuple):
             raise SystemExit(0)
         if self.defaults and config is None:
             raise UsageError(f"give a config first: {self.usage}; bert-jax configs lists those that come with it")
-        flags = self.flags(config)
-        check_line(rest, flags, self.name)
-        return self._built(config, rest, flags)
+        check_line(rest, self.flags(config), self.name)
+        return self._built(config, rest)
 
-    def _built(self, config: Settings | None, words: list[str], flags: list[Flag]) -> Any:
-        """By tyro, which finds nothing to say of a checked line but that settings don't fit each other."""
+    def _built(self, config: Settings | None, words: list[str]) -> Any:
+        """An instance of `arguments` built by tyro from `words`, which `check_line` has accepted.
+
+        Raises UsageError where settings don't fit each other.
+        """
         shape = self.arguments
         if config is not None:
             settings = {CONFIG: (Annotated[type(config), tyro.conf.arg(name="")], config)}
             shape = create_model(shape.__name__, __base__=shape, **settings)
+        return tyro.cli(shape, prog=f"bert-jax {self.name}", args=words, registry=_CONSTRUCTORS)
+
+
+_CONSTRUCTORS = ConstructorRegistry()
+
+
+@_CONSTRUCTORS.struct_rule
+def _settings_rule(asked: StructTypeInfo) -> StructConstructorSpec | None:
+    """Tells tyro the fields of a Settings class and how to build it; None for other types, which tyro knows."""
+    if not (isinstance(asked.type, type) and issubclass(asked.type, Settings)):
+        return None
+    settings, hints = asked.type, get_type_hints(asked.type, include_extras=True)
+
+    def build(**values: Any) -> Settings:
         try:
-            with contextlib.redirect_stderr(io.StringIO()):
-                return tyro.cli(shape, prog=f"bert-jax {self.name}", args=words)
+            return settings(**values)
         except SettingsError as error:
-            raise UsageError(in_typed_form(str(error), flags)) from None
-        except SystemExit as end:
-            raise UsageError(in_typed_form(_reason(end, words), flags)) from None
+            raise UsageError(str(error)) from None  # a ValueError tyro would print itself, in a box
 
-
-def _reason(end: SystemExit, words: list[str]) -> str:
-    """What settings refused, which tyro would print in a box."""
-    error: BaseException | None = end
-    while error is not None:
-        if isinstance(error, SettingsError):
-            return str(error)
-        error = error.__context__
-    return f"this command line can't be read: {' '.join(words)} (see --help)"
+    fields = []
+    for name, field in settings.model_fields.items():
+        if isinstance(asked.default, Settings):
+            default = getattr(asked.default, name)
+        elif field.is_required():
+            default = MISSING_NONPROP
+        else:
+            default = field.get_default(call_default_factory=True)
+        fields.append(StructFieldSpec(name, hints[name], default, helptext=""))
+    return StructConstructorSpec(build, tuple(fields))
 
 
 def _named(flags: list[Flag], name: str) -> Flag | None:
