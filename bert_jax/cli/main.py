@@ -3,7 +3,6 @@
 import difflib
 import importlib
 import os
-import platform
 import re
 import sys
 import traceback
@@ -12,6 +11,7 @@ from types import ModuleType
 from bert_jax.cli.quiet import quieten_libraries
 from bert_jax.system import disk, interruption
 from bert_jax.system.accelerators import accelerated, leave_out_absent_tpu
+from bert_jax.system.allocator import keep_freed_memory
 from bert_jax.system.errors import BertJaxError, UsageError
 
 COMMANDS = {
@@ -42,19 +42,13 @@ CLOSED_PIPE = 141
 """Exit code where the reader of the output is gone, as in `bert-jax params CONFIG.py | head -1`: what a shell gives for
 a program that SIGPIPE (13) ends. (The signal itself stays ignored: it would end a training for any broken socket.)"""
 
-ALLOCATOR = (
-    "glibc.malloc.hugetlb=1",
-    "glibc.malloc.arena_max=1",
-    "glibc.malloc.mmap_max=0",
-    "glibc.malloc.trim_threshold=1000000000000",
-)
-
 
 def main() -> None:
     """Entry point of the shell command; its exit codes are those of `run`, and CLOSED_PIPE."""
     if computes(sys.argv[1:]):
         leave_out_absent_tpu()
-        _keep_memory()
+        if not accelerated():  # on a GPU or TPU the host's memory hardly matters
+            keep_freed_memory()
     interruption.listen()
     try:
         code = run(sys.argv[1:])
@@ -184,19 +178,6 @@ def _print_completion(name: str, rest: list[str]) -> int:
         raise UsageError(f"{COMPLETION} {shell or 'has no value'}: expected {' or '.join(SHELLS)}")
     print(completion(shell))
     return 0
-
-
-def _keep_memory() -> None:
-    """Starts this process again with settings of glibc's allocator, which it reads before Python runs.
-
-    XLA on the CPU takes and gives back a hundred MB and more at every step. Fresh pages each time cost the demo's step
-    a quarter; kept in one heap of huge pages, they cost nothing.
-    """
-    tunables = os.environ.get("GLIBC_TUNABLES", "")
-    if platform.libc_ver()[0] != "glibc" or "glibc.malloc" in tunables or accelerated():
-        return
-    os.environ["GLIBC_TUNABLES"] = ":".join(filter(None, (tunables, *ALLOCATOR)))
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "bert_jax.cli.main", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

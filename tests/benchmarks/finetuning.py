@@ -26,7 +26,6 @@ from typing import Any
 import jax
 import tyro
 
-from bert_jax.cli.main import ALLOCATOR
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig, MeshConfig
@@ -36,6 +35,7 @@ from bert_jax.finetuning.objective import TaskObjective
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.model.bert import init
+from bert_jax.system.allocator import keep_freed_memory
 from bert_jax.system.bucket import place_of
 from bert_jax.training.devices import compiling_tokens, keep_compiled_programs
 from bert_jax.training.input import read_ahead
@@ -203,6 +203,8 @@ def work(name: str, model: str, asked: Asked) -> None:
     """Does the work of one side: answers lines of standard input, `warm_up`, `train`, `predict`, by lines of JSON."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever else is printed
+    if name == "ours":
+        keep_freed_memory()  # as the command bert-jax does for itself
     side = SIDES[name](asked, model)
     for line in sys.stdin:
         what = line.strip()
@@ -214,8 +216,6 @@ class Process:
 
     def __init__(self, asked: Asked, name: str, model: Path):
         settings = {"JAX_COMPILATION_CACHE_DIR": str(model.parent / "compiled")} | os.environ
-        if name == "ours":  # as the command bert-jax sets it for itself
-            settings["GLIBC_TUNABLES"] = ":".join(ALLOCATOR)
         self._process = subprocess.Popen(
             [sys.executable, __file__, _WORK, name, str(model), json.dumps(asdict(asked))],
             env=settings,

@@ -299,7 +299,7 @@ def test_a_run_is_not_made_into_another(config, tiny_run, tmp_path, capsys):
     )
 
 
-def test_the_shell_command_starts_anew_with_its_allocator_and_gives_exit_codes(tmp_path):
+def test_the_shell_command_gives_exit_codes(tmp_path):
     shell = [sys.executable, "-m", "bert_jax.cli.main"]
     done = subprocess.run([*shell, "evaluate", tmp_path], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("bert-jax: ") and "Traceback" not in done.stderr

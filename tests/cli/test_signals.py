@@ -100,7 +100,6 @@ def test_a_second_ctrl_c_in_training_names_the_newest_checkpoint(config_file, ti
     line = ["pretrain", config_file, "--workdir", tmp_path, "--phases.0.steps", 10_000, "--checkpoints.every", 10_000]
     process = subprocess.Popen(
         [sys.executable, "-c", SLOW_TO_END, *map(str, line)],
-        env=os.environ | {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"},  # it isn't started again
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

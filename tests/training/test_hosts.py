@@ -174,7 +174,7 @@ def test_a_signal_to_one_stops_all_with_a_checkpoint(config_file, run, hosts, se
 def test_what_ends_all_hosts_is_no_loss_of_one(config_file, run, hosts):
     """However long after the first, with which JAX' coordinator goes, the second gets there."""
     line = [sys.executable, "-c", FAILING, "pretrain", config_file, "--workdir", run]
-    environment = os.environ | ALONE | {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}  # it isn't started again
+    environment = os.environ | ALONE
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     processes = [
         subprocess.Popen([*map(str, line), *flags, late], env=environment, **pipes)
