@@ -2,17 +2,18 @@
 
     bert-jax pretrain configs/ablations/mlm_nsp.py --workdir runs/mlm_nsp --data.source "text:corpus/*.txt.gz"
 
-One of three runs that differ in what is asked alone: mlm_nsp.py, mlm.py (no pairs) and gpt_ltr.py (each next token from
-those before it). Text, vocabulary, model, optimizer and steps are the same. Which of them is best shows after
-fine-tuning, beside a model that wasn't pretrained; the measurements of pretraining itself are of different questions.
+One of three configs that differ only in the pretraining objective: mlm_nsp.py, mlm.py (no sentence pairs) and
+gpt_ltr.py (predicts each next token from those before it). Text, vocabulary, model, optimizer and steps are the same,
+and the other two take them from this file. Compare the models after fine-tuning, with one that wasn't pretrained:
+their pretraining losses measure different objectives.
 
-Hardware and time: on one core of two, the other busy with the next run, 9 to 14 minutes; gpt_ltr.py, which predicts at
-every position, is 2.7 times the FLOPs and took 21. A run reads 12 million tokens, of 48 MB of Wikipedia seven
-tenths. The vocabulary is small because a model that sees so little has to know its pieces first: with 8,192 it hadn't
-left the plateau of frequencies by 3,000 steps.
-What to expect: README.md has what came of three seeds of each, and of fine-tuning them. At full size (Devlin et al.
-2019, table 5) leaving out next sentences costs BERT-base 3.5 points on QNLI and 0.5 on MNLI, and going from left to
-right as well 4.1 and 2.3.
+Hardware and time: on one of two CPU cores, with the next run on the other, 9 to 14 minutes; gpt_ltr.py, which predicts
+at every position, takes 2.7 times the FLOPs and took 21 minutes. A run reads 12 million tokens, seven tenths of 48 MB
+of Wikipedia. The vocabulary is small because the model must learn its pieces first, and sees little text: with 8,192
+pieces its loss was still that of the piece frequencies after 3,000 steps.
+What to expect: README.md has the results of three seeds of each config, and of fine-tuning them. At full size (Devlin
+et al. 2019, table 5) BERT-base loses 3.5 points on QNLI and 0.5 on MNLI without next sentence prediction, and 4.1 and
+2.3 if it also reads from left to right.
 """
 
 from bert_jax.config.data import DataConfig

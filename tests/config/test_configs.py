@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.cli.config_files import config_names, find_config, summary
+from bert_jax.cli.config_files import config_names, find_config, load_config, summary
 from bert_jax.config.run import RunConfig
 
 ROOT = Path(__file__).parents[2] / "configs"
@@ -47,6 +47,13 @@ def test_ablations_differ_in_what_is_asked_alone():
     for config in built.values():
         seen_alike = config.model.replace(causal=False)
         assert config.replace(model=seen_alike, objective=bert.objective) == bert
+
+
+@pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
+def test_a_copy_of_an_ablation_builds_the_same_config_from_anywhere(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(path.read_text())
+    assert load_config("mine.py") == load_config(f"ablations/{path.stem}")
 
 
 def test_the_left_to_right_twin_is_berts_but_for_its_question():
