@@ -35,16 +35,16 @@ COMMAND = Command(
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, counts, prints parameters, what others printed of such a model, memory and FLOPs."""
+    """Parses the command line and prints parameters, published counts of the same model, memory and FLOPs."""
     config = COMMAND.parse(arguments).config
     from bert_jax.cli.params_tables import flops_table, memory_line, parameter_table, published_table
-    from bert_jax.model.published import published_figures
+    from bert_jax.cli.published import published_counts
     from bert_jax.pretraining.trainer import planned_vocabulary_size
     from bert_jax.system.progress import output
 
     model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))
     output.print(parameter_table(model))
-    if figures := published_figures(model):
-        output.print(published_table(figures))
+    if counts := published_counts(model):
+        output.print(published_table(counts))
     output.print(memory_line(model, config))
     output.print(flops_table(model, config))

@@ -6,11 +6,11 @@ from typing import Any
 import jax
 from rich.table import Table
 
+from bert_jax.cli.published import PublishedCount
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size
-from bert_jax.model.published import PublishedFigure
 from bert_jax.model.size import HEADS, Part, forward_flops, num_parameters, parts, train_flops
 from bert_jax.training.optimizer import make_optimizer
 
@@ -53,14 +53,14 @@ def _counts(group: list[Part], of_a_block: bool) -> tuple[str, str]:
     return one, f"{sum(part.copies * part.parameters for part in group):,}"
 
 
-def published_table(figures: Iterable[PublishedFigure]) -> Table:
-    """A row a term, and below them the figure that they make."""
+def published_table(counts: Iterable[PublishedCount]) -> Table:
+    """One row for each term, and below them the published count that they add up to."""
     table = Table("against published figures")
     table.add_column("parameters", justify="right")
-    for figure in figures:
-        for term in figure.terms:
-            table.add_row(term.name, f"{term.parameters:,}")
-        table.add_row(figure.source, f"{figure.parameters:,}", style="bold", end_section=True)
+    for count in counts:
+        for name, parameters in count.terms.items():
+            table.add_row(name, f"{parameters:,}")
+        table.add_row(count.source, f"{count.parameters:,}", style="bold", end_section=True)
     return table
 
 
