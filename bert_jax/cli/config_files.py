@@ -70,7 +70,10 @@ def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
     if path is None:
         raise absent(given, names_for(kind))
     if path.suffix != ".py":
-        others, flag = ("a name or a run", "data.source") if kind is RunConfig else ("a name", "task.train")
+        if kind is RunConfig:
+            others, flag = "a name or a run", "data.source"
+        else:
+            others, flag = "a name", "task.train"
         raise UsageError(
             f"{path} is no config: give a Python file (.py), {others} (bert-jax configs lists the names); what to "
             f"learn from is given by --{flag} {given}"

@@ -54,11 +54,12 @@ def run(arguments: list[str]) -> None:
     if asked.unlabelled and not of_rows:
         raise UsageError(f"--unlabelled {asked.unlabelled} is for rows, and {asked.run} measures text; leave it out")
     if of_rows:
-        predictor, written = load(asked.run).predictor, None
+        predictor = load(asked.run).predictor
+        table, written, of = print_task_results, None, "dev rows"
         if asked.data:
             written = written_as(predictor.task, asked.data, asked.format, asked.columns, asked.separator)
+            of = f"rows of {asked.data}"
         results = predictor.measure(asked.data, written, asked.unlabelled, config.rows)
-        table, of = print_task_results, f"rows of {asked.data}" if asked.data else "dev rows"
     elif asked.data is None:
         results = evaluate_run(run_directory)
         table, of = print_results, "held-out sequences"

@@ -59,10 +59,13 @@ def _memory_table(topology: Topology, phases: list[PhasePlan]) -> Table:
         ("temporaries", "temporaries"),
         ("code", "program"),
     ):
-        table.add_row(name, *(gib(getattr(each.memory, field)) if each.memory else "" for each in phases))
-    table.add_row("total", *(gib(each.needed_bytes) if each.needed_bytes else "" for each in phases), style="bold")
-    table.add_row("there is", *[gib(topology.chip.memory)] * len(phases))
-    table.add_row("fits", *("yes" if each.fits else "no" for each in phases), style="bold")
+        cells = [gib(getattr(each.memory, field)) if each.memory else "" for each in phases]
+        table.add_row(name, *cells)
+    totals = [gib(each.needed_bytes) if each.needed_bytes else "" for each in phases]
+    verdicts = ["yes" if each.fits else "no" for each in phases]
+    table.add_row("total", *totals, style="bold")
+    table.add_row("available", *[gib(topology.chip.memory)] * len(phases))
+    table.add_row("fits", *verdicts, style="bold")
     return table
 
 

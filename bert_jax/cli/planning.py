@@ -18,8 +18,9 @@ from bert_jax.system.progress import duration, say
 def planned(config: RunConfig, slice_name: str, with_sweep: bool, exact: bool) -> tuple[dict[str, Any], list[Any]]:
     """What was found for programs, and the same as tables and lines for people."""
     topology, size = parse_topology(slice_name), planned_vocabulary_size(config)
-    if topology.chips > (most := parse_topology(f"{topology.family}:{FAMILIES[topology.family].slices[-1]}")).chips:
-        say(f"no slice of {topology.family} is larger than {most}: {topology} is a thought")
+    largest = parse_topology(f"{topology.family}:{FAMILIES[topology.family].slices[-1]}")
+    if topology.chips > largest.chips:
+        say(f"{topology} is hypothetical: the largest slice of {topology.family} that can be had is {largest}")
     parameters = num_parameters(config.model.replace(vocabulary_size=size))
     result = {"topology": str(topology), "chips": topology.chips, "chip": topology.chip._asdict()}
     result |= {"parameters": parameters, "compiled": can_compile()}
@@ -52,7 +53,11 @@ def _plan(planner: Planner, config: RunConfig) -> tuple[list[PhasePlan], tuple[C
     """Each phase, and where one doesn't fit the change with which all do."""
     _ = planner.trainer(config)  # refuses what can't be, before anything is compiled
     say(f"Compiling {len(config.phases)} programs for {planner.topology}, more where one doesn't fit")
-    planner.on_compiled = lambda plan: say(_outcome(plan))
+
+    def tell(plan: PhasePlan) -> None:
+        say(_outcome(plan))
+
+    planner.on_compiled = tell
     phases = planner.phases(config)
     if all(each.fits for each in phases):
         return phases, None
@@ -63,7 +68,11 @@ def _sweep(planner: Planner, config: RunConfig) -> list[PhasePlan]:
     _ = planner.trainer(config)  # refuses what can't be, which would leave nothing to try
     most = most_compilations(config, planner.topology.chips)
     say(f"At most {most} compilations for {planner.topology}; what is larger than what didn't fit is left out")
-    planner.on_compiled = lambda plan: say(f"{planner.compilations} of {most}: {_outcome(plan)}")
+
+    def tell(plan: PhasePlan) -> None:
+        say(f"{planner.compilations} of {most}: {_outcome(plan)}")
+
+    planner.on_compiled = tell
     return sweep(planner, config)
 
 

@@ -185,7 +185,10 @@ class SquareProduct:
     """The product of two square matrices on one device: float32 of 2048 on a CPU, bfloat16 of 8192 elsewhere."""
 
     def __init__(self):
-        self._size, dtype = (2048, jnp.float32) if jax.default_backend() == "cpu" else (8192, jnp.bfloat16)
+        if jax.default_backend() == "cpu":
+            self._size, dtype = 2048, jnp.float32
+        else:
+            self._size, dtype = 8192, jnp.bfloat16
         shape = (self._size, self._size)
         self._factors = [jax.random.normal(jax.random.key(number), shape, dtype) for number in range(2)]
         self._product = jax.jit(jnp.matmul)

@@ -39,17 +39,18 @@ def _on_mesh(planner: Planner, config: RunConfig, number: int, split: int) -> li
     """The batch sizes that fit where `split` chips share one copy of the state."""
     config = config.replace(mesh=config.mesh.replace(data=-1, fsdp=split))
     fitting: list[PhasePlan] = []
-
-    def fits(factor: float) -> bool:
+    for factor in _LARGER:
         plan = _with_batch(planner, config, number, factor)
-        if plan:
-            fitting.extend([plan] * plan.fits)
-        return bool(plan and plan.fits)
-
-    if all(fits(factor) for factor in _LARGER) or fitting:
+        if plan is None or not plan.fits:
+            break
+        fitting.append(plan)
+    if fitting:
         return fitting
-    any(fits(factor) for factor in _SMALLER)
-    return fitting
+    for factor in _SMALLER:
+        plan = _with_batch(planner, config, number, factor)
+        if plan and plan.fits:
+            return [plan]
+    return []
 
 
 def _with_batch(planner: Planner, config: RunConfig, number: int, factor: float) -> PhasePlan | None:

@@ -45,7 +45,8 @@ def fetched(path: Place) -> Path:
             (copy / name).unlink()
         wanted = [name for name in there if had.get(name) != there[name] or _size(copy / name) != there[name].size]
         with ThreadPoolExecutor(TRANSFERS) as pool:
-            list(pool.map(lambda name: _copied(path / name, there[name], copy / name), wanted))
+            for _ in pool.map(lambda name: _copied(path / name, there[name], copy / name), wanted):
+                pass  # taking a result raises what its download raised
         write_json(_note(copy), there)
     return copy
 

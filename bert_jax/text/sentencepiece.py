@@ -90,10 +90,13 @@ class SentencePieceTokenizer:
     def encode_spans(self, text: str) -> list[PieceSpan]:
         """The pieces of `text`, each with where in it they stand; a boundary by itself stands for nothing."""
         encoded = self._processor.encode(without_nul(text), return_type="offset_mapping")
-        return [
-            PieceSpan(number, *_stripped(text, begin, begin if piece == BOUNDARY else end))
-            for number, piece, (begin, end) in zip(encoded["ids"], encoded["pieces"], encoded["offsets"])
-        ]
+        spans = []
+        for number, piece, (begin, end) in zip(encoded["ids"], encoded["pieces"], encoded["offsets"]):
+            if piece == BOUNDARY:
+                end = begin
+            begin, end = _stripped(text, begin, end)
+            spans.append(PieceSpan(number, begin, end))
+        return spans
 
     def decode(self, ids: Iterable[int]) -> str:
         """Pieces put together to words, separated by spaces."""
