@@ -1,4 +1,4 @@
-"""What commands take, and how a command line becomes an instance of it."""
+"""The arguments of each command, and how a command line is parsed into them."""
 
 import warnings
 from collections.abc import Mapping
@@ -37,37 +37,37 @@ PlaceArgument = Annotated[
         str_from_instance=lambda value: [str(value)],
     ),
 ]
-"""A path that may also be in a bucket."""
+"""A path on this machine or in a bucket (gs://)."""
 RunArgument = tyro.conf.Positional[PlaceArgument]
-"""The run that a command is about, its first argument."""
+"""The first argument of commands that work on an existing run."""
 _HELP = ("-h", "--help")
 _HELP_ALL = "--help-all"
 _CONFIG_TEXT = {
-    RunConfig: "CONFIG is a name that bert-jax configs lists, a Python file that builds a `config`, or a run, whose "
-    "settings are taken.",
-    FinetuneConfig: "CONFIG is a name that bert-jax configs lists, or a Python file that builds a `config`.",
+    RunConfig: "CONFIG is a name from bert-jax configs, a Python file that builds a `config`, or a run whose settings "
+    "are used.",
+    FinetuneConfig: "CONFIG is a name from bert-jax configs, or a Python file that builds a `config`.",
 }
 _NEEDED = {FinetuneConfig: ("init",)}
-"""Settings of CONFIG that have a default which no run can be made with."""
+"""Settings of CONFIG that every run must set, although they have a default (None)."""
 
 
 class Arguments(Settings):
-    """Arguments of a command; the string under a field is its help text."""
+    """The arguments of a command. The string under a field is its help text."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
 
 class RunArguments(Arguments):
-    """Arguments of the commands that make a run or a part of it."""
+    """Arguments of the commands that create a run or a part of it."""
 
     workdir: PlaceArgument
-    """Directory of the run: made, or gone on with. gs://BUCKET/FOLDER too."""
+    """Directory of the run, which is created or continued; gs://BUCKET/FOLDER works too."""
 
     @field_validator("workdir")
     @classmethod
     def _no_file(cls, workdir: Place) -> Place:
         if workdir.is_file():
-            raise ValueError(f"--workdir {workdir} is a file; name a folder, which is made if need be")
+            raise ValueError(f"--workdir {workdir} is a file; give a folder, which is created if it is missing")
         return workdir
 
 
@@ -75,34 +75,34 @@ class TrainingArguments(RunArguments):
     """Arguments of the commands that train."""
 
     dry_run: bool = False
-    """Tell what would be done, from what is there to the memory that a step takes, and do nothing."""
+    """Print what the command would do, the state of the run and the memory of a step, and do nothing."""
     print_config: bool = False
-    """Print all settings as a config file, and do nothing: bert-jax ... --print-config > mine.py."""
+    """Print all settings as a config file and do nothing else: bert-jax ... --print-config > mine.py."""
     overwrite: bool = False
-    """Delete the run at --workdir first, and begin anew. Anything there but a run's own files is refused."""
+    """Delete the run at --workdir and start from the beginning. Refused if --workdir holds files of anything else."""
 
 
 class RowsArguments(Arguments):
-    """How rows are written that a fine-tuned model is to read."""
+    """The file format of the rows that a fine-tuned model reads."""
 
     format: FileFormat | None = None
-    """How rows are written. Without it: as the end of the file's name says, or as the training rows were."""
+    """File format of the rows. Without it: by the suffix of the file name, or else the format of the training rows."""
     columns: tuple[str, ...] | None = None
-    """Names of the rows' columns. Without it: those of the training rows, if the file is written alike. Without any
-    name behind it: the file has a line of them."""
+    """Names of the columns. Without it: those of the training rows, if the file has the same format. With no name after
+    it: the first line of the file has the names."""
     separator: str | None = None
-    """What is between columns of csv or tsv. Without it: as the training rows were, if the file is written alike, or
-    what its first line has."""
+    """Separator of the columns of csv or tsv. Without it: that of the training rows, if the file has the same format,
+    or else the one that its first line has."""
 
 
 ROWS_NAMES = {f"task.{name}": f"--{name}" for name in RowsArguments.model_fields}
-"""For `Command.names` of a command with RowsArguments: task.format is its --format, and so on."""
+"""`Command.names` of a command with RowsArguments: messages about task.format name --format, and so on."""
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", 'Field name "json"')  # hides a method that pydantic itself calls deprecated
 
     class JsonArguments(Arguments):
-        """Arguments of the commands that print for people or for programs."""
+        """Arguments of the commands that can print JSON instead of tables."""
 
         json: bool = False
         """Print one JSON object instead of tables."""
@@ -114,22 +114,23 @@ class Command(NamedTuple):
     name: str
     arguments: type[Arguments]
     text: str
-    """What it does, in a sentence or two."""
+    """Describes the command in one or two sentences, for --help."""
     defaults: RunConfig | FinetuneConfig | None = None
-    """Where its first argument is CONFIG: a config of the kind that it takes, whose values --help shows as defaults."""
+    """A config of the class that the command takes as its first argument, CONFIG; --help shows its values as defaults.
+    None for a command without CONFIG."""
     first: tuple[str, ...] = ()
-    """Settings of CONFIG that --help shows, those that people change first. The others: --help-all."""
+    """Settings of CONFIG that --help shows: those that people change first. --help-all shows all."""
     names: Mapping[str, str] = MappingProxyType({})
-    """Settings of a run that a flag of its own stands for: "data.source": "--data". Messages name that one."""
+    """Settings of a run that a flag of this command sets, as in {"data.source": "--data"}; messages name the flag."""
     reads: tuple[str, ...] = ()
-    """Settings of CONFIG, or groups of them, that it reads, where these aren't all; --help-all shows no others."""
+    """Settings of CONFIG, or groups of settings, that the command reads; --help-all shows only these. Empty: all."""
 
     def flags(self, config: Settings | None = None) -> list[Flag]:
-        """All that can be given, with the values of `config` (or `defaults`) as defaults."""
+        """All flags of the command line, with the values of `config` (or of `defaults`) as defaults."""
         return flags_of(self.arguments, config or self.defaults)
 
     def shown(self, flags: list[Flag]) -> list[Flag]:
-        """Those that the command reads."""
+        """Those of `flags` that the command reads."""
         return [
             flag
             for flag in flags
@@ -138,7 +139,7 @@ class Command(NamedTuple):
 
     @property
     def usage(self) -> str:
-        """The command line in short: name, CONFIG, and whatever must be given."""
+        """The usage line: the command, CONFIG and the required flags."""
         config = ["CONFIG"] if self.defaults else []
         flags, needed = self.flags(), _NEEDED.get(type(self.defaults), ())
         of_config = [flag for flag in flags if not flag.own and flag.name in needed]
@@ -146,12 +147,12 @@ class Command(NamedTuple):
         return " ".join(["bert-jax", self.name, *config, *required])
 
     def help(self, config: Settings | None = None, everything: bool = False) -> str:
-        """What --help prints, with the values of `config` as defaults; `everything`: what --help-all does."""
+        """The text of --help, with the values of `config` as defaults; if `everything`, the text of --help-all."""
         flags = self.shown(self.flags(config))
         text = f"usage: {self.usage} [--NAME VALUE ...]\n\n{paragraph(self.text)}"
         if self.defaults:
-            whose = "those of this CONFIG" if config else "what holds where CONFIG says nothing"
-            text += paragraph(f"{_CONFIG_TEXT[type(self.defaults)]} The defaults below are {whose}.")
+            whose = "are those of this CONFIG" if config else "apply to settings that CONFIG doesn't set"
+            text += paragraph(f"{_CONFIG_TEXT[type(self.defaults)]} The defaults below {whose}.")
         if everything or not self.first:
             return f"{text}\n{full_help(flags)}"
         short = [flag for flag in flags if flag.own] + [_named(flags, name) for name in self.first]
@@ -159,9 +160,9 @@ class Command(NamedTuple):
         return f"{text}\n{short_help(flag for flag in short if flag)}{more}"
 
     def parse(self, words: list[str]) -> Any:
-        """An instance of `arguments`; CONFIG's settings, changed by flags, are its field `config`.
+        """Parses a command line into an instance of `arguments`; its field `config` is CONFIG, changed by the flags.
 
-        Raises UsageError in one line for what doesn't fit, SystemExit once help has been printed.
+        Raises UsageError with a one-line message for a wrong command line, and SystemExit after printing help.
         """
         config, rest, asks_help = None, words, {*_HELP, _HELP_ALL} & set(words)
         if self.defaults and words and not words[0].startswith("-"):
@@ -170,7 +171,9 @@ class Command(NamedTuple):
             print(self.help(config, everything=_HELP_ALL in asks_help), end="")
             raise SystemExit(0)
         if self.defaults and config is None:
-            raise UsageError(f"give a config first: {self.usage}; bert-jax configs lists those that come with it")
+            raise UsageError(
+                f"give a config first: {self.usage}; bert-jax configs lists the configs that come with bert-jax"
+            )
         check_line(rest, self.flags(config), self.name)
         return self._built(config, rest)
 
@@ -215,5 +218,5 @@ def _settings_rule(asked: StructTypeInfo) -> StructConstructorSpec | None:
 
 
 def _named(flags: list[Flag], name: str) -> Flag | None:
-    """The flag of this name; None where a config has no such entry, as one with a single phase."""
+    """The flag of this name; None if the config has no such entry, such as phases.1 of a config with one phase."""
     return next((flag for flag in flags if flag.name == name), None)

@@ -1,4 +1,4 @@
-"""bert-jax bench CONFIG: how fast the real train step is on this machine, and where the time goes."""
+"""bert-jax bench CONFIG: measures the train step on this machine, and what its time is spent on."""
 
 import json
 from collections.abc import Iterator
@@ -15,19 +15,19 @@ class Bench(Arguments):
     """Arguments."""
 
     batch_size: int | None = None
-    """Sequences a step. Without it: those of the config's first phase."""
+    """Sequences a step. Without it: the batch size of the config's first phase."""
     length: int | None = None
-    """Tokens a sequence. Without it: those of the config's first phase."""
+    """Tokens a sequence. Without it: the length of the config's first phase."""
     seconds: Annotated[float, Field(gt=0.0)] = 10.0
-    """How long each part is measured, but five times at least."""
+    """Seconds that each part is measured for; at least five times."""
     operations: bool = False
-    """Measure what a step is made of as well, each operation by itself against its limit."""
+    """Also measure the main operations of a step one by one, and compare each with the limit of the hardware."""
 
 
 COMMAND = Command(
     "bench",
     Bench,
-    "Time the train step, on made-up sequences; with a run in place of CONFIG on its own.",
+    "Time the train step on random sequences; with a run in place of CONFIG, on the run's sequences.",
     RunConfig(),
     first=(
         "model.num-layers",
@@ -49,7 +49,7 @@ COMMAND = Command(
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, measures, prints tables and, last, one JSON object."""
+    """Parses the command line, measures, prints tables and, last, one JSON object."""
     asked = COMMAND.parse(arguments)
     of_a_run = place_of(arguments[0]).is_dir()
     from bert_jax.cli.bench_tables import operations_table, parts_table, step_table
@@ -62,7 +62,7 @@ def run(arguments: list[str]) -> None:
     first = asked.config.phases[0]
     size = first.batch_size if asked.batch_size is None else asked.batch_size
     phase = first.replace(batch_size=size, length=first.length if asked.length is None else asked.length)
-    # Without an end: measuring takes as many steps as it likes, and reads on past a run's.
+    # So many steps that measuring never reaches the last one.
     config = asked.config.replace(phases=(phase.replace(steps=2**30 // phase.batch_size),), profile_steps=None)
     keep_compiled_programs()
     mesh = make_mesh(config.mesh)
@@ -70,7 +70,7 @@ def run(arguments: list[str]) -> None:
     if of_a_run:
         trainer, batches = _of_a_run(config, place_of(arguments[0]))
     else:
-        # Some piece stands for [MASK]: which one makes no difference to the time.
+        # The id of [MASK] makes no difference to the time.
         trainer, batches = pretraining_trainer(config, mesh, planned_vocabulary_size(config), mask_id=4), None
     say(f"Measuring steps of {phase.batch_size:,} sequences of {phase.length:,} tokens, {config.model.compute_dtype}")
     measured = bench(trainer, asked.seconds, batches)
@@ -85,8 +85,8 @@ def run(arguments: list[str]) -> None:
 
 
 def _of_a_run(config: RunConfig, path: Place) -> tuple[Any, Iterator[Any]]:
-    """The run's trainer, and its training batches."""
-    # Imported here: made-up sequences need neither TFDS nor Grain, so a bare accelerator machine will do for them.
+    """The trainer of the run at `path`, and its training batches."""
+    # Imported here: random sequences need neither TFDS nor Grain, which an accelerator machine may lack.
     from bert_jax.pretraining.dataset import prepared_for
     from bert_jax.pretraining.pretrain import training_source
     from bert_jax.pretraining.trainer import pretraining_trainer

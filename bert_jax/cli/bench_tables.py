@@ -14,36 +14,36 @@ def step_table(measured: Bench) -> Table:
     table.add_column()
     table.add_row("step", _ms(step.median), f"median of {step.count}; 80% in {_ms(step.low)} to {_ms(step.high)}")
     table.add_row("sequences", f"{measured.sequences_per_second:,.4g} /s", f"{measured.batch_size:,} a step")
-    table.add_row("tokens", f"{measured.tokens_per_second:,.0f} /s", "real ones, padding not counted")
+    table.add_row("tokens", f"{measured.tokens_per_second:,.0f} /s", "without padding")
     flops = f"{measured.model_flops_per_step / 1e9:,.1f} GFLOP a step, by formula"
     table.add_row("model", _rate(measured.model_flops_per_second), flops)
-    table.add_row("matrix products", _rate(measured.matrix_flops_per_second), "large square ones, best of several")
+    table.add_row("matrix products", _rate(measured.matrix_flops_per_second), "large square matrices, best of several")
     table.add_row("share of that", f"{measured.share_of_matrix_rate:.1%}", "")
     if measured.mfu is not None:
-        table.add_row("MFU", f"{measured.mfu:.1%}", "of the peak in the maker's data sheet")
-    table.add_row("compilation", f"{measured.compile_seconds:,.1f} s", "little where the program is kept from before")
-    table.add_row("memory", f"{measured.peak_memory_bytes / 1e9:,.2f} GB", "at the fullest")
+        table.add_row("MFU", f"{measured.mfu:.1%}", "of the peak in the data sheet")
+    table.add_row("compilation", f"{measured.compile_seconds:,.1f} s", "short if the program was cached")
+    table.add_row("memory", f"{measured.peak_memory_bytes / 1e9:,.2f} GB", "at the peak")
     if measured.input_sequences_per_second:
-        table.add_row("input alone", f"{measured.input_sequences_per_second:,.0f} sequences/s", "read and assembled")
+        table.add_row("input alone", f"{measured.input_sequences_per_second:,.0f} sequences/s", "reading and batching")
     return table
 
 
 def parts_table(measured: Bench) -> Table:
-    """What each part of a step takes."""
-    table = Table(title="Where the time of a step goes", title_justify="left")
+    """The time of each part of a step."""
+    table = Table(title="Time of the parts of a step", title_justify="left")
     table.add_column("part")
     table.add_column("time", justify="right")
     table.add_column("share", justify="right")
     for name, seconds in measured.parts.items():
-        # The step takes a batch that is on the device already.
-        share = "beside it" if name == "input" else f"{seconds / measured.step.median:.1%}"
+        # The measured step gets a batch that is on the device already.
+        share = "not in the step" if name == "input" else f"{seconds / measured.step.median:.1%}"
         table.add_row(name, _ms(seconds), share)
     return table
 
 
 def operations_table(costs: list[OperationCost], bandwidth: float, step: float) -> Table:
-    """Operations by themselves; `bandwidth` in bytes a second, `step` in seconds."""
-    title = f"Operations by themselves, forward and backward; memory {bandwidth / 1e9:,.1f} GB/s"
+    """Operations measured one by one; `bandwidth` in bytes a second, `step` in seconds."""
+    title = f"Operations measured one by one, forward and backward; memory {bandwidth / 1e9:,.1f} GB/s"
     table = Table(title=title, title_justify="left")
     table.add_column("operation")
     for column in ("a step", "each", "its limit", "of its limit", "of the step"):

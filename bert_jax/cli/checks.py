@@ -1,4 +1,4 @@
-"""A command line checked word by word, so that what is wrong is said by our own line."""
+"""Checks a command line word by word before it is parsed, so that each error is one line of our own."""
 
 import difflib
 import re
@@ -10,15 +10,15 @@ from bert_jax.config.wording import shown
 from bert_jax.system.errors import UsageError
 
 _FLAG = re.compile(r"--?[a-zA-Z]")
-"""How a flag begins; -1 and - are values."""
+"""Matches the beginning of a flag. -1 and - are values."""
 _MOST_MEANT = 3
-"""Settings that are named where a word isn't one."""
+"""Settings that a message suggests at most, for a word that is no setting."""
 
 
 def check_line(words: Iterable[str], flags: list[Flag], command: str) -> None:
-    """Raises UsageError for the first word that is no flag of `command` or no value of its flag, or for one missing.
+    """Raises UsageError for an unknown flag, a wrong value or a missing argument, whichever comes first.
 
-    What settings have to do with each other is not looked at here.
+    Whether settings fit each other is checked later, by the settings classes.
     """
     by_name = {f"--{flag.name}": flag for flag in flags if not flag.positional}
     by_name |= {f"--{flag.negative}": flag for flag in flags if flag.is_switch}
@@ -44,7 +44,7 @@ def check_line(words: Iterable[str], flags: list[Flag], command: str) -> None:
 
 
 def _values(flag: Flag, waiting: deque[str], reserved: int) -> list[str]:
-    """The words that are the flag's, taken from `waiting`; the last `reserved` belong to positional arguments."""
+    """Takes the values of `flag` from `waiting`; the last `reserved` words are kept for positional arguments."""
     values = []
     most = 0 if flag.is_switch else len(waiting) if flag.kind.several else 1
     while len(values) < most and waiting and not _FLAG.match(waiting[0]) and waiting[0] != "--":
@@ -80,7 +80,7 @@ def _check_whole(missing: list[Flag], flags: list[Flag], command: str) -> None:
 
 
 def usage(flag: Flag) -> str:
-    """A flag with what stands for its value."""
+    """A flag with the placeholder of its value: `--batch-size N`."""
     return flag.typed if flag.positional or flag.is_switch else f"{flag.typed} {flag.kind.placeholder}"
 
 
@@ -105,7 +105,7 @@ def _unknown(name: str, known: list[str], command: str) -> str:
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
-    """The flags that `name` may have been meant for, likeliest first."""
+    """Known flags similar to the unknown flag `name`, most similar first."""
     known, last = list(known), _last(name)
     same = [each for each in known if _last(each) == last]
     alike = difflib.get_close_matches(name, known, n=1, cutoff=0.8)

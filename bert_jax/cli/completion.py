@@ -1,4 +1,4 @@
-"""Scripts that have a shell complete a command line, made from what the commands take."""
+"""Shell completion scripts, generated from the flags of the commands."""
 
 import shlex
 
@@ -44,7 +44,7 @@ complete -o filenames -F _bert_jax bert-jax"""
 
 
 def completion(shell: str) -> str:
-    """The script for one of SHELLS."""
+    """The completion script for `shell`, one of SHELLS."""
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]()
 
 
@@ -69,7 +69,7 @@ def _bash() -> str:
 
 
 def _zsh() -> str:
-    """That of bash, which zsh runs by a module of its own."""
+    """The script for zsh: that for bash, which zsh's bashcompinit runs."""
     how = f'# For zsh: eval "$(bert-jax {COMPLETION} zsh)" in ~/.zshrc'
     return f"{how}\nautoload -U +X compinit && compinit -u\nautoload -U +X bashcompinit && bashcompinit\n{_bash()}"
 
@@ -117,7 +117,7 @@ def _choices(flag: Flag) -> str:
 
 
 def _configs(name: str, defaults: object) -> list[str]:
-    """The configs that a command takes by name."""
+    """Names of the configs that a command accepts."""
     if name == "configs":
         return config_names()
     return names_for(type(defaults)) if defaults else []

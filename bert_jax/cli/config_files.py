@@ -1,4 +1,4 @@
-"""Config files: those that come with the project, found by name from anywhere, and a user's own."""
+"""Config files: those that come with bert-jax, which are found by name, and a user's own."""
 
 import ast
 import difflib
@@ -15,30 +15,30 @@ from bert_jax.system.errors import UsageError
 
 Config = TypeVar("Config", RunConfig, FinetuneConfig)
 TASKS = "finetune"
-"""The folder of the configs that `bert-jax finetune` takes; all others are for pretraining."""
+"""Folder of the configs for `bert-jax finetune`; all others are for pretraining."""
 
 
 def configs_directory() -> Path:
-    """Where the configs lie: beside the modules of an installed package, or at the top of a checkout."""
+    """The folder of the configs: inside an installed package, or at the top of a checkout."""
     package = Path(__file__).parents[1]
     installed = package / "configs"
     return installed if installed.is_dir() else package.parent / "configs"
 
 
 def config_names() -> list[str]:
-    """The names of all configs, as `find_config` takes them: demo, ablations/mlm, finetune/sst2."""
+    """The names of all configs: demo, ablations/mlm, finetune/sst2."""
     root = configs_directory()
     return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.py"))
 
 
 def names_for(kind: type[Config]) -> list[str]:
-    """The names of the configs that build a `kind`, as its command lists them: those of tasks without finetune/."""
+    """The names of the configs that build a `kind`, without the prefix finetune/."""
     of_tasks = [name.removeprefix(f"{TASKS}/") for name in config_names() if name.startswith(f"{TASKS}/")]
     return of_tasks if kind is FinetuneConfig else [name for name in config_names() if not name.startswith(f"{TASKS}/")]
 
 
 def find_config(name: str) -> Path | None:
-    """The config of this name, with or without configs/, finetune/ and .py; None where there is none."""
+    """The file of the config `name`, which may have configs/, finetune/ and .py or not; None if there is none."""
     name = name.removeprefix("./").removeprefix("configs/").removesuffix(".py")
     names = config_names()
     wanted = [each for each in names if each == name] or [each for each in names if each.endswith(f"/{name}")]
@@ -53,10 +53,10 @@ def summary(path: Path) -> str:
 
 
 def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
-    """The config that `given` names: a Python file, a run (where `kind` is RunConfig), or a name.
+    """Loads the config `given`: a Python file (.py) that builds `config`, a run (if `kind` is RunConfig), or a name.
 
-    The file builds it as `config`; its name ends in .py. A path that exists comes before a config of that name. Raises
-    UsageError in one line, whatever is wrong with it.
+    An existing path takes precedence over a config of the same name. Raises UsageError with a one-line message for
+    anything that isn't such a config, and for any exception that the file raises.
     """
     path = place_of(given)
     if kind is RunConfig and (path / "config.json").is_file():
@@ -91,7 +91,7 @@ def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
 
 
 def absent(given: str, names: list[str]) -> UsageError:
-    """What is said of a config that is neither a file nor one of `names`."""
+    """The error for a config that is neither a file nor one of `names`."""
     asked = Path(given).stem
     known = {name.rpartition("/")[2]: name for name in names}
     meant = difflib.get_close_matches(asked, known, n=1, cutoff=0.6)

@@ -1,4 +1,4 @@
-"""Settings written as a config file."""
+"""Writes settings as a config file."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ _INDENT = "    "
 
 
 def config_source(config: Settings, command: str) -> str:
-    """A Python file that builds `config` with every setting written out; `command` is one that takes it."""
+    """The text of a Python file that builds `config` with every setting; its docstring shows `command`."""
     names: dict[str, list[str]] = {}
     for kind in sorted(_kinds(config), key=lambda kind: (kind.__module__, kind.__name__)):
         names.setdefault(kind.__module__, []).append(kind.__name__)
@@ -24,7 +24,7 @@ def _import(module: str, classes: list[str]) -> str:
 
 
 def _kinds(value: Any) -> set[type[Settings]]:
-    """The classes of all settings within `value`."""
+    """The settings classes of `value` and of everything in it."""
     if isinstance(value, tuple):
         return {kind for each in value for kind in _kinds(each)}
     if not isinstance(value, Settings):

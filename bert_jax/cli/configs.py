@@ -1,4 +1,4 @@
-"""bert-jax configs [NAME]: the configs that come with it."""
+"""bert-jax configs [NAME]: lists the configs that come with bert-jax, or prints one."""
 
 import tyro
 
@@ -10,14 +10,14 @@ class Configs(Arguments):
     """Arguments."""
 
     name: tyro.conf.Positional[str] = ""
-    """A config to print, to be copied: bert-jax configs demo > mine.py. Without it: all names."""
+    """Config to print, for a copy: bert-jax configs demo > mine.py. Without it: list all names."""
 
 
-COMMAND = Command("configs", Configs, "The configs that come with it. With NAME one of them is printed, to be copied.")
+COMMAND = Command("configs", Configs, "List the configs that come with bert-jax. With NAME: print one, for a copy.")
 
 
 def run(arguments: list[str]) -> None:
-    """Lists the configs, or prints one."""
+    """Parses the command line, then lists the configs or prints one."""
     name = COMMAND.parse(arguments).name
     if name:
         path = find_config(name)

@@ -1,4 +1,4 @@
-"""What a training would do, told without doing it: bert-jax pretrain or finetune ... --dry-run."""
+"""bert-jax pretrain or finetune ... --dry-run: prints what a training would do, and does nothing."""
 
 import shutil
 from pathlib import Path
@@ -26,11 +26,11 @@ from bert_jax.training.run_directory import RunDirectory
 from bert_jax.training.sharding import make_mesh
 
 _CHECKPOINTS_BESIDE = 2
-"""Kept beside the newest: the best one, and one that is being written."""
+"""Checkpoints on the disk besides the newest ones: the best one, and one that is being written."""
 
 
 def tell_pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> None:
-    """What pretrain would do. Raises UsageError where it would refuse. Writes nothing."""
+    """Prints what pretrain would do. Raises UsageError if it would refuse to start. Writes nothing."""
     run, mesh = RunDirectory(workdir), make_mesh(config.mesh)
     trainer = pretrain.check(config, as_if_absent(workdir) if overwrite else run, mesh)
     if overwrite:
@@ -51,7 +51,7 @@ def tell_pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> None
 
 
 def tell_finetuning(config: FinetuneConfig, workdir: Place, seeds: int, overwrite: bool) -> None:
-    """What finetune would do. Raises UsageError where it would refuse. Reads the rows; writes nothing."""
+    """Prints what finetune would do. Raises UsageError if it would refuse to start. Reads the rows; writes nothing."""
     mesh = make_mesh(config.mesh)
     run = RunDirectory(workdir if seeds == 1 else workdir / f"seed-{config.seed}")
     plan = finetune.plan_finetuning(config, mesh, as_if_absent(workdir) if overwrite else run)
@@ -85,7 +85,7 @@ def _table(title: str) -> Table:
 
 
 def _add_run(table: Table, config: TrainingConfig, run: RunDirectory, overwrite: bool, mesh: Mesh) -> int:
-    """Says whether a run is begun or gone on with; returns the steps that are done."""
+    """Adds whether the run would be started or continued; returns the steps that are done."""
     done = run.newest_step or 0
     if overwrite:
         deleted = f"the run there, at step {done:,}, would be deleted; " if run.config_file.exists() else ""
@@ -135,7 +135,7 @@ def _add_phase(table: Table, name: str, phase: Phase, done: int, cost: str) -> N
 
 
 def _add_memory(table: Table, phases: tuple[Phase, ...], memory: list[Memory], mesh: Mesh) -> None:
-    """A row a phase: the estimate and what it is made of."""
+    """Adds one row for each phase: the estimated memory and its parts."""
     there = device_memory(mesh.local_devices[0])
     for phase, each in zip(phases, memory):
         parts = ", ".join(f"{name} {gigabytes(size)}" for name, size in each._asdict().items())
@@ -155,5 +155,5 @@ def _add_disk(table: Table, config: TrainingConfig, workdir: Place, state: int) 
 
 
 def _splits(mesh: Mesh) -> int:
-    """Devices over which one copy of the state is split."""
+    """The number of devices that share one copy of the state."""
     return mesh.shape["fsdp"] * mesh.shape["tensor"]

@@ -1,4 +1,4 @@
-"""bert-jax evaluate RUN [--data FILE]: measure a run on what was held out, or on other texts or rows."""
+"""bert-jax evaluate RUN [--data FILE]: measures a run on its held-out text, or on other text or rows."""
 
 import json
 from typing import Literal
@@ -13,25 +13,25 @@ class Evaluate(JsonArguments, RowsArguments):
     run: RunArgument
     """A run."""
     data: str | None = None
-    """What to measure on, all of it. Text: a file or pattern, or any source that --data.source takes. For a fine-tuned
-    run rows: a file, or tfds:NAME/CONFIG:SPLIT. Without it: what the run itself measured on."""
+    """Text to measure on: a file, a pattern or any source of --data.source. For a fine-tuned run, rows: a file or
+    tfds:NAME/CONFIG:SPLIT. Without it: the run's held-out documents or dev rows."""
     language: str | None = None
-    """Language of a text, by code or name. Without it: the run's first."""
+    """Language of the text, as a code or an English name. Without it: the first language of the run."""
     unlabelled: Literal["refuse", "skip"] | None = None
-    """Rows that have no label: refused, or left out and counted. Without it: as in training."""
+    """Rows without a label: refuse them, or skip and count them. Without it: as in training."""
 
 
 COMMAND = Command(
     "evaluate",
     Evaluate,
-    "Measure a run's newest checkpoint on its held-out documents, or on text that you name; a fine-tuned run's best "
-    "one on its dev rows, or on labelled rows that you name.",
+    "Measure a run's newest checkpoint on its held-out documents or on --data; the best checkpoint of a fine-tuned run "
+    "on its dev rows or on labelled rows from --data.",
     names={"data.source": "--data", "data.language": "--language"} | ROWS_NAMES,
 )
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, evaluates, prints the table that ends a training too."""
+    """Parses the command line, evaluates, and prints the table that training prints at its end."""
     asked = COMMAND.parse(arguments)
     if asked.language and not asked.data:
         raise UsageError(f"--language {asked.language} is that of --data, which is not given; give both")

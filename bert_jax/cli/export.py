@@ -1,4 +1,4 @@
-"""bert-jax export RUN DESTINATION: a model for Hugging Face's transformers."""
+"""bert-jax export RUN DESTINATION: writes a model for Hugging Face's transformers."""
 
 import tyro
 
@@ -11,14 +11,14 @@ class Export(Arguments):
     run: RunArgument
     """A run, fine-tuned or not, or one of its checkpoints."""
     destination: tyro.conf.Positional[PlaceArgument]
-    """Directory to make: config.json, model.safetensors, the tokenizer's files, and a README.md for the model."""
+    """Directory to create: config.json, model.safetensors, the tokenizer's files and a README.md about the model."""
 
 
-COMMAND = Command("export", Export, "A model written for Hugging Face's transformers.")
+COMMAND = Command("export", Export, "Write a model for Hugging Face's transformers.")
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, exports, says how to load it."""
+    """Parses the command line, exports the model and prints where it is."""
     asked = COMMAND.parse(arguments)
     import jax
 

@@ -1,4 +1,4 @@
-"""bert-jax features RUN INPUT OUTPUT: vectors of texts from chosen layers of a trained model."""
+"""bert-jax features RUN INPUT OUTPUT: writes vectors of texts from chosen layers of a trained model."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,22 +18,21 @@ class Features(Arguments):
     run: RunArgument
     """A run, one of its checkpoints, or a Hugging Face directory."""
     input: tyro.conf.Positional[str]
-    """A text a line: a file, plain, .gz or .zst, or - for standard input. With --texts a .csv, .tsv or .jsonl, also
-    packed, or a set like tfds:glue/cola:train."""
+    """One text on each line: a file, plain, .gz or .zst, or - for standard input. With --texts: a .csv, .tsv or .jsonl,
+    also compressed, or a data set like tfds:glue/cola:train."""
     output: tyro.conf.Positional[PlaceArgument]
-    """File to write, whole or not at all: .npz, .parquet or .jsonl."""
+    """File to write: .npz, .parquet or .jsonl. It is written completely or not at all."""
     texts: tuple[str, ...] = ()
-    """Columns of the input that hold the texts: one, or a pair's two. Without it each line of the input is a text, an
-    empty one too."""
+    """Columns of the input that hold the texts: one, or two for pairs. Without it: each line of the input is a text,
+    also an empty line."""
     layers: tuple[int, ...] = ()
-    """Layers, in the order in which they are joined: 1, 2, ... from the first block, or -1, -2, ... from the last; 0
-    are the embeddings. Without it the last four, -1 -2 -3 -4, or all of a model that has fewer."""
+    """Layers, in the order in which they are joined: 1, 2, ... from the first block, or -1, -2, ... from the last; 0 is
+    the embeddings. Without it: the last four, -1 -2 -3 -4, or all layers of a smaller model."""
     join: Join = "concat"
-    """What becomes of a token's vectors from several layers: one behind the other, added, averaged, or kept apart."""
+    """How a token's vectors from several layers are joined: concatenated, added, averaged, or kept apart."""
     pool: Pool = "none"
-    """What stands for a text. With `none` a vector for every token, [CLS] and [SEP] included. Otherwise one for each
-    text: that of [CLS] (of a causal model the last token's), or the mean or maximum of all its tokens', [CLS] and
-    [SEP] included."""
+    """How the vectors of a text's tokens are pooled. `none`: one vector for every token. `cls`: the vector of [CLS], or
+    of the last token in a causal model. `mean` and `max`: over all tokens. [CLS] and [SEP] count as tokens."""
     dtype: Precision = "float32"
     """Type of the numbers that are written."""
 
@@ -42,12 +41,12 @@ COMMAND = Command(
     "features",
     Features,
     "Vectors of texts from chosen layers of a model, as in the feature-based experiment of Devlin et al. (2019), "
-    "section 5.3. Row by row as the input; a text longer than the model has positions is cut, and how many is said.",
+    "section 5.3. The output has one row for each text. Texts longer than the model's positions are cut and counted.",
 )
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, reads, computes and writes at the same time, says what was written."""
+    """Parses the command line; reads, computes and writes at the same time; prints the number of texts."""
     asked = COMMAND.parse(arguments)
     from bert_jax.cli.features_texts import texts_of
     from bert_jax.finetuning.dataset import say_repairs
@@ -66,7 +65,7 @@ def run(arguments: list[str]) -> None:
 
 
 def _counted(found: Iterable[Any], shown: Any) -> Iterator[Any]:
-    """`found`; every few of them what is shown is brought up to date, which takes longer than computing one may."""
+    """Yields `found`, and updates the progress bar every few texts: one update may take longer than one text."""
     passed = 0
     for passed, one in enumerate(found, 1):
         yield one

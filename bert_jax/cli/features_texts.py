@@ -13,9 +13,9 @@ from bert_jax.system.errors import UsageError
 
 
 def texts_of(source: str, columns: tuple[str, ...], repairs: Counter[str]) -> Iterator[Text]:
-    """The texts of `source`, a line each or of one or two `columns`, read as they are taken.
+    """Yields the texts of `source`: its lines, or one or two `columns` of its rows.
 
-    Raises UsageError at once where it can't be read so.
+    Raises UsageError, before the first text, if `source` doesn't have that form.
     """
     if len(columns) > 2:
         raise UsageError(f"--texts {' '.join(columns)} are {len(columns)} columns; give one, or a pair's two")

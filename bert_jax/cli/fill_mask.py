@@ -1,4 +1,4 @@
-"""bert-jax fill-mask RUN TEXT: the likeliest pieces for each [MASK]."""
+"""bert-jax fill-mask RUN TEXT: prints the most probable pieces for each [MASK]."""
 
 import tyro
 
@@ -16,11 +16,11 @@ class FillMask(Arguments):
     """Pieces to show for each [MASK]."""
 
 
-COMMAND = Command("fill-mask", FillMask, "The likeliest pieces for each [MASK] of a text.")
+COMMAND = Command("fill-mask", FillMask, "The most probable pieces for each [MASK] of a text.")
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, loads, prints a table a [MASK]."""
+    """Parses the command line, loads the model and prints one table for each [MASK]."""
     asked = COMMAND.parse(arguments)
     from rich.markup import escape
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""bert-jax finetune CONFIG --init RUN --workdir RUN2: a trained model made one for a task."""
+"""bert-jax finetune CONFIG --init RUN --workdir RUN2: trains a pretrained model for a task."""
 
 from typing import Annotated
 
@@ -14,13 +14,13 @@ class Finetune(TrainingArguments):
     """Arguments."""
 
     seeds: Annotated[int, Field(gt=0)] = 1
-    """Train so many runs that differ by their seed, and tell the mean of their scores and its spread."""
+    """Number of runs with different seeds; the mean and standard deviation of their scores are printed."""
 
 
 COMMAND = Command(
     "finetune",
     Finetune,
-    "A trained model made one for a task. The same command goes on with a run that was stopped.",
+    "Train a pretrained model for a task. The same command continues a run that was stopped.",
     FinetuneConfig(task=TaskConfig(name="task", kind="class")),
     first=(
         "init",
@@ -48,7 +48,7 @@ COMMAND = Command(
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, fine-tunes, prints what came out."""
+    """Parses the command line, fine-tunes, and prints results and next steps."""
     asked = COMMAND.parse(arguments)
     if asked.print_config:
         print(config_source(asked.config, "bert-jax finetune CONFIG --init RUN --workdir RUN2"), end="")
@@ -75,7 +75,7 @@ def run(arguments: list[str]) -> None:
                 if is_first():
                     config = asked.config
                     plan_finetuning(config, make_mesh(config.mesh), as_if_absent(asked.workdir))
-                    start_over(asked.workdir, read_by(config))  # what can be refused has been
+                    start_over(asked.workdir, read_by(config))  # everything that can be refused was refused above
         results = finetune_seeds(asked.config, asked.workdir, asked.seeds)
     if is_first():
         print_task_results(results)

@@ -1,4 +1,4 @@
-"""The flags of a command, read off its settings: what --help, completion and messages are made of."""
+"""The flags of a command, derived from its settings classes, for --help, shell completion and messages."""
 
 import re
 from collections.abc import Iterator
@@ -11,55 +11,55 @@ from bert_jax.config.settings import Settings
 from bert_jax.config.wording import Kind
 
 CONFIG = "config"
-"""The field of a command's arguments that holds the settings of CONFIG; its name is no part of their flags."""
+"""The field of a command's arguments that holds the settings of CONFIG. Their flags don't contain this name."""
 
 
 class Flag(NamedTuple):
-    """A setting as it is given on a command line, or a positional argument."""
+    """A setting as a flag of the command line, or a positional argument."""
 
     name: str
-    """Dotted, with hyphens: "model.num-layers"."""
+    """Dotted path with hyphens, such as "model.num-layers"."""
     kind: Kind
     default: Any
-    """PydanticUndefined where there is none."""
+    """Default value; PydanticUndefined for a required flag."""
     help: str
-    """One paragraph without line breaks."""
+    """Help text: one paragraph without line breaks."""
     group: str
-    """What the settings that it stands among are about; "" for those of the command itself."""
+    """Docstring of the settings class that has this setting; "" for flags of the command itself."""
     own: bool
-    """Whether it is one of the command itself, not of its CONFIG."""
+    """Whether the flag belongs to the command itself rather than to its CONFIG."""
     positional: bool = False
 
     @property
     def required(self) -> bool:
-        """Whether it must be given."""
+        """Whether the flag must be given."""
         return self.default is PydanticUndefined
 
     @property
     def is_switch(self) -> bool:
-        """Whether it takes no value: its name sets it, and its name with "no-" unsets it."""
+        """Whether the flag takes no value: --NAME turns it on, --no-NAME off."""
         return self.kind.base is bool and not self.kind.optional
 
     @property
     def negative(self) -> str:
-        """The name that unsets a switch."""
+        """The name that turns a switch off: "logging.no-tensorboard"."""
         before, dot, last = self.name.rpartition(".")
         return f"{before}{dot}no-{last}"
 
     @property
     def typed(self) -> str:
-        """As it stands in a command line: --NAME, or the NAME of a positional argument."""
+        """The flag as it is typed: --NAME, or NAME for a positional argument."""
         return self.name.upper() if self.positional else f"--{self.name}"
 
 
 def flags_of(arguments: type[Settings], config: Settings | None = None) -> list[Flag]:
-    """Those of a command's `arguments`, and those of its CONFIG with the values of `config` as defaults."""
+    """The flags of `arguments`, then those of CONFIG with the values of `config` as defaults."""
     own = _walk(arguments, None, "", "", own=True)
     return [*own] if config is None else [*own, *_walk(type(config), config, "", "", own=False)]
 
 
 def in_typed_form(message: str, flags: list[Flag]) -> str:
-    """`message` with its settings as they are typed: "--model.num-heads=3" for "model.num_heads=3"."""
+    """`message` with each setting as a flag: "--model.num-heads=3" instead of "model.num_heads=3"."""
     names = sorted((flag.name.replace("-", "_") for flag in flags if not flag.positional), key=len, reverse=True)
     known = "|".join(re.sub(r"\\.\d+\\.", r"\.\\d+\.", re.escape(name)) for name in names)
     return re.sub(rf"(?<![\w.-])({known})(?==)", lambda found: f"--{found[1].replace('_', '-')}", message)

@@ -1,4 +1,4 @@
-"""What --help and --help-all print."""
+"""The texts of --help and --help-all."""
 
 import re
 import shutil
@@ -10,21 +10,21 @@ from typing import Any
 from bert_jax.cli.flags import Flag
 
 _WIDEST = 110
-"""Columns that help takes at most, and where the terminal's width isn't known."""
+"""Maximum width of help in columns, also used if the width of the terminal is unknown."""
 _MARGIN = 34
-"""Column in which the texts begin."""
+"""Column at which the description of a flag starts."""
 _LONG = 60
-"""Characters from which on the short form leaves out what follows a colon."""
+"""Length in characters above which the short form cuts a sentence at its colon."""
 _SENTENCE_END = re.compile(r"(?<=[a-z0-9)`\]]\.)\s+(?=[A-Z`])")
 
 
 def short_help(flags: Iterable[Flag]) -> str:
-    """A line or two for each flag: the beginning of what it means, and its default."""
+    """One or two lines for each flag: the first sentence of its help text, and its default."""
     return "".join(_entry(flag, _beginning(flag.help)) for flag in flags)
 
 
 def full_help(flags: Iterable[Flag]) -> str:
-    """Every flag with its whole text, group by group."""
+    """All flags with their full help text, by group."""
     text, said = "", set()
     for group, members in groupby(
         sorted(flags, key=lambda flag: _group(flag) != ""), key=lambda flag: (_group(flag), flag.group)
@@ -39,12 +39,12 @@ def full_help(flags: Iterable[Flag]) -> str:
 
 
 def paragraph(text: str) -> str:
-    """`text`, wrapped."""
+    """`text` wrapped to the width of help."""
     return textwrap.fill(text, _width()) + "\n"
 
 
 def default_in_words(value: Any) -> str:
-    """A default as help shows it."""
+    """A default value as help shows it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
@@ -74,7 +74,7 @@ def _entry(flag: Flag, text: str) -> str:
 
 
 def _name(flag: Flag) -> str:
-    """The flag with what stands for its value; where it may be None, that is a value too."""
+    """The flag with the placeholder of its value."""
     if flag.positional:
         return flag.typed
     if flag.is_switch:

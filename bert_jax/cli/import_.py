@@ -1,4 +1,4 @@
-"""bert-jax import SOURCE RUN: a published model made a run."""
+"""bert-jax import SOURCE RUN: makes a run from a published model."""
 
 from typing import Any
 
@@ -13,21 +13,21 @@ class Import(Arguments):
 
     source: tyro.conf.Positional[str]
     """A Hugging Face directory with safetensors, one with a Google TensorFlow checkpoint, or a model of the Hugging
-    Face hub by its name there. A directory of that name here goes first."""
+    Face hub by its name. An existing directory of that name takes precedence."""
     run: RunArgument
-    """Where to make the run."""
+    """Directory of the new run."""
     activation: Activation | None = None
-    """GELU's form, in place of what the config says. Google's checkpoints of 2018 were trained with gelu_erf."""
+    """Form of GELU, instead of that in the model's config. Google's checkpoints of 2018 were trained with gelu_erf."""
     lowercase: bool | None = None
-    """Whether a vocab.txt without settings beside it is of lower-cased text. Without it: by the vocabulary's own
-    letters."""
+    """Whether a vocab.txt that has no tokenizer settings beside it is for lower-cased text. Without it: found from the
+    letters of the vocabulary."""
 
 
-COMMAND = Command("import", Import, "A model of Hugging Face's or Google's files made a run.")
+COMMAND = Command("import", Import, "Make a run from Hugging Face's or Google's files of a model.")
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, imports, prints what decides the numbers and which tensors were left."""
+    """Parses the command line, imports the model, and prints its shape and the tensors that weren't used."""
     asked = COMMAND.parse(arguments)
     from bert_jax.system.progress import output, say
     from bert_jax.training.importing import import_model
@@ -40,7 +40,7 @@ def run(arguments: list[str]) -> None:
 
 
 def _described(model: Any) -> str:
-    """`model` is a PublishedModel."""
+    """The shape, tokenizer and tensors of `model`, a PublishedModel, in words."""
     config, tokenizer = model.config, model.tokenizer
     casing = {True: "lower-cased", False: "case kept", None: "cleaned by its model"}
     lacking = f"; without {', '.join(sorted(model.absent))}" if model.absent else ""

@@ -1,4 +1,4 @@
-"""bert-jax inspect RUN: sequences as the model sees them."""
+"""bert-jax inspect RUN: prints sequences as the model sees them."""
 
 from bert_jax.cli.arguments import Arguments, Command, RunArgument
 from bert_jax.system.errors import UsageError
@@ -15,11 +15,11 @@ class Inspect(Arguments):
     """Sequences to show."""
 
 
-COMMAND = Command("inspect", Inspect, "Sequences of a run as the model sees them, with masks and labels.")
+COMMAND = Command("inspect", Inspect, "Show sequences of a run as the model sees them, with masks and labels.")
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, prints sequences in words."""
+    """Parses the command line and prints sequences."""
     asked = COMMAND.parse(arguments)
     if asked.rows < 1:
         raise UsageError(f"--rows {asked.rows} shows nothing; give how many sequences, from 1")

@@ -1,4 +1,4 @@
-"""Sequences as the model sees them, printed."""
+"""Prints sequences as the model sees them."""
 
 import jax
 import numpy as np
@@ -12,9 +12,10 @@ from bert_jax.training.run_directory import RunDirectory
 
 
 def print_sequences(run: RunDirectory, step: int, rows: int) -> None:
-    """The first `rows` sequences of a step: what is replaced or comes next, how the pair is labelled."""
+    """Prints the first `rows` sequences of a step, with the pieces to predict and the label of the pair."""
     tokenizer, batch, targets, records = training_batch(run, step)
-    output.print("[bold]bold[/bold]: a prediction is asked for, as input/truth. A space stands before each word.\n")
+    output.print("[bold]bold[/bold]: a piece to predict, as input/truth. Each word has a space before it.
+")
     for row in range(min(rows, len(batch.weight))):
         masked = jax.tree.map(lambda array, row=row: array[row], targets.masked)
         tokens, length = masked.tokens, int(masked.tokens.length.sum())
@@ -29,7 +30,7 @@ def print_sequences(run: RunDirectory, step: int, rows: int) -> None:
 
 
 def _sequence(ids: np.ndarray, units: np.ndarray, truth: dict[int, int], tokenizer: Tokenizer) -> Text:
-    """Pieces put together to words, those where a prediction is asked for with its truth."""
+    """The words of a sequence; each piece to predict is followed by its true piece."""
     line = Text()
     for at, number in enumerate(ids.tolist()):
         special = not units[at]

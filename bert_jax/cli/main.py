@@ -15,36 +15,36 @@ from bert_jax.system.allocator import keep_freed_memory
 from bert_jax.system.errors import BertJaxError, UsageError
 
 COMMANDS = {
-    "pretrain": "text to a trained model: vocabulary, sequences, training; goes on where it stopped",
-    "vocab": "the first step of pretrain alone",
-    "prepare": "the first two steps of pretrain alone",
-    "inspect": "sequences of a run as the model sees them, with masks and labels",
-    "params": "what a model is made of: parameters, memory, FLOPs",
-    "finetune": "a trained model made one for a task: classes, numbers, tags, choices, answers",
-    "predict": "what a fine-tuned model says of rows",
-    "evaluate": "measure a run on what was held out, or on any text; a fine-tuned one on rows",
-    "verify": "whether a run's checkpoints and data are as they were written",
-    "fill-mask": "the likeliest pieces for each [MASK] of a text",
-    "features": "vectors of texts from chosen layers, to .npz, .parquet or .jsonl",
-    "import": "a model of Hugging Face's or Google's files made a run",
-    "export": "a model written for Hugging Face's transformers",
-    "plan": "what a TPU slice would make of the real train step: memory, collectives, time; no TPU needed",
-    "bench": "how fast the real train step is on this machine, and where the time goes",
-    "configs": "the configs that come with it: their names, or one printed to be copied",
+    "pretrain": "train a model on text: vocabulary, sequences, training; continues where it stopped",
+    "vocab": "the first step of pretrain alone: the vocabulary",
+    "prepare": "the first two steps of pretrain alone: the vocabulary and the sequences",
+    "inspect": "show sequences of a run as the model sees them, with masks and labels",
+    "params": "the parameters, memory and FLOPs of a model",
+    "finetune": "train a model further for a task: classes, numbers, tags, choices, answers",
+    "predict": "apply a fine-tuned model to rows",
+    "evaluate": "measure a run on its held-out text or any other; a fine-tuned run on rows",
+    "verify": "check that a run's checkpoints and data are undamaged",
+    "fill-mask": "the most probable pieces for each [MASK] of a text",
+    "features": "write vectors of texts from chosen layers to .npz, .parquet or .jsonl",
+    "import": "make a run from Hugging Face's or Google's files of a model",
+    "export": "write a model for Hugging Face's transformers",
+    "plan": "memory, collectives and time of the train step on a TPU slice; needs no TPU",
+    "bench": "measure the train step on this machine, and what its time is spent on",
+    "configs": "list the configs that come with bert-jax, or print one",
 }
-"""Each is a module of this package with a function `run(arguments)` and a `COMMAND` that says what it takes."""
+"""Commands and what they do. Each is a module of this package with `run(arguments)` and a `COMMAND`."""
 
 HELP_FLAGS = ("-h", "--help", "--help-all")
 COMPLETION = "--print-completion"
-"""Prints what has a shell complete commands, settings and their values."""
+"""Flag that prints a script for shell completion of commands, settings and their values."""
 
 CLOSED_PIPE = 141
-"""Exit code where the reader of the output is gone, as in `bert-jax params CONFIG.py | head -1`: what a shell gives for
-a program that SIGPIPE (13) ends. (The signal itself stays ignored: it would end a training for any broken socket.)"""
+"""Exit code if the reader of the output has ended, as in `bert-jax params CONFIG.py | head -1`: what a shell reports
+for a program that SIGPIPE (13) ends. (The signal itself stays ignored: any broken socket would end a training.)"""
 
 
 def main() -> None:
-    """Entry point of the shell command; its exit codes are those of `run`, and CLOSED_PIPE."""
+    """Entry point of the shell command. Exits with the code that `run` returns, or with CLOSED_PIPE."""
     if computes(sys.argv[1:]):
         leave_out_absent_tpu()
         if not accelerated():  # on a GPU or TPU the host's memory hardly matters
@@ -54,7 +54,7 @@ def main() -> None:
         code = run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes once more as it ends, and would complain.
+        # Python flushes once more when it exits, and would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = CLOSED_PIPE
     except Exception:
@@ -64,7 +64,7 @@ def main() -> None:
         code = 1
     interruption.over(code)
     if code and _is_one_of_several():
-        os._exit(code)  # JAX would wait for the others, who know nothing of it
+        os._exit(code)  # JAX would wait for the other processes, which don't exit
     sys.exit(code)
 
 
@@ -74,19 +74,19 @@ def _is_one_of_several() -> bool:
 
 
 def computes(arguments: list[str]) -> bool:
-    """Whether a command line asks for more than a text."""
+    """Whether a command line does more than print help, a version or configs."""
     return bool(arguments) and arguments[0] in COMMANDS and arguments[0] != "configs" and not asks_help(arguments)
 
 
 def asks_help(arguments: list[str]) -> bool:
-    """Whether help is asked for."""
+    """Whether `arguments` have one of HELP_FLAGS."""
     return any(argument in HELP_FLAGS for argument in arguments)
 
 
 def run(arguments: list[str]) -> int:
-    """Runs a command; returns its exit code: 0 done, 1 a failed run, 2 wrong use, 143 stopped by a signal.
+    """Runs a command and returns its exit code: 0 done, 1 a failed run, 2 wrong use, 143 stopped by a signal.
 
-    A second Ctrl-C ends the process with 130 meanwhile, and does not return.
+    A second Ctrl-C during the command ends the process with 130.
     """
     name, *rest = arguments or [""]
     if name == "help":  # help COMMAND is COMMAND --help
@@ -114,12 +114,12 @@ def run(arguments: list[str]) -> int:
 
 
 def command_module(name: str) -> ModuleType:
-    """The module of a command. Raises UsageError where there is no such command."""
+    """The module of a command. Raises UsageError for an unknown command."""
     if name not in COMMANDS:
         meant = difflib.get_close_matches(name, COMMANDS, n=1)
         suggestion = f"did you mean {meant[0]}?" if meant else f"choose from {', '.join(COMMANDS)}"
         raise UsageError(f"there is no command {name!r}; {suggestion}")
-    # A module can't be named by a keyword.
+    # `import` is a keyword of Python and can't be the name of a module.
     return importlib.import_module(f"bert_jax.cli.{'import_' if name == 'import' else name.replace('-', '_')}")
 
 
@@ -135,8 +135,8 @@ def _overview() -> str:
 
 
 def _failed(error: BaseException, arguments: list[str], module: ModuleType | None) -> int:
-    """Says in one line why a command failed; returns its exit code. Raises what only a fault of ours can cause."""
-    # Imported here, as rich and pydantic take their time: `bert-jax` alone and its version wait for nothing.
+    """Prints in one line why a command failed, and returns its exit code. Raises errors that only a bug can cause."""
+    # Imported here because rich and pydantic load slowly: `bert-jax` alone and --version don't need them.
     from bert_jax.config.settings import SettingsError
     from bert_jax.system.progress import complain, say
 
@@ -157,7 +157,7 @@ def _failed(error: BaseException, arguments: list[str], module: ModuleType | Non
 
 
 def _in_typed_form(text: str, module: ModuleType | None) -> str:
-    """The text with settings named as they are typed, where the command takes settings."""
+    """`text` with each setting written as the flag that sets it, if the command has settings."""
     command = getattr(module, "COMMAND", None)
     if command is None:
         return text

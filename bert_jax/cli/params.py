@@ -1,4 +1,4 @@
-"""bert-jax params CONFIG: what the model is made of, what it costs to train and what it takes to hold."""
+"""bert-jax params CONFIG: prints the parameters of a model, its memory and the FLOPs of its training."""
 
 from bert_jax.cli.arguments import Arguments, Command
 from bert_jax.config.run import RunConfig

@@ -16,7 +16,7 @@ from bert_jax.training.optimizer import make_optimizer
 
 
 def parameter_table(model: ModelConfig) -> Table:
-    """A row a part, with subtotals; `model.vocabulary_size` is set."""
+    """One row for each part of the model, with subtotals. `model.vocabulary_size` must be set."""
     title = f"{model.num_layers} layers, width {model.hidden_size:,}, {model.vocabulary_size:,} pieces"
     table = Table("part", "shape", title=title, title_justify="left")
     table.add_column("a block", justify="right")
@@ -65,7 +65,7 @@ def published_table(counts: Iterable[PublishedCount]) -> Table:
 
 
 def memory_line(model: ModelConfig, config: RunConfig) -> str:
-    """Bytes of what stays between steps, padding included, over all devices."""
+    """Bytes of parameters and optimizer state over all devices, with padding."""
     shapes = parameter_shapes(model)
     state = jax.eval_shape(make_optimizer(config.optimizer).init, shapes)
     rows = padded_vocabulary_size(model) - model.vocabulary_size
@@ -82,8 +82,8 @@ def _megabytes(tree: Any) -> str:
 
 
 def flops_table(model: ModelConfig, config: RunConfig) -> Table:
-    """A row a phase."""
-    table = Table(title="FLOPs of matrix products, recomputation not counted", title_justify="left")
+    """One row for each phase: FLOPs of a sequence and of the phase."""
+    table = Table(title="FLOPs of matrix products, without recomputation", title_justify="left")
     for column in ("length", "predicted", "sequence forward", "sequence trained", "whole phase"):
         table.add_column(column, justify="right")
     for phase in config.phases:

@@ -1,4 +1,4 @@
-"""bert-jax plan CONFIG --topology v5e:4x4: what a TPU slice would make of the run, found without one."""
+"""bert-jax plan CONFIG --topology v5e:4x4: memory, collectives and time of a run on a TPU slice, without one."""
 
 import json
 
@@ -10,19 +10,19 @@ class Plan(JsonArguments):
     """Arguments."""
 
     topology: str
-    """The slice, like v5e:4x4, v6e:8x8, v4:2x2x1 or v5p:4x4x4, of 1 to 1,024 chips."""
+    """The TPU slice, like v5e:4x4, v6e:8x8, v4:2x2x1 or v5p:4x4x4, of 1 to 1,024 chips."""
     sweep: bool = False
-    """Try batch sizes and meshes as well, one compilation each."""
+    """Try other batch sizes and meshes too, with one compilation for each."""
     exact: bool = False
-    """Compile as a run does, which takes three times as long. Without it: with the least effort, for a program that
-    takes some per cent more memory and moves more."""
+    """Compile with the effort of a real run, which takes three times as long. Without it: with the least effort; the
+    program then takes a few per cent more memory and memory traffic."""
 
 
 COMMAND = Command(
     "plan",
     Plan,
-    "Compile the train step for a TPU slice on this machine's CPU (needs the extra `plan`) and tell memory a chip, "
-    "collectives and time. The compiler's flags in LIBTPU_INIT_ARGS hold.",
+    "Compile the train step for a TPU slice on this machine's CPU (needs the extra `plan`), and print the memory of a "
+    "chip, collectives and time. Compiler flags in LIBTPU_INIT_ARGS are used.",
     RunConfig(),
     first=(
         "model.num-layers",
@@ -44,7 +44,7 @@ COMMAND = Command(
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, compiles each phase's step for the slice, prints what was found."""
+    """Parses the command line, compiles the step of each phase for the slice and prints tables or JSON."""
     asked = COMMAND.parse(arguments)
     from bert_jax.cli.planning import planned
     from bert_jax.system.progress import output

@@ -15,7 +15,7 @@ _TIMES = (("at_best", "all at once"), ("in_turn", "one after the other"))
 def plan_json(
     topology: Topology, phases: list[PhasePlan], change: tuple[Change, list[PhasePlan]] | None
 ) -> dict[str, Any]:
-    """What was found, for programs; `total` is that of all phases, as they fit."""
+    """The plan as a JSON object; `total` sums all phases, with the change that makes them fit if one is needed."""
     fitting = phases if all(each.fits for each in phases) else change and change[1]
     return {
         "fits": fitting is phases,
@@ -35,10 +35,10 @@ def _hours(phases: list[PhasePlan], name: str) -> float:
 
 
 def plan_tables(topology: Topology, phases: list[PhasePlan], change: tuple[Change, list[PhasePlan]] | None) -> list:
-    """Memory, collectives and time of the phases, or of them with the change that makes them fit."""
+    """Memory, collectives and time of the phases; if they don't fit, also with the change that makes them fit."""
     if not change:
         fits = all(each.fits for each in phases)
-        last = [] if fits else ["Nothing that was tried makes it fit: take more chips, or a smaller batch."]
+        last = [] if fits else ["No change that was tried makes it fit: use more chips or a smaller batch."]
         return [_memory_table(topology, phases), *_others(topology, phases), *last]
     found, with_it = change
     said = f"It doesn't fit. The smallest change that does: {found.flags}. The result of the training stays the same."
@@ -108,7 +108,7 @@ def _time_table(topology: Topology, phases: list[PhasePlan]) -> Table:
 
 
 def sweep_table(topology: Topology, found: list[PhasePlan]) -> Table:
-    """A row for each batch size and mesh that fits."""
+    """One row for each batch size and mesh that fits."""
     title = f"What fits {topology.chips:,} x TPU {topology.family}, best first; times one after the other"
     table = Table("length", " x ".join(found[0].mesh) if found else "mesh", title=title, title_justify="left")
     for column in ("batch", "memory", "step", "sequences/s", "MFU"):
@@ -128,7 +128,7 @@ def sweep_table(topology: Topology, found: list[PhasePlan]) -> Table:
 
 
 def formulas_table(topology: Topology, result: dict[str, Any]) -> Table:
-    """What can be said without a compiler."""
+    """FLOPs and time by formula, for a machine without the TPU compiler."""
     slice_ = f"{topology.chips:,} x TPU {topology.family}"
     title = f"By formula alone: {result['parameters']:,} parameters, {slice_} at their peak"
     table = Table(title=title, title_justify="left")
@@ -155,12 +155,12 @@ def _table(title: str, phases: list[PhasePlan]) -> Table:
 
 
 def mesh_in_words(plan: PhasePlan) -> str:
-    """Axes and their sizes."""
+    """The mesh as "data 4 x fsdp 1 x tensor 1"."""
     return " x ".join(f"{name} {size}" for name, size in plan.mesh.items())
 
 
 def gib(size: float) -> str:
-    """Bytes in GiB."""
+    """`size` in bytes, as text in GiB."""
     return f"{size / 2**30:,.2f} GiB"
 
 

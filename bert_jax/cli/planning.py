@@ -1,4 +1,4 @@
-"""Compiling for bert-jax plan, with a line for each program."""
+"""Compiles programs for bert-jax plan, and prints a line for each."""
 
 from importlib.metadata import version
 from typing import Any
@@ -16,7 +16,7 @@ from bert_jax.system.progress import duration, say
 
 
 def planned(config: RunConfig, slice_name: str, with_sweep: bool, exact: bool) -> tuple[dict[str, Any], list[Any]]:
-    """What was found for programs, and the same as tables and lines for people."""
+    """The plan as a JSON object, and as tables and lines to print."""
     topology, size = parse_topology(slice_name), planned_vocabulary_size(config)
     largest = parse_topology(f"{topology.family}:{FAMILIES[topology.family].slices[-1]}")
     if topology.chips > largest.chips:
@@ -26,7 +26,7 @@ def planned(config: RunConfig, slice_name: str, with_sweep: bool, exact: bool) -
     result |= {"parameters": parameters, "compiled": can_compile()}
     if not can_compile():
         result["phases"] = formulas(config, topology, size)
-        say(f"{install_extra('plan')} for memory and collectives: without libtpu there is nothing to compile with")
+        say(f"{install_extra('plan')} for memory and collectives, which need libtpu, the TPU compiler")
         shown = [formulas_table(topology, result)]
     elif with_sweep:
         planner = Planner(topology, size, exact)
@@ -40,7 +40,7 @@ def planned(config: RunConfig, slice_name: str, with_sweep: bool, exact: bool) -
         shown = plan_tables(topology, phases, change)
     if can_compile() and not exact:
         shown.append(
-            "Compiled with the least effort: a run takes some per cent less memory and moves less; see --exact."
+            "Compiled with the least effort: a real run takes a few per cent less memory and traffic; see --exact."
         )
     return result, shown
 
@@ -50,9 +50,9 @@ def _made_with(planner: Planner) -> dict[str, Any]:
 
 
 def _plan(planner: Planner, config: RunConfig) -> tuple[list[PhasePlan], tuple[Change, list[PhasePlan]] | None]:
-    """Each phase, and where one doesn't fit the change with which all do."""
-    _ = planner.trainer(config)  # refuses what can't be, before anything is compiled
-    say(f"Compiling {len(config.phases)} programs for {planner.topology}, more where one doesn't fit")
+    """The plan of each phase and, if one doesn't fit, the change with which all fit."""
+    _ = planner.trainer(config)  # refuses a wrong mesh or batch before anything is compiled
+    say(f"Compiling {len(config.phases)} programs for {planner.topology}, more if one doesn't fit")
 
     def tell(plan: PhasePlan) -> None:
         say(_outcome(plan))
@@ -65,9 +65,9 @@ def _plan(planner: Planner, config: RunConfig) -> tuple[list[PhasePlan], tuple[C
 
 
 def _sweep(planner: Planner, config: RunConfig) -> list[PhasePlan]:
-    _ = planner.trainer(config)  # refuses what can't be, which would leave nothing to try
+    _ = planner.trainer(config)  # refuses a wrong mesh or batch, with which nothing could be tried
     most = most_compilations(config, planner.topology.chips)
-    say(f"At most {most} compilations for {planner.topology}; what is larger than what didn't fit is left out")
+    say(f"At most {most} compilations for {planner.topology}; after one that doesn't fit, larger ones are left out")
 
     def tell(plan: PhasePlan) -> None:
         say(f"{planner.compilations} of {most}: {_outcome(plan)}")

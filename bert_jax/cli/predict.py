@@ -1,4 +1,4 @@
-"""bert-jax predict RUN INPUT OUTPUT: what a fine-tuned model says of rows."""
+"""bert-jax predict RUN INPUT OUTPUT: applies a fine-tuned model to rows."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,17 +14,17 @@ class Predict(RowsArguments):
     run: RunArgument
     """A run of bert-jax finetune, or one of its checkpoints."""
     input: tyro.conf.Positional[str]
-    """Rows with the columns that the model was trained on; labels aren't needed. A file, or tfds:NAME/CONFIG:SPLIT. Of
-    a task of one text also a .txt, or - for standard input, with a text a line."""
+    """Rows with the columns that the model was trained on; labels aren't needed. A file, or tfds:NAME/CONFIG:SPLIT. For
+    a task with one text also a .txt, or - for standard input, with one text on each line."""
     output: tyro.conf.Positional[PlaceArgument]
-    """The same rows with what is predicted: .jsonl, .csv, .tsv; of tags .conll too, of answers SQuAD's .json."""
+    """File for the rows with predictions: .jsonl, .csv or .tsv; for tags also .conll, for answers SQuAD's .json."""
 
 
-COMMAND = Command("predict", Predict, "What a fine-tuned model says of rows.", names=ROWS_NAMES)
+COMMAND = Command("predict", Predict, "Apply a fine-tuned model to rows.", names=ROWS_NAMES)
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, predicts, says how many rows there were."""
+    """Parses the command line, writes the predictions and prints the number of rows."""
     asked = COMMAND.parse(arguments)
     from bert_jax.data.task_files import task_records
     from bert_jax.finetuning.dataset import say_repairs, written_as

@@ -1,4 +1,4 @@
-"""bert-jax prepare CONFIG --workdir RUN: the first two steps of pretrain alone."""
+"""bert-jax prepare CONFIG --workdir RUN: makes the vocabulary and the sequences, the first two steps of pretrain."""
 
 from bert_jax.cli.arguments import Command, RunArguments
 from bert_jax.cli.vocab import COMMAND as VOCAB
@@ -7,7 +7,7 @@ from bert_jax.config.run import RunConfig
 COMMAND = Command(
     "prepare",
     RunArguments,
-    "The run's vocabulary and sequences, as pretrain makes them.",
+    "Make the run's vocabulary and sequences, as pretrain does.",
     RunConfig(),
     first=(
         "data.source",
@@ -31,7 +31,7 @@ COMMAND = Command(
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, prepares, prints what was seen."""
+    """Parses the command line, prepares the data and prints statistics of the text."""
     asked = COMMAND.parse(arguments)
     from bert_jax.cli.summary import print_preparation
     from bert_jax.pretraining.dataset import check_sources, prepare_lengths

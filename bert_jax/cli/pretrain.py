@@ -1,4 +1,4 @@
-"""bert-jax pretrain CONFIG --workdir RUN: the whole main job."""
+"""bert-jax pretrain CONFIG --workdir RUN: text to a trained model."""
 
 import shlex
 
@@ -10,7 +10,7 @@ from bert_jax.config.run import RunConfig
 COMMAND = Command(
     "pretrain",
     TrainingArguments,
-    "Text to a trained BERT in one command. The same command goes on with a run that was stopped.",
+    "Train a BERT on text in one command. The same command continues a run that was stopped.",
     RunConfig(),
     first=(
         "data.source",
@@ -37,11 +37,11 @@ COMMAND = Command(
 )
 
 _EXAMPLE = "Return the [MASK] of the array."
-"""A sentence as python-docs has many. Of other text the hint shows one of its own."""
+"""Example for a model of python-docs. For a model of other text, the example is one of its held-out sentences."""
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, trains, prints what came out."""
+    """Parses the command line, trains, and prints results, examples and next steps."""
     asked = COMMAND.parse(arguments)
     if asked.print_config:
         print(config_source(asked.config, "bert-jax pretrain CONFIG --workdir RUN"), end="")
@@ -70,7 +70,7 @@ def run(arguments: list[str]) -> None:
         if asked.overwrite:
             with first_alone("overwrite"):
                 if is_first():
-                    check(config, as_if_absent(workdir), make_mesh(config.mesh))  # refused before anything is deleted
+                    check(config, as_if_absent(workdir), make_mesh(config.mesh))  # refuses before anything is deleted
                     start_over(workdir, read_by(config))
         results = pretrain(config, directory)
     if not is_first():
@@ -78,7 +78,7 @@ def run(arguments: list[str]) -> None:
     print_results(results)
     fills_masks = not config.model.causal
     example = None
-    if fills_masks and jax.process_count() == 1:  # the others would have to take part
+    if fills_masks and jax.process_count() == 1:  # filling masks would need all processes
         example = print_examples(directory, config)
     if example is None or config.data.source == DataConfig().source:
         example = _EXAMPLE

@@ -1,4 +1,4 @@
-"""Keeps libraries from printing tracebacks beside the one line that says what went wrong."""
+"""Keeps libraries from printing tracebacks in addition to our one-line error message."""
 
 import logging
 import sys
@@ -6,22 +6,22 @@ import sys
 from bert_jax.system import disk, interruption
 
 _TALKATIVE = "absl", "asyncio"
-"""Loggers to which Orbax, and tasks that it leaves behind, give the traceback of each failed write."""
+"""Loggers that get a traceback for each failed write, from Orbax and from tasks that it leaves running."""
 _LATE = "Event loop is closed"
-"""What tensorstore's threads meet that end a write after Orbax has given up the whole checkpoint."""
+"""Error of a tensorstore thread that finishes a write after Orbax has given up the checkpoint."""
 
 
 def quieten_libraries() -> None:
-    """To be called once in a process. What a library raises is raised as ever."""
+    """Silences those loggers and known unraisable exceptions; to be called once in a process."""
     for library in _TALKATIVE:
         logging.getLogger(library).setLevel(logging.CRITICAL)
     sys.unraisablehook = _print_unraisable
 
 
 def _print_unraisable(unraisable) -> None:
-    """What Python does with an exception that nothing can catch: it prints its traceback. Not of one that is known.
+    """Prints the traceback of an exception that nothing can catch, as Python does, except for known ones.
 
-    An interruption is raised again, and a disk's failure is told by who waits for what was to be written.
+    An interruption is raised again, and the code that waits for a write reports the failure of a disk.
     """
     error = unraisable.exc_value
     known = interruption.interrupted(error) or str(error) == _LATE or (error and disk.number_of(error))

@@ -1,4 +1,4 @@
-"""Tables of what came out, on standard output."""
+"""Prints tables of results to standard output."""
 
 import shutil
 import sys
@@ -19,11 +19,11 @@ from bert_jax.system.progress import output
 from bert_jax.training.run_directory import RunDirectory
 
 _MOST_CELLS = 160
-"""Of a sentence in a table, which a terminal of 80 columns shows on five lines."""
+"""Maximum characters of a sentence in a table; a terminal of 80 columns shows them on five lines."""
 
 
 def print_results(results: dict[str, Any], of: str = "held-out sequences") -> None:
-    """Measurements beside what frequencies alone give; `of` says what was measured on."""
+    """Prints the metrics of the model and of the frequency baseline; `of` names the text that was measured."""
     if "baseline" not in results:
         output.print(f"{results['steps']:,} steps done; nothing was held out to measure on")
         return
@@ -50,7 +50,7 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
 
 
 def print_next_steps(path: Place | str, lines: Sequence[str]) -> None:
-    """Commands for a run that is done; first, where a shell wouldn't find bert-jax, the one that puts it on PATH."""
+    """Prints commands for a finished run; first, if bert-jax isn't on PATH, the one that puts it there."""
     print(f"\nThe run is in {path}. To go on from here:")
     if not shutil.which("bert-jax") and sys.prefix != sys.base_prefix:
         print(f"  source {sys.prefix}/bin/activate")
@@ -59,7 +59,7 @@ def print_next_steps(path: Place | str, lines: Sequence[str]) -> None:
 
 
 def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
-    """Every metric of a task and, for classes, how often each was taken for each; `rows` says what was measured on."""
+    """Prints every metric of a task and, for classes, the confusion matrix; `rows` names the measured rows."""
     if "metric" not in results:
         output.print(f"{results['steps']:,} steps done; task.dev names no rows to measure on")
         return
@@ -87,7 +87,7 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
 
 
 def _confusion_table(confusion: dict[str, Any]) -> Table:
-    """Rows: the true classes. Columns: the predicted ones."""
+    """The confusion matrix: one row for each true class, one column for each predicted class."""
     table = Table()
     table.add_column("")
     for label in confusion["labels"]:
@@ -98,9 +98,9 @@ def _confusion_table(confusion: dict[str, Any]) -> Table:
 
 
 def print_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> str | None:
-    """Held-out sentences with a word masked, and what the model would put there; returns the first, None without any.
+    """Prints held-out sentences with one word masked and the model's predictions for it.
 
-    A long sentence is cut around its [MASK].
+    Long sentences are cut around their [MASK]. Returns the first sentence; None if nothing was held out.
     """
     sentences = prepare_lengths(config, run)[config.phases[-1].length].example_sentences
     bert = load(run.path)
@@ -122,7 +122,7 @@ def print_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> str 
 
 
 def print_preparation(prepared: PreparedData, sources: Sequence[str]) -> None:
-    """What preparation saw, training and held-out documents side by side; of several sources, what each gave."""
+    """Prints statistics of the training and held-out text and, with several sources, the instances of each."""
     table = Table(title=f"Sequences of {prepared.length}: {prepared.directory}", title_justify="left")
     for column in ("", "training", "held out"):
         table.add_column(column, justify="left" if not column else "right")

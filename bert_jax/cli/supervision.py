@@ -1,4 +1,4 @@
-"""A process beside one of several that are one run: it says what happened when JAX ends that one."""
+"""Supervision of a process of a multi-host run: a parent process that explains why JAX aborted it."""
 
 import ctypes
 import os
@@ -12,17 +12,17 @@ from bert_jax.system.progress import complain
 from bert_jax.system.whereabouts import here, read_whereabouts
 
 _SUPERVISED = "BERT_JAX_SUPERVISED"
-"""Environment variable of the child: the number of the open file in which it notes what it is doing; or any other value
-where it has no process beside it."""
+"""Environment variable of the child: the number of the open file to which it writes what it is doing. Any other value:
+the process runs without a supervisor."""
 _DIE_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG of Linux' prctl."""
+"""PR_SET_PDEATHSIG of Linux' prctl: the signal that a process gets when its parent dies."""
 
 
 def supervise() -> None:
-    """Runs this command again as a child process and ends as it ends; returns in the child.
+    """Runs this command again as a child process and exits with its exit code; returns only in the child.
 
-    When another process of a run is gone, JAX aborts those that are left from a thread of its own: none of them has a
-    chance to say anything, or to choose its exit code.
+    When a process of a multi-host run is lost, JAX aborts the others from a thread of its own. They can't print a
+    message or choose their exit code, so the parent does.
     """
     if told := os.environ.get(_SUPERVISED):
         if told.isdigit() and int(told) > 2:
@@ -30,14 +30,14 @@ def supervise() -> None:
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
         return
-    # What the child is doing, which it can't say when JAX ends it.
+    # The child writes here what it is doing, since it can't print it when JAX aborts it.
     told = tempfile.TemporaryFile()
     line = [sys.executable, "-P", "-m", "bert_jax.cli.main", *sys.argv[1:]]
     child = subprocess.Popen(line, env=os.environ | {_SUPERVISED: str(told.fileno())}, pass_fds=[told.fileno()])
     signal.signal(signal.SIGTERM, lambda *_: child.send_signal(signal.SIGTERM))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, which sends it to the child as well
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the child as well
     code = child.wait()
     if code == -signal.SIGABRT:
-        complain(str(HostLost("what JAX said of it stands above", read_whereabouts(told.fileno()))))
+        complain(str(HostLost("see JAX' message above", read_whereabouts(told.fileno()))))
     sys.stdout.flush()
     os._exit(code if code >= 0 else 128 - code)

@@ -1,4 +1,4 @@
-"""bert-jax verify RUN: whether all that a run is built on is as it was written."""
+"""bert-jax verify RUN: checks that the files of a run are undamaged."""
 
 from bert_jax.cli.arguments import Arguments, Command, RunArgument
 
@@ -10,11 +10,15 @@ class Verify(Arguments):
     """A run."""
 
 
-COMMAND = Command("verify", Verify, "Whether all that a run is built on is as it was written.")
+COMMAND = Command(
+    "verify",
+    Verify,
+    "Check that all files of a run are as they were written.",
+)
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, reads everything, prints a verdict on each. Raises RunError where something is damaged."""
+    """Parses the command line, reads all files and prints a verdict on each. Raises RunError if one is damaged."""
     asked = COMMAND.parse(arguments)
     from rich.table import Table
 
@@ -31,7 +35,7 @@ def run(arguments: list[str]) -> None:
     output.print(f"Not covered by any checksum: {'; '.join(NEVER_COVERED)}.")
     if damaged := [verdict for verdict in verdicts if verdict.damage]:
         raise RunError(
-            f"{len(damaged)} of {len(verdicts)} are damaged, {damaged[0].path} first; a run goes on from its newest "
-            "good checkpoint, damaged data is to be deleted and prepared anew, and config.json and tokenizer/ have "
-            "copies in every checkpoint"
+            f"{len(damaged)} of {len(verdicts)} are damaged, first {damaged[0].path}; a run continues from its newest "
+            "good checkpoint; delete damaged data to have it prepared again; every checkpoint has copies of "
+            "config.json and tokenizer/"
         )

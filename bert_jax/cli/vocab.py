@@ -1,5 +1,7 @@
-"""bert-jax vocab CONFIG --workdir RUN: the first step of pretrain alone; or a vocabulary made longer:
-bert-jax vocab --extend VOCAB --words FILE."""
+"""bert-jax vocab CONFIG --workdir RUN: makes the vocabulary, the first step of pretrain.
+
+bert-jax vocab --extend VOCAB --words FILE: adds words to a vocabulary.
+"""
 
 from bert_jax.cli.arguments import Command, RunArguments
 from bert_jax.config.run import RunConfig
@@ -7,8 +9,8 @@ from bert_jax.config.run import RunConfig
 COMMAND = Command(
     "vocab",
     RunArguments,
-    "The run's vocabulary, as pretrain makes it. Or, from a vocabulary that there is, a longer one: bert-jax vocab "
-    "--extend VOCAB --words FILE (bert-jax vocab --extend --help).",
+    "Make the run's vocabulary, as pretrain does. Or add words to an existing vocabulary: bert-jax vocab --extend "
+    "VOCAB --words FILE (bert-jax vocab --extend --help).",
     RunConfig(),
     first=(
         "data.source",
@@ -28,7 +30,7 @@ COMMAND = Command(
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, makes the tokenizer, says where it is."""
+    """Parses the command line, makes the tokenizer and prints where it is."""
     if any(argument.partition("=")[0] in ("--extend", "--words") for argument in arguments):
         from bert_jax.cli import vocab_extend
 

@@ -1,4 +1,4 @@
-"""bert-jax vocab --extend VOCAB --words FILE: a vocabulary made longer."""
+"""bert-jax vocab --extend VOCAB --words FILE: adds words to a vocabulary."""
 
 from pathlib import Path
 
@@ -13,28 +13,28 @@ from bert_jax.text.wordpiece import MANY_CAPITALS
 
 
 class Extend(Arguments):
-    """Arguments; every path may be in a bucket."""
+    """Arguments. Every path may be in a bucket."""
 
     extend: PlaceArgument
     """A vocab.txt, a sentencepiece .model, a run or a tokenizer directory."""
     words: PlaceArgument
-    """Words to add: UTF-8, one a line. They are cleaned as the tokenizer cleans text."""
+    """Words to add: a UTF-8 file with one word on each line. They are cleaned as the tokenizer cleans text."""
     output: PlaceArgument | None = None
-    """Where to write it. Without it: beside the vocabulary."""
+    """File to write. Without it: VOCAB.extended.txt or .model beside the vocabulary."""
     lowercase: bool = True
-    """Whether a vocab.txt is of lower-cased text. Read for a vocab.txt alone: a run, a tokenizer directory and a .model
-    say it themselves."""
+    """Whether a vocab.txt is for lower-cased text. Used only for a vocab.txt: a run, a tokenizer directory and a .model
+    contain this setting."""
 
 
 COMMAND = Command(
     "vocab",
     Extend,
-    "A longer vocabulary: every old piece keeps its id, words that aren't pieces yet follow.",
+    "Add words to a vocabulary: every old piece keeps its id, and words that aren't pieces yet follow.",
 )
 
 
 def run(arguments: list[str]) -> None:
-    """Parses, writes the longer vocabulary, says where it is."""
+    """Parses the command line, writes the extended vocabulary and prints where it is."""
     asked = COMMAND.parse(arguments)
     tokenizer = load_tokenizer(asked.extend, asked.lowercase)
     _check_casing(asked, tokenizer)
@@ -50,21 +50,21 @@ def run(arguments: list[str]) -> None:
 
 
 def _words_here(words: Place) -> Path:
-    """The file of words, or a copy of it on this machine."""
+    """The file of words, copied to this machine if it is in a bucket."""
     if in_bucket(words) and not words.is_file():
         raise UsageError(f"no file of words at {words}; give the path of one with a word a line")
     return fetched(words)
 
 
 def _check_casing(asked: Extend, tokenizer: Tokenizer) -> None:
-    """A vocab.txt doesn't say whether it keeps case, its pieces do."""
+    """Raises UsageError if a vocab.txt has pieces with capitals and would be used with lower-casing."""
     given = asked.lowercase and tokenizer.kind == "wordpiece" and not tokenizer_directory(asked.extend)
     if given and tokenizer.vocabulary.share_of_capitals > MANY_CAPITALS:
         raise UsageError(f"{asked.extend} has pieces with capitals and words would be lower-cased; add --no-lowercase")
 
 
 def _beside(vocabulary: Place, tokenizer: Tokenizer) -> Place:
-    """VOCAB.extended.txt or .model, but never in a tokenizer directory: what is in there belongs to its run."""
+    """The default output, VOCAB.extended.txt or .model; never in a tokenizer directory, which belongs to its run."""
     directory = tokenizer_directory(vocabulary) or tokenizer_directory(vocabulary.parent)
     place = directory.parent if directory in (vocabulary, vocabulary.parent) else vocabulary
     file = Path(tokenizer.file_name) if vocabulary.is_dir() else vocabulary
