@@ -1,4 +1,4 @@
-"""The real train step on the machine at hand: how long it takes, of what, and how much of the machine it uses."""
+"""Measures the train step on this machine: its time, the time of its parts, and its share of the peak rate."""
 
 import itertools
 import resource
@@ -24,7 +24,7 @@ _LEAST_ROUNDS = 5
 
 
 class Timing(NamedTuple):
-    """Seconds that one thing took, many times over."""
+    """Seconds of repeated measurements of one thing."""
 
     median: float
     low: float
@@ -35,13 +35,13 @@ class Timing(NamedTuple):
 
     @classmethod
     def of(cls, seconds: list[float]) -> "Timing":
-        """Sums up; at least two."""
+        """Median and deciles of at least two measurements."""
         deciles = statistics.quantiles(seconds, n=10, method="inclusive")
         return cls(statistics.median(seconds), deciles[0], deciles[-1], len(seconds))
 
 
 class Bench(NamedTuple):
-    """What was measured. Rates are a second's, over all devices."""
+    """Results of `bench`. Rates are per second, over all devices."""
 
     device: str
     devices: int
@@ -49,34 +49,34 @@ class Bench(NamedTuple):
     length: int
     compute_dtype: str
     compile_seconds: float
-    """Tracing, lowering and compiling the step; little where the compilation cache has it."""
+    """Seconds for tracing, lowering and compiling the step; few if it is in the compilation cache."""
     step: Timing
     parts: dict[str, float]
-    """Seconds of input (to the device), forward, backward and optimizer. The first two are measured alone, the others
-    are differences."""
+    """Seconds of input (transfer to the device), forward, backward and optimizer. Input and forward are measured by
+    themselves, the others are differences."""
     sequences_per_second: float
     tokens_per_second: float
     model_flops_per_step: int
     model_flops_per_second: float
     matrix_flops_per_second: float
-    """What square products reach in this process at their best (SquareProduct)."""
+    """Best rate of large square matrix products (SquareProduct) in this process."""
     share_of_matrix_rate: float
     mfu: float | None
-    """Of the peak in the maker's data sheet; None where it isn't known."""
+    """Model FLOPs utilisation: share of the peak in the data sheet; None if the peak is unknown."""
     peak_memory_bytes: int
-    """Of the fullest device; on a CPU of this process."""
+    """Peak memory of the fullest device; on a CPU, of this process."""
     input_sequences_per_second: float | None
-    """The run's input alone; None for synthetic data."""
+    """Rate of reading and batching the run's data; None for random sequences."""
 
     def as_json(self) -> dict[str, Any]:
-        """For a JSON object."""
+        """The results as a JSON object."""
         return self._asdict() | {"step": self.step._asdict()}
 
 
 def bench(trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = None) -> Bench:
-    """Measures the step of the trainer's first phase for about `seconds`, and its parts for as many rounds.
+    """Measures the step of the trainer's first phase for about `seconds`, and its parts as many times.
 
-    `batches`: a run's input; None for made-up sequences of full length.
+    `batches`: the training batches of a run; None for random sequences of full length.
     """
     phase = trainer.config.phases[0]
     input_rate = _input_rate(batches, phase.batch_size, seconds) if batches else None
@@ -120,21 +120,21 @@ def bench(trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = No
 
 
 class OperationCost(NamedTuple):
-    """An operation by itself, forward and backward."""
+    """Time of one operation, forward and backward."""
 
     name: str
     count: int
-    """How often a step has it."""
+    """How often a step runs it."""
     seconds: float
-    """Each time, the median of several."""
+    """Median time of one run."""
     limit_seconds: float
-    """What the matrix rate or the memory's bandwidth allows."""
+    """Least time that the matrix rate and the memory bandwidth allow."""
 
 
 def operation_costs(trainer: Trainer, seconds: float) -> tuple[list[OperationCost], float]:
-    """The operations of the trainer's first phase, each measured in turn, until the last has taken `seconds`.
+    """Costs of the operations of the trainer's first phase, and the memory bandwidth in bytes a second.
 
-    And the bandwidth of memory in bytes a second, by a sum over a large array.
+    The operations are measured in turn until the last one has taken `seconds` in all.
     """
     product, found = SquareProduct(), operations(trainer)
     add, moved = copy_bandwidth()
@@ -157,7 +157,7 @@ def operation_costs(trainer: Trainer, seconds: float) -> tuple[list[OperationCos
 def _times(
     trainer: Trainer, batch: Batch, product: "SquareProduct", seconds: float
 ) -> tuple[float, dict[str, list[float]]]:
-    """Seconds that compiling the step takes, and those of each of its parts, time after time."""
+    """Seconds for compiling the step, and the measured seconds of the step and its parts by name."""
     rows = batch_sharding(trainer.mesh)
     state, on_device = trainer.initial_state(), jax.device_put(batch, rows)
     forward, gradients = (jax.jit(part).lower(state.params, on_device).compile() for part in trainer.parts(0))
@@ -170,7 +170,7 @@ def _times(
         state, measured = step(state, on_device)
         return state.step, measured
 
-    # In turn, since a machine is not equally fast at all times.
+    # In turn, since the speed of a machine varies over time.
     work = {
         "matrices": product,
         "input": lambda: jax.device_put(batch, rows),
@@ -182,7 +182,7 @@ def _times(
 
 
 class SquareProduct:
-    """The product of two square matrices on one device: float32 of 2048 on a CPU, bfloat16 of 8192 elsewhere."""
+    """Product of two square matrices on one device: size 2048 in float32 on a CPU, 8192 in bfloat16 elsewhere."""
 
     def __init__(self):
         if jax.default_backend() == "cpu":
@@ -195,7 +195,7 @@ class SquareProduct:
 
     @property
     def flops(self) -> int:
-        """Of one product."""
+        """FLOPs of one product."""
         return 2 * self._size**3
 
     def __call__(self) -> Array:
@@ -203,7 +203,7 @@ class SquareProduct:
 
 
 def peak_memory() -> int:
-    """Bytes at the fullest, of any device or, where devices don't count (a CPU), of this process."""
+    """Peak bytes of the fullest device, or of this process if devices don't report it (CPU)."""
     counted = [device.memory_stats() or {} for device in jax.local_devices()]
     if all("peak_bytes_in_use" in stats for stats in counted):
         return max(stats["peak_bytes_in_use"] for stats in counted)
@@ -212,9 +212,9 @@ def peak_memory() -> int:
 
 
 def _timed_in_turn(work: dict[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:
-    """Seconds of each of `work`, whose results are waited for: round by round, several at least.
+    """Runs all of `work` in rounds, and returns the seconds of each run by name.
 
-    It ends when the last of them has taken `seconds` in all.
+    Ends when the last item of `work` has taken `seconds` in all, after _LEAST_ROUNDS at least.
     """
     times: dict[str, list[float]] = {name: [] for name in work}
     *_, last = work
@@ -229,7 +229,7 @@ def _timed_in_turn(work: dict[str, Callable[[], Any]], seconds: float) -> dict[s
 
 
 def _input_rate(batches: Iterator[Batch], batch_size: int, seconds: float) -> float:
-    """Sequences a second that the input gives to one who takes them as fast as they come."""
+    """Sequences a second that `batches` yields when nothing else is done."""
     next(batches)  # starts the threads
     began, taken = time.perf_counter(), 0
     while taken < _LEAST_ROUNDS or time.perf_counter() < began + seconds:

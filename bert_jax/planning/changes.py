@@ -1,4 +1,4 @@
-"""The smallest change of settings with which a run fits a slice."""
+"""Finds the smallest change of settings with which a run fits a TPU slice."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -9,25 +9,25 @@ from bert_jax.planning.plan import PhasePlan, Planner, held
 from bert_jax.system.errors import UsageError
 
 _REMATS = ("none", "dots", "full")
-"""By what they cost: elementwise operations, then a forward pass."""
+"""From the cheapest: nothing, elementwise operations, or a whole forward pass is computed again."""
 
 
 class Change(NamedTuple):
-    """Settings other than the run's; none of them changes its result."""
+    """Changed settings of a run, none of which changes its result."""
 
     settings: dict[str, Any]
-    """By their flag: `execution.remat`."""
+    """New values by the name of the setting: `execution.remat`."""
     config: RunConfig
 
     @property
     def flags(self) -> str:
-        """As given on the command line."""
+        """The settings as flags of a command line."""
         return " ".join(f"--{name} {value}" for name, value in self.settings.items())
 
 
 def changes(config: RunConfig, chips: int) -> Iterator[Change]:
-    """From the cheapest on: elementwise operations computed again, more microbatches, whole blocks computed again, the
-    state split; then two of them, and at last all three. What a setting of the run goes beyond already is left out.
+    """Yields changes, cheapest first: remat of elementwise operations, more microbatches, remat of whole blocks, the
+    state split over devices; then pairs of these, and finally all three. Changes that the run has already are left out.
     """
     execution = config.execution
     remats = [{"execution.remat": remat} for remat in _REMATS[_REMATS.index(execution.remat) + 1 :]]
@@ -49,17 +49,17 @@ def changes(config: RunConfig, chips: int) -> Iterator[Change]:
 def change_that_fits(
     planner: Planner, config: RunConfig, found: list[PhasePlan]
 ) -> tuple[Change, list[PhasePlan]] | None:
-    """The first of `changes` with which all phases compile, and what was found with it; None where none does.
+    """The first of `changes` with which all phases fit, and their plans with it; None if none does.
 
-    `found`: the phases as they are. Those that need most are tried first.
+    `found`: the plans without a change. The phases that need most memory are tried first.
     """
     hardest = sorted(found, key=lambda each: (each.fits, -(each.needed_bytes or 0)))
     for change in changes(config, planner.topology.chips):
         try:
             state = planner.trainer(change.config).state_shapes
-        except UsageError:  # the batch or an axis doesn't divide
+        except UsageError:  # the batch or an axis can't be divided over the mesh
             continue
-        if held(state) > planner.topology.chip.memory:  # nothing but a split would help
+        if held(state) > planner.topology.chip.memory:  # too large for a chip, whatever the activations take
             continue
         fitting = []
         for each in hardest:
@@ -77,7 +77,7 @@ def _doubled(start: int, most: int) -> list[int]:
 
 
 def _changed(config: RunConfig, settings: dict[str, Any]) -> Change | None:
-    """None where the settings don't go together."""
+    """The change of `config` to `settings`; None if they don't fit each other."""
     groups: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
         group, field = name.split(".")

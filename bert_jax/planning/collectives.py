@@ -1,4 +1,4 @@
-"""What devices tell each other in a compiled step."""
+"""Collective operations of a compiled step."""
 
 import math
 import re
@@ -22,19 +22,19 @@ class Collective(NamedTuple):
 
     kind: str
     count: int
-    """Times that one runs."""
+    """Number of executions in a step."""
     bytes: int
-    """Of the whole arrays that are summed, gathered, scattered or exchanged; of several groups, of the device's."""
+    """Bytes of the whole arrays that are summed, gathered, scattered or exchanged, in the device's own group."""
     sent: int
-    """Bytes that leave the device if each goes round its group in a ring."""
+    """Bytes that the device sends if each collective uses a ring over its group."""
 
 
 def collectives(program: Program) -> list[Collective]:
-    """A row a kind, in the order of KINDS; those in a loop are counted as often as it turns."""
+    """One item for each kind, in the order of KINDS; collectives in a loop count once for each iteration."""
     found: dict[tuple[str, str, str], Collective] = {}
     for computation, instruction, times in program.executed():
         for kind, one in _within(program, computation, instruction):
-            # One that is spread over several fusions to run beside them stands in each, with the same channel.
+            # A collective that overlaps with several fusions appears in each of them, with the same channel.
             channel = re.search(r"channel_id=(\d+)", one.attributes)
             key = (computation.name, kind, channel[1] if channel else one.name)
             size = _size(one, kind, group := _group(one, program.devices))
@@ -47,15 +47,15 @@ def collectives(program: Program) -> list[Collective]:
 
 
 def kind_of(instruction: Instruction) -> str | None:
-    """One of KINDS, for the start of an asynchronous one too; None for the end of one, and for anything else."""
+    """The instruction's kind if it is one of KINDS or the start of an asynchronous one; otherwise None."""
     kind = instruction.kind.removesuffix("-start")
     return kind if kind in KINDS else None
 
 
 def _within(program: Program, computation: Computation, instruction: Instruction) -> Iterator[tuple[str, Instruction]]:
-    """Collectives that an instruction is, or that are fused into it."""
+    """Yields the instruction if it is a collective, and the collectives that are fused into it."""
     if kind := kind_of(instruction):
-        # So does the TPU's compiler write a sum of which each device keeps its own part.
+        # The TPU compiler writes a reduce-scatter as an all-reduce in a computation of this name.
         yield ("reduce-scatter" if computation.name.startswith("all-reduce-scatter") else kind), instruction
     elif instruction.kind in ("fusion", "async-start", "custom-call"):
         for name in instruction.called:
@@ -65,19 +65,19 @@ def _within(program: Program, computation: Computation, instruction: Instruction
 
 
 def _size(instruction: Instruction, kind: str, group: int) -> int:
-    """Bytes of the whole array."""
+    """Bytes of the whole array that the collective works on."""
     if instruction.kind == "reduce-scatter":
         return instruction.bytes * group
     if instruction.kind in (kind, "all-reduce", "all-reduce-start"):
         return instruction.bytes
-    # The start of an asynchronous one gives what goes in, what comes out and flags.
+    # The result of an asynchronous start is a tuple of operand, result and flags.
     return max(sum(buffer.bytes for buffer in part) for part in instruction.parts)
 
 
 def _sent(kind: str, size: int, group: int) -> int:
     others = (group - 1) / group
     match kind:
-        case "all-reduce":  # scattered, then gathered
+        case "all-reduce":  # a reduce-scatter and an all-gather
             return round(2 * others * size)
         case "collective-permute" | "collective-broadcast":
             return size
@@ -85,10 +85,10 @@ def _sent(kind: str, size: int, group: int) -> int:
 
 
 def _group(instruction: Instruction, devices: int) -> int:
-    """Devices that take part together.
+    """The number of devices in one group of a collective.
 
-    Written out, `{{0,1},{2,3}}`; counted, `[groups,size]<=[...]`; or by the axes of a mesh, `mesh['a'=2,'b'=4] {'b'}`,
-    where `'b':(2)2` means a part of an axis, of size 2.
+    XLA prints groups in three forms: written out, `{{0,1},{2,3}}`; counted, `[groups,size]<=[...]`; or by the axes of a
+    mesh, `mesh['a'=2,'b'=4] {'b'}`, where `'b':(2)2` means a part of an axis, of size 2.
     """
     if written := re.search(r"replica_groups=\{\{([\d,]*)\}", instruction.attributes):
         return written[1].count(",") + 1

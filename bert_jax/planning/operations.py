@@ -1,4 +1,4 @@
-"""What a step is made of, each operation by itself against the limit that the machine sets it."""
+"""The main operations of a step, each with the least time that the machine allows."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,28 +16,28 @@ from bert_jax.planning.synthetic import synthetic_batch
 from bert_jax.training.trainer import Trainer
 
 _FORWARD_AND_BACKWARD = 3
-"""Matrix products of a backward pass take twice the forward one's FLOPs."""
+"""FLOPs of forward and backward pass over those of the forward pass: the backward pass takes twice as many."""
 
 
 class Operation(NamedTuple):
-    """Forward and backward of one operation, at the size that it has in a step."""
+    """One operation of a step, forward and backward, at its real size."""
 
     name: str
     count: int
-    """How often a step has it at all positions. A last block that is computed where it is read isn't counted."""
+    """How often a step runs it at all positions. The last block isn't counted if it runs at predicted ones only."""
     run: Callable[[], Any]
     flops: int
-    """Of matrix products."""
+    """FLOPs of its matrix products."""
     bytes: int
-    """That must go to or from memory if each of its arrays is read or written once; for those without products."""
+    """Bytes of memory traffic if each array is read or written once; 0 for matrix products."""
 
     def limit(self, flops_per_second: float, bytes_per_second: float) -> float:
-        """Seconds that it can't be done in less."""
+        """Least seconds at these rates."""
         return max(self.flops / flops_per_second, self.bytes / bytes_per_second)
 
 
 def operations(trainer: Trainer) -> list[Operation]:
-    """Those that take most of a step of the trainer's first phase, on one device."""
+    """The operations that take most of a step of the trainer's first phase, at one device's share of the batch."""
     model, phase = trainer.objective.model, trainer.config.phases[0]
     batch, length = phase.batch_size // trainer.mesh.size, phase.length
     slots = trainer.config.objective.slots(length)
@@ -65,7 +65,7 @@ def operations(trainer: Trainer) -> list[Operation]:
 
 
 def copy_bandwidth() -> tuple[Callable[[], Any], int]:
-    """A sum over memory that no cache holds, and the bytes that it reads and writes."""
+    """An addition to an array that is larger than any cache, and the bytes that it reads and writes."""
     large = jnp.zeros(1 << 26, jnp.float32)
     add = jax.jit(lambda x: x + 1)
     return lambda: add(large), 2 * large.nbytes
@@ -76,7 +76,7 @@ def _random(model: ModelConfig, *shape: int) -> jax.Array:
 
 
 def _timed(function: Callable, *arguments: jax.Array) -> Callable[[], Any]:
-    """`function` and all its gradients, compiled; its own output stands for the gradient of it."""
+    """Compiles `function` and its gradients; its output serves as the gradient of the output."""
 
     @jax.jit
     def both(*arguments):
@@ -97,7 +97,7 @@ def _layer_norm(model: ModelConfig) -> Callable:
 
 
 def _matrices(model: ModelConfig, x: jax.Array, inner: jax.Array, blocks: int) -> Operation:
-    """A block's projections and feed-forward products, each from an input of its own."""
+    """The matrix products of a block's projections and feed-forward layers, each with its own input."""
     width, within = model.hidden_size, model.inner_size
     shapes = ((width, 3 * width), (width, width), (width, within), (within, width))
     kernels = [_random(model, *shape).astype(jnp.float32) for shape in shapes]

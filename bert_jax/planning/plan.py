@@ -1,4 +1,4 @@
-"""The real train step compiled for TPUs that aren't there: memory, collectives, and what time they allow."""
+"""Compiles the train step for TPUs that this machine lacks, and finds memory, collectives and the least time."""
 
 import math
 import os
@@ -28,63 +28,63 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _RECOMPUTED = {"none": 1, "dots": 1, "full": 4 / 3}
-"""Products of a step over those of its formula, which takes one third for the forward pass."""
+"""FLOPs with recomputation over those of the formula, of which the forward pass has a third; by remat."""
 
 LEAST_EFFORT = {"exec_time_optimization_effort": -1.0}
-"""libtpu's quickest compilation: a third of the time, for a program that moves and holds somewhat more. Base on v5e:4x4
-takes 3.14 GiB for 2.82 at 128 tokens, 13.91 for 13.40 at 512 (libtpu 0.0.42)."""
+"""Options for libtpu's fastest compilation: a third of the time, for a program with somewhat more memory and traffic.
+BERT-base on v5e:4x4 takes 3.14 instead of 2.82 GiB at 128 tokens, 13.91 instead of 13.40 at 512 (libtpu 0.0.42)."""
 
 _REFUSALS = (
     r"\(([\d.]+[KMGT]?)\) exceeds available HBM \(([\d.]+[KMGT]?)\)",
     r"Used ([\d.]+[KMGT]?) of ([\d.]+[KMGT]?) hbm",
     r"Requires ([\d.]+[KMGT]?), has ([\d.]+[KMGT]?) available",
 )
-"""How the compiler says what a program needs and what there is."""
+"""Compiler messages with the memory that a program needs and the memory of a chip."""
 
 
 class Memory(NamedTuple):
-    """Bytes that a step takes on one chip, by the compiled program's own account; they add up to its total."""
+    """Bytes of a step on one chip, as the compiled program reports them."""
 
     parameters: int
     optimizer: int
-    """Its state."""
+    """Bytes of the optimizer state."""
     other_arguments: int
-    """The batch, counters, and what layouts pad."""
+    """The batch, counters, and padding by layouts."""
     outputs: int
-    """Those that don't take the place of an argument."""
+    """Outputs that don't reuse the memory of an argument."""
     temporaries: int
-    """Gradients, activations and whatever else lives within the step."""
+    """Gradients, activations and other arrays within the step."""
     code: int
 
     @property
     def total(self) -> int:
-        """At the fullest."""
+        """Sum of all parts."""
         return sum(self)
 
 
 class StepTime(NamedTuple):
-    """Seconds that a step can't be done in less, for each of three reasons. Nothing here was measured."""
+    """Least seconds of a step by three limits of the hardware, computed rather than measured."""
 
     compute: float
-    """Matrix products, recomputed ones too, at the chips' peak."""
+    """Matrix products, including recomputation, at the peak of the chips."""
     memory: float
-    """What the program moves to and from memory, at its bandwidth."""
+    """Memory traffic of the program at the memory bandwidth."""
     links: float
-    """What its collectives send, over all links of a chip at once; how long the first byte takes is not counted."""
+    """Bytes sent by collectives, over all links of a chip in parallel, without latency."""
 
     @property
     def at_best(self) -> float:
-        """All three at the same time."""
+        """Seconds if all three overlap."""
         return max(self)
 
     @property
     def in_turn(self) -> float:
-        """One after the other."""
+        """Seconds if nothing overlaps."""
         return sum(self)
 
 
 class PhasePlan(NamedTuple):
-    """What was found about the step of one phase."""
+    """The plan of one phase's step."""
 
     phase: int
     steps: int
@@ -94,22 +94,22 @@ class PhasePlan(NamedTuple):
     remat: str
     accumulation: int
     flops: int
-    """Of one step, by formula, over all chips; recomputation not counted."""
+    """FLOPs of one step over all chips by formula, without recomputation."""
     compile_seconds: float
     needed_bytes: int | None
-    """On a chip: the total, or what the compiler says where it refuses; None where it doesn't say."""
+    """Bytes needed on a chip: the total, or the figure in the compiler's refusal; None if the refusal has none."""
     fits: bool
     memory: Memory | None
-    """None where it doesn't fit: such a program is not compiled to its end."""
+    """None if the program doesn't fit: the compiler then stops."""
     collectives: list[Collective]
     time: StepTime | None
 
     def hours(self, seconds: float) -> float:
-        """Of the whole phase at so many seconds a step."""
+        """Hours of the whole phase at `seconds` a step."""
         return self.steps * seconds / 3600
 
     def as_json(self, chips: int) -> dict[str, Any]:
-        """For a JSON object."""
+        """The plan as a JSON object."""
         known = self._asdict() | {"collectives": [each._asdict() for each in self.collectives]}
         if self.memory:
             known["memory"] = self.memory._asdict() | {"total": self.memory.total}
@@ -122,32 +122,32 @@ class PhasePlan(NamedTuple):
 
 
 def hours_json(hours: float, chips: int) -> dict[str, float]:
-    """Hours on the clock, and of all chips together."""
+    """Hours, and hours times chips."""
     return {"hours": hours, "chip_hours": hours * chips}
 
 
 class Planner:
-    """Compiles for one slice."""
+    """Compiles the train step for one slice."""
 
     def __init__(self, topology: Topology, vocabulary_size: int, exact: bool):
-        """`exact`: compile as a run does, else with LEAST_EFFORT. Raises RunError for a slice unknown to libtpu."""
+        """`exact`: compile as a run does, otherwise with LEAST_EFFORT. Raises RunError for a slice unknown to libtpu."""
         self.topology = topology
         self.exact = exact
         self.compilations = 0
         self.on_compiled: Callable[[PhasePlan], None] = lambda plan: None
-        """Told of each."""
+        """Called with each plan."""
         self._one_at_a_time = threading.Lock()
         self._devices = topology_devices(topology)
         self._vocabulary_size = vocabulary_size
 
     def trainer(self, config: RunConfig) -> Trainer:
-        """The run's own, over the slice. Raises UsageError where mesh or batches don't fit the slice or the model."""
+        """The run's trainer on the slice. Raises UsageError if mesh or batches don't fit the slice or the model."""
         mesh = make_mesh(config.mesh, self._devices)
         for phase in config.phases:
             check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
-        # Some piece stands for [MASK]: which one makes no difference.
+        # The id of [MASK] makes no difference to the program.
         trainer = pretraining_trainer(config, mesh, self._vocabulary_size, mask_id=4)
-        _ = trainer.state_shapes  # refuses what doesn't divide
+        _ = trainer.state_shapes  # raises for sizes that can't be divided over the mesh
         return trainer
 
     def phase(self, config: RunConfig, number: int) -> PhasePlan:
@@ -179,7 +179,7 @@ class Planner:
             flops=trainer.flops(number),
             compile_seconds=time.perf_counter() - began,
             needed_bytes=needed,
-            # The compiler may let pass what is more, by its own account, than a chip gives to a program.
+            # The compiler may accept a program that needs more memory than a chip has.
             fits=memory is not None and memory.total <= self.topology.chip.memory,
             memory=memory,
             collectives=sent,
@@ -191,7 +191,7 @@ class Planner:
         return plan
 
     def phases(self, config: RunConfig) -> list[PhasePlan]:
-        """All phases, side by side: the compiler spends half its time on one processor."""
+        """The plans of all phases, compiled in parallel: the compiler spends half its time on one core."""
         return in_threads(lambda number: self.phase(config, number), range(len(config.phases)))
 
     def _time(self, trainer: Trainer, number: int, moved: int, sent: int) -> StepTime:
@@ -205,7 +205,7 @@ class Planner:
 
 
 def program_of(compiled: Any) -> Program:
-    """What the compiler made. Raises RunError where JAX can't read it: it is then of another time than libtpu."""
+    """The compiled program. Raises RunError if JAX can't read it, as with incompatible versions of JAX and libtpu."""
     try:
         return Program(compiled.as_text())
     except jax.errors.JaxRuntimeError as error:
@@ -217,13 +217,13 @@ def program_of(compiled: Any) -> Program:
 
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """What `work` makes of each item, as many at a time as there are processors."""
+    """The results of `work` for each item, computed by one thread for each core."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(work, items))
 
 
 def formulas(config: RunConfig, topology: Topology, vocabulary_size: int) -> list[dict[str, Any]]:
-    """What can be said of each phase without a compiler: FLOPs, and the time that they take at the chips' peak."""
+    """FLOPs of each phase and their time at the peak of the chips, by formula, without a compiler."""
     model = config.model.replace(vocabulary_size=vocabulary_size)
     phases = []
     for number, phase in enumerate(config.phases):
@@ -235,9 +235,9 @@ def formulas(config: RunConfig, topology: Topology, vocabulary_size: int) -> lis
 
 
 def refusal(message: str) -> int | None:
-    """Bytes that a program needs on a chip, if the compiler refused it because it has fewer; None if it doesn't say.
+    """Bytes that a refused program needs on a chip, from the compiler's message; None if the message doesn't say.
 
-    Raises RunError where it failed for another reason.
+    Raises RunError if the compiler failed for another reason than memory.
     """
     if "RESOURCE_EXHAUSTED" not in message:
         raise RunError(f"the TPU's compiler failed: {message.splitlines()[0]}")
@@ -249,7 +249,7 @@ def refusal(message: str) -> int | None:
 
 
 def _memory(trainer: Trainer, analysis: Any) -> Memory:
-    """`analysis`: what XLA says of the compiled step, per device."""
+    """`analysis`: XLA's memory analysis of the compiled step on one device."""
     parameters, optimizer = (held(part) for part in (trainer.state_shapes.params, trainer.state_shapes.optimizer))
     return Memory(
         parameters=parameters,
@@ -262,7 +262,7 @@ def _memory(trainer: Trainer, analysis: Any) -> Memory:
 
 
 def held(shapes: Any) -> int:
-    """Bytes of arrays that one device holds, by their shardings."""
+    """Bytes of sharded arrays on one device."""
     return sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)
     )

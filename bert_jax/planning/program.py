@@ -1,4 +1,4 @@
-"""A compiled program as XLA prints it (HLO text): its instructions, and how often each runs."""
+"""Parses HLO text, XLA's print of a compiled program: its instructions, and how often each runs."""
 
 import math
 import re
@@ -16,12 +16,12 @@ _OTHER_MEMORY = re.compile(r"S\([1-9]\d*\)")
 
 
 class Buffer(NamedTuple):
-    """An array of the program, as one device holds it."""
+    """An array of the program on one device."""
 
     bytes: int
-    """Without the padding of its layout."""
+    """Size without padding by the layout."""
     in_memory: bool
-    """In the device's main memory; else within the chip, where moving it costs next to nothing."""
+    """Whether it is in the device's main memory; otherwise it is on the chip, where access is almost free."""
 
 
 class Instruction(NamedTuple):
@@ -29,34 +29,34 @@ class Instruction(NamedTuple):
 
     name: str
     kind: str
-    """What XLA calls the operation: `fusion`, `all-reduce`, `while`, ..."""
+    """XLA's name of the operation: `fusion`, `all-reduce`, `while`, ..."""
     shape: str
-    """Its result, an array or a tuple of them, as printed."""
+    """Printed shape of the result: an array or a tuple of arrays."""
     operands: tuple[str, ...]
-    """Names, within the same computation."""
+    """Names of the instructions, of the same computation, whose results it takes."""
     attributes: str
-    """What stands after the operands."""
+    """Text after the operands."""
     literal: str
-    """What stands between the parentheses: the value of a constant, the number of a parameter."""
+    """Text between the parentheses: for example the value of a constant or the number of a parameter."""
 
     @property
     def called(self) -> list[str]:
-        """Names of the computations that it runs."""
+        """Names of the computations that it calls."""
         return [name for names in _CALLED.findall(self.attributes) for name in re.findall(r"[\w.\-]+", names)]
 
     def attribute(self, name: str) -> str | None:
-        """A computation named as an attribute: `body`, `condition`."""
+        """The name of the computation in an attribute such as `body` or `condition`."""
         found = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
         return found and found[1]
 
     @property
     def parts(self) -> list[list[Buffer]]:
-        """The arrays of each element of the result, which is itself the only element where it is no tuple."""
+        """The arrays of each element of a tuple result; of a plain result, its only array."""
         return [buffers(element) for element in _elements(self.shape)]
 
     @property
     def bytes(self) -> int:
-        """Of the whole result."""
+        """Bytes of the whole result."""
         return sum(buffer.bytes for buffer in buffers(self.shape))
 
 
@@ -69,15 +69,15 @@ class Computation(NamedTuple):
     """Name of the instruction whose result is the computation's."""
 
     def users(self, name: str) -> list[Instruction]:
-        """The instructions that take a result."""
+        """The instructions that use the result of the instruction `name`."""
         return [instruction for instruction in self.instructions.values() if name in instruction.operands]
 
 
 class Program:
-    """The text of a compiled program, taken apart."""
+    """The computations of a compiled program."""
 
     def __init__(self, text: str):
-        """Raises ValueError where `text` holds no entry computation."""
+        """Parses HLO text. Raises ValueError if it has no entry computation."""
         self.computations: dict[str, Computation] = {}
         self._entry = ""
         lines = iter(text.splitlines())
@@ -92,17 +92,16 @@ class Program:
         self.devices = int(found[1]) if found else 1
 
     def executed(self) -> Iterator[tuple[Computation, Instruction, int]]:
-        """Every instruction that a device runs one after the other, with its computation and how often it runs.
+        """Yields every instruction that a device runs, with its computation and how often it runs.
 
-        What is fused into one instruction doesn't come by itself. A loop whose number of turns depends on the data
-        counts once.
+        Instructions within a fusion aren't yielded. A loop whose number of iterations depends on data counts once.
         """
         yield from self._run(self._entry, 1)
 
     def turns(self, loop: Instruction) -> int | None:
-        """How often the body of a `while` runs; None where that depends on the data.
+        """The number of iterations of a `while`; None if it depends on data.
 
-        XLA says so where it knows, else the condition does: JAX's loops of fixed length count from 0 by 1.
+        It is in an attribute if XLA knows it, otherwise in the condition: JAX's loops of fixed length count from 0.
         """
         if known := re.search(r'known_trip_count"?:\{"n":"(\d+)"', loop.attributes):
             return int(known[1])
@@ -135,13 +134,13 @@ def buffers(shape: str) -> list[Buffer]:
 
 
 def _bits(kind: str) -> int:
-    """Of one element: 16 of bf16, 32 of s32, 8 of f8e4m3fn; a truth value takes a byte, a token nothing."""
+    """Bits of one element: 16 for bf16, 32 for s32, 8 for f8e4m3fn and for a truth value, 0 for a token."""
     width = re.search(r"\d+", kind)
     return int(width[0]) if width else 8 * (kind == "pred")
 
 
 def _computation(name: str, lines: Iterator[str]) -> Computation:
-    """Reads the lines up to the closing brace."""
+    """Parses the lines of a computation up to its closing brace."""
     instructions, root = {}, ""
     for line in lines:
         if line.startswith("}"):
@@ -154,7 +153,7 @@ def _computation(name: str, lines: Iterator[str]) -> Computation:
 
 
 def _instruction(name: str, text: str) -> Instruction:
-    """`shape kind(operands), attributes`; the shape of a tuple has parentheses and spaces of its own."""
+    """Parses `shape kind(operands), attributes`. The shape of a tuple contains parentheses and spaces."""
     end = _closing(text, 0) if text.startswith("(") else text.index(" ")
     shape, rest = text[:end], text[end:].lstrip()
     kind, _, after = rest.partition("(")
@@ -164,7 +163,7 @@ def _instruction(name: str, text: str) -> Instruction:
 
 
 def _closing(text: str, start: int) -> int:
-    """The index behind the parenthesis that closes the one at `start`."""
+    """The index after the parenthesis that closes the one at `start`."""
     depth = 0
     for found in re.compile(r"[()]").finditer(text, start):
         depth += 1 if found[0] == "(" else -1
@@ -174,7 +173,7 @@ def _closing(text: str, start: int) -> int:
 
 
 def _elements(shape: str) -> list[str]:
-    """The elements of a tuple's shape; a shape that is no tuple is its own."""
+    """The shapes of a tuple's elements; any other shape is returned as the only element."""
     if not shape.startswith("("):
         return [shape]
     depth, begun, elements = 0, 1, []

@@ -1,4 +1,4 @@
-"""Batch sizes and meshes tried on a slice, one compilation each."""
+"""Tries batch sizes and meshes on a slice, with one compilation for each."""
 
 import itertools
 
@@ -12,20 +12,20 @@ _SMALLER = (1 / 2, 1 / 4)
 
 
 def most_compilations(config: RunConfig, chips: int) -> int:
-    """How many a sweep takes at most."""
+    """The largest number of compilations that a sweep may need."""
     return len(config.phases) * len(splits(chips)) * max(len(_LARGER), 1 + len(_SMALLER))
 
 
 def splits(chips: int) -> list[int]:
-    """Sizes of `mesh.fsdp`: none, all, and every fourth power of two between."""
+    """Sizes of `mesh.fsdp` to try: 1, the powers of 4 below `chips`, and `chips`."""
     return sorted({4**power for power in range(chips.bit_length()) if 4**power < chips} | {chips})
 
 
 def sweep(planner: Planner, config: RunConfig) -> list[PhasePlan]:
-    """What fits, each phase by itself, the most sequences a second first.
+    """Plans that fit, phase by phase, most sequences a second first.
 
-    On each mesh the phase's batch, then twice and four times as much as long as it fits; where it doesn't, half and a
-    quarter until it does.
+    On each mesh it tries the phase's batch size, then 2 and 4 times that as long as it fits. If the phase's batch size
+    doesn't fit, it tries a half and a quarter until one fits.
     """
     fitting: list[PhasePlan] = []
     for number in range(len(config.phases)):
@@ -36,7 +36,7 @@ def sweep(planner: Planner, config: RunConfig) -> list[PhasePlan]:
 
 
 def _on_mesh(planner: Planner, config: RunConfig, number: int, split: int) -> list[PhasePlan]:
-    """The batch sizes that fit where `split` chips share one copy of the state."""
+    """Plans that fit with `mesh.fsdp` = `split`."""
     config = config.replace(mesh=config.mesh.replace(data=-1, fsdp=split))
     fitting: list[PhasePlan] = []
     for factor in _LARGER:
@@ -54,7 +54,7 @@ def _on_mesh(planner: Planner, config: RunConfig, number: int, split: int) -> li
 
 
 def _with_batch(planner: Planner, config: RunConfig, number: int, factor: float) -> PhasePlan | None:
-    """The phase with its batch so many times as large; None where that can't be divided over the mesh."""
+    """The plan of a phase with `factor` times its batch size; None if that can't be divided over the mesh."""
     phase = config.phases[number]
     size = int(phase.batch_size * factor)
     if not size:

@@ -8,7 +8,7 @@ from bert_jax.training.batch import Batch, assemble
 
 
 def synthetic_batch(batch_size: int, length: int, vocabulary_size: int) -> Batch:
-    """Sequences of full length whose pieces are drawn at random: two segments of equal length, each piece a word."""
+    """A batch of random pieces at full length, with two segments of equal length; each piece is a word."""
     rng = np.random.default_rng(0)
     ids = rng.integers(0, vocabulary_size, batch_size * length, np.int32)
     units = np.full((batch_size, length), MASKABLE | WORD_START, np.uint8)

@@ -1,4 +1,4 @@
-"""TPU slices that aren't there: how they are named, and their devices as libtpu describes them to the compiler."""
+"""TPU slices to compile for: their names, and their devices as libtpu describes them."""
 
 import math
 import os
@@ -13,23 +13,24 @@ from bert_jax.system.errors import RunError, UsageError
 from bert_jax.training.devices import CHIPS, Chip
 
 MOST_CHIPS = 1024
+"""Largest slice that can be planned."""
 
 
 class Family(NamedTuple):
-    """TPUs of one kind."""
+    """A TPU generation."""
 
     slices: tuple[str, ...]
-    """Slices that can be had (https://cloud.google.com/tpu/docs), smallest first, up to MOST_CHIPS."""
+    """Slices on offer (https://cloud.google.com/tpu/docs), smallest first, up to MOST_CHIPS."""
     ring: int
-    """Sides whose length is a multiple of this have wraparound links, which make them rings."""
+    """Sides whose length is a multiple of this have wraparound links, so they are rings."""
     whole: bool
-    """Whether that takes all sides of the slice to have such a length."""
+    """Whether there are wraparound links only if all sides have such a length."""
     options: dict[str, Any] = {}
-    """What libtpu must be told so that a chip is one device, as it is for JAX on the machine itself."""
+    """Options with which libtpu describes a chip as one device, as JAX sees it on a TPU machine."""
 
     @property
     def dimensions(self) -> int:
-        """Numbers in the name of a slice."""
+        """The number of sides of a slice."""
         return self.slices[0].count("x") + 1
 
 
@@ -44,7 +45,7 @@ FAMILIES = {
 }
 
 
-# libtpu asks the machine what TPU it is, in vain and with complaints, unless it is told; what, makes no difference.
+# Without these libtpu looks for a TPU on this machine and prints errors. The values make no difference.
 _ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v4-8",
@@ -55,7 +56,7 @@ _ENVIRONMENT = {
 
 
 class Topology(NamedTuple):
-    """A slice of TPU chips, a grid."""
+    """A slice: a grid of TPU chips."""
 
     family: str
     sides: tuple[int, ...]
@@ -65,18 +66,18 @@ class Topology(NamedTuple):
 
     @property
     def chip(self) -> Chip:
-        """What each of them can do."""
+        """Peak rates and memory of one chip."""
         return CHIPS[f"TPU {self.family}"]
 
     @property
     def chips(self) -> int:
-        """All of them."""
+        """The number of chips."""
         return math.prod(self.sides)
 
     @property
     def links(self) -> int:
-        """Links of a chip over which it can send at the same time: two a side that is closed to a ring, one a side
-        that isn't, none a side of 1.
+        """Links of a chip that can send at the same time: two for each side that is a ring, one for other sides longer
+        than 1.
         """
         family = FAMILIES[self.family]
         closed = [side > 1 and side % family.ring == 0 for side in self.sides]
@@ -85,7 +86,7 @@ class Topology(NamedTuple):
 
 
 def parse_topology(text: str) -> Topology:
-    """`v5e:4x4`, `v4:2x2x2`. Raises UsageError with the form and what is near for anything else."""
+    """Parses a slice such as `v5e:4x4` or `v4:2x2x2`. Raises UsageError with the form and similar slices."""
     name, _, shape = text.strip().partition(":")
     family = FAMILIES.get(name)
     if not family:
@@ -97,7 +98,7 @@ def parse_topology(text: str) -> Topology:
     if len(sides) != family.dimensions:
         form = "x".join("ABC"[: family.dimensions])
         raise UsageError(f"--topology {text}: a slice of {name} is {name}:{form}, as in {_near(name, shape)}")
-    # A host holds 2x2 chips, or what there is of them.
+    # A host has 2x2 chips, or all chips of a smaller slice.
     if any(side > 1 and side % 2 for side in sides[:2]) or math.prod(sides) > MOST_CHIPS:
         raise UsageError(
             f"--topology {text}: the first two sides are 1 or even and the chips at most {MOST_CHIPS:,}; "
@@ -107,7 +108,7 @@ def parse_topology(text: str) -> Topology:
 
 
 def _near(name: str, shape: str) -> str:
-    """Slices of the family that can be had with about as many chips as `shape` may mean."""
+    """Slices on offer with about as many chips as `shape` seems to mean."""
     chips = math.prod(int(number) or 1 for number in re.findall(r"[0-9]{1,4}", shape))
     slices = [Topology(name, tuple(map(int, each.split("x")))) for each in FAMILIES[name].slices]
     nearest = sorted(slices, key=lambda each: abs(math.log(each.chips / chips)))[:3]
@@ -115,17 +116,17 @@ def _near(name: str, shape: str) -> str:
 
 
 def can_compile() -> bool:
-    """Whether the TPU's compiler is installed."""
+    """Whether libtpu, the TPU compiler, is installed."""
     return find_spec("libtpu") is not None
 
 
 def topology_devices(topology: Topology) -> list[jax.Device]:
-    """A device a chip, to compile for. Raises RunError where libtpu can't describe the slice.
+    """One device for each chip, to compile for. Raises RunError if libtpu can't describe the slice.
 
-    From here on this process computes on the CPU, whatever else the machine has.
+    From here on this process computes on the CPU, even if the machine has accelerators.
     """
     jax.config.update("jax_platforms", "cpu")
-    # What is compiled ahead of time can be stored in JAX' cache but not read back.
+    # Programs that are compiled ahead of time can be written to JAX' cache but not read from it.
     jax.config.update("jax_enable_compilation_cache", False)
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)

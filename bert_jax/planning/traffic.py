@@ -1,17 +1,18 @@
-"""What a compiled step moves to and from a device's main memory."""
+"""Memory traffic of a compiled step: the bytes it moves to and from a device's main memory."""
 
 from bert_jax.planning.collectives import kind_of
 from bert_jax.planning.program import Buffer, Computation, Instruction, Program, buffers
 
 _MOVES_NOTHING = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call")
 _NAMES_ONLY = ('custom_call_target="AllocateBuffer"', 'custom_call_target="ConcatBitcast"')
-"""Custom calls that give memory a name."""
+"""Custom calls that only name a buffer."""
 _SLICES = ("slice", "dynamic-slice", "gather")
 
 
 def memory_traffic(program: Program) -> int:
-    """Bytes read and written in a step: of each instruction what it takes and what it gives, as far as that lies in
-    main memory. Of an array of which a slice is read or replaced, the slice alone; collectives are not counted.
+    """Bytes that a step reads from and writes to main memory, summed over operands and results of its instructions.
+
+    If only a slice of an array is read or replaced, the slice counts. Collectives aren't counted.
     """
     return sum(times * _moved(program, computation, one) for computation, one, times in program.executed())
 
@@ -21,9 +22,9 @@ def _moved(program: Program, computation: Computation, one: Instruction) -> int:
         return 0
     if one.kind == "custom-call" and any(name in one.attributes for name in _NAMES_ONLY):
         return 0
-    if one.kind == "copy-start":  # gives the copy, the source and a flag
+    if one.kind == "copy-start":  # the result is a tuple of the copy, the source and a flag
         return sum(buffer.bytes for part in one.parts[:2] for buffer in part if buffer.in_memory)
-    if one.kind == "slice-start":  # gives the source, the slice and a flag; from memory into the chip, or back
+    if one.kind == "slice-start":  # a tuple of the source, the slice and a flag; between main memory and the chip
         return sum(buffer.bytes for buffer in one.parts[1])
     written = sum(_written(program, computation, one))
     return written + sum(
@@ -34,12 +35,12 @@ def _moved(program: Program, computation: Computation, one: Instruction) -> int:
 
 
 def _read(program: Program, computation: Computation, one: Instruction, number: int) -> int:
-    """Bytes that an instruction takes of its operand `number`."""
+    """Bytes that an instruction reads of its operand `number`."""
     whole = sum(buffer.bytes for buffer in _result(computation, one.operands[number]))
     if one.kind == "tuple" or kind_of(one):
         return 0
     if one.kind == "dynamic-update-slice" and number == 0:
-        return 0  # done in place
+        return 0  # it is updated in place
     if one.kind in _SLICES and number == 0:
         return min(whole, one.bytes)
     if one.kind == "bitcast":
@@ -53,7 +54,7 @@ def _read(program: Program, computation: Computation, one: Instruction, number: 
 
 
 def _read_by_users(program: Program, computation: Computation, name: str, whole: int) -> int:
-    """Bytes of a result of a fused computation that its users take together: it goes through once at most."""
+    """Bytes of `name` that all its users read together; the whole array at most."""
     taken = sum(
         _read(program, computation, user, number)
         for user in computation.users(name)
@@ -64,7 +65,7 @@ def _read_by_users(program: Program, computation: Computation, name: str, whole:
 
 
 def _written(program: Program, computation: Computation, one: Instruction) -> list[int]:
-    """Bytes that an instruction puts into memory, for each element of its result."""
+    """Bytes that an instruction writes to main memory, for each element of its result."""
     parts = [sum(buffer.bytes for buffer in part if buffer.in_memory) for part in one.parts]
     if one.kind == "dynamic-update-slice":
         return [min(part, _bytes(computation, one.operands[1])) for part in parts]
@@ -77,7 +78,7 @@ def _written(program: Program, computation: Computation, one: Instruction) -> li
 
 
 def _made(program: Program, computation: Computation, name: str) -> int:
-    """Bytes that a fused computation makes anew for one of its results."""
+    """Bytes that a fused computation computes for the result `name`, rather than passing them through."""
     one = computation.instructions[name]
     if one.kind == "parameter" or kind_of(one):
         return 0

@@ -8,19 +8,19 @@ from pathlib import Path
 
 
 def has_tpu() -> bool:
-    """Whether there are devices of the TPU's driver, by the old name or the new."""
+    """Whether this machine has TPU devices, under the driver's old or new name."""
     return any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
 
 
 def accelerated() -> bool:
-    """Whether JAX may find a GPU or TPU: the host's memory then hardly matters."""
+    """Whether JAX may find a GPU or a TPU."""
     return bool(entry_points(group="jax_plugins")) or has_tpu()
 
 
 def leave_out_absent_tpu() -> None:
-    """Keeps JAX from looking for a TPU where libtpu is installed for `plan` alone: it takes a second, and complains.
+    """Keeps JAX from looking for a TPU if libtpu is installed only for `plan`: that takes a second and prints warnings.
 
-    To be called before JAX computes anything; what somebody has asked JAX for stays.
+    To be called before JAX computes anything. Platforms that the user has chosen are kept.
     """
     if find_spec("libtpu") is None or accelerated():
         return

@@ -18,34 +18,34 @@ from bert_jax.system.errors import RunError, UsageError, install_extra
 os.environ.setdefault("EPATH_USE_TF", "false")
 
 Place = Path | epath.Path
-"""A path on this machine, or one in a bucket. Both join, compare, list and read text alike; for everything else there
-are the functions of this module, of files.py and of copies.py."""
+"""A path on this machine or in a bucket. Both have the same methods to join, compare, list and read text; for
+everything else use the functions of this module, of files.py and of copies.py."""
 TRANSFERS = 16
-"""Objects copied at a time: one alone waits for answers most of its time."""
+"""Objects copied in parallel, since a single transfer mostly waits for answers."""
 SCHEME = "gs://"
 _BLOCK_BYTES = 1 << 23
 
 
 class Stored(NamedTuple):
-    """What a bucket says of an object."""
+    """What a bucket stores about an object."""
 
     size: int
-    """In bytes."""
+    """Size in bytes."""
     generation: str
-    """Another one whenever the object is written."""
+    """Changes whenever the object is written."""
     crc32c: str
-    """As `crc32c_of` gives it."""
+    """Checksum, in the form of `crc32c_of`."""
 
 
 def place_of(path: str | os.PathLike) -> Place:
-    """Where `path` points: into a bucket if it begins with gs://, on this machine otherwise.
+    """The place that `path` names: in a bucket if it begins with gs://, otherwise on this machine.
 
-    Raises UsageError where it is empty, where the libraries for buckets aren't installed, or the bucket doesn't answer.
+    Raises UsageError if it is empty, the libraries for buckets aren't installed, or the bucket doesn't answer.
     """
     text = os.fspath(path)
     if not text:
-        raise UsageError("a path is empty, as of a variable that isn't set; name a place (. for this folder)")
-    if not text.startswith(SCHEME.removesuffix("/")):  # what pathlib makes of it has one slash only
+        raise UsageError("a path is empty, as of a variable that isn't set; give a path (. for this folder)")
+    if not text.startswith(SCHEME.removesuffix("/")):  # pathlib reduces gs:// to gs:/
         return Path(path)
     inside = PurePosixPath(text.removeprefix(SCHEME.removesuffix("//")).lstrip("/"))
     if not inside.parts or ".." in inside.parts:
@@ -55,12 +55,12 @@ def place_of(path: str | os.PathLike) -> Place:
 
 
 def in_bucket(path: Place) -> bool:
-    """Whether `path` is no path on this machine."""
+    """Whether `path` is in a bucket."""
     return isinstance(path, epath.Path)
 
 
 def objects(folder: epath.Path) -> dict[str, Stored]:
-    """Every object below `folder`, by what its name has after that; "" for an object of that very name."""
+    """All objects below `folder`, by their path relative to it; "" for an object with the name of `folder`."""
     top = os.fspath(folder).removeprefix(SCHEME)
     found = _store().find(os.fspath(folder), detail=True)
     return {
@@ -71,7 +71,7 @@ def objects(folder: epath.Path) -> dict[str, Stored]:
 
 
 def matching(pattern: str) -> dict[epath.Path, Stored]:
-    """The objects whose names fit `pattern`, in the order of these; * stops at a slash, ** doesn't."""
+    """The objects whose names match `pattern`, sorted by name. * doesn't match a slash, ** does."""
     place_of(pattern.partition("*")[0])
     found = _store().glob(pattern, detail=True)
     return {
@@ -80,15 +80,15 @@ def matching(pattern: str) -> dict[epath.Path, Stored]:
 
 
 def open_object(path: epath.Path) -> io.BufferedReader:
-    """The object at `path`, to be read in any order. Raises FileNotFoundError.
+    """Opens the object at `path` for reading, with seek. Raises FileNotFoundError.
 
-    Reading raises RunError where less comes than the bucket says that there is.
+    Reading raises RunError if fewer bytes arrive than were requested.
     """
     return io.BufferedReader(_ObjectReader(path), _BLOCK_BYTES)
 
 
 def download(path: epath.Path, stored: Stored, file: Path) -> None:
-    """Writes the object to `file`. Raises RunError where what came isn't what the bucket says that it `stored`."""
+    """Writes the object at `path` to `file`. Raises RunError if its checksum isn't that of `stored`."""
     # Of a download gcsfs itself could compare MD5 alone, which objects composed of others don't have.
     _store().get_file(os.fspath(path), os.fspath(file), consistency="none")
     if crc32c_of(file) != stored.crc32c:
@@ -96,17 +96,17 @@ def download(path: epath.Path, stored: Stored, file: Path) -> None:
 
 
 def upload(file: Path, path: epath.Path) -> None:
-    """Makes `file` the object at `path`: the old one or the whole new one is seen. What arrived is compared by MD5."""
+    """Uploads `file` to `path`, atomically: readers see the old or the new object. gcsfs compares the MD5."""
     if file.stat().st_size < _BLOCK_BYTES:
-        _store().pipe_file(os.fspath(path), file.read_bytes())  # at once: it may be growing
+        _store().pipe_file(os.fspath(path), file.read_bytes())  # read at once, because the file may be growing
     else:
         _store().put_file(os.fspath(file), os.fspath(path))
 
 
 def upload_folder(folder: Path, target: epath.Path, last: str | None = None) -> None:
-    """Makes every file below `folder` an object below `target`, the one named `last` after all others.
+    """Uploads every file below `folder` to `target`, the file `last` after all others.
 
-    What is there already and the same is left.
+    Files that the bucket has already, unchanged, are skipped.
     """
     there = objects(target)
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
@@ -125,7 +125,7 @@ def upload_folder(folder: Path, target: epath.Path, last: str | None = None) -> 
 
 
 def delete(path: epath.Path) -> None:
-    """Deletes the object at `path` and all below it; nothing where there is none."""
+    """Deletes the object at `path` and all objects below it, if there are any."""
     try:
         _store().rm(os.fspath(path), recursive=True)
     except FileNotFoundError:
@@ -133,8 +133,8 @@ def delete(path: epath.Path) -> None:
 
 
 def crc32c_of(file: Path) -> str:
-    """The CRC32C of a file as Cloud Storage writes it: big-endian, in base 64."""
-    import google_crc32c  # comes with the extra
+    """The CRC32C of a file in the form of Cloud Storage: big-endian, base64."""
+    import google_crc32c  # installed by the extra `gcs`
 
     total = google_crc32c.Checksum()
     with open(file, "rb") as read:
@@ -144,7 +144,7 @@ def crc32c_of(file: Path) -> str:
 
 
 class _ObjectReader(io.RawIOBase):
-    """gcsfs' own file waits for ever where a range comes short; this one asks for ranges, and counts."""
+    """Reads an object by ranges, and checks their lengths: gcsfs' own file waits for ever after a short answer."""
 
     def __init__(self, path: epath.Path):
         self._path, self._position = os.fspath(path), 0
@@ -190,8 +190,8 @@ def _store() -> fsspec.AbstractFileSystem:
     except ImportError:
         raise UsageError(f"gs:// paths need gcsfs, which is not installed; {install_extra('gcs')}") from None
     for library in ("gcsfs", "fsspec"):
-        logging.getLogger(library).setLevel(logging.CRITICAL)  # what fails is said in one line by whoever asked
-    # For the file systems of epath and orbax too. Listings would be kept for ever, and tensorstore writes beside them.
+        logging.getLogger(library).setLevel(logging.CRITICAL)  # our own errors say in one line what failed
+    # Also for the file systems of epath and Orbax. Cached listings would miss what tensorstore writes.
     fsspec.config.conf.setdefault("gs", {}).update(use_listings_cache=False, consistency="md5")
     return fsspec.filesystem("gs")
 
@@ -202,7 +202,7 @@ def _check_answers(bucket: str) -> None:
         _store().call("GET", "b/{}/o", bucket, maxResults=1, json_out=True)
     except UsageError:
         raise
-    except Exception as error:  # gcsfs', Google's and aiohttp's own, OSError
+    except Exception as error:  # gcsfs, Google's libraries and aiohttp have error classes of their own
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise UsageError(
             f"{SCHEME}{bucket} can't be read ({reason}); check its name, and that you may use it: "

@@ -1,4 +1,4 @@
-"""Copies on this machine of what lies in a bucket, for those who read or write files only."""
+"""Local copies of files in a bucket, for code that can only read or write local files."""
 
 import contextlib
 import fcntl
@@ -20,18 +20,19 @@ from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say
 
 PUBLISH_EVERY_S = 60.0
+"""Seconds between two background uploads of a growing file."""
 
 
 def cache_directory() -> Path:
-    """Where things are kept that can be had again: `bert_jax` in the user's cache directory."""
+    """`bert_jax` in the user's cache directory, for files that can be made or fetched again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert_jax"
 
 
 def fetched(path: Place) -> Path:
-    """`path` itself if it is on this machine, or a copy of the file or folder there: whole, checked, as it is now.
+    """`path` itself if it is on this machine, otherwise an up-to-date local copy of the file or folder.
 
-    What was copied before and is still the same there isn't copied again. Raises UsageError where there is nothing,
-    RunError where something doesn't arrive as it is stored.
+    Objects that are unchanged since an earlier copy aren't fetched again. Raises UsageError if nothing is at `path`,
+    RunError if an object arrives damaged.
     """
     if not in_bucket(path):
         return path
@@ -52,7 +53,7 @@ def fetched(path: Place) -> Path:
 
 
 def worked_on(path: Place) -> Path:
-    """`path` itself if it is on this machine, or where its copy lies; there one may write what `publish` then takes."""
+    """`path` itself if it is on this machine, otherwise its local copy, which `publish` uploads."""
     if not in_bucket(path):
         return path
     copy = cache_directory() / "buckets" / Path(*path.parts[2:])
@@ -61,7 +62,7 @@ def worked_on(path: Place) -> Path:
 
 
 def publish(path: Place, last: str | None = None) -> None:
-    """Makes what lies at `worked_on(path)` that which lies at `path`; of a folder the file `last` after all others."""
+    """Uploads the local copy to `path`, if that is in a bucket; in a folder the file `last` after all others."""
     if not in_bucket(path):
         return
     copy = worked_on(path)
@@ -74,9 +75,9 @@ def publish(path: Place, last: str | None = None) -> None:
 
 
 class Publisher:
-    """Publishes what grows: in the background, once a minute at most, and at the end.
+    """Uploads growing files in the background, at most once a minute, and at the end.
 
-    A failure is said and doesn't matter: the next time takes all again.
+    A failed upload prints a warning and is repeated with the next one.
     """
 
     def __init__(self, *paths: Place):
@@ -84,7 +85,7 @@ class Publisher:
         self._begun, self._thread = time.monotonic(), None
 
     def publish_if_due(self) -> None:
-        """To be called whenever there is something new."""
+        """To be called after each write; starts an upload if the last one was a minute ago."""
         busy = self._thread and self._thread.is_alive()
         if self._paths and not busy and time.monotonic() - self._begun >= PUBLISH_EVERY_S:
             self._begun = time.monotonic()
@@ -92,7 +93,7 @@ class Publisher:
             self._thread.start()
 
     def publish(self) -> None:
-        """Publishes now, and returns when that is done."""
+        """Uploads now, and returns when that is done."""
         if self._thread:
             self._thread.join()
         self._publish()
@@ -102,8 +103,10 @@ class Publisher:
             try:
                 if worked_on(path).exists():
                     publish(path)
-            except Exception as error:  # gcsfs', Google's and aiohttp's own, OSError
-                say(f"WARNING: {path} could not be written ({str(error).partition(chr(10))[0]}); it is tried again")
+            except Exception as error:  # gcsfs, Google's libraries and aiohttp have error classes of their own
+                say(
+                    f"WARNING: {path} could not be written ({str(error).partition(chr(10))[0]}); it will be tried again"
+                )
 
 
 def copy_into(source: Place, directory: Place) -> None:
@@ -125,14 +128,14 @@ def _copied(path: epath.Path, stored: Stored, file: Path) -> None:
 
 @contextlib.contextmanager
 def _alone(copy: Path) -> Iterator[None]:
-    """One process of this machine at a time; the next finds the work done."""
+    """Holds a lock file, so that one process of this machine makes the copy and the next finds it made."""
     with open(copy.with_name(f".{copy.name}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _note(copy: Path) -> Path:
-    """Beside the copy: what it is a copy of."""
+    """The file beside the copy that lists the objects it was made from."""
     return copy.with_name(f".{copy.name}.objects.json")
 
 

@@ -1,4 +1,4 @@
-"""What the system says where a disk takes or gives nothing, and what can be done about it."""
+"""Errors of disks and file systems, explained with a remedy."""
 
 import contextlib
 import errno
@@ -9,9 +9,9 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import BertJaxError, RunError
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Error numbers of a full disk, a quota and a limit on file sizes."""
+"""Error numbers for a full disk, an exceeded quota and an exceeded limit on file sizes."""
 
-_REMOUNT = "see that its disk or server is there again"
+_REMOUNT = "make its disk or server available again"
 _REMEDIES = {
     errno.ENOSPC: "free some space or choose another place",
     errno.EDQUOT: "free some of your quota or choose another place",
@@ -19,7 +19,7 @@ _REMEDIES = {
     errno.EROFS: "mount that file system for writing or choose another place",
     errno.EPERM: "lift what forbids it (lsattr shows what is immutable) or choose another place",
     errno.EACCES: "give yourself the permission (ls -ld shows who has it) or choose another place",
-    errno.EIO: "see what the system says of that disk (dmesg) or choose another place",
+    errno.EIO: "look for messages about that disk (dmesg) or choose another place",
     errno.ENOENT: "put back what was deleted or moved meanwhile",
     errno.ENAMETOOLONG: "choose a shorter path",
     errno.ELOOP: "mend the symbolic links in this path",
@@ -37,13 +37,13 @@ _REMEDIES = {
     errno.EHOSTUNREACH: _REMOUNT,
     errno.EREMOTEIO: _REMOUNT,
 }
-"""What to do, by the number of the error. All others are no fault of a disk."""
+"""What the user can do, by error number. Errors with other numbers aren't caused by a disk."""
 
 
 def number_of(error: BaseException) -> int | None:
-    """The number, one of `_REMEDIES`, of the system's error that `error` is or tells of; None where it is another.
+    """The error number of a disk error, one of `_REMEDIES`; None for any other error.
 
-    Libraries in other languages give the system's words in exceptions of their own.
+    Libraries in other languages raise exceptions of their own that contain the system's error message.
     """
     if isinstance(error, OSError):
         return error.errno if error.errno in _REMEDIES else None
@@ -52,15 +52,15 @@ def number_of(error: BaseException) -> int | None:
 
 
 def reason(error: BaseException) -> str:
-    """Why something could not be written, in a few words."""
+    """Why a write failed, in a few words."""
     number = number_of(error)
     return os.strerror(number) if number else str(error).partition("\n")[0] or type(error).__name__
 
 
 def failure(error: BaseException, path: Place | None = None) -> RunError | None:
-    """`error` as one line that names the file and the remedy; None where it is no fault of a disk.
+    """A disk error as a one-line RunError with file and remedy; None for any other error.
 
-    `path`: what was being written, where that is known.
+    `path`: the file that was being written, if known.
     """
     if not (number := number_of(error)):
         return None
@@ -75,7 +75,7 @@ def failure(error: BaseException, path: Place | None = None) -> RunError | None:
 
 @contextlib.contextmanager
 def disk_explained(path: Place) -> Iterator[None]:
-    """Raises RunError, with what to do, for a disk that doesn't let the block write `path`."""
+    """Turns disk errors within the block, which writes `path`, into RunError with a remedy."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and their checksums."""
+"""Atomic writes of files and directories, and checksums."""
 
 import contextlib
 import errno
@@ -41,7 +41,7 @@ class FileSum(NamedTuple):
 
     @classmethod
     def of(cls, path: Place) -> "FileSum":
-        """Reads `path` once, in blocks: what is on the disk, if that has been synced, not what is still in memory."""
+        """Reads `path` once, in blocks; from the disk rather than from the page cache, if the file was synced."""
         size, crc = 0, 0
         with open_regular(path) as file:
             if not in_bucket(path) and hasattr(os, "posix_fadvise"):  # not on macOS
@@ -53,21 +53,21 @@ class FileSum(NamedTuple):
 
     @classmethod
     def of_bytes(cls, content: bytes) -> "FileSum":
-        """Of a file that has this content."""
+        """Size and checksum of a file with this content."""
         return cls(len(content), zlib.crc32(content))
 
     def extended(self, more: bytes) -> "FileSum":
-        """Of the same file with `more` at its end."""
+        """Size and checksum of the same file with `more` appended."""
         return FileSum(self.size + len(more), zlib.crc32(more, self.crc32))
 
 
 def open_binary(path: Place) -> io.BufferedReader:
-    """The file or object at `path`, to be read. Raises OSError."""
+    """Opens the file or object at `path` for reading. Raises OSError."""
     return open_object(path) if in_bucket(path) else open(path, "rb")
 
 
 def open_regular(path: Place) -> io.BufferedReader:
-    """The file or object at `path`, to be read. Raises OSError, also for what may never end: a pipe or a device."""
+    """Opens the file or object at `path` for reading. Raises OSError, also for pipes and devices."""
     if in_bucket(path):
         return open_object(path)
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # without O_NONBLOCK, opening a pipe waits for its writer
@@ -81,10 +81,7 @@ def open_regular(path: Place) -> io.BufferedReader:
 
 
 def sync(path: Place) -> None:
-    """Returns when the file or directory at `path` is on the disk; in a bucket everything is.
-
-    Raises OSError where it can't be written there.
-    """
+    """Flushes the file or directory at `path` to the disk; does nothing in a bucket. Raises OSError."""
     if in_bucket(path):
         return
     opened = os.open(path, os.O_RDONLY)
@@ -96,10 +93,10 @@ def sync(path: Place) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Place) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; what was written there takes its place if the block ends well.
+    """Yields a temporary path for the block to write; the file replaces `path` if the block raises nothing.
 
-    A reader sees the old file or the whole new one, also after a power cut. For a bucket it is a path elsewhere on this
-    machine. Raises RunError where the disk doesn't take it.
+    A reader sees the old file or the whole new one, also after a power cut. The temporary path is beside `path`, or in
+    a local temporary folder if `path` is in a bucket. Raises RunError for disk errors.
     """
     if in_bucket(path):
         with disk_explained(path), tempfile.TemporaryDirectory() as folder:
@@ -114,18 +111,18 @@ def replacing(path: Place) -> Iterator[Path]:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
     finally:
-        with contextlib.suppress(OSError):  # a disk that became read-only keeps it
+        with contextlib.suppress(OSError):  # a disk may have become read-only
             temporary.unlink(missing_ok=True)
 
 
 def check_written(path: Place, read: str) -> None:
-    """Raises UsageError where a command that reads `read` can't write the file `path`.
+    """Raises UsageError if a command that reads `read` can't write the file `path`.
 
-    The parent folder is missing, the path is a folder, it isn't writable, or it is the input file.
+    Reasons: the parent folder is missing, the path is a folder, it isn't writable, or it is the input file.
     """
     same = read == str(path) or (os.path.exists(read) and os.path.exists(path) and os.path.samefile(read, path))
     if same:
-        raise UsageError(f"{path} is what is read ({read}); name another output")
+        raise UsageError(f"{path} is the input ({read}); choose another output")
     if in_bucket(path):
         return
     if not path.parent.is_dir():
@@ -143,10 +140,10 @@ def check_written(path: Place, read: str) -> None:
 
 @contextlib.contextmanager
 def new_directory(path: Place) -> Iterator[Path]:
-    """Yields an empty directory beside `path`, which becomes `path` if the block ends well, and otherwise is deleted.
+    """Yields an empty temporary directory, which is renamed to `path` if the block raises nothing, otherwise deleted.
 
-    Raises UsageError where there is something at `path` already, or where it can't be made; RunError where the disk
-    is full. For a bucket it is a directory elsewhere on this machine, whose files are copied up one by one at the end.
+    For a `path` in a bucket, the files are uploaded one by one at the end. Raises UsageError if `path` exists already
+    or can't be created, RunError if the disk is full.
     """
     if in_bucket(path):
         if path.exists():
@@ -174,7 +171,7 @@ def new_directory(path: Place) -> Iterator[Path]:
 
 
 def files_below(directory: Place) -> dict[str, Place]:
-    """Every file at any depth of `directory`, by its path from there, sorted."""
+    """All files below `directory` at any depth, by their relative path, sorted."""
     if in_bucket(directory):
         return {name: directory / name for name in sorted(objects(directory)) if name}
     paths = sorted(path for path in directory.rglob("*") if path.is_file())
@@ -182,26 +179,26 @@ def files_below(directory: Place) -> dict[str, Place]:
 
 
 def sync_below(directory: Place) -> None:
-    """Returns when `directory` and all in it is on the disk. Raises OSError where it can't be written there."""
+    """Flushes `directory` and everything below it to the disk. Raises OSError."""
     if not in_bucket(directory):
         for path in (*directory.rglob("*"), directory):
             sync(path)
 
 
 class Found(NamedTuple):
-    """A file as it was found."""
+    """Size and revision of a file."""
 
     size: int
-    """In bytes."""
+    """Size in bytes."""
     revision: str
-    """Another one whenever the file is written: the time in nanoseconds, or of an object its generation."""
+    """Changes whenever the file is written: the modification time in nanoseconds, or the generation of an object."""
 
 
 def matching_files(pattern: str) -> dict[Place, Found]:
-    """The files whose paths fit `pattern`, in the order of these."""
+    """The files whose paths match `pattern`, sorted by path."""
     if pattern.startswith(SCHEME):
         return {path: Found(stored.size, stored.generation) for path, stored in matching(pattern).items()}
-    if "\0" in pattern:  # no file is called so, and asking for one is a ValueError
+    if "\0" in pattern:  # no file has such a name, and glob raises ValueError
         return {}
     found = {}
     for path in map(Path, sorted(glob.glob(pattern, recursive=True))):
@@ -212,12 +209,12 @@ def matching_files(pattern: str) -> dict[Place, Found]:
 
 
 def absolute(path: Place) -> Place:
-    """`path` from the root of this machine's tree, or of its bucket."""
+    """`path` as an absolute path; a path in a bucket is one already."""
     return path if in_bucket(path) else path.absolute()
 
 
 def remove_directory(path: Place) -> None:
-    """Deletes `path` and all below it, as far as that can be done."""
+    """Deletes `path` and everything below it, and ignores errors."""
     if in_bucket(path):
         with contextlib.suppress(Exception):
             delete(path)

@@ -1,4 +1,4 @@
-"""JSON files, ours and other programs': parsed with bounds, so that a damaged or hostile file is one ValueError."""
+"""Reading of JSON files with limits on size and depth, so that a damaged or hostile file raises ValueError."""
 
 import json
 import math
@@ -10,20 +10,20 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.files import open_regular
 
 MOST_BYTES = 16_000_000
-"""Largest file that is read unless the caller knows better. Ours have kilobytes."""
+"""Default limit on the size of a file. Our own have kilobytes."""
 MOST_DEPTH = 64
-"""Deepest nesting of arrays and objects. Ours go four deep."""
+"""Default limit on the nesting of arrays and objects. Our own are nested four deep."""
 MOST_VALUES = 10_000_000
-"""Values in one text, counted by the marks before them. Each takes up to a hundred bytes of memory."""
+"""Default limit on the values in a text. Each takes up to a hundred bytes of memory."""
 _MOST_COMPARED = 200_000
-"""Values in an object that is compared with a Shape: pydantic keeps a kilobyte for each that doesn't fit, and a file of
-16 MB may hold eight million."""
+"""Limit on the values of an object that is validated as a Shape: pydantic needs a kilobyte for each wrong one, and a
+file of 16 MB may hold eight million."""
 _SHOWN = 60
-"""Characters of a refused value in an error."""
+"""Maximum characters of a wrong value in an error message."""
 
 
 class Shape(BaseModel):
-    """What is read of a JSON object: typed fields, bounded by annotations. Fields of other names are ignored."""
+    """The fields that are read from a JSON object, with types and bounds. Fields with other names are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
@@ -37,14 +37,16 @@ def parse_json(
     most_values: int = MOST_VALUES,
     surrogates: Literal["refuse", "keep"] = "refuse",
 ) -> Any:
-    """The value that `text`, UTF-8 where it is bytes, stands for.
+    """Parses JSON; bytes are decoded as UTF-8.
 
-    Raises ValueError with a reason of one line for whatever is no JSON, and for what other parts of a program stumble
-    over: NaN and Infinity, numbers of thousands of digits, nesting below `most_depth`, more than `most_values` values,
-    strings with lone surrogates unless the caller wants to `keep` and mend them.
+    Raises ValueError with a one-line reason for invalid JSON, and for valid JSON that makes trouble later: NaN and
+    Infinity, numbers with thousands of digits, nesting deeper than `most_depth`, more than `most_values` values, and
+    strings with lone surrogates, unless `surrogates` is "keep".
     """
     marks = "[{," if isinstance(text, str) else (b"[", b"{", b",")
-    if len(text) > most_values and sum(map(text.count, marks)) > most_values:  # memory: before anything is parsed
+    if (
+        len(text) > most_values and sum(map(text.count, marks)) > most_values
+    ):  # checked before parsing, which needs the memory
         raise ValueError(f"it holds more than {most_values:,} values, which no such text needs")
     try:
         value = json.loads(
@@ -67,7 +69,7 @@ def parse_json(
 
 
 def parse_object(text: bytes | str) -> dict[str, Any]:
-    """As `parse_json`, of a text that holds an object. Raises ValueError for any other value."""
+    """Parses a JSON object as `parse_json` does. Raises ValueError for any other value."""
     value = parse_json(text)
     if not isinstance(value, dict):
         raise ValueError(f"it holds {_kind(value)} and should hold an object")
@@ -75,22 +77,22 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
 
 
 def read_object(path: Place, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
-    """The object in the file at `path`. Raises OSError where it can't be read, ValueError where it is damaged."""
+    """Reads the JSON object in a file. Raises OSError if it can't be read, ValueError if it is damaged."""
     return parse_object(read_bytes(path, most_bytes))
 
 
 def read_shape(path: Place, shape: type[ShapeKind], most_bytes: int = MOST_BYTES) -> ShapeKind:
-    """What the file at `path` holds of `shape`.
+    """Reads the JSON object in a file as a `shape`.
 
-    Raises OSError where it can't be read, ValueError with the first field that isn't as `shape` says.
+    Raises OSError if it can't be read, ValueError with the first field that doesn't fit `shape`.
     """
     return as_shape(read_object(path, most_bytes), shape)
 
 
 def as_shape(value: dict[str, Any], shape: type[ShapeKind]) -> ShapeKind:
-    """What `value` holds of `shape`.
+    """Validates `value` as a `shape`.
 
-    Raises ValueError with the first field that isn't as `shape` says, or where there are over _MOST_COMPARED values.
+    Raises ValueError with the first field that doesn't fit, or for more than _MOST_COMPARED values.
     """
     if _has_more_values(value, _MOST_COMPARED):
         raise ValueError(f"it holds more than {_MOST_COMPARED:,} values, which no such file needs")
@@ -106,7 +108,7 @@ def as_shape(value: dict[str, Any], shape: type[ShapeKind]) -> ShapeKind:
 
 
 def read_bytes(path: Place, most_bytes: int) -> bytes:
-    """All of a file. Raises OSError where it can't be read, ValueError where it has more than `most_bytes`."""
+    """Reads a whole file. Raises OSError if it can't be read, ValueError if it has more than `most_bytes`."""
     with open_regular(path) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
@@ -115,7 +117,7 @@ def read_bytes(path: Place, most_bytes: int) -> bytes:
 
 
 def _check(value: Any, most_depth: int, surrogates: str) -> None:
-    """Refuses deep nesting and text that UTF-8 can't write. Not by recursion, which is what deep nesting breaks."""
+    """Raises ValueError for deep nesting and lone surrogates. A loop, since recursion fails on deep nesting."""
     level = [value]
     for _ in range(most_depth + 1):
         if not level:
@@ -135,7 +137,7 @@ def _check(value: Any, most_depth: int, surrogates: str) -> None:
 
 
 def _has_more_values(value: dict[str, Any], most: int) -> bool:
-    """Whether `value` and all that it contains are more than `most` values; counting ends there."""
+    """Whether `value` contains more than `most` values, itself included; stops counting there."""
     level, count = [value], 0
     while level and count <= most:
         count += len(level)
@@ -156,7 +158,7 @@ def _check_text(text: str) -> None:
 
 
 def _finite(digits: str) -> float:
-    """Refuses 1e999, which Python takes for infinity."""
+    """Raises ValueError for numbers like 1e999, which Python reads as infinity."""
     value = float(digits)
     if math.isinf(value):
         raise ValueError(f"it has the number {digits[:_SHOWN]}, which is beyond float64")

@@ -1,4 +1,4 @@
-"""Pictures, drawn by matplotlib where it is installed."""
+"""Plots, drawn by matplotlib if it is installed."""
 
 import functools
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from bert_jax.system.progress import say
 
 
 def write_picture(path: Place, size: tuple[float, float], draw: Callable[[Any], None]) -> None:
-    """Writes the PNG at `path` that `draw` draws on a matplotlib Figure, of so many inches.
+    """Writes a PNG to `path`: `draw` gets a matplotlib Figure of `size` (width and height in inches) to draw on.
 
-    Where matplotlib isn't installed nothing is written, which is said once.
+    Without matplotlib nothing is written, and a message says so once.
     """
     if find_spec("matplotlib") is None:
         _say_missing(path.name)

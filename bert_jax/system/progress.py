@@ -1,4 +1,4 @@
-"""What a user sees while something takes long: a bar on a terminal, plain lines anywhere else."""
+"""Progress of long stages: a bar on a terminal, plain lines elsewhere."""
 
 import contextlib
 import time
@@ -21,41 +21,41 @@ from bert_jax.system.whereabouts import here
 
 
 class _Console(Console):
-    """Where nobody reads any more, rich would end the process with exit code 1: the command is to say how."""
+    """Raises BrokenPipeError, with which rich would end the process by exit code 1: the command chooses its code."""
 
     def on_broken_pipe(self) -> None:
-        raise  # the BrokenPipeError that is being handled
+        raise  # raises the BrokenPipeError that rich is handling
 
 
 console = _Console(stderr=True, highlight=False)
-"""Where progress and messages go: standard error."""
+"""Standard error, for progress and messages."""
 output = _Console(highlight=False)
-"""Where results go: standard output."""
+"""Standard output, for results."""
 
 PLAIN_FIRST_S = 2.0
-"""Without a terminal, a stage is announced once it has taken longer than this."""
+"""Without a terminal, a stage prints its first line after this many seconds."""
 PLAIN_EVERY_S = 15.0
-"""The interval at which an announced stage is then reported."""
+"""Seconds between the next lines of that stage."""
 
 
 def say(message: str) -> None:
-    """Prints one line, above the bar if there is one."""
+    """Prints one line, above the progress bar if there is one."""
     console.print(message, markup=False, soft_wrap=True)
 
 
 def keep_quiet() -> None:
-    """From now on nothing is said or shown: another process speaks for this one."""
+    """From now on prints no messages or progress: another process of the run does."""
     console.quiet = True
 
 
 def complain(reason: str) -> None:
-    """Prints why the command failed, quiet or not."""
+    """Prints why the command failed, also after `keep_quiet`."""
     console.quiet = False
     say(f"bert-jax: {reason}")
 
 
 def duration(seconds: float) -> str:
-    """`seconds` as a person writes it: 8.4 s, 3:07, 2:15:00."""
+    """`seconds` as text: 8.4 s, 3:07, 2:15:00."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -64,7 +64,7 @@ def duration(seconds: float) -> str:
 
 
 class Stage:
-    """One stage under way. `done` counts from `start` to `total` (None where nobody knows it) in `unit`."""
+    """A stage in progress. `done` counts from `start` to `total` (None if unknown) in `unit`."""
 
     def __init__(self, name: str, total: float | None, unit: str, start: float = 0):
         self.name, self.total, self.unit, self.start, self.done = name, total, unit, start, start
@@ -73,13 +73,13 @@ class Stage:
         self._paced = self.began, start
 
     def advance(self, amount: float = 1, note: str = "") -> None:
-        """Counts `amount` more; `note` stands at the end of the line from now on."""
+        """Adds `amount` to `done`; `note` is shown at the end of the line from now on."""
         self.done += amount
         self.note = note or self.note
         self.show()
 
     def show(self) -> None:
-        """Brings what is seen up to date."""
+        """Updates what is shown."""
 
     @property
     def elapsed(self) -> float:
@@ -93,14 +93,14 @@ class Stage:
         return (self.done - done) / max(time.monotonic() - since, 1e-9)
 
     def pace_from_here(self, amount: float) -> None:
-        """Counts `amount` more, whose time went to something else such as compiling: rate and remaining time are of
-        what follows."""
+        """Adds `amount` to `done`, and measures rate and remaining time from here on: the time until here went to
+        something else, such as compilation."""
         self.done += amount
         self._paced = time.monotonic(), self.done
         self.note = ""
 
     def amount(self, with_total: bool = True) -> str:
-        """How far it is: `120/3,000 steps`."""
+        """Progress as text: `120/3,000 steps`."""
         total = f"/{self.total:,.0f}" if self.total is not None and with_total else ""
         return f"{self.done:,.0f}{total} {self.unit}"
 
@@ -162,7 +162,7 @@ def _rate(rate: float, unit: str) -> str:
 
 @contextlib.contextmanager
 def stage(name: str, total: float | None, unit: str, start: float = 0) -> Iterator[Stage]:
-    """Shows a stage while the block runs: advance it from inside."""
+    """Shows a stage while the block runs; the block calls its `advance`."""
     here.at(name)
     if console.is_terminal:
         shown = _BarStage(name, total, unit, start)

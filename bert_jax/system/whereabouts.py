@@ -1,14 +1,14 @@
-"""What this process is doing: for the last words about one that is stuck, or is ended by others."""
+"""What this process is doing, for the message about a process that is stuck or was aborted."""
 
 import contextlib
 import os
 
 _WIDTH = 200
-"""Bytes of the file that another process reads."""
+"""Size in bytes of the file that another process reads."""
 
 
 class Whereabouts:
-    """What this process is doing, told by whoever does it, and how often that has changed."""
+    """What this process is doing, as its code reports it, and a counter of reports."""
 
     def __init__(self):
         self.text = "starting"
@@ -16,27 +16,27 @@ class Whereabouts:
         self._file: int | None = None
 
     def at(self, text: str) -> None:
-        """From now on this process is doing `text`, for example "computing step 12"."""
+        """Reports a new activity, for example "computing step 12"."""
         self.text = text
         self.still()
         if self._file is not None:
-            with contextlib.suppress(OSError):  # a full disk costs no more than these words
+            with contextlib.suppress(OSError):  # on a full disk only this report is lost
                 os.pwrite(self._file, text.encode(errors="replace")[:_WIDTH].ljust(_WIDTH), 0)
 
     def still(self) -> None:
-        """It is doing the same and gets on with it."""
+        """Reports progress of the same activity."""
         self.changes += 1
 
     def written_to(self, file: int) -> None:
-        """From now on what it is doing is in the open file of this number as well."""
+        """From now on also writes each activity to the open file with this descriptor."""
         self._file = file
         self.at(self.text)
 
 
 here = Whereabouts()
-"""Of this process, as there is one in each."""
+"""The activity of this process."""
 
 
 def read_whereabouts(file: int) -> str:
-    """What another process wrote last."""
+    """The last activity that another process wrote to the file."""
     return os.pread(file, _WIDTH, 0).decode(errors="replace").strip() or "starting"

@@ -63,7 +63,7 @@ def test_needed_settings_stand_in_the_usage_line_and_an_example_in_the_text(caps
     assert run(["finetune", "--help"]) == 0
     assert "usage: bert-jax finetune CONFIG --init TEXT --workdir PATH [--NAME" in capsys.readouterr().out
     assert run(["plan", "--help"]) == 0
-    assert "The slice, like v5e:4x4" in capsys.readouterr().out
+    assert "The TPU slice, like v5e:4x4" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", COMMANDS)

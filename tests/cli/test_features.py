@@ -86,7 +86,7 @@ def test_wrong_use_is_one_line_and_leaves_nothing(tiny_run, tmp_path, capsys, co
     "source, output, flags, words",
     [
         ("-", "out.npz", ["--texts", "a"], "standard input holds a text a line and has no columns"),
-        ("same.jsonl", "same.jsonl", ["--texts", "a"], "same.jsonl is what is read"),
+        ("same.jsonl", "same.jsonl", ["--texts", "a"], "same.jsonl is the input"),
         ("in.txt", "out.txt", [], "features are written to .npz, .parquet, .jsonl"),
     ],
 )

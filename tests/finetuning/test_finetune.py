@@ -174,8 +174,8 @@ def test_what_can_not_be_predicted_is_refused_in_one_line(finished, tiny_run, co
         ([finished.path, other, output], "other.tsv, line 2 has no column 'sentence'"),
         ([finished.path, config.task.dev, tmp_path / "out.conll"], "predictions of kind class are written to .jsonl"),
         ([finished.path, ragged, output], "mend it, name all by --columns, or say by --separator what is"),
-        ([finished.path, config.task.dev, config.task.dev], "is what is read"),
-        ([finished.path, other, tmp_path / ".." / tmp_path.name / "other.tsv"], "is what is read"),
+        ([finished.path, config.task.dev, config.task.dev], "is the input"),
+        ([finished.path, other, tmp_path / ".." / tmp_path.name / "other.tsv"], "is the input"),
         ([finished.path, config.task.dev, tmp_path / "none" / "out.tsv"], f"there is no folder {tmp_path / 'none'}"),
     ):
         assert bert_jax_command(["predict", *map(str, arguments)]) == 2

@@ -20,7 +20,7 @@ REMEDIES = {
     errno.EIO: "dmesg",
     errno.ENAMETOOLONG: "shorter path",
     errno.EMFILE: "ulimit -n",
-    errno.ESTALE: "is there again",
+    errno.ESTALE: "available again",
     errno.ENOENT: "deleted or moved",
 }
 
