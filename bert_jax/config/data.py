@@ -1,4 +1,4 @@
-"""What text the model learns from."""
+"""Settings of the training text."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,38 +8,38 @@ from bert_jax.config.language import language_code
 from bert_jax.config.settings import Settings
 
 SMALLEST_SHARE = 0.0001
-"""Of the training sequences, that a source may be given."""
+"""Smallest share of the training sequences that a source may be given."""
 
 
 class DataConfig(Settings):
-    """The corpus and how it is cut into instances (the original's create_pretraining_data.py)."""
+    """The corpus, and how it is cut into sequences (the original's create_pretraining_data.py)."""
 
     source: Annotated[tuple[str, ...], Field(min_length=1)] = ("python-docs",)
-    """Where the text comes from, one source or several: `python-docs` (the docstrings of the installed Python and its
-    packages), `text:GLOB` or `jsonl:GLOB#FIELD` (plain, .gz or .zst), `parquet:GLOB#FIELD`,
-    `tfds:NAME/CONFIG:SPLIT#FEATURE`, `hf:NAME/CONFIG:SPLIT#FIELD`, or a path or pattern, whose files are taken by the
-    end of their names (FIELD is then `text` unless it is named)."""
+    """One or more sources of text: `python-docs` (the docstrings of the installed Python and its packages), `text:GLOB`
+    or `jsonl:GLOB#FIELD` (plain, .gz or .zst), `parquet:GLOB#FIELD`, `tfds:NAME/CONFIG:SPLIT#FEATURE`,
+    `hf:NAME/CONFIG:SPLIT#FIELD`, or a path or pattern, with the format found from the suffix of the file (FIELD is
+    `text` unless given)."""
     weights: tuple[Annotated[float, Field(gt=0.0)], ...] | None = None
-    """Share of the training sequences that is drawn from each source, as numbers in proportion; a small source is then
-    repeated more often than a large one. None: every sequence of every source once an epoch."""
+    """Share of the training sequences that is drawn from each source, as proportional numbers; small sources are then
+    repeated more often than large ones. None: every sequence of every source once an epoch."""
     layout: Literal["paragraphs", "sentences"] = "paragraphs"
-    """What a line is. Either way a blank line of a text file ends a document, as does the end of a record."""
+    """What a line of text is. In both cases a blank line of a text file, or the end of a record, ends a document."""
     language: Annotated[tuple[str, ...], Field(min_length=1)] = ("en",)
-    """Language for splitting paragraphs into sentences, by its code (en, zh, pt-BR) or English name: one for all
+    """Language for splitting paragraphs into sentences, as a code (en, zh, pt-BR) or an English name: one for all
     sources, or one for each."""
     undecodable: Literal["replace", "refuse"] = "replace"
-    """Bytes that are not UTF-8: replaced by U+FFFD and counted, or refused with file and line."""
+    """Bytes that are not UTF-8: replace them by U+FFFD and count them, or refuse them with file and line."""
     held_out: Annotated[float, Field(ge=0.0, le=0.5)] = 0.01
-    """Share of the documents (chosen by a hash of their text) that is kept for evaluation; where there are too few
-    documents to keep one, the end of each."""
+    """Share of the documents, chosen by a hash of their text, that is held out for evaluation. With too few documents
+    to hold one out: the end of each document."""
     short_sequence_probability: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
-    """Share of documents (of sequences where objective.pair is none) cut for a random shorter length, so that short
-    input is seen in training."""
+    """Share of documents (of sequences if objective.pair is none) that are cut to a random shorter length, so that the
+    model sees short input in training."""
     dupe_factor: Annotated[int, Field(gt=0)] = 1
-    """Times that each training document is cut into sequences, each time with other pairs and other random segments.
-    Masks don't need it: they are drawn anew every epoch."""
+    """How many times each training document is cut into sequences, each time with other pairs and random segments.
+    Masks are drawn anew every epoch in any case."""
     chunk_megabytes: Annotated[float, Field(gt=0.0, le=256.0)] = 8.0
-    """Text that one unit of preparation takes. Random second segments come from the same chunk."""
+    """Megabytes of text in a chunk, the unit of preparation. Random second segments come from the same chunk."""
 
     @field_validator("source", "language", mode="before")
     @classmethod
@@ -56,7 +56,7 @@ class DataConfig(Settings):
 
     @field_serializer("source", "language")
     def _one_as_itself(self, value: tuple[str, ...]) -> str | tuple[str, ...]:
-        """One alone is written as releases that knew only one write it, and means the same in a fingerprint."""
+        """Writes a single value without a list, as earlier releases did, so that fingerprints stay the same."""
         return value[0] if len(value) == 1 else value
 
     @model_validator(mode="after")
@@ -80,7 +80,7 @@ class DataConfig(Settings):
 
     @property
     def shares(self) -> tuple[float, ...] | None:
-        """`weights`, made to add up to 1."""
+        """`weights`, normalised to a sum of 1; None without weights."""
         return self.weights and tuple(weight / sum(self.weights) for weight in self.weights)
 
     @property
@@ -90,5 +90,5 @@ class DataConfig(Settings):
 
     @property
     def described(self) -> str:
-        """The sources as they are given on a command line, for messages."""
+        """The sources as the setting `data.source`, for messages."""
         return f"data.source={' '.join(map(repr, self.source))}"

@@ -1,4 +1,4 @@
-"""Everything that one fine-tuning run is."""
+"""Settings of a fine-tuning run."""
 
 from typing import Annotated, ClassVar
 
@@ -14,44 +14,43 @@ from bert_jax.config.training import OperationConfig, Seed, TrainingConfig
 
 
 class TransferConfig(Settings):
-    """What is taken from the model that a task begins with, and what of it is trained."""
+    """What is taken from the pretrained model, and which parameters are trained."""
 
     from_random: bool = False
-    """Start from random parameters all the same, and take only the shape and vocabulary of `init`: what a score is to
-    be compared with."""
+    """Start from random parameters and take only shape and vocabulary from `init`, as a baseline for the score of the
+    pretrained model."""
     layers_frozen: Annotated[int, Field(ge=0)] | None = None
-    """Embeddings and so many layers, from the first on, stay as they are; 0 the embeddings alone, None nothing."""
+    """Number of layers, from the first, that are frozen with the embeddings. 0: the embeddings alone. None: nothing."""
     probe: bool = False
-    """Train the task's head alone: a linear model on vectors that stay as they are, without dropout. Wants a larger
-    learning rate, some 1e-2."""
+    """Train only the task's head: a linear model on the vectors of the frozen encoder, without dropout. Needs a larger
+    learning rate, about 1e-2."""
 
 
 class TaskRunConfig(TransferConfig, TrainingConfig):
-    """A fine-tuning run as it is planned once model and rows are known: what its config.json holds."""
+    """The settings of a fine-tuning run once model and rows are known, as in its config.json."""
 
     IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, *TransferConfig.model_fields, "task", "rows")
 
     task: TaskConfig
-    """With labels and padded lengths set."""
+    """The task, with labels and padded lengths filled in."""
     rows: str
     """Hash of the encoded training rows and of the dev rows."""
 
 
 class FinetuneConfig(TransferConfig, OperationConfig):
-    """A task, the model that is to learn it, and how. The defaults are those of the original's run_classifier.py."""
+    """A task, the model to fine-tune, and how. The defaults are those of the original's run_classifier.py."""
 
     task: TaskConfig
     init: str | None = None
-    """The run, checkpoint or Hugging Face directory, or the model of the Hugging Face hub by its name, whose encoder
-    and vocabulary are taken."""
+    """The pretrained model, whose encoder and vocabulary are used: a run, a checkpoint, a Hugging Face directory, or
+    the name of a model on the Hugging Face hub."""
     dropout: Rate = 0.1
-    """Dropout rate wherever the model has one, and on the vectors that the task's head reads; whatever it was in
-    pretraining."""
+    """Dropout rate of the whole model and on the input of the task's head, instead of the rates of pretraining."""
     optimizer: OptimizerConfig = OptimizerConfig(peak_learning_rate=2e-5, warmup=0.1)
     seed: Seed = 0
     """Seed of everything random: the head's initial parameters, order, dropout."""
     evaluations: Annotated[float, Field(gt=0.0)] = 1.0
-    """Times an epoch that the dev rows are measured and a checkpoint is written; below 1, once in several epochs."""
+    """Evaluations of the dev rows, each with a checkpoint, in an epoch; below 1: one in several epochs."""
 
     @model_validator(mode="after")
     def _something_is_trained_once(self) -> "FinetuneConfig":
@@ -72,7 +71,7 @@ class FinetuneConfig(TransferConfig, OperationConfig):
         return self
 
     def planned(self, model: ModelConfig, task: TaskConfig, rows: str, steps: int) -> TaskRunConfig:
-        """The run of `steps` steps on a model and rows that are known by now. Raises SettingsError."""
+        """The settings of a run of `steps` steps for this model, task and rows hash. Raises SettingsError."""
         every = max(1, round(steps / task.epochs / self.evaluations))
         dropout = 0.0 if self.probe else self.dropout
         given = (*OperationConfig.model_fields, *TransferConfig.model_fields, "init", "optimizer", "seed")

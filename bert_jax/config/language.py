@@ -1,9 +1,9 @@
-"""Languages as users name them: by a code of IANA's registry, like en or zh-Hant, or by a name in English."""
+"""Names of languages: codes of IANA's registry, like en or zh-Hant, and English names."""
 
 from functools import cache
 
 _CUSTOMARY = frozenset("ar de en es fr hi it ja ko nl pl pt ru tr uk zh".split())
-"""Codes that are taken without asking the library, which takes a moment to load."""
+"""Codes that need no look-up in langcodes, which takes a moment to load."""
 _SHOWN = 40
 _ENCODINGS = {
     "BIG5": "zh-Hant zh-TW zh-HK",
@@ -20,16 +20,16 @@ _ENCODINGS = {
     "WINDOWS-1258": "vi",
     "TIS-620": "th",
 }
-"""The languages whose old text is mostly in an encoding, by the name that iconv has for it."""
+"""Languages by the encoding that most of their older text has; encodings by their names in iconv."""
 _USUAL = "WINDOWS-1252"
-"""Of all other languages."""
+"""Encoding for all other languages."""
 
 
 @cache
 def language_code(named: str) -> str:
-    """The code of a language named by a code or in English: `en`, `eng` and `English` are `en`.
+    """The standard code of a language given by a code or an English name: `en` for `en`, `eng` and `English`.
 
-    Raises ValueError, with the language that was probably meant, for what is neither.
+    Raises ValueError, with the most similar language, for an unknown one.
     """
     if named in _CUSTOMARY:
         return named
@@ -38,7 +38,7 @@ def language_code(named: str) -> str:
     try:
         if langcodes.tag_is_valid(named):
             return langcodes.standardize_tag(named)
-        found = langcodes.find(named)  # names that are a little wrong too
+        found = langcodes.find(named)  # also finds misspelled names
         names = (found.display_name(), found.autonym())
     except (LookupError, ValueError):  # its index of names raises UnicodeDecodeError for some
         raise ValueError(
@@ -50,7 +50,7 @@ def language_code(named: str) -> str:
 
 
 def usual_encoding(code: str) -> str:
-    """The encoding that text of a language has most often where it is not UTF-8: a guess, for messages."""
+    """The most frequent encoding of a language's text that isn't UTF-8, as a guess for messages."""
     by_code = {each: encoding for encoding, codes in _ENCODINGS.items() for each in codes.split()}
     return by_code.get(code) or by_code.get(code.partition("-")[0], _USUAL)
 

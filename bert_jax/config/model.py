@@ -23,19 +23,19 @@ class ModelConfig(Settings):
     num_heads: Width = 12
     """Attention heads a block (H); they divide the width."""
     feedforward_size: Width | None = None
-    """Width inside a block's feed-forward part (F); four times hidden_size where None."""
+    """Width inside a block's feed-forward part (F). None: four times hidden_size."""
     max_positions: Rows = 512
-    """The longest sequence; rows of a learned position table."""
+    """Length of the longest sequence; the number of rows of a learned position table."""
     positions: Literal["learned", "sinusoidal"] = "learned"
-    """How a token's place is told: a learned table (BERT's), or fixed sines and cosines (Vaswani et al. 2017, section
-    3.5), here with a root mean square of initializer_range, which word vectors start from."""
+    """Position embeddings: a learned table (BERT's), or fixed sines and cosines (Vaswani et al. 2017, section 3.5),
+    scaled to a root mean square of initializer_range, as word vectors at the start."""
     causal: bool = False
-    """Each token attends to itself and to those before it alone, as in GPT (Radford et al. 2018, section 3.1): what
-    objective.predict=next is asked of. The vector of the whole sequence is then the last token's, not the first's."""
+    """Each token attends only to itself and earlier tokens, as in GPT (Radford et al. 2018, section 3.1). Needed for
+    objective.predict=next. The pooled vector is then that of the last token instead of the first."""
     num_segments: Rows = 2
     """Rows of the segment (token type) table."""
     vocabulary_size: Rows | None = None
-    """Pieces in the vocabulary (V); taken from the tokenizer where None."""
+    """Pieces in the vocabulary (V). None: the size of the tokenizer's vocabulary."""
     activation: Literal["gelu_tanh", "gelu_erf"] = "gelu_tanh"
     """GELU by tanh (the original's code since February 2019) or by the error function (its checkpoints of 2018)."""
     dropout: Rate = 0.1
@@ -47,7 +47,7 @@ class ModelConfig(Settings):
     layer_norm_epsilon: Annotated[float, Field(ge=1e-30, le=1e-2)] = 1e-12
     """Added to the variance in LayerNorm."""
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type of the matrix products. Parameters, softmax, LayerNorm, loss and optimizer are float32 always."""
+    """Type of the matrix products. Parameters, softmax, LayerNorm, loss and optimizer are always float32."""
 
     @model_validator(mode="after")
     def _width_divides(self) -> "ModelConfig":
@@ -70,7 +70,7 @@ class ModelConfig(Settings):
 
     @property
     def inner_size(self) -> int:
-        """`feedforward_size`, resolved."""
+        """Width inside a block's feed-forward part (F): `feedforward_size` or its default."""
         return self.feedforward_size or 4 * self.hidden_size
 
     @classmethod

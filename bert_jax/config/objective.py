@@ -1,4 +1,4 @@
-"""What the model is asked."""
+"""Settings of the pretraining objective."""
 
 import math
 from typing import Annotated, Literal
@@ -11,17 +11,17 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class ObjectiveConfig(Settings):
-    """Masked language modelling with next sentence prediction (Devlin et al. 2019, section 3.1), or alone; or the
-    prediction of each next token, which that paper compares it with (section 5.1)."""
+    """Masked language modelling with or without next sentence prediction (Devlin et al. 2019, section 3.1), or the
+    prediction of each next token, with which that paper compares it (section 5.1)."""
 
     predict: Literal["masked", "next"] = "masked"
-    """Which tokens: masked ones, from both sides; or every one from those before it, as in GPT (Radford et al. 2018),
-    with model.causal and pair=none. Then nothing is masked, and the settings of masking have no part in it."""
+    """Tokens to predict: masked tokens, from both sides; or each next token from those before it, as in GPT (Radford et
+    al. 2018), which needs model.causal and pair=none and ignores the settings of masking."""
     pair: Literal["next_sentence", "none"] = "next_sentence"
-    """What is asked about two segments: whether the second follows the first, or nothing. Then sequences are whole
-    sentences up to the length, and the pooler and the next sentence head stay in the model without being trained."""
+    """Next sentence prediction, whether the second segment follows the first; or none. With none, sequences are whole
+    sentences up to the length, and the pooler and the next sentence head stay in the model untrained."""
     masking_unit: Literal["piece", "word"] = "piece"
-    """What is masked together: single pieces, or all pieces of a word (whole-word masking)."""
+    """Unit of masking: single pieces, or all pieces of a word together (whole-word masking)."""
     masked_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
     """Share of a sequence's tokens to predict."""
     mask_probability: Share = 0.8
@@ -49,12 +49,12 @@ class ObjectiveConfig(Settings):
         return self
 
     def slots(self, length: int) -> int:
-        """Prediction slots P of a sequence of `length` tokens: 20 at 128 and 77 at 512, as in the original; of next
-        tokens one at each."""
+        """Prediction slots P of a sequence of `length` tokens: 20 for 128 and 77 for 512, as in the original. For next
+        tokens: one for each token."""
         if self.predict == "next":
             return length
         return max(1, math.ceil(self.masked_share * length))
 
     def num_predictions(self, length: int) -> int:
-        """Masked tokens of a sequence with `length` real tokens: the original's count, Python's rounding."""
+        """Number of masked tokens in a sequence of `length` real tokens: the original's formula and rounding."""
         return max(1, round(self.masked_share * length))

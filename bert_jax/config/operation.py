@@ -1,4 +1,4 @@
-"""Settings of operation: they change how a run is carried out, never what it computes."""
+"""Settings of how a run is carried out; they don't change its result."""
 
 from typing import Annotated, Literal
 
@@ -10,28 +10,28 @@ Every = Annotated[int, Field(gt=0)]
 
 
 class MeshConfig(Settings):
-    """How devices share the work; -1 stands for all that are left. The sizes multiply to the number of devices."""
+    """Sizes of the device mesh; their product is the number of devices, and -1 stands for all that are left."""
 
     data: Annotated[int, Field(ge=-1)] = -1
-    """Devices (groups of them) that each hold all parameters and take a part of the batch."""
+    """Data parallelism: groups of devices, each with all parameters and a part of the batch."""
     fsdp: Annotated[int, Field(ge=-1)] = 1
-    """Devices that share one copy of the parameters and optimizer state, and also split the batch."""
+    """Devices that share one copy of the parameters and optimizer state, and split the batch."""
     tensor: Annotated[int, Field(ge=-1)] = 1
-    """Devices that share the heads, the inner features and the vocabulary of one part of the batch: for models or
-    lengths of which not even one sequence fits. They talk to each other in every block, so keep them in one machine."""
+    """Tensor parallelism: devices that share heads, inner features and vocabulary, for models or lengths of which not
+    even one sequence fits on a device. They communicate in every block, so keep them in one machine."""
 
 
 class HostsConfig(Settings):
-    """The processes of a run on several machines. On Cloud TPU and under Slurm they are found without these."""
+    """The processes of a run on several machines. Cloud TPU and Slurm need none of these settings."""
 
     coordinator: Annotated[str, Field(pattern=r"^[^:\s]+:\d+$", examples=["10.0.0.1:8476"])] | None = None
-    """HOST:PORT of the first process, which all others can reach."""
+    """HOST:PORT of the first process, reachable from all others."""
     count: Annotated[int, Field(gt=0)] | None = None
-    """How many processes there are."""
+    """Number of processes."""
     index: Annotated[int, Field(ge=0)] | None = None
-    """Which one this is; the first, 0, writes logs and results."""
+    """Index of this process; the first, 0, writes logs and results."""
     wait_seconds: Annotated[int, Field(gt=0)] = 300
-    """How long to wait for the others at the start."""
+    """Seconds to wait for the other processes at the start."""
 
     @model_validator(mode="after")
     def _belong_together(self) -> "HostsConfig":
@@ -54,22 +54,22 @@ class ExecutionConfig(Settings):
     remat: Literal["none", "full", "dots"] = "none"
     """What the backward pass computes again to save memory: nothing, whole blocks, or all but matrix products."""
     unroll: Annotated[int, Field(gt=0)] = 1
-    """Blocks compiled into one turn of the loop over layers. A larger number takes longer to compile and, on a CPU,
-    makes each step faster."""
+    """Blocks in one iteration of the compiled loop over layers. More take longer to compile and, on a CPU, make each
+    step faster."""
     max_skipped_steps: Annotated[int, Field(gt=0)] = 20
-    """Stop after this many steps in a row whose gradients were not finite (each is skipped)."""
+    """Steps in a row with gradients that aren't finite, each of which is skipped, after which the run stops."""
     stuck_after_minutes: Annotated[float, Field(ge=0)] | None = 30
-    """End the run (exit code 124, upon which the launchers start it again) if it makes no progress for so many minutes:
-    no step, no batch of an evaluation, no compilation, no write that ends. What every thread was at is written to
-    stuck-STEP.txt in the run. 0 or None: never."""
+    """Minutes without progress (a step, a batch of an evaluation, a compilation, a finished write) after which the run
+    ends with exit code 124, on which the launchers restart it. The stacks of all threads are written to stuck-STEP.txt
+    in the run. 0 or None: never."""
 
 
 class InputConfig(Settings):
     """How the prepared data is read."""
 
     damaged_records: Literal["stop", "skip"] = "stop"
-    """What a record does that a disk has damaged: it stops the run with its name, or it is left out, said and counted,
-    and its batch trains on the others, which changes nothing else."""
+    """Records that a disk has damaged: stop the run and name the record; or skip it, with a warning and a count, and
+    train on the other records of its batch."""
 
 
 class EvaluationConfig(Settings):
@@ -78,7 +78,7 @@ class EvaluationConfig(Settings):
     every: Every = 1000
     """Steps between evaluations; the last step is always evaluated."""
     max_sequences: Every = 4096
-    """Held-out sequences used, always the same ones with the same masks."""
+    """Maximum number of held-out sequences; they and their masks are the same each time."""
 
 
 class CheckpointConfig(Settings):
@@ -87,20 +87,20 @@ class CheckpointConfig(Settings):
     every: Every = 1000
     """Steps between checkpoints; the last step always writes one."""
     keep: Annotated[int, Field(ge=2)] = 2
-    """Newest checkpoints kept, besides the one with the lowest held-out loss."""
+    """Number of newest checkpoints to keep, besides the one with the lowest held-out loss."""
     keep_every: Every | None = None
-    """Steps between checkpoints that are kept for good: one is written after each multiple and never deleted.
-    None: none is."""
+    """Steps between checkpoints that are kept for good: one is written after each multiple and never deleted. None:
+    no such checkpoints."""
     every_minutes: Annotated[float, Field(gt=0)] | None = None
-    """Minutes after which a checkpoint is due, whatever the step. None: steps alone count."""
+    """Minutes after which a checkpoint is written whatever the step. None: checkpoints depend on steps alone."""
 
 
 class LoggingConfig(Settings):
-    """What is written down while training."""
+    """Logs of a training."""
 
     every: Every | None = None
-    """Steps between lines of metrics.jsonl; a line sums up all steps since the last. None: 100, or in runs of fewer
-    than 2,000 steps a twentieth of them."""
+    """Steps between lines of metrics.jsonl; a line summarises all steps since the last. None: 100, or a twentieth
+    of the steps in runs of fewer than 2,000 steps."""
     tensorboard: bool = True
     """Also write TensorBoard events."""
     wandb: str | None = None
@@ -113,4 +113,4 @@ class PreparationConfig(Settings):
     """How the data is prepared."""
 
     processes: Annotated[int, Field(gt=0)] | None = None
-    """Worker processes; one a CPU core where None. The records are the same whatever the number."""
+    """Number of worker processes, which doesn't change the records. None: one for each CPU core."""

@@ -1,4 +1,4 @@
-"""How parameters move."""
+"""Settings of the optimizer."""
 
 from typing import Annotated, Literal
 
@@ -11,23 +11,23 @@ Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class OptimizerConfig(Settings):
-    """How a gradient becomes a step; the defaults are those of BERT (the original's optimization.py)."""
+    """The optimizer and its learning rate. The defaults are those of BERT (the original's optimization.py)."""
 
     name: Literal["adamw", "lamb"] = "adamw"
-    """Adam with decoupled decay, or LAMB (You et al. 2020), made for batches of thousands: the same step, but each
-    matrix moves by its own norm times the rate."""
+    """Adam with decoupled weight decay, or LAMB (You et al. 2020) for batches of thousands: Adam's step, with each
+    matrix's update scaled to that matrix's norm times the learning rate."""
     peak_learning_rate: Positive = 1e-4
     """Learning rate at the end of the warm-up."""
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.01
     """Share of all steps over which the rate rises linearly from 0. `schedule` says what comes afterwards."""
     schedule: Literal["linear", "polynomial", "cosine", "warmup_stable_decay"] = "linear"
-    """How the rate falls to 0 at the run's end. `linear`: on the line from the peak at step 0 (the original's).
-    `polynomial`: that line's share of the peak to the `power`. `cosine`: half a wave from the end of the warm-up.
-    `warmup_stable_decay`: the peak, then linearly over `decay_share`."""
+    """How the learning rate falls to 0 at the end of the run. `linear`: on the line from the peak at step 0 (as the
+    original). `polynomial`: the peak times the share of steps left, to the power `power`. `cosine`: half a wave from
+    the end of the warm-up. `warmup_stable_decay`: at the peak, then linearly over `decay_share`."""
     power: Positive = 0.5
-    """Exponent of the polynomial schedule, read by it alone: 1 makes it linear, less keeps the rate high for longer."""
+    """Exponent of the polynomial schedule: 1 is linear, less keeps the rate high for longer. Others ignore it."""
     decay_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
-    """Share of all steps, the last ones, over which warmup_stable_decay falls to 0. Read by it alone."""
+    """Share of all steps, at the end, over which warmup_stable_decay falls to 0. Other schedules ignore it."""
     beta1: Decay = 0.9
     """Decay of the gradients' running mean."""
     beta2: Decay = 0.999
@@ -37,8 +37,8 @@ class OptimizerConfig(Settings):
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
     """Decoupled decay of every weight matrix and table; biases and LayerNorm are exempt."""
     bias_correction: bool = False
-    """Adam's correction of the moments in the first steps. BERT has none; LAMB has it as published (its algorithm 2)
-    and in the code that its paper names, not in the code of ALBERT."""
+    """Adam's bias correction of the moments. BERT has none. LAMB has it as published (algorithm 2) and in the code that
+    its paper names, but not in the code of ALBERT."""
     clip_norm: Positive = 1.0
     """Gradients are scaled down to this global norm."""
 

@@ -9,7 +9,7 @@ from bert_jax.config.settings import Settings
 
 
 class Phase(Settings):
-    """So many steps on sequences of one length, in batches of one size."""
+    """A number of steps on sequences of one length, in batches of one size."""
 
     steps: Annotated[int, Field(gt=0, lt=2**31)]
     """Optimizer steps."""

@@ -1,4 +1,4 @@
-"""Everything that one pretraining run is."""
+"""Settings of a pretraining run."""
 
 from typing import Annotated, ClassVar
 
@@ -13,7 +13,7 @@ from bert_jax.config.vocabulary import VocabularyConfig
 
 
 class RunConfig(TrainingConfig):
-    """A run: what makes it what it is, and how it is carried out."""
+    """All settings of a pretraining run."""
 
     IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, "vocabulary", "data", "objective")
 
@@ -24,11 +24,11 @@ class RunConfig(TrainingConfig):
         Phase(steps=900_000, length=128, batch_size=256),
         Phase(steps=100_000, length=512, batch_size=256),
     )
-    """Stretches of training, one after the other. The defaults are the published run's."""
+    """Phases of training, one after the other. The defaults are those of the published run."""
     init: str | None = None
-    """A run, one of its checkpoints, a Hugging Face directory or, by its name, a model of the Hugging Face hub, whose
-    parameters this run starts from; None starts at random. Its vocabulary comes with it, unless `vocabulary.file` names
-    one that begins with the same pieces: each row that this adds is the mean of the rows of the pieces that it
+    """Model whose parameters this run starts from: a run, a checkpoint, a Hugging Face directory, or the name of a
+    model on the Hugging Face hub. None: random parameters. Its vocabulary is used too, unless `vocabulary.file` names
+    one that begins with the same pieces; the row of each added piece is the mean of the rows of the pieces that it
     replaces."""
     seed: Seed = 0
     """Seed of everything random: initial parameters, instances, order, masks, dropout."""

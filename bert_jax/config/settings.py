@@ -11,41 +11,42 @@ Group = TypeVar("Group", bound="Settings")
 
 
 class SettingsError(ValueError):
-    """Settings were refused; the text is one line with each field, its value and what was expected."""
+    """Invalid settings. The message is one line with each wrong field, its value and what was expected."""
 
     def __init__(self, text: str, problems: tuple["Problem", ...] = ()):
         super().__init__(text)
         self.problems = problems
-        """One for each field that is wrong by itself; none for fields that don't fit each other."""
+        """One item for each field with an invalid value; none for fields that don't fit each other."""
 
 
 class Problem(NamedTuple):
-    """A wrong field."""
+    """A field with an invalid value."""
 
     path: str
-    """Where it stands within the settings that were refused, dotted."""
+    """Dotted path of the field within the invalid settings."""
     text: str
-    """What is wrong with it, to be written behind its path."""
+    """What is wrong, to be written after the path."""
 
 
 class Settings(BaseModel):
     """A frozen, validated group of settings.
 
-    Unknown names are refused, values can't be changed after construction, and instances hash (so they can be
-    static arguments of a jitted function or attributes of a Flax module). The string under a field is its help text.
+    Unknown names raise SettingsError, values can't be changed after construction, and instances are hashable, so they
+    can be static arguments of a jitted function or attributes of a Flax module. The string under a field is its help
+    text.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
     def __init__(self, /, **values: Any):
-        """Raises SettingsError."""
+        """Raises SettingsError for invalid values."""
         try:
             super().__init__(**values)
         except ValidationError as error:
             raise _explained(error, type(self)) from None
 
     def replace(self: Group, **changes: Any) -> Group:
-        """A copy with `changes`, validated again (pydantic's own `model_copy` isn't)."""
+        """A validated copy with `changes`; pydantic's own `model_copy` doesn't validate."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | changes)
 
 
@@ -54,20 +55,20 @@ def _explained(error: ValidationError, settings: type[Settings]) -> SettingsErro
     for found in error.errors():
         path = ".".join(map(str, found["loc"]))
         cause = found.get("ctx", {}).get("error")
-        if isinstance(cause, SettingsError) and cause.problems:  # of settings within these
+        if isinstance(cause, SettingsError) and cause.problems:  # a group of settings within this one
             problems += [Problem(f"{path}.{inner.path}", inner.text) for inner in cause.problems]
         elif found["type"] == "value_error":
             lines.append(f"{path}: {cause}" if isinstance(cause, SettingsError) else str(cause))
         else:
             problems.append(Problem(path, _problem(found, settings)))
-    within = [problem.path for problem in problems]  # a tuple with a wrong item is called too short besides
+    within = [problem.path for problem in problems]  # pydantic also calls a tuple with a wrong item too short
     problems = [problem for problem in problems if not any(path.startswith(f"{problem.path}.") for path in within)]
     lines += [f"{settings.__name__}.{problem.path}{problem.text}" for problem in problems]
     return SettingsError("; ".join(lines), tuple(problems))
 
 
 def _problem(found: Any, settings: type[Settings]) -> str:
-    """What is wrong, in the words of the field; `found` is one of a ValidationError's errors."""
+    """Describes `found`, an item of ValidationError.errors(), with what the field expects."""
     name = str(found["loc"][-1]) if found["loc"] else ""
     if found["type"] == "extra_forbidden":
         close = difflib.get_close_matches(name, _field_names(Settings), n=1)

@@ -1,4 +1,4 @@
-"""What a model is fine-tuned for: the task, its rows and its measure."""
+"""Settings of a fine-tuning task: its rows, their columns and its metric."""
 
 import re
 from typing import Annotated, Literal
@@ -18,90 +18,91 @@ METRICS = {
     "tags": ("accuracy", "entity_f1"),
     "span": ("f1", "exact_match"),
 }
-"""What each kind is measured by, the first one where nothing else is set."""
+"""Metrics of each kind of task; the first is the default."""
 _TEXTS = {"class": (1, 2), "number": (1, 2), "marked": (1, 2), "choice": (1, 1), "tags": (1, 1), "span": (2, 2)}
-"""How many texts a row of each kind has."""
+"""Least and greatest number of texts in a row, by kind of task."""
 
 
 COLUMN_IN_BRACES = re.compile(r"\{([^{}]+)\}")
-"""In a text that is made of several columns."""
+"""Matches `{column}` in a text that is made of several columns."""
 FileFormat = Literal["csv", "tsv", "jsonl", "conll", "conllu", "squad", "text"]
 
 
 class SpanConfig(Settings):
-    """How answers are found in a text; the defaults are those of the original's run_squad.py. Read by `span` alone."""
+    """How answers are found in a text, for kind `span`. The defaults are those of the original's run_squad.py."""
 
     stride: Count = 128
-    """Pieces from the beginning of a window to that of the next, where a text needs several."""
+    """Pieces from the start of one window to the start of the next, in texts that need several windows."""
     question_length: Count = 64
-    """A question keeps so many pieces of its beginning."""
+    """Maximum pieces of a question; a longer one is cut at its end."""
     answer_length: Count = 30
     """Pieces of the longest answer."""
     best: Count = 20
-    """Best beginnings and ends looked at in a window, and answers listed."""
+    """Number of best starts and ends that are combined in each window, and of answers listed."""
     null_answers: bool = False
     """Whether a question may have no answer in its text (SQuAD 2.0)."""
     null_threshold: float = 0.0
-    """No answer is given where its score is larger than the best answer's by more than this."""
+    """The prediction is "no answer" if its score exceeds that of the best answer by more than this."""
     by_character: bool = False
-    """Answers are compared by characters where a script sets no spaces between words, and without the punctuation of
-    any script; otherwise by words, as SQuAD's official script does."""
+    """Compare answers by characters in scripts without spaces between words, and without the punctuation of any script.
+    Otherwise by words, as SQuAD's official script does."""
 
 
 class TaskConfig(Settings):
-    """A task: where its rows are, which of their columns count, and how it is measured."""
+    """A task: its files of rows, the columns that are used, and its metric."""
 
     name: str
-    """What results call it."""
+    """Name of the task in results."""
     kind: Literal["class", "number", "marked", "choice", "tags", "span"]
-    """What is asked: a text's or pair's class; a number; the class of a pair in which a word of each text is marked;
-    the best of several choices; a tag for every word; the answer in a text."""
+    """What is predicted. `class`: the class of a text or pair; `number`: a number; `marked`: the class of a text or
+    pair with a marked word in each text; `choice`: the best of several choices; `tags`: a tag for every word; `span`:
+    the answer to a question in a text."""
     train: str | None = None
-    """Rows to learn from: a file, plain, .gz or .zst, or `tfds:NAME/CONFIG:SPLIT`."""
+    """Training rows: a file, plain, .gz or .zst, or `tfds:NAME/CONFIG:SPLIT`."""
     train_rows: Count | None = None
-    """Learn from so many of these rows, the same ones whatever the seed; from all where None."""
+    """Number of training rows to use; they are the same for every seed. None: all."""
     dev: str | None = None
-    """Rows to measure on, of the same form."""
+    """Dev rows, to measure on, of the same form."""
     format: FileFormat | None = None
-    """How files are written. None: by the end of their names, .txt as tsv and .json as SQuAD's. `text` is a text a line
-    and nothing else, for predict."""
+    """File format. None: by the suffix of the file name, with .txt as tsv and .json as SQuAD's format. `text`: one text
+    on each line and nothing else, for predict."""
     columns: Names | None = None
-    """Names of the columns of a file without a header line; the last ones may be missing from a row."""
+    """Names of the columns of a file without a header line. A row may lack the last ones."""
     separator: str | None = None
-    """The one character between the columns of a csv or tsv file; `tab` for a tab. None: a tab in tsv; in csv a comma,
-    or what its first line has instead: a semicolon, tab or vertical bar, which is said."""
+    """The character between columns of a csv or tsv file; `tab` for a tab. None: a tab in tsv; in csv a comma, or a
+    semicolon, tab or vertical bar if the first line has that instead, with a message."""
     unlabelled: Literal["refuse", "skip"] = "refuse"
-    """Rows to learn from or to measure on that have no label: refused, with their number and the first of them, or
-    left out and counted."""
+    """Training or dev rows without a label: refuse them, with their number and the first of them; or skip and count
+    them."""
     texts: Names = ("sentence",)
-    """Columns of the texts: one, or a pair's two; of `choice` what comes before the choices; of `tags` the words; of
-    `span` the question and the text. One with braces is made of several: `{title}. {body}`."""
+    """Columns of the texts: one, or two for a pair; for `choice` the text before the choices; for `tags` the words; for
+    `span` the question and the text. Braces combine several columns: `{title}. {body}`."""
     choices: tuple[str, ...] = ()
-    """Columns of the choices, which may have braces too. Read by `choice` alone."""
+    """Columns of the choices, for kind `choice`; they may have braces too."""
     marks: tuple[str, ...] = ()
-    """For each text the columns that say at which characters the marked word begins and ends. Read by `marked`."""
+    """For kind `marked`: for each text, the columns with the character offsets of its marked word."""
     label: str = "label"
-    """Column of the class, the number, the right choice (its number from 0, or its column's name), the tags, or the
+    """Column of the class, the number, the right choice (its number from 0 or its column's name), the tags or the
     answers."""
     labels: tuple[str, ...] | None = None
-    """All classes or tags, in the order of the model's outputs; those of the training rows, sorted, where None."""
+    """All classes or tags, in the order of the model's outputs. None: those of the training rows, sorted."""
     max_length: Annotated[int, Field(ge=8)] = 128
-    """Pieces a sequence, special ones included. A longer pair loses the end of its longer text, a single text its end,
-    a sentence of words is cut in several, and a text with an answer in it goes into windows."""
+    """Maximum pieces of a sequence, special ones included. Longer input: a pair loses the end of its longer text, a
+    single text its end, a tagged sentence is cut into several, and a text with an answer is read in windows."""
     padded_lengths: tuple[Count, ...] | None = None
-    """Lengths that training batches are padded to, each of which is compiled. None: as few and as many as take the
-    least time for these rows and epochs, compiling included."""
+    """Lengths that training batches are padded to; the step is compiled for each. None: those that take the least time
+    for these rows and epochs, compilation included."""
     epochs: Annotated[float, Field(gt=0)] = 3.0
-    """Times that every training row is seen."""
+    """Number of passes over the training rows."""
     patience: Count | None = None
-    """Training ends early after this many evaluations in a row (epochs, if `evaluations` is 1) without a better score.
-    The learning rate is that of all epochs all the same. None: all epochs are trained."""
+    """Evaluations in a row (epochs, if `evaluations` is 1) without a better score after which training ends early. The
+    schedule of the learning rate is still that of all epochs. None: train all epochs."""
     batch_size: Count = 32
     """Rows a step."""
     metric: str | None = None
-    """What the best checkpoint is chosen by: accuracy, f1 (of the second class where there are two, or else macro_f1),
-    macro_f1 (the mean over the classes that rows or predictions have), matthews; pearson, spearman; entity_f1;
-    exact_match. None: of tags that name entities entity_f1, of answers f1, otherwise accuracy or pearson."""
+    """Metric that the best checkpoint is chosen by: accuracy, f1 (of the second of two classes; with more, macro_f1),
+    macro_f1 (the mean over the classes in rows or predictions), matthews; pearson, spearman; entity_f1; exact_match.
+    None: entity_f1 for tags of entities, f1 for answers, otherwise accuracy or pearson."""
     span: SpanConfig = SpanConfig()
 
     @field_validator("separator")
@@ -115,9 +116,9 @@ class TaskConfig(Settings):
         return value
 
     def fitting(self, positions: int) -> "TaskConfig":
-        """This task for a model of so many positions (8 at least): with shorter sequences where they need more.
+        """This task for a model of `positions` positions (at least 8): sequences are shortened to them.
 
-        Where windows of a text wouldn't fit beside the question, each may take a third.
+        If question and window then don't fit together, each gets a third of the positions.
         """
         if self.max_length <= positions:
             return self

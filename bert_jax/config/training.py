@@ -1,4 +1,4 @@
-"""What every training is, whatever is learned in it."""
+"""Settings that pretraining and fine-tuning share."""
 
 from typing import Annotated, ClassVar
 
@@ -19,11 +19,11 @@ from bert_jax.config.settings import Settings
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 _LOG_EVERY, _LINES = 100, 20
-"""Steps between lines of the log, if that makes so many lines."""
+"""Default steps between lines of the log, and the number of lines that shorter runs get instead."""
 
 
 class OperationConfig(Settings):
-    """How a training is carried out: what may change whenever it goes on."""
+    """How a training is carried out; these settings may change whenever a run is continued."""
 
     mesh: MeshConfig = MeshConfig()
     hosts: HostsConfig = HostsConfig()
@@ -34,15 +34,15 @@ class OperationConfig(Settings):
 
     @property
     def profiled(self) -> range:
-        """The steps of `profile_steps`, the run's first being 1; empty where None."""
+        """The steps of `profile_steps`, counted from 1; empty if None."""
         first, _, last = (self.profile_steps or "1:0").partition(":")
         return range(int(first), int(last) + 1)
 
 
 class TrainingConfig(OperationConfig):
-    """A training as it is planned, step by step: what the one loop carries out.
+    """The settings of one training, with every phase planned: the input of the training loop.
 
-    Going on with it refuses a change of `IDENTITY`, the settings that make it what it is, and takes all others.
+    A continued run may not change the settings in `IDENTITY`; it may change all others.
     """
 
     IDENTITY: ClassVar[tuple[str, ...]] = ("model", "optimizer", "phases", "init", "seed")
@@ -50,9 +50,9 @@ class TrainingConfig(OperationConfig):
     model: ModelConfig = ModelConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
-    """Stretches of training, one after the other."""
+    """Phases of training, one after the other."""
     init: str | None = None
-    """A run, one of its checkpoints or a Hugging Face directory, whose parameters this one starts from."""
+    """A run, a checkpoint or a Hugging Face directory whose parameters this training starts from."""
     seed: Seed = 0
     """Seed of everything random."""
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -93,5 +93,5 @@ class TrainingConfig(OperationConfig):
 
     @property
     def log_every(self) -> int:
-        """Steps between lines of metrics.jsonl, as `logging.every` says or suits the number of steps."""
+        """Steps between lines of metrics.jsonl: `logging.every`, or a default for the number of steps."""
         return self.logging.every or min(max(self.steps // _LINES, 1), _LOG_EVERY)

@@ -1,4 +1,4 @@
-"""Where the pieces come from."""
+"""Settings of the vocabulary."""
 
 from typing import Annotated, Literal
 
@@ -8,24 +8,24 @@ from bert_jax.config.settings import Settings
 
 
 class VocabularyConfig(Settings):
-    """The vocabulary: trained on the corpus, or a published one read as it is."""
+    """The vocabulary: trained on the corpus, or read from a file."""
 
     file: str | None = None
-    """A vocab.txt (one piece a line), or a sentencepiece .model, which cleans text in its own way whatever is set
-    here; used as it is. None trains one on the corpus."""
+    """A vocab.txt (one piece on each line) or a sentencepiece .model, used unchanged; a .model cleans text by its own
+    rules and ignores the settings here. None: train a vocabulary on the corpus."""
     kind: Literal["wordpiece", "unigram", "bpe"] = "wordpiece"
-    """What is trained: BERT's WordPiece, or one of sentencepiece's models. Not used with `file`."""
+    """Kind of a trained vocabulary: BERT's WordPiece or one of sentencepiece's models. Ignored with `file`."""
     size: Annotated[int, Field(gt=5, le=1 << 24)] = 30_522
-    """Pieces of a trained vocabulary, the five special ones included. Not used with `file`."""
+    """Pieces of a trained vocabulary, the five special ones included. Ignored with `file`."""
     lowercase: bool = True
     """Lower-case the text before it is split."""
     strip_accents: bool | None = None
-    """Drop accents (NFD, then category Mn); as `lowercase` where None, which is what BERT does."""
+    """Drop accents (NFD, then category Mn). None: the same as `lowercase`, as in BERT."""
     character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 0.9999
-    """Share of the text's characters that a trained vocabulary holds as pieces; the rarest rest becomes [UNK]."""
+    """Share of the text's characters that a trained vocabulary has as pieces; rarer characters become [UNK]."""
     sample_megabytes: Annotated[int, Field(gt=0)] = 256
-    """A trained vocabulary sees at most this much text: a uniform sample of the documents, held in memory;
-    where `data.weights` are given, of each source its share."""
+    """Maximum text, in megabytes, that a vocabulary is trained on: a uniform sample of the documents, held in memory;
+    with `data.weights`, each source gets its share."""
 
     @model_validator(mode="after")
     def _sentencepiece_covers_enough(self) -> "VocabularyConfig":

@@ -1,4 +1,4 @@
-"""What a setting takes, in words: for messages, for --help and for completion."""
+"""Describes in words which values a setting takes, for messages, --help and completion."""
 
 import math
 import re
@@ -9,32 +9,32 @@ import annotated_types
 from pydantic.fields import FieldInfo
 
 _MOST_SHOWN = 60
-"""Characters of a wrong value that a message repeats."""
+"""Maximum characters of a wrong value in a message."""
 
 
 class Kind(NamedTuple):
-    """A type annotation taken apart."""
+    """The parts of a type annotation that describe its values."""
 
     base: Any
     """int, float, str, bool, or another class."""
     choices: tuple[Any, ...]
-    """The values of a Literal; () for every other type."""
+    """The values of a Literal; () for other types."""
     several: bool
-    """Whether it is a tuple of any length, with `base` the type of its items."""
+    """Whether it is a tuple of any length; `base` is then the type of its items."""
     fewest: int
-    """Items that such a tuple has at least."""
+    """Minimum number of items of such a tuple."""
     optional: bool
-    """Whether None is taken too."""
+    """Whether None is allowed."""
     bounds: tuple[Any, ...]
-    """Constraints of the value, or of each of several: annotated_types' Gt, Ge, Lt and Le."""
+    """Bounds of the value or of each item: annotated_types' Gt, Ge, Lt and Le."""
     pattern: str | None
-    """A regular expression that a text must match."""
+    """Regular expression that a text must match."""
     example: str | None
-    """A text of that form."""
+    """Example of a text that matches `pattern`."""
 
     @classmethod
     def of(cls, annotation: Any, metadata: tuple[Any, ...] = ()) -> "Kind":
-        """`metadata` is what an Annotated around `annotation` would hold."""
+        """Takes `annotation` apart; `metadata` is that of an Annotated around it."""
         if get_origin(annotation) is Annotated:
             inner, *more = get_args(annotation)
             return cls.of(inner, (*metadata, *more))
@@ -62,7 +62,7 @@ class Kind(NamedTuple):
 
     @property
     def expected(self) -> str:
-        """What is to be given: "a whole number above 0"."""
+        """The expected value in words: "a whole number above 0"."""
         if self.choices:
             names = list(map(str, self.choices))
             words = f"one of {', '.join(names)}" if len(names) > 2 else " or ".join(names)
@@ -87,7 +87,7 @@ class Kind(NamedTuple):
 
     @property
     def placeholder(self) -> str:
-        """What stands for a value in a usage line: "N", "adamw|lamb", "TEXT ..."."""
+        """Placeholder of the value in a usage line: "N", "adamw|lamb", "TEXT ..."."""
         if self.choices:
             name = "|".join(map(str, self.choices))
         elif self.base is bool:
@@ -97,7 +97,7 @@ class Kind(NamedTuple):
         return f"{name} ..." if self.several else name
 
     def accepts(self, word: str) -> bool:
-        """Whether a word of a command line is such a value, or one of several."""
+        """Whether a word of a command line is a valid value or, for a tuple, a valid item."""
         if self.optional and word == "None":
             return True
         if self.choices:
@@ -109,7 +109,7 @@ class Kind(NamedTuple):
         try:
             value = self.base(word)
             return math.isfinite(value) and all(_within(value, bound) for bound in self.bounds)
-        except (ValueError, OverflowError):  # no number, or one of hundreds of digits
+        except (ValueError, OverflowError):  # not a number, or one of hundreds of digits
             return False
 
 
@@ -132,11 +132,11 @@ _BOUNDS = {
     annotated_types.Lt: lambda bound: f"below {bound.lt:,.10g}",
     annotated_types.Le: lambda bound: f"of at most {bound.le:,.10g}",
 }
-"""How each kind of bound is said."""
+"""Each kind of bound in words."""
 
 
 def shown(value: Any) -> str:
-    """`value` as a message repeats it: on one line, and cut where it is long."""
+    """`value` for a message: on one line, and cut if it is long."""
     text = value if isinstance(value, str) else repr(value)
     text = text if text.isprintable() and text.strip() else repr(text)
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."

@@ -130,7 +130,7 @@ class Planner:
     """Compiles the train step for one slice."""
 
     def __init__(self, topology: Topology, vocabulary_size: int, exact: bool):
-        """`exact`: compile as a run does, otherwise with LEAST_EFFORT. Raises RunError for a slice unknown to libtpu."""
+        """`exact`: compile as a run does, else with LEAST_EFFORT. Raises RunError for a slice unknown to libtpu."""
         self.topology = topology
         self.exact = exact
         self.compilations = 0

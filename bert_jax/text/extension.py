@@ -1,4 +1,4 @@
-"""Vocabularies made longer: a field's words after the pieces of an old vocabulary."""
+"""Extends a vocabulary by words, after its old pieces."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -8,14 +8,14 @@ from bert_jax.text.tokenizer import Tokenizer
 
 
 class Extension(NamedTuple):
-    """A longer tokenizer, and what became of the words."""
+    """An extended tokenizer, and counts of the words."""
 
     tokenizer: Tokenizer
     added: int
     known: int
-    """Words that are pieces already, or that stood twice."""
+    """Words that are pieces already, or that occurred before."""
     split: int
-    """Words left out: the tokenizer would split them in any case, at punctuation, spaces or ideographs."""
+    """Words left out because the tokenizer always splits them, at punctuation, spaces or ideographs."""
 
 
 def extend(tokenizer: Tokenizer, words: Iterable[str]) -> Extension:
@@ -36,11 +36,11 @@ def extend(tokenizer: Tokenizer, words: Iterable[str]) -> Extension:
 
 
 def replaced_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
-    """For each piece of `new`, the ids of the pieces that the old tokenizer has in its place.
+    """For each piece of `new`, the ids of the pieces that the old tokenizer uses for its text.
 
-    A piece of both has one, its own id; an added one has those that its text was encoded as, at least one: the
-    unknown piece where nothing else is left. Thus the mean of these rows of an old word table is a
-    start for the row of a longer one. Raises UsageError where `new` doesn't begin with the old pieces.
+    An old piece has its own id. An added piece has the ids of its text in the old tokenizer, or the unknown piece, so
+    that its row in the word table can start as the mean of their rows. Raises UsageError if `new` doesn't begin with
+    the pieces of `old`.
     """
     kept, pieces = old.vocabulary.pieces, new.vocabulary.pieces
     if pieces[: len(kept)] != kept:

@@ -1,14 +1,14 @@
-"""What kind of writing a character belongs to."""
+"""Punctuation, and scripts without spaces between words."""
 
 import string
 import unicodedata
 
 _WITHOUT_SPACES = frozenset("CJK HIRAGANA KATAKANA HALFWIDTH BOPOMOFO YI THAI LAO KHMER MYANMAR TIBETAN".split())
-"""First words of the Unicode names of characters of scripts that set no spaces between words."""
+"""First words of the Unicode names of characters in scripts without spaces between words."""
 
 
 def is_punctuation(character: str) -> bool:
-    """As in BERT: all of category P, and every ASCII character that is neither letter, digit nor space."""
+    """Whether BERT treats it as punctuation: category P, and ASCII characters except letters, digits and spaces."""
     return character in string.punctuation or unicodedata.category(character).startswith("P")
 
 

@@ -1,4 +1,4 @@
-"""Unigram and BPE models by sentencepiece: reading, encoding, lengthening (sentencepiece_training.py makes them)."""
+"""Unigram and BPE models of sentencepiece: reading, encoding and adding pieces."""
 
 import math
 import os
@@ -24,19 +24,20 @@ from bert_jax.text.tokenizer_settings import FILE_NAME, TokenizerSettings, read_
 from bert_jax.text.vocabulary import MASK, MOST_BYTES, PieceSpan, Vocabulary
 
 BOUNDARY = "\u2581"
-"""What a piece begins with that begins a word."""
+"""First character of pieces that begin a word."""
 _KINDS = {1: "unigram", 2: "bpe"}
 _SPECIAL_NAMES = (("[PAD]", "<pad>"), ("[UNK]", "<unk>"), ("[CLS]", "<s>"), ("[SEP]", "</s>"), ("[MASK]", "<mask>"))
 _PLACEHOLDER = "\U0010fffd"
-"""Stands for [MASK] while text is encoded: of no script, in no vocabulary, so it is an unknown piece by itself."""
+"""Replaces [MASK] while text is encoded. No vocabulary has it, so it becomes an unknown piece."""
 _SCORE_STEP = 0.1
-"""By how much a new piece of a unigram model is likelier than the pieces that it replaces."""
+"""Log-probability of a new piece of a unigram model minus that of the pieces that it replaces."""
 _ROUNDS = 20
+"""Attempts to raise the scores of new pieces until each encodes its word whole."""
 _Piece = ModelProto.SentencePiece
 
 
 class SentencePieceTokenizer:
-    """A sentencepiece model, which holds its own cleaning of text."""
+    """A tokenizer over a sentencepiece model, which contains its own rules for cleaning text."""
 
     file_name = "tokenizer.model"
     cuts = ()  # a given model may have pieces that hold spaces
@@ -44,12 +45,12 @@ class SentencePieceTokenizer:
     def __init__(self, model: ModelProto, name: str = "model"):
         """Finds the special pieces by name: those of BERT, or <pad> <unk> <s> </s> <mask>.
 
-        Raises UsageError where one is missing; `name` is named in it.
+        Raises UsageError, with `name`, if one is missing or the model isn't a unigram or BPE model.
         """
         self._model = model
         pieces = [piece.piece for piece in model.pieces]
         special = [_present(names, set(pieces)) for names in _SPECIAL_NAMES]
-        self.vocabulary = Vocabulary(pieces, name, special, blanks="")  # it may have pieces for line breaks and tabs
+        self.vocabulary = Vocabulary(pieces, name, special, blanks="")  # it may have pieces for line breaks
         if model.trainer_spec.model_type not in _KINDS:
             raise UsageError(
                 f"{name} is a sentencepiece model of words or characters; give one of {', '.join(_KINDS.values())}"
@@ -61,7 +62,7 @@ class SentencePieceTokenizer:
             raise UsageError(f"{name} is no good sentencepiece model ({shown(str(error))}); give another") from None
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the pieces of `text`, without special pieces; such as occur in the text are ordinary characters."""
+        """Ids of the pieces of `text`, without special pieces. "[CLS]" in a text is ordinary characters."""
         return self._processor.encode(without_nul(text))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -70,25 +71,25 @@ class SentencePieceTokenizer:
         return self._processor.encode([without_nul(text) for text in texts], num_threads=threads)
 
     def encode_masked(self, text: str) -> list[int]:
-        """`encode`, but each [MASK] in `text` is the mask and stands for a piece there.
+        """Encodes `text` with each [MASK] as the mask piece.
 
-        What is around it is encoded in its place, so that no word begins after a [MASK] that stands in one.
+        The text is encoded as a whole, so that a [MASK] within a word doesn't start a new word after it.
         """
         marked, mask = text.replace(MASK, _PLACEHOLDER), self.vocabulary.mask_id
         ids: list[int] = []
         for number, begin, end in self.encode_spans(marked):
-            # Neighbouring unknown characters are one unknown piece, several [MASK] too.
+            # Adjacent unknown characters, and so several [MASK], are one unknown piece.
             parts = re.findall(f"{_PLACEHOLDER}|[^{_PLACEHOLDER}]+", marked[begin:end])
             if _PLACEHOLDER not in parts:
                 ids.append(number)
                 continue
             if ids and self.vocabulary.pieces[ids[-1]] == BOUNDARY and parts[0] == _PLACEHOLDER:
-                ids.pop()  # the mask stands for a piece with its boundary
+                ids.pop()  # the mask stands for a piece that includes the boundary
             ids += [mask if part == _PLACEHOLDER else number for part in parts]
         return ids
 
     def encode_spans(self, text: str) -> list[PieceSpan]:
-        """The pieces of `text`, each with where in it they stand; a boundary by itself stands for nothing."""
+        """The pieces of `text` with their positions in it. The span of a boundary by itself is empty."""
         encoded = self._processor.encode(without_nul(text), return_type="offset_mapping")
         spans = []
         for number, piece, (begin, end) in zip(encoded["ids"], encoded["pieces"], encoded["offsets"]):
@@ -99,7 +100,7 @@ class SentencePieceTokenizer:
         return spans
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Pieces put together to words, separated by spaces."""
+        """The text of the pieces: words, separated by spaces."""
         special, pieces = set(self.vocabulary.special_ids), self.vocabulary.pieces
         return "".join(
             f" {pieces[number]}" if number in special else pieces[number].replace(BOUNDARY, " ") for number in ids
@@ -107,21 +108,22 @@ class SentencePieceTokenizer:
 
     @cached_property
     def starts_word(self) -> Bool[np.ndarray, " V"]:
-        """For each piece whether a word begins with it: special pieces and those that begin with the boundary.
+        """For each piece, whether it starts a word.
 
-        Punctuation does so too, as in WordPiece, and what is of a script that sets no spaces: each piece there is
-        taken for a word. (A letter after punctuation without a space goes on with it: the piece doesn't tell.)
+        These are special pieces, pieces that begin with the boundary, punctuation, as in WordPiece, and pieces of
+        scripts without spaces, where each piece counts as a word. A letter after punctuation without a space doesn't
+        start a word, since its piece is the same as within a word.
         """
         starts = np.array([_starts_word(piece) for piece in self.vocabulary.pieces])
         starts[list(self.vocabulary.special_ids)] = True
         return starts
 
     def piece_text(self, number: int) -> str:
-        """The characters of piece `number`, without the boundary; a boundary by itself is left as it is."""
+        """The characters of piece `number` without the boundary. A boundary by itself is kept."""
         return self.vocabulary.pieces[number].removeprefix(BOUNDARY) or BOUNDARY
 
     def encode_piece(self, piece: str) -> list[int]:
-        """Ids of the pieces that make up `piece`, which is written as a vocabulary writes it."""
+        """Ids of the pieces that `piece`, written as in the vocabulary, is split into."""
         return _encode_piece(self._piece_processor, piece)
 
     @cached_property
@@ -129,8 +131,8 @@ class SentencePieceTokenizer:
         return _piece_processor(self._model)
 
     def piece_of_word(self, word: str) -> str | None:
-        """`word` as the model cleans it, with the boundary where its script sets spaces; None where that is empty,
-        several words, or holds punctuation."""
+        """The piece for the whole of `word`: cleaned by the model, with the boundary if its script uses spaces. None if
+        that is empty, several words, or contains punctuation."""
         piece = self._processor.normalize(word)
         text = piece.removeprefix(BOUNDARY)
         if not text or any(part == BOUNDARY or is_punctuation(part) for part in text):
@@ -138,11 +140,11 @@ class SentencePieceTokenizer:
         return text if sets_no_spaces(text[0]) else piece
 
     def with_pieces(self, pieces: Sequence[str]) -> "SentencePieceTokenizer":
-        """A tokenizer with `pieces` after its own, each of which encodes its word whole.
+        """A tokenizer with `pieces` added after its own; each encodes its word as a single piece.
 
-        In a unigram model a new piece is a little likelier than the pieces that it replaces, so that other words are
-        encoded as before. In a BPE model it is the last of all merges where two pieces make it up; one of more than
-        two is taken from then on wherever a word begins with it.
+        In a unigram model a new piece is slightly more probable than the pieces that it replaces, so that other words
+        are encoded as before. In a BPE model a new piece that consists of two pieces is the last merge; a piece of
+        more than two is used for every word that begins with it.
         """
         lengthen = _lengthened_bpe if self.kind == "bpe" else _lengthened_unigram
         return SentencePieceTokenizer(lengthen(self._model, pieces))
@@ -164,7 +166,7 @@ class SentencePieceTokenizer:
 
     @classmethod
     def load(cls, directory: Path) -> "SentencePieceTokenizer":
-        """Reads what `save` wrote. Raises UsageError where it is damaged, or its files contradict each other."""
+        """Reads the files of `save`. Raises UsageError if they are damaged or contradict each other."""
         tokenizer, told = cls.read(directory / cls.file_name), read_settings(directory, TokenizerSettings).kind
         if told != tokenizer.kind:
             raise UsageError(
@@ -175,7 +177,7 @@ class SentencePieceTokenizer:
 
     @classmethod
     def read(cls, path: Path) -> "SentencePieceTokenizer":
-        """Reads a sentencepiece model. Raises UsageError where there is none."""
+        """Reads a sentencepiece model. Raises UsageError if the file isn't one."""
         try:
             if path.stat().st_size > MOST_BYTES:
                 raise UsageError(f"{path} has {path.stat().st_size:,} bytes; no vocabulary needs over {MOST_BYTES:,}")
@@ -187,23 +189,23 @@ class SentencePieceTokenizer:
             ) from None
         except DecodeError:
             raise UsageError(f"{path} is no sentencepiece model; give one, or a vocab.txt") from None
-        if not all(isinstance(piece.piece, str) for piece in model.pieces):  # of bytes that aren't UTF-8
+        if not all(isinstance(piece.piece, str) for piece in model.pieces):  # bytes: not UTF-8
             raise UsageError(f"{path} has pieces that are not UTF-8; it is damaged, fetch it again")
         return cls(model, str(path))
 
 
 def without_nul(text: str) -> str:
-    """`text` with another control character in place of U+0000, for which sentencepiece has no rules."""
+    """Replaces U+0000, for which sentencepiece has no rules, by another control character."""
     return text.replace("\0", "\1")
 
 
 def _present(names: Sequence[str], pieces: set[str]) -> str:
-    """The one of `names` that is a piece; the first where none is."""
+    """The first of `names` that is a piece; `names[0]` if none is."""
     return next((name for name in names if name in pieces), names[0])
 
 
 def _with_control_pieces(model: ModelProto, vocabulary: Vocabulary) -> bytes:
-    """The model, its special pieces such that text never gives them."""
+    """The serialised model with its special pieces as control pieces, which text is never encoded to."""
     copy = ModelProto.FromString(model.SerializeToString())
     for number in vocabulary.special_ids:
         if number != vocabulary.unknown_id:
@@ -212,7 +214,7 @@ def _with_control_pieces(model: ModelProto, vocabulary: Vocabulary) -> bytes:
 
 
 def _stripped(text: str, begin: int, end: int) -> tuple[int, int]:
-    """The span without what is not seen at its ends: spaces, which boundaries stand for, and format characters."""
+    """The span without spaces, control and format characters at its ends."""
     while end > begin and _unseen(text[end - 1]):
         end -= 1
     while begin < end and _unseen(text[begin]):
@@ -234,7 +236,7 @@ def _lowest_score(model: ModelProto) -> float:
 
 
 def _piece_processor(model: ModelProto) -> SentencePieceProcessor:
-    """Encodes pieces instead of text: it sets no boundary before them, and takes away none."""
+    """A processor for single pieces, which doesn't add or remove boundaries."""
     copy = ModelProto.FromString(model.SerializeToString())
     copy.normalizer_spec.add_dummy_prefix = copy.normalizer_spec.remove_extra_whitespaces = False
     return SentencePieceProcessor(model_proto=copy.SerializeToString())
@@ -261,7 +263,7 @@ def _lengthened_unigram(model: ModelProto, pieces: Sequence[str]) -> ModelProto:
     for piece in pieces:
         longer.pieces.add(piece=piece, score=-math.inf, type=_Piece.NORMAL)
     split = list(longer.pieces)[len(model.pieces) :]
-    # A new word may begin with another new one: those that are still split are made likelier once more.
+    # A new word may begin with another new one, so the scores of words that are still split are raised again.
     for _ in range(_ROUNDS):
         for piece in split:
             parts = _encode_piece(processor, piece.piece)

@@ -1,4 +1,4 @@
-"""A sentencepiece model as a Tokenizer of Hugging Face's library, which knows both of its algorithms."""
+"""Converts a sentencepiece model to a Tokenizer of Hugging Face's library, which has both algorithms."""
 
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -10,11 +10,11 @@ _NEVER = -1e6
 
 
 def as_huggingface(model: ModelProto, boundary: str, unknown_id: int) -> Tokenizer:
-    """The same ids for the same text, without special pieces; but for two rare cases, about one line in ten thousand.
+    """A Tokenizer with the same ids, without special pieces, except in about one line in ten thousand.
 
-    Of two ways to split that are equally likely but for rounding, a unigram model may take the other one. And Hugging
-    Face's library cleans what is drawn as one character (Korean letters written apart) otherwise. Raises UsageError
-    for a model of which the library would make other pieces.
+    A unigram model may choose the other of two splits whose probabilities differ only by rounding, and Hugging Face's
+    library cleans characters that are written as several code points, such as Korean letters, differently. Raises
+    UsageError for a model that the library can't express.
     """
     if reason := _inexpressible(model):
         raise UsageError(
@@ -29,7 +29,7 @@ def as_huggingface(model: ModelProto, boundary: str, unknown_id: int) -> Tokeniz
 
 
 def _inexpressible(model: ModelProto) -> str | None:
-    """What of the model Hugging Face's library does otherwise; None where all is alike."""
+    """Why Hugging Face's library would encode differently with this model; None if it wouldn't."""
     given = [piece.piece for piece in model.pieces if piece.type == _Piece.USER_DEFINED]
     if given:
         return f"it has {len(given):,} pieces that are taken before all others ({given[0]!r}, ...)"
@@ -43,20 +43,20 @@ def _inexpressible(model: ModelProto) -> str | None:
 
 
 def _cleaning(model: ModelProto) -> list[normalizers.Normalizer]:
-    spec, steps = model.normalizer_spec, [normalizers.Replace("\0", "\1")]  # see sentencepiece.without_nul
+    spec, steps = model.normalizer_spec, [normalizers.Replace("\0", "\1")]  # as sentencepiece.without_nul does
     if spec.precompiled_charsmap:
         steps.append(normalizers.Precompiled(spec.precompiled_charsmap))
     return [*steps, normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
 
 
 def _unigram(model: ModelProto, unknown_id: int) -> models.Unigram:
-    # Special pieces have the score 0, the best; one that is so much worse is on no best path through a text.
+    # Special pieces have the best score, 0. With this low score no best path through a text has them.
     pieces = [(piece.piece, piece.score if piece.type == _Piece.NORMAL else _NEVER) for piece in model.pieces]
     return models.Unigram(pieces, unknown_id, False)
 
 
 def _bpe(model: ModelProto, unknown_id: int) -> models.BPE:
-    """Every pair that makes up a piece is a merge; they are ranked by the score of the piece."""
+    """A BPE model whose merges are all pairs that make up a piece, ranked by the score of that piece."""
     pieces = [piece.piece for piece in model.pieces]
     ids = {piece: number for number, piece in enumerate(pieces)}
     merges = []
@@ -69,4 +69,4 @@ def _bpe(model: ModelProto, unknown_id: int) -> models.BPE:
 
 
 _BUILDERS = {1: _unigram, 2: _bpe}
-"""By the model_type of sentencepiece's trainer_spec."""
+"""Converters by the model_type of sentencepiece's trainer_spec."""

@@ -1,4 +1,4 @@
-"""Unigram and BPE models learned from text, by sentencepiece."""
+"""Trains unigram and BPE models by sentencepiece."""
 
 import io
 import re
@@ -17,14 +17,14 @@ from bert_jax.text.sentencepiece import BOUNDARY, SentencePieceTokenizer, withou
 from bert_jax.text.vocabulary import CLS, MASK, PAD, SEP, UNKNOWN
 
 MOST_CHARACTERS = 1 << 25
-"""Of more text than this, words count for less in proportion: sentencepiece takes some 20 bytes a character."""
+"""Characters of text above which word counts are scaled down: sentencepiece takes about 20 bytes a character."""
 _SHRINKING = 0.6
-"""Share of a unigram model's pieces that a round keeps: 0.75, the default, takes a third longer and saves 0.4% of the
-tokens of English."""
+"""Share of a unigram model's pieces that a pruning round keeps. The default, 0.75, takes a third longer and saves 0.4%
+of the tokens of English."""
 _LONGEST_WORD = 1000
-"""Characters, at most 4 bytes each; sentencepiece skips what is longer than 4,192 bytes."""
+"""Maximum characters of a word, of at most 4 bytes each; sentencepiece skips lines over 4,192 bytes."""
 _THREADS = 4
-"""Whatever the machine has: the order of sums, and so the model, depends on it."""
+"""The same on all machines, since the order of sums, and so the model, depends on it."""
 _CHARACTERS = (
     range(1, 0x3400),
     range(0xA000, 0xD800),
@@ -33,9 +33,9 @@ _CHARACTERS = (
     range(0x2F800, 0x2FA20),
     range(0xE0000, 0xE0200),
 )
-"""Code points that cleaning may change: all but ideographs, surrogates and private ones."""
+"""Code points that cleaning may change: all but ideographs, surrogates and private-use ones."""
 _ERRORS_ALONE = 2
-"""Level of sentencepiece's messages."""
+"""Log level of sentencepiece: errors only."""
 
 _SPECIAL = {
     "pad_id": 0,
@@ -59,11 +59,11 @@ def train_sentencepiece(
     strip_accents: bool | None,
     character_coverage: float,
 ) -> SentencePieceTokenizer:
-    """A model of `size` pieces, the special ones first, learned from `texts`; the same for the same texts.
+    """Trains a model of `size` pieces, special ones first, on `texts`; deterministic.
 
-    `kind` is unigram or bpe. Text is cleaned as for WordPiece (`cleaning_rules`) by rules that are part of the model,
-    so whatever reads the model cleans alike. Memory: the distinct words, and at most a GB for sentencepiece. Raises
-    UsageError where the alphabet alone is larger than `size` or the text can't give so many pieces.
+    `kind` is unigram or bpe. Text is cleaned as for WordPiece, by rules that become part of the model
+    (`cleaning_rules`), so that every reader of the model cleans text alike. Memory: the distinct words, and at most a
+    GB for sentencepiece. Raises UsageError if `size` is less than the alphabet or more than the text can give.
     """
     made = io.BytesIO()
     with tempfile.TemporaryDirectory() as directory:
@@ -92,7 +92,7 @@ def train_sentencepiece(
 
 
 def count_words(texts: Iterable[str]) -> Counter[str]:
-    """How often each word, as it stands between white space, occurs; an over-long one is cut."""
+    """Counts words, split at white space; words over _LONGEST_WORD are cut."""
     counts = Counter()
     for text in texts:
         counts.update(text.split())
@@ -104,7 +104,7 @@ def count_words(texts: Iterable[str]) -> Counter[str]:
 
 
 def _word_lines(counts: Counter[str]) -> Iterator[str]:
-    """What sentencepiece reads: a word and its count a line."""
+    """Yields sentencepiece's input: one line with word and count for each word."""
     share = min(1.0, MOST_CHARACTERS / max(1, sum(len(word) * count for word, count in counts.items())))
     for word, count in counts.items():
         yield f"{without_nul(word)}\t{max(1, round(count * share))}"
@@ -112,10 +112,11 @@ def _word_lines(counts: Counter[str]) -> Iterator[str]:
 
 @cache
 def cleaning_rules(lowercase: bool, strip_accents: bool) -> str:
-    """BERT's cleaning of text as sentencepiece's rules: code points, a tab, what takes their place.
+    """BERT's cleaning of text as sentencepiece's rules; each line has code points, a tab, and their replacement.
 
-    White space becomes a space; control and format characters go; case and accents as set. Unlike there, what is left
-    is composed (NFC): a letter is one letter however it was written, and Korean keeps its syllables.
+    White space becomes a space, control and format characters are removed, case and accents are treated as set. Unlike
+    BERT, the result is composed (NFC), so that a letter has one form however it was written, and Korean syllables stay
+    whole.
     """
     rules = {}
     for point in (point for characters in _CHARACTERS for point in characters):
@@ -139,7 +140,7 @@ def _clean(character: str, lowercase: bool, strip_accents: bool) -> str:
 
 
 def _one_step_decomposed(character: str) -> str:
-    """The letter with its last accent apart, as Vietnamese is often written."""
+    """The letter with only its last accent decomposed, as Vietnamese is often written."""
     parts = unicodedata.decomposition(character)
     return "".join(chr(int(part, 16)) for part in parts.split()) if parts and parts[0] != "<" else character
 
@@ -149,7 +150,7 @@ def _hexadecimal(text: str) -> str:
 
 
 def _refusal(error: str, size: int) -> str:
-    """What sentencepiece complains of, as a line with the remedy."""
+    """sentencepiece's error message as one line with a remedy."""
     if few := re.search(r"value <= (\d+)", error):
         return (
             f"vocabulary.size={size:,} is more than the text can give; set --vocabulary.size {few[1]} or less, or give "

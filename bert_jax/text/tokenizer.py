@@ -1,4 +1,4 @@
-"""What every tokenizer can do, and finding the one that a path holds."""
+"""The interface of all tokenizers, and loading one from a path."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -24,43 +24,44 @@ class Tokenizer(Protocol):
     """Text to piece ids and back; V pieces. One interface for WordPiece and for sentencepiece's models."""
 
     kind: str
-    """wordpiece, unigram, bpe: what tokenizer_config.json calls it."""
+    """Kind in tokenizer_config.json: wordpiece, unigram or bpe."""
     file_name: str
-    """Of the vocabulary's file in a tokenizer directory."""
+    """Name of the vocabulary's file in a tokenizer directory."""
     vocabulary: Vocabulary
     cuts: Sequence[Callable[[str], list[str]]]
-    """Ways to cut text, from coarse to fine, that change no piece: its ids are those of its parts in their order."""
+    """Functions that cut text into parts, coarse to fine, without changing its pieces: the ids of the text are those of
+    its parts, concatenated."""
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the pieces of `text`, without special pieces; such as occur in the text are ordinary characters."""
+        """Ids of the pieces of `text`, without special pieces. "[CLS]" in a text is ordinary characters."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each text; uses several threads unless TOKENIZERS_PARALLELISM=false."""
 
     def encode_masked(self, text: str) -> list[int]:
-        """`encode`, but each [MASK] in `text` is the mask and stands for a piece there."""
+        """Encodes `text` with each [MASK] as the mask piece."""
 
     def encode_spans(self, text: str) -> list[PieceSpan]:
-        """The pieces of `text`, each with where in it they stand."""
+        """The pieces of `text` with their positions in it."""
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Pieces put together to words, separated by spaces."""
+        """The text of the pieces: words, separated by spaces."""
 
     @property
     def starts_word(self) -> Bool[np.ndarray, " V"]:
-        """For each piece whether a word begins with it."""
+        """For each piece, whether it starts a word."""
 
     def piece_text(self, number: int) -> str:
-        """The characters of piece `number`, without what marks it as a word's beginning or continuation."""
+        """The characters of piece `number`, without the mark of a word's start or continuation."""
 
     def encode_piece(self, piece: str) -> list[int]:
-        """Ids of the pieces that make up `piece`, which is written as a vocabulary of this kind writes it."""
+        """Ids of the pieces that `piece`, written as in the vocabulary, is split into."""
 
     def piece_of_word(self, word: str) -> str | None:
-        """The piece that stands for all of `word`, whether the vocabulary has it or not; None for no single word."""
+        """The piece for the whole of `word`, whether the vocabulary has it or not; None if it isn't a single word."""
 
     def with_pieces(self, pieces: Sequence[str]) -> "Tokenizer":
-        """A tokenizer with `pieces` (from `piece_of_word`, all new) after its own; each encodes its word whole."""
+        """A tokenizer with new `pieces` (from `piece_of_word`) after its own; each encodes its word as one piece."""
 
     def save(self, directory: Place) -> None:
         """Writes the vocabulary's file and, last, tokenizer_config.json."""
@@ -73,10 +74,10 @@ class Tokenizer(Protocol):
 
 
 def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
-    """The tokenizer of a run, of a tokenizer directory, or of a file: a vocab.txt or a sentencepiece .model.
+    """Loads a tokenizer from a run, a tokenizer directory, a vocab.txt or a sentencepiece .model, also in a bucket.
 
-    `lowercase` and `strip_accents` are for a vocab.txt; all others bring their own. Raises UsageError where there is
-    none at `path`, which may be in a bucket.
+    `lowercase` and `strip_accents` apply to a vocab.txt; the others contain these settings. Raises UsageError if there
+    is no tokenizer at `path`.
     """
     path = place_of(path)
     directory = tokenizer_directory(path)
@@ -89,7 +90,7 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accent
 
 
 def read_vocabulary_file(path: Place, lowercase: bool, strip_accents: bool | None) -> Tokenizer:
-    """The tokenizer over a vocab.txt, or of a sentencepiece model, known by its suffix `.model`. Raises UsageError."""
+    """Loads a tokenizer from a sentencepiece model, if the suffix is .model, or a vocab.txt. Raises UsageError."""
     path = fetched(path)
     if path.suffix == ".model":
         return SentencePieceTokenizer.read(path)
@@ -97,5 +98,5 @@ def read_vocabulary_file(path: Place, lowercase: bool, strip_accents: bool | Non
 
 
 def tokenizer_directory(path: Place) -> Place | None:
-    """The tokenizer directory that `path` is or has in it; None where there is none."""
+    """The tokenizer directory: `path` itself or `path`/tokenizer; None if neither is one."""
     return next((folder for folder in (path, path / "tokenizer") if (folder / FILE_NAME).is_file()), None)

@@ -1,4 +1,4 @@
-"""tokenizer_config.json of a tokenizer directory of ours: which kind of tokenizer it is, and how that treats text."""
+"""tokenizer_config.json of our tokenizer directories: the kind of tokenizer, and how it treats text."""
 
 from pathlib import Path
 from typing import Literal
@@ -12,13 +12,13 @@ FILE_NAME = "tokenizer_config.json"
 
 
 class TokenizerSettings(Shape):
-    """What the file says. Another program's file of the same name has no `kind`."""
+    """The settings of any tokenizer. Files of the same name by other programs have no `kind`."""
 
     kind: Literal["wordpiece", "unigram", "bpe"]
 
 
 class WordPieceSettings(TokenizerSettings):
-    """What it says of a WordPiece."""
+    """The settings of a WordPiece tokenizer."""
 
     kind: Literal["wordpiece"]
     lowercase: bool
@@ -26,7 +26,7 @@ class WordPieceSettings(TokenizerSettings):
 
 
 def read_settings(directory: Path, shape: type[ShapeKind]) -> ShapeKind:
-    """The settings in `directory`. Raises UsageError where they are missing, damaged or another program's."""
+    """Reads the settings in `directory`. Raises UsageError if they are missing, damaged or another program's."""
     path = directory / FILE_NAME
     remedy = "give the vocabulary's own file, a vocab.txt or a .model, or make a run of it with bert-jax import"
     try:
@@ -38,5 +38,5 @@ def read_settings(directory: Path, shape: type[ShapeKind]) -> ShapeKind:
 
 
 def write_settings(directory: Place, settings: TokenizerSettings) -> None:
-    """Writes the file, which is to be the last of its directory: what has it is whole."""
+    """Writes the settings, as the last file of a directory: a directory that has it is complete."""
     write_json(directory / FILE_NAME, settings.model_dump())

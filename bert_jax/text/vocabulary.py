@@ -12,18 +12,18 @@ from bert_jax.system.files import open_regular, write_text
 
 PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_PIECES = (PAD, UNKNOWN, CLS, SEP, MASK)
-"""The five pieces that every vocabulary has, in the order that a trained one gives them."""
+"""The five special pieces of every vocabulary, in their order in a trained one."""
 CONTINUATION = "##"
-"""What a WordPiece that continues a word begins with."""
+"""Prefix of pieces that continue a word, in WordPiece."""
 
 MOST_BYTES = 32_000_000
-"""A larger file of pieces or words is refused. The largest published vocabulary of a BERT has 501,153 pieces, 5 MB."""
+"""Largest file of pieces or words. The largest published vocabulary of a BERT has 501,153 pieces, 5 MB."""
 BLANKS = " \t\r\n"
-"""Characters that split words in every text, so that no word has them."""
+"""Characters that always separate words, so no piece contains them."""
 
 
 class PieceSpan(NamedTuple):
-    """A piece of a text: its id, and the characters begin to end - 1 that it stands for."""
+    """A piece of a text: its id, and its characters from `begin` to `end` (exclusive)."""
 
     id: int
     begin: int
@@ -40,11 +40,11 @@ class Vocabulary:
         special: Sequence[str] = SPECIAL_PIECES,
         blanks: str = BLANKS,
     ):
-        """`special` are what this vocabulary calls the five special pieces, in the order of SPECIAL_PIECES; `blanks`
-        are characters that no piece may hold.
+        """`special`: this vocabulary's names of the five special pieces, in the order of SPECIAL_PIECES. `blanks`:
+        characters that no piece may contain.
 
-        Raises UsageError where a special piece is missing, or where a piece is empty, stands twice, or holds U+0000 or
-        one of `blanks`; `name` is named in it.
+        Raises UsageError, with `name`, if a special piece is missing, or if a piece is empty, occurs twice, or contains
+        U+0000 or one of `blanks`.
         """
         self.pieces = tuple(pieces)
         self.ids = {piece: number for number, piece in enumerate(self.pieces)}
@@ -71,12 +71,12 @@ class Vocabulary:
 
     @cached_property
     def share_of_capitals(self) -> float:
-        """Of all pieces but the special ones, how many have a capital letter."""
+        """Share of the pieces, without special ones, that contain a capital letter."""
         return self._share(lambda piece: piece != piece.lower())
 
     @cached_property
     def share_of_cased(self) -> float:
-        """Of all pieces but the special ones, how many have a letter that has a capital form or is one."""
+        """Share of the pieces, without special ones, that contain a letter of a script with upper and lower case."""
         return self._share(lambda piece: piece.lower() != piece.upper())
 
     def _share(self, has: Callable[[str], bool]) -> float:
@@ -88,7 +88,7 @@ class Vocabulary:
 
     @classmethod
     def read(cls, path: Path) -> "Vocabulary":
-        """Reads a vocab.txt: UTF-8, split at line feeds only (published ones hold pieces like U+2028)."""
+        """Reads a vocab.txt: UTF-8, split at line feeds only, since published ones have pieces like U+2028."""
         return cls(read_lines(path, "vocabulary", "a vocab.txt"), str(path))
 
     def write(self, path: Place) -> None:
@@ -97,7 +97,7 @@ class Vocabulary:
 
 
 def _fault(piece: str, blanks: str) -> str | None:
-    """What is wrong with a piece by itself; None where nothing is."""
+    """Why a piece isn't valid; None if it is."""
     if not piece:
         return "is empty"
     if "\0" in piece:
@@ -110,7 +110,7 @@ def _fault(piece: str, blanks: str) -> str | None:
 
 
 def read_lines(path: Path, name: str, expected: str) -> list[str]:
-    """Lines of a UTF-8 file, split at line feeds only. Raises UsageError, which says `name` and what was `expected`."""
+    """The lines of a UTF-8 file, split at line feeds only. Raises UsageError, with `name` and `expected`."""
     try:
         if os.stat(path).st_size > MOST_BYTES:
             raise UsageError(f"{path} has {os.stat(path).st_size:,} bytes; no {name} needs over {MOST_BYTES:,}")

@@ -16,18 +16,18 @@ from bert_jax.text.tokenizer_settings import WordPieceSettings, read_settings, w
 from bert_jax.text.vocabulary import CONTINUATION, MASK, SPECIAL_PIECES, UNKNOWN, PieceSpan, Vocabulary
 
 MAX_WORD_CHARACTERS = 200
-"""A longer word is [UNK] whole."""
+"""Maximum characters of a word; a longer word becomes a single [UNK]."""
 _LONG_WORD = re.compile(rf"\S{{{MAX_WORD_CHARACTERS + 1},}}")
 _ALONE = r"!-/:-@\[-`{-~\u4e00-\u9fff"
 _CUT = re.compile(rf"[{_ALONE}]|[^{_ALONE}]+")
-"""Cuts at some of what always stands alone, ASCII punctuation and the ideographs; not at white space other than
-spaces: what is a control character to the tokenizer joins its neighbours."""
+"""Cuts text at ASCII punctuation and ideographs, which are always words by themselves. Not at white space other than
+spaces: the tokenizer removes some of it as control characters, and joins what it separates."""
 _HISTOGRAM_CHARACTERS = 1 << 20
 MANY_CAPITALS = 0.02
-"""A vocabulary with a larger share of pieces with capitals keeps case. Published cased ones have 0.16 and 0.29; the
-Chinese one and the uncased have none but two of their special pieces."""
+"""A vocabulary with a larger share of pieces with capitals is a cased one. Published cased vocabularies have 0.16 and
+0.29; the uncased and the Chinese ones have capitals in special pieces only."""
 _FEW_PIECES = 1000
-"""Nothing is concluded from the letters of a smaller vocabulary."""
+"""Smallest vocabulary whose casing is judged by its letters."""
 
 
 class WordPieceTokenizer:
@@ -36,12 +36,13 @@ class WordPieceTokenizer:
     kind = "wordpiece"
     file_name = "vocab.txt"
     cuts = (lambda text: text.split(" "), _CUT.findall)
-    """Ways to cut text, from coarse to fine, that change no piece: its ids are those of its parts in their order."""
+    """Functions that cut text into parts, coarse to fine, without changing its pieces: the ids of the text are those of
+    its parts, concatenated."""
 
     def __init__(self, vocabulary: Vocabulary, lowercase: bool = True, strip_accents: bool | None = None):
-        """`strip_accents` follows `lowercase` where None, as in the original.
+        """`strip_accents` None means the value of `lowercase`, as in the original.
 
-        Raises UsageError where the vocabulary was plainly made with the other casing.
+        Raises UsageError if the vocabulary was clearly made with the other casing.
         """
         if contradiction := _contradiction(vocabulary, lowercase):
             raise UsageError(contradiction)
@@ -55,7 +56,7 @@ class WordPieceTokenizer:
         )
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the pieces of `text`, without special pieces; such as occur in the text are ordinary characters."""
+        """Ids of the pieces of `text`, without special pieces. "[CLS]" in a text is ordinary characters."""
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -63,24 +64,24 @@ class WordPieceTokenizer:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
     def encode_masked(self, text: str) -> list[int]:
-        """`encode`, but each [MASK] in `text` is the mask and stands for a piece there."""
+        """Encodes `text` with each [MASK] as the mask piece."""
         first, *others = text.split(MASK)
         return self.encode(first) + [
             number for part in others for number in (self.vocabulary.mask_id, *self.encode(part))
         ]
 
     def encode_spans(self, text: str) -> list[PieceSpan]:
-        """The pieces of `text`, each with where in it they stand."""
+        """The pieces of `text` with their positions in it."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         return [PieceSpan(number, *offsets) for number, offsets in zip(encoding.ids, encoding.offsets)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Pieces put together to words, separated by spaces."""
+        """The text of the pieces: words, separated by spaces."""
         return " ".join(self.vocabulary.pieces[number] for number in ids).replace(" " + CONTINUATION, "")
 
     @cached_property
     def starts_word(self) -> Bool[np.ndarray, " V"]:
-        """For each piece whether a word begins with it: all but the ##pieces."""
+        """For each piece, whether it starts a word: all but the ##pieces do."""
         return np.array([not piece.startswith(CONTINUATION) for piece in self.vocabulary.pieces])
 
     def piece_text(self, number: int) -> str:
@@ -88,16 +89,16 @@ class WordPieceTokenizer:
         return self.vocabulary.pieces[number].removeprefix(CONTINUATION)
 
     def encode_piece(self, piece: str) -> list[int]:
-        """Ids of the pieces that make up `piece`; a ##piece is taken for a word by itself."""
+        """Ids of the pieces that `piece` is split into; a ##piece is encoded as if it were a word."""
         return self.encode(piece.removeprefix(CONTINUATION))
 
     def piece_of_word(self, word: str) -> str | None:
-        """`word` as it is cleaned; None where that is no single word: empty, split, or longer than words may be."""
+        """`word`, cleaned; None if the result is empty, several words, or too long for a word."""
         words = self._tokenizer.pre_tokenizer.pre_tokenize_str(self._tokenizer.normalizer.normalize_str(word))
         return words[0][0] if len(words) == 1 and len(words[0][0]) <= MAX_WORD_CHARACTERS else None
 
     def with_pieces(self, pieces: Sequence[str]) -> "WordPieceTokenizer":
-        """A tokenizer with `pieces` after its own: the longest match finds them."""
+        """A tokenizer with `pieces` after its own, which greedy longest match then finds."""
         return WordPieceTokenizer(Vocabulary([*self.vocabulary.pieces, *pieces]), self.lowercase, self.strip_accents)
 
     def save(self, directory: Place) -> None:
@@ -117,7 +118,7 @@ class WordPieceTokenizer:
 
     @classmethod
     def load(cls, directory: Path) -> "WordPieceTokenizer":
-        """Reads what `save` wrote. Raises UsageError where it is damaged."""
+        """Reads the files of `save`. Raises UsageError if they are damaged."""
         settings = read_settings(directory, WordPieceSettings)
         return cls(Vocabulary.read(directory / cls.file_name), settings.lowercase, settings.strip_accents)
 
@@ -130,9 +131,9 @@ def train_wordpiece(
     strip_accents: bool | None,
     character_coverage: float,
 ) -> Vocabulary:
-    """A vocabulary of `size` pieces learned from `texts`, which work in parallel; the same for the same texts.
+    """Trains a vocabulary of `size` pieces on `texts`, in parallel over them; deterministic.
 
-    Raises UsageError where the alphabet alone is larger than `size` or the text can't give so many pieces.
+    Raises UsageError if `size` is less than the alphabet or more than the text can give.
     """
     tokenizer = _pipeline(
         models.WordPiece(unk_token=UNKNOWN), lowercase, lowercase if strip_accents is None else strip_accents
@@ -170,7 +171,7 @@ def train_wordpiece(
 
 
 def _contradiction(vocabulary: Vocabulary, lowercase: bool) -> str | None:
-    """Why the vocabulary can't be one of this casing; None where it may be. The pieces would never be found."""
+    """Why the vocabulary contradicts `lowercase`, so that its pieces would never match; None if it doesn't."""
     if len(vocabulary) < _FEW_PIECES:
         return None
     if lowercase and vocabulary.share_of_capitals > MANY_CAPITALS:
@@ -193,13 +194,13 @@ def _pipeline(model: models.Model, lowercase: bool, strip_accents: bool) -> Toke
 
 
 def _alphabet(texts: Sequence[str], tokenizer: Tokenizer, coverage: float) -> list[str]:
-    """The commonest characters of the normalised text that make up a `coverage` share of it, in code order."""
+    """The most frequent characters that make up a share `coverage` of the normalised text, in code point order."""
     written = np.zeros(sys.maxunicode + 1, np.int64)
     for block in _blocks(texts, _HISTOGRAM_CHARACTERS):
         points = np.frombuffer(block.encode("utf-32-le"), np.uint32)
         written[: points.max(initial=0) + 1] += np.bincount(points)
     counts = np.zeros_like(written)
-    for point in np.flatnonzero(written):  # each character is normalised by itself, whatever stands round it
+    for point in np.flatnonzero(written):  # normalisation doesn't depend on the context of a character
         for character in tokenizer.normalizer.normalize_str(chr(point)):
             counts[ord(character)] += written[point]
     seen = [point for point in np.flatnonzero(counts) if not chr(point).isspace()]
@@ -210,12 +211,12 @@ def _alphabet(texts: Sequence[str], tokenizer: Tokenizer, coverage: float) -> li
 
 
 def _without_long_words(text: str) -> str:
-    """Over-long words are [UNK] anyway, and the trainer's time grows with the square of a word's length."""
+    """Removes over-long words: they become [UNK] anyway, and training takes time quadratic in a word's length."""
     return _LONG_WORD.sub(" ", text)
 
 
 def _blocks(texts: Sequence[str], characters: int) -> Iterator[str]:
-    """`texts` joined to blocks of at least so many characters, so that each costs one histogram."""
+    """Joins `texts` to blocks of at least `characters` characters, each of which takes one histogram."""
     block, size = [], 0
     for text in texts:
         block.append(text)
