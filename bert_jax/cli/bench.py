@@ -12,7 +12,7 @@ from bert_jax.system.bucket import Place, place_of
 
 
 class Bench(Arguments):
-    """Arguments."""
+    """Arguments of bert-jax bench."""
 
     batch_size: int | None = None
     """Sequences a step. Without it: the batch size of the config's first phase."""

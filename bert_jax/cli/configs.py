@@ -7,7 +7,7 @@ from bert_jax.cli.config_files import TASKS, absent, config_names, configs_direc
 
 
 class Configs(Arguments):
-    """Arguments."""
+    """Arguments of bert-jax configs."""
 
     name: tyro.conf.Positional[str] = ""
     """Config to print, for a copy: bert-jax configs demo > mine.py. Without it: list all names."""

@@ -8,7 +8,7 @@ from bert_jax.system.errors import UsageError
 
 
 class Evaluate(JsonArguments, RowsArguments):
-    """Arguments."""
+    """Arguments of bert-jax evaluate."""
 
     run: RunArgument
     """A run."""

@@ -6,7 +6,7 @@ from bert_jax.cli.arguments import Arguments, Command, PlaceArgument, RunArgumen
 
 
 class Export(Arguments):
-    """Arguments."""
+    """Arguments of bert-jax export."""
 
     run: RunArgument
     """A run, fine-tuned or not, or one of its checkpoints."""

@@ -13,7 +13,7 @@ _SHOWN_EVERY = 64
 
 
 class Features(Arguments):
-    """Arguments."""
+    """Arguments of bert-jax features."""
 
     run: RunArgument
     """A run, one of its checkpoints, or a Hugging Face directory."""

@@ -6,7 +6,7 @@ from bert_jax.cli.arguments import Arguments, Command, RunArgument
 
 
 class FillMask(Arguments):
-    """Arguments."""
+    """Arguments of bert-jax fill-mask."""
 
     run: RunArgument
     """A run, or one of its checkpoints."""

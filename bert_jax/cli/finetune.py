@@ -11,7 +11,7 @@ from bert_jax.config.task import TaskConfig
 
 
 class Finetune(TrainingArguments):
-    """Arguments."""
+    """Arguments of bert-jax finetune."""
 
     seeds: Annotated[int, Field(gt=0)] = 1
     """Number of runs with different seeds; the mean and standard deviation of their scores are printed."""

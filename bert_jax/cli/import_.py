@@ -9,7 +9,7 @@ from bert_jax.interchange.model_settings import Activation
 
 
 class Import(Arguments):
-    """Arguments."""
+    """Arguments of bert-jax import."""
 
     source: tyro.conf.Positional[str]
     """A Hugging Face directory with safetensors, one with a Google TensorFlow checkpoint, or a model of the Hugging

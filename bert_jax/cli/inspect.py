@@ -5,7 +5,7 @@ from bert_jax.system.errors import UsageError
 
 
 class Inspect(Arguments):
-    """Arguments."""
+    """Arguments of bert-jax inspect."""
 
     run: RunArgument
     """A run whose data has been prepared."""

@@ -5,7 +5,7 @@ from bert_jax.config.run import RunConfig
 
 
 class Params(Arguments):
-    """Arguments."""
+    """Arguments of bert-jax params."""
 
 
 COMMAND = Command(

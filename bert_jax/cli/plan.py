@@ -7,7 +7,7 @@ from bert_jax.config.run import RunConfig
 
 
 class Plan(JsonArguments):
-    """Arguments."""
+    """Arguments of bert-jax plan."""
 
     topology: str
     """The TPU slice, like v5e:4x4, v6e:8x8, v4:2x2x1 or v5p:4x4x4, of 1 to 1,024 chips."""

@@ -9,7 +9,7 @@ from bert_jax.cli.arguments import ROWS_NAMES, Command, PlaceArgument, RowsArgum
 
 
 class Predict(RowsArguments):
-    """Arguments."""
+    """Arguments of bert-jax predict."""
 
     run: RunArgument
     """A run of bert-jax finetune, or one of its checkpoints."""

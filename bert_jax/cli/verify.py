@@ -4,7 +4,7 @@ from bert_jax.cli.arguments import Arguments, Command, RunArgument
 
 
 class Verify(Arguments):
-    """Arguments."""
+    """Arguments of bert-jax verify."""
 
     run: RunArgument
     """A run."""

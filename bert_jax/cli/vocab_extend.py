@@ -13,7 +13,7 @@ from bert_jax.text.wordpiece import MANY_CAPITALS
 
 
 class Extend(Arguments):
-    """Arguments. Every path may be in a bucket."""
+    """Arguments of bert-jax vocab --extend. Every path may be in a bucket."""
 
     extend: PlaceArgument
     """A vocab.txt, a sentencepiece .model, a run or a tokenizer directory."""

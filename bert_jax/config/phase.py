@@ -1,4 +1,4 @@
-"""One stretch of training at one length."""
+"""A phase: a stretch of training on sequences of one length."""
 
 from collections.abc import Sequence
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""What accelerators this machine has, found without starting JAX."""
+"""Finds the accelerators of this machine without starting JAX."""
 
 import os
 import sys

@@ -50,6 +50,20 @@ def work(_):
     assert (code, output, len(lines)) == (143, "cleaned up\n", 1)
 
 
+def test_an_interruption_within_a_deferred_block_is_raised_after_it():
+    work = """
+from bert_jax.system.interruption import deferred
+
+def work(_):
+    with deferred():
+        send("SIGTERM")
+        print("block is whole", flush=True)
+    time.sleep(60)
+"""
+    code, output, lines = ends(work)
+    assert (code, output, len(lines)) == (143, "block is whole\n", 1)
+
+
 def test_an_error_without_its_cause_that_an_interruption_became_is_the_interruption():
     """As of an extension module that is interrupted while it loads."""
     work = """
