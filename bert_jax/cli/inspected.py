@@ -14,8 +14,7 @@ from bert_jax.training.run_directory import RunDirectory
 def print_sequences(run: RunDirectory, step: int, rows: int) -> None:
     """Prints the first `rows` sequences of a step, with the pieces to predict and the label of the pair."""
     tokenizer, batch, targets, records = training_batch(run, step)
-    output.print("[bold]bold[/bold]: a piece to predict, as input/truth. Each word has a space before it.
-")
+    output.print("[bold]bold[/bold]: a piece to predict, as input/truth. Each word has a space before it.\n")
     for row in range(min(rows, len(batch.weight))):
         masked = jax.tree.map(lambda array, row=row: array[row], targets.masked)
         tokens, length = masked.tokens, int(masked.tokens.length.sum())
