@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
 
 from bert_jax.model.bert import Parameters
@@ -17,7 +16,7 @@ from bert_jax.system.disk import reason
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum, absolute, remove_directory
 from bert_jax.system.progress import say
-from bert_jax.training.checkpoint_choice import being_read, best_of
+from bert_jax.training.checkpoint_choice import best_of
 from bert_jax.training.hosts import agreed, is_first, wait_for_all
 from bert_jax.training.manifest import (
     Manifest,
@@ -34,9 +33,10 @@ from bert_jax.training.manifest import (
     set_aside,
     write_evaluation,
 )
-from bert_jax.training.orbax_reading import by_orbax
-from bert_jax.training.state_check import StateCheck, check_state, sum_of_bits_on_host
-from bert_jax.training.step import TrainState
+from bert_jax.training.measurement import with_sums
+from bert_jax.training.saved_state import bits_on_disk, restored_state
+from bert_jax.training.state_check import StateCheck, check_state
+from bert_jax.training.step import TrainState, saved_item
 
 _UNFINISHED = ".orbax-checkpoint-tmp"
 """What orbax appends to the name of a directory that it is still writing."""
@@ -107,11 +107,11 @@ class Checkpoints:
             if is_first():
                 delete(path)  # complete or not: this state takes its place
                 path.parent.mkdir(parents=True, exist_ok=True)
-            self._checkpointer.save(absolute(path), args=ocp.args.StandardSave(_item(state)))
+            self._checkpointer.save(absolute(path), args=ocp.args.StandardSave(saved_item(state)))
         except Exception as error:  # the writer underneath raises OSError, ValueError and others
             self._failed(step, error)
             return
-        skeleton = jax.tree.map(lambda _: 0, state)
+        skeleton = jax.tree.map(lambda _: 0, saved_item(state))
         self._finishing = threading.Thread(target=self._finish, args=(step, evaluation, check, metrics, skeleton))
         self._finishing.start()
 
@@ -158,10 +158,9 @@ class Checkpoints:
             if (step := agreed(found)) < 0:
                 return None
             path = path_of(self._directory, step)
-            with by_orbax(path):
-                restored = self._checkpointer.restore(absolute(path), args=ocp.args.StandardRestore(_item(shapes)))
-            state = restored["training"]._replace(params=restored["params"])
-            if Manifest.read(path).bits in (None, int(check_state(state).bits)):
+            manifest = Manifest.read(path)
+            state = restored_state(path, shapes)._replace(window=with_sums(shapes.window, manifest.window))
+            if manifest.bits in (None, int(check_state(state).bits)):
                 self.newest = step
                 return state
             if is_first():
@@ -187,7 +186,7 @@ class Checkpoints:
         evaluation: dict[str, float] | None,
         check: StateCheck,
         metrics: FileSum | None,
-        skeleton: TrainState,
+        skeleton: dict[str, Any],
     ) -> None:
         path = path_of(self._directory, step)
         try:
@@ -210,7 +209,7 @@ class Checkpoints:
         evaluation: dict[str, float] | None,
         check: StateCheck,
         metrics: FileSum | None,
-        skeleton: TrainState,
+        skeleton: dict[str, Any],
     ) -> None:
         """Makes a checkpoint of what has been written to `path`. Raises ValueError or OSError where it isn't good."""
         check = jax.device_get(check)
@@ -221,7 +220,7 @@ class Checkpoints:
         # With its manifest it is whole, if a machine is about to go; whether it is good is seen at once.
         make_complete(path, self._carried, step, evaluation, check, metrics)
         self.newest = step
-        if _read_on_host(path, skeleton) != check.bits:
+        if bits_on_disk(path, skeleton) != check.bits:
             raise OSError("what is read back is not what was written")
 
     def _failed(self, step: int, error: Exception) -> None:
@@ -270,44 +269,3 @@ def write_model(directory: Place, params: Parameters, carried: tuple[Place, ...]
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
         checkpointer.save(absolute(path), args=ocp.args.StandardSave({"params": params}))
     make_complete(path, carried, 0, None, None)
-
-
-def _read_on_host(path: Place, skeleton: TrainState) -> int:
-    """`sum_of_bits` of the state that the checkpoint at `path` gives back; `skeleton` has its structure."""
-    item = _item(skeleton)
-    as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), item)
-    here = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
-    with ocp.Checkpointer(
-        ocp.PyTreeCheckpointHandler(multiprocessing_options=here), multiprocessing_options=here
-    ) as checkpointer:
-        found = checkpointer.restore(absolute(path), args=ocp.args.PyTreeRestore(item, restore_args=as_numpy))
-    return sum_of_bits_on_host(found["training"]._replace(params=found["params"]))
-
-
-def saved_shapes(path: Place) -> dict[str, Any]:
-    """The parameter tree of the checkpoint at `path`, whose leaves have `shape` and `dtype`; nothing else is read.
-
-    Raises RunError where Orbax can't read it, CheckpointGone where it is deleted meanwhile.
-    """
-    with being_read(path), by_orbax(path), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-        return checkpointer.metadata(absolute(path)).item_metadata.tree["params"]
-
-
-def load_parameters(path: Place, shapes: Parameters) -> Parameters:
-    """The parameters of the checkpoint at `path` (see `checkpoint_of`), of these shapes and shardings.
-
-    Raises RunError where Orbax can't read it, CheckpointGone where it is deleted meanwhile.
-    """
-    item = {"params": shapes}
-    with being_read(path), by_orbax(path), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-        return checkpointer.restore(
-            absolute(path),
-            args=ocp.args.PyTreeRestore(
-                item, restore_args=ocp.checkpoint_utils.construct_restore_args(item), partial_restore=True
-            ),
-        )["params"]
-
-
-def _item(state: TrainState) -> dict[str, Any]:
-    """What orbax is given: the parameters by themselves, since most readers want nothing else."""
-    return {"params": state.params, "training": state._replace(params=None)}

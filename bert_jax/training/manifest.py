@@ -3,13 +3,17 @@
 import contextlib
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import copy_into
 from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, sync, sync_below, write_text
+from bert_jax.system.formats import refuse_newer
 from bert_jax.system.json_file import Shape, as_shape, read_object
 from bert_jax.system.progress import say
+from bert_jax.training.measurement import Sums, as_sums
 from bert_jax.training.run_manifest import MANIFEST, Natural, RunManifest, Sum, checksum, out_of_reach
 from bert_jax.training.state_check import StateCheck
 
@@ -21,15 +25,21 @@ _KEPT = "kept_for_good"
 """File in a checkpoint that is never deleted."""
 
 
+_FORMAT = 2
+"""1, or none, is of releases whose checkpoints held measurements among the state."""
+
+
 class _Written(Shape):
     """What manifest.json holds, but for its own checksum."""
 
+    format: Natural = 1
     step: Natural
     evaluation: dict[str, float | None] | None
     files: dict[str, Sum]
     bits: Natural | None = None
     skipped_in_a_row: Natural = 0
     metrics: Sum | None = None
+    window: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = {}
 
 
 class Manifest(NamedTuple):
@@ -41,11 +51,15 @@ class Manifest(NamedTuple):
     files: dict[str, FileSum]
     """Every other file by its path below the checkpoint."""
     bits: int | None = None
-    """`sum_of_bits` of the state when it was saved; None of a model that was not trained here."""
+    """`sum_of_bits` of the state when it was saved; None of a model that was not trained here, and of format 1, which
+    counted measurements in."""
     skipped_in_a_row: int = 0
     """Steps skipped up to this one because a gradient wasn't finite."""
     metrics: FileSum | None = None
     """The run's metrics.jsonl up to this step; None of an earlier release's, or of a model not trained here."""
+    window: Sums = {}
+    """Measurements since the last line of metrics.jsonl. They are here and not in the state, so that a run goes on
+    whatever else is measured by then."""
 
     @classmethod
     def of(
@@ -58,24 +72,31 @@ class Manifest(NamedTuple):
     ) -> "Manifest":
         """Sums up the files in `directory`."""
         files = {name: FileSum.of(path) for name, path in files_below(directory).items() if name != MANIFEST}
-        checked = {"bits": int(check.bits), "skipped_in_a_row": int(check.skipped_in_a_row)} if check else {}
-        return cls(step, evaluation, files, metrics=metrics, **checked)
+        found = cls(step, evaluation, files, metrics=metrics)
+        if check is None:
+            return found
+        return found._replace(
+            bits=int(check.bits), skipped_in_a_row=int(check.skipped_in_a_row), window=as_sums(check.window)
+        )
 
     @classmethod
     def read(cls, directory: Place) -> "Manifest":
-        """Raises OSError where it can't be read, ValueError where it is damaged."""
+        """Raises OSError if it can't be read, ValueError if it is damaged, RunError if a newer release wrote it."""
         value = read_object(directory / MANIFEST)
         written = value.pop("sum", None)
         if written not in (None, checksum(value)):  # None: of a release that had none
             raise ValueError("it hasn't the sum that it had")
         found = as_shape(value, _Written)
+        refuse_newer(directory / MANIFEST, found.format, _FORMAT)
         files = {name: FileSum(*total) for name, total in found.files.items()}
         metrics = found.metrics and FileSum(*found.metrics)
-        return cls(found.step, found.evaluation, files, found.bits, found.skipped_in_a_row, metrics)
+        window = {name: tuple(both) for name, both in found.window.items()}
+        bits = found.bits if found.format > 1 else None
+        return cls(found.step, found.evaluation, files, bits, found.skipped_in_a_row, metrics, window)
 
     def write(self, directory: Place) -> None:
         """Writes it whole or not at all, with a checksum of its own; then the run's manifest lists it."""
-        value = self._asdict() | {"evaluation": _finite(self.evaluation)}
+        value = {"format": _FORMAT, **self._asdict(), "evaluation": _finite(self.evaluation)}
         _manifest_of(directory.parent).write_json(absolute(directory) / MANIFEST, value | {"sum": checksum(value)})
 
 

@@ -1,8 +1,11 @@
 """Sums and counts, which add up over rows, microbatches, devices and steps as means don't."""
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 
@@ -42,3 +45,25 @@ Means = dict[str, Mean]
 def add(first: Means, second: Means) -> Means:
     """Both together, name by name."""
     return {name: first[name] + second[name] for name in first}
+
+
+Sums = dict[str, tuple[float, float]]
+"""Measurements as JSON has them: total and count by name."""
+
+
+def as_sums(means: Means) -> Sums:
+    """Measurements that have been fetched, without those that are not finite, which JSON doesn't have."""
+    sums = {name: (float(mean.total), float(mean.count)) for name, mean in means.items()}
+    return {name: both for name, both in sums.items() if all(map(math.isfinite, both))}
+
+
+def with_sums(shapes: dict[str, Any], sums: Sums) -> Means:
+    """Measurements of the names and shardings of `shapes`: those of `sums`, and 0 of names that it lacks.
+
+    So a run goes on whatever was measured when its checkpoint was written.
+    """
+
+    def placed(leaf: Any, value: float) -> Float[Array, ""]:
+        return jax.make_array_from_callback((), leaf.sharding, lambda _: np.float32(value))
+
+    return {name: Mean(*map(placed, mean, sums.get(name, (0.0, 0.0)))) for name, mean in shapes.items()}

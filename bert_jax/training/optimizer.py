@@ -24,11 +24,7 @@ class Moments(NamedTuple):
 
 
 def scale_by_moments(beta1: float, beta2: float, epsilon: float, bias_correction: bool) -> optax.GradientTransformation:
-    """Adam: m / (sqrt(v) + epsilon), the moments corrected for their bias or not; optax' own always corrects them.
-
-    Here each moment is computed once, in its own place: XLA would rather compute them again within the parameters'
-    step, for which it must copy the old ones first, twice the model's size.
-    """
+    """Adam: m / (sqrt(v) + epsilon), the moments corrected for their bias or not; optax' own always corrects them."""
 
     def init(params: Parameters) -> Moments:
         zero = jax.tree.map(jnp.zeros_like, params)
@@ -37,7 +33,6 @@ def scale_by_moments(beta1: float, beta2: float, epsilon: float, bias_correction
     def update(gradients, state: Moments, params=None):
         mean = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state.mean, gradients)
         square = jax.tree.map(lambda v, g: beta2 * v + (1 - beta2) * jnp.square(g), state.square, gradients)
-        mean, square = jax.lax.optimization_barrier((mean, square))
         count = state.count + 1
         of_mean, of_square = (1 - beta**count if bias_correction else 1.0 for beta in (beta1, beta2))
         updates = jax.tree.map(lambda m, v: m / of_mean / (jnp.sqrt(v / of_square) + epsilon), mean, square)
@@ -46,17 +41,19 @@ def scale_by_moments(beta1: float, beta2: float, epsilon: float, bias_correction
     return optax.GradientTransformation(init, update)
 
 
-def clip_by_global_norm(most: float) -> optax.GradientTransformation:
+def clip_by_global_norm(most: float) -> optax.GradientTransformationExtraArgs:
     """Scales all gradients by one number so that their global norm is at most `most`.
 
-    optax' own divides element by element, which XLA does in a pass over memory of its own.
+    The norm is the update's argument `gradient_norm`, where whoever calls has it. optax' own computes it again, and
+    divides element by element: two passes over memory of their own.
     """
 
-    def clip(gradients: Parameters, params=None) -> Parameters:
-        scale = most / jnp.maximum(optax.tree.norm(gradients), most)
-        return jax.tree.map(lambda g: g * scale, gradients)
+    def update(gradients: Parameters, state: Any, params=None, *, gradient_norm: Float[Array, ""] | None = None):
+        norm = optax.tree.norm(gradients) if gradient_norm is None else gradient_norm
+        scale = most / jnp.maximum(norm, most)
+        return jax.tree.map(lambda g: g * scale, gradients), state
 
-    return optax.stateless(clip)
+    return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
 
 
 def scale_by_trust_ratio() -> optax.GradientTransformation:
@@ -106,9 +103,9 @@ def _share_of_peak(
             return jnp.minimum(1.0, (steps - step) / max(round(config.decay_share * steps), 1))
 
 
-def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
+def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
     """Clip by global norm, Adam, decay; for LAMB the trust ratio. An optax optimizer at learning rate 1: the step
-    multiplies its updates by the rate, which follows the run's own count of steps.
+    multiplies its updates by the rate, which follows the run's own count of steps, and tells it the `gradient_norm`.
     """
     parts = [
         clip_by_global_norm(config.clip_norm),
@@ -120,30 +117,32 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
     return _descending(optax.chain(*parts))
 
 
-def _descending(direction: optax.GradientTransformation) -> optax.GradientTransformation:
+def _descending(direction: optax.GradientTransformationExtraArgs) -> optax.GradientTransformationExtraArgs:
     """`direction` with its updates turned round: added to the parameters they go downhill, as optax has it."""
 
-    def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
-        updates, state = direction.update(gradients, state, params)
+    def update(gradients: Parameters, state: Any, params: Parameters, **others) -> tuple[Parameters, Any]:
+        updates, state = direction.update(gradients, state, params, **others)
         return jax.tree.map(jnp.negative, updates), state
 
-    return optax.GradientTransformation(direction.init, update)
+    return optax.GradientTransformationExtraArgs(direction.init, update)
 
 
 def learning_only(
     optimizer: optax.GradientTransformation, learned: Callable[[Parameters], Parameters | None]
-) -> optax.GradientTransformation:
+) -> optax.GradientTransformationExtraArgs:
     """`optimizer` without updates of what is frozen: where `learned`, booleans that broadcast with the parameters, is
     False. optax' own masks take or leave a whole array, which here holds a matrix of every layer.
     """
 
-    def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
-        updates, state = optimizer.update(gradients, state, params)
+    optimizer = optax.with_extra_args_support(optimizer)
+
+    def update(gradients: Parameters, state: Any, params: Parameters, **others) -> tuple[Parameters, Any]:
+        updates, state = optimizer.update(gradients, state, params, **others)
         if (where := learned(params)) is None:
             return updates, state
         return jax.tree.map(lambda update, learns: jnp.where(learns, update, 0.0), updates, where), state
 
-    return optax.GradientTransformation(optimizer.init, update)
+    return optax.GradientTransformationExtraArgs(optimizer.init, update)
 
 
 def decays(params: Parameters) -> Parameters:

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt32
 
-from bert_jax.training.step import TrainState
+from bert_jax.training.measurement import Means
+from bert_jax.training.step import TrainState, saved_item
 
 _SPREAD = np.uint32(0x9E3779B1)
 """An odd number whose multiples lie all over 32 bits (2^32 by the golden ratio)."""
@@ -19,11 +20,13 @@ class StateCheck(NamedTuple):
     """Of one state. Scalars on the device until they are fetched."""
 
     bits: UInt32[Array, ""]
-    """Sum of all bits, see `sum_of_bits`."""
+    """`sum_of_bits` of what a checkpoint holds of the state."""
     finite: Bool[Array, ""]
     """Whether every number of the parameters and of the optimizer is finite."""
     skipped_in_a_row: Int[Array, ""]
     """Steps skipped up to this state."""
+    window: Means
+    """Measurements since the last line of the log."""
 
 
 @jax.jit
@@ -33,7 +36,8 @@ def check_state(state: TrainState) -> StateCheck:
         leaf for leaf in jax.tree.leaves((state.params, state.optimizer)) if jnp.issubdtype(leaf.dtype, jnp.floating)
     ]
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in numbers]))
-    return StateCheck(sum_of_bits(state), finite, state.skipped_in_a_row)
+    window = jax.tree.map(jnp.copy, state.window)  # the state itself may be donated before this is fetched
+    return StateCheck(sum_of_bits(saved_item(state)), finite, state.skipped_in_a_row, window)
 
 
 def sum_of_bits(tree: Any) -> UInt32[Array, ""]:

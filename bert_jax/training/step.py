@@ -72,6 +72,15 @@ class TrainState(NamedTuple):
     """Of all that is random in a step: here, so that runs that differ by their seed share one compiled program."""
 
 
+def saved_item(state: TrainState) -> dict[str, Any]:
+    """What Orbax is given: the parameters by themselves, since most readers want nothing else, and all that training
+    goes on from. Measurements are not among it: a checkpoint outlives what is measured (see `Manifest.window`).
+    """
+    training = state._asdict()
+    del training["params"], training["window"]
+    return {"params": state.params, "training": training}
+
+
 def purpose_key(seed: Seed, purpose: str) -> Key[Array, ""]:
     """The key of everything random that serves `purpose` in a run."""
     return jax.random.fold_in(jax.random.key(seed), PURPOSES[purpose])
@@ -100,7 +109,7 @@ def initial_state(
 
 def make_train_step(
     objective: Objective,
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformationExtraArgs,
     learning_rate: optax.Schedule,
     execution: ExecutionConfig,
     *,
@@ -123,7 +132,7 @@ def make_train_step(
         rate = learning_rate(state.step)
 
         def moved() -> tuple[Parameters, Any]:
-            updates, slots = optimizer.update(gradients, state.optimizer, state.params)
+            updates, slots = optimizer.update(gradients, state.optimizer, state.params, gradient_norm=norm)
             return jax.tree.map(lambda old, update: old + rate * update, state.params, updates), slots
 
         # Under a condition, so that a skipped step touches nothing whatever the optimizer is.

@@ -17,11 +17,11 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
-from bert_jax.training.checkpoint import load_parameters, saved_shapes
 from bert_jax.training.checkpoint_choice import CheckpointGone, being_read, checkpoint_of, looking_again
 from bert_jax.training.manifest import Manifest
 from bert_jax.training.run_directory import read_config
 from bert_jax.training.run_manifest import RunManifest
+from bert_jax.training.saved_state import load_parameters, saved_shapes
 from bert_jax.training.sharding import abstract, tree_shardings
 
 _MOST_COMPRESSED = 200

@@ -9,17 +9,20 @@ import subprocess
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.system import files
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.training import checkpoint
-from bert_jax.training.checkpoint import Checkpoints, load_parameters
+from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.checkpoint_choice import checkpoint_of
 from bert_jax.training.manifest import Manifest, complete, make_complete
+from bert_jax.training.measurement import Mean
 from bert_jax.training.optimizer import make_optimizer
-from bert_jax.training.run_manifest import RunManifest
+from bert_jax.training.run_manifest import RunManifest, checksum
+from bert_jax.training.saved_state import load_parameters
 from bert_jax.training.sharding import abstract
 from bert_jax.training.step import initial_state
 
@@ -27,7 +30,7 @@ DEVICE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 
 
 def state_at(step):
-    params = {"dense": {"kernel": jnp.arange(600.0).reshape(20, 30) + step, "bias": jnp.full(3, step / 10)}}
+    params = {"task": {"dense": {"kernel": jnp.arange(600.0).reshape(20, 30) + step, "bias": jnp.full(3, step / 10)}}}
     state = initial_state(params, make_optimizer(OptimizerConfig()), ("loss",), seed=0)
     return state._replace(step=jnp.asarray(step, jnp.int32))
 
@@ -389,3 +392,33 @@ def test_what_a_failed_save_writes_late_does_not_stay(checkpoints, tmp_path, the
 @pytest.mark.parametrize("fault", [full_disk, read_only])
 def test_a_disk_that_takes_nothing_more_ends_no_training(fault, disk, carried, capsys):
     survives(fault, disk, carried, capsys)
+
+
+def test_measurements_are_not_in_the_state_and_another_one_makes_no_run_unresumable(checkpoints, tmp_path):
+    state = state_at(10)
+    window = {"loss": Mean(jnp.float32(1.1), jnp.float32(3)), "poisoned": Mean(jnp.float32(np.nan), jnp.float32(1))}
+    checkpoints.save(10, state._replace(window=window), None)
+    checkpoints.wait()
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+        saved = checkpointer.metadata(tmp_path / "checkpoints" / "00000010").item_metadata.tree
+    assert set(saved["training"]) == {"step", "optimizer", "skipped", "skipped_in_a_row", "seed"}
+    scalar = SHAPES.window["loss"]
+    later = SHAPES._replace(window={"another": scalar, "loss": scalar})
+    restored = checkpoints.restore(later)
+    assert equal(restored._replace(window=state.window), state)
+    assert equal(restored.window, {"another": Mean.zero(), "loss": window["loss"]})
+
+
+@pytest.mark.parametrize("whose", ["a checkpoint", "the run"])
+def test_what_a_newer_release_wrote_is_left_as_it_is(checkpoints, tmp_path, whose):
+    save(checkpoints, 10)
+    path = tmp_path / ("checkpoints/00000010/manifest.json" if whose == "a checkpoint" else "manifest.json")
+    value = json.loads(path.read_text()) | {"format": 7}
+    del value["sum"]
+    text = json.dumps(value | {"sum": checksum(value)})
+    path.write_text(text)
+    with pytest.raises(RunError, match="written by a newer release .format 7; this one reads up to [12].; use that"):
+        checkpoints.restore(SHAPES)
+    with pytest.raises(RunError, match="newer release"):
+        checkpoint_of(tmp_path)
+    assert path.read_text() == text and steps_in(tmp_path) == [10]

@@ -12,12 +12,13 @@ from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.pretraining.vocabulary import _made_of
 from bert_jax.system.errors import RunError
-from bert_jax.training.checkpoint import Checkpoints, load_parameters, saved_shapes
+from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.checkpoint_choice import checkpoint_of
 from bert_jax.training.manifest import Manifest, complete, damaged_file, noted_metrics
 from bert_jax.training.metrics import MetricsLog, changed_lines, read_metrics
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.run_directory import RunDirectory, read_config
+from bert_jax.training.saved_state import load_parameters, saved_shapes
 from bert_jax.training.sharding import abstract
 from bert_jax.training.step import initial_state
 from bert_jax.training.verification import verify
@@ -26,7 +27,7 @@ DEVICE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 
 
 def state(width: int = 3):
-    params = {"dense": {"kernel": jnp.arange(20.0 * width).reshape(20, width), "bias": jnp.full(width, 0.5)}}
+    params = {"task": {"dense": {"kernel": jnp.arange(20.0 * width).reshape(20, width), "bias": jnp.full(width, 0.5)}}}
     return initial_state(params, make_optimizer(OptimizerConfig()), ("loss",), seed=0)
 
 
@@ -151,4 +152,4 @@ def test_stored_shapes_that_are_others_are_refused(small):
             checkpoints.restore(shapes_of(other))
     checkpoints.close()
     loaded = load_parameters(path, shapes_of(state()).params)
-    assert np.array_equal(loaded["dense"]["bias"], np.full(3, 0.5, np.float32))
+    assert np.array_equal(loaded["task"]["dense"]["bias"], np.full(3, 0.5, np.float32))
