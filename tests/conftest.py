@@ -36,6 +36,7 @@ from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.data.sentences import Sentences
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.training.run_directory import RunDirectory
+from warm_process import COMMAND, WarmProcess, can_be_warm
 
 NOUNS = "cat dog house river stone window garden teacher letter winter market bridge painter forest".split()
 VERBS = "sees finds likes leaves paints crosses remembers follows answers builds".split()
@@ -135,9 +136,11 @@ def numbered(lengths: list[list[int]]) -> Sentences:
 
 def command(*arguments, **environment: str) -> subprocess.Popen:
     """Starts `bert-jax ...` in a process of its own; it leads a group, so that its workers can be killed with it."""
-    line = [sys.executable, "-m", "bert_jax.cli.main", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.Popen(line, env=os.environ | environment, start_new_session=True, **pipes)
+    how = {"env": os.environ | environment, "start_new_session": True} | pipes
+    if can_be_warm(environment):
+        return WarmProcess([COMMAND, *arguments], **how)
+    return subprocess.Popen([sys.executable, "-m", "bert_jax.cli.main", *map(str, arguments)], **how)
 
 
 @pytest.fixture(scope="session")
