@@ -137,10 +137,16 @@ def numbered(lengths: list[list[int]]) -> Sentences:
 def command(*arguments, **environment: str) -> subprocess.Popen:
     """Starts `bert-jax ...` in a process of its own; it leads a group, so that its workers can be killed with it."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    how = {"env": os.environ | environment, "start_new_session": True} | pipes
-    if can_be_warm(environment):
-        return WarmProcess([COMMAND, *arguments], **how)
-    return subprocess.Popen([sys.executable, "-m", "bert_jax.cli.main", *map(str, arguments)], **how)
+    return program(COMMAND, *arguments, env=os.environ | environment, start_new_session=True, **pipes)
+
+
+def program(code: str, *arguments, env: dict[str, str] | None = None, **how) -> subprocess.Popen:
+    """Starts Python code in a process of its own, which has imported JAX already; `how` is as for subprocess.Popen."""
+    if can_be_warm(os.environ if env is None else env):
+        return WarmProcess([code, *arguments], env=env, **how)
+    # A command that has its tunables doesn't start itself again, as what it is then was not the code.
+    tuned = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"} | dict(os.environ if env is None else env)
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env=tuned, **how)
 
 
 @pytest.fixture(scope="session")

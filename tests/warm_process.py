@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Mapping
 
 COMMAND = """
 import sys
@@ -57,10 +58,13 @@ class WarmProcess(subprocess.Popen):
             self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
 
 
-def can_be_warm(environment: dict[str, str]) -> bool:
-    """Whether a program with these variables, added to this process's, can be forked from the server."""
-    same = all(os.environ.get(name) == environment[name] for name in environment if name.startswith(_READ_BY_IMPORTS))
-    return sys.platform == "linux" and same
+def can_be_warm(environment: Mapping[str, str]) -> bool:
+    """Whether a program with these variables can be forked from the server."""
+    return sys.platform == "linux" and _read_by_imports(environment) == _read_by_imports(os.environ)
+
+
+def _read_by_imports(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(_READ_BY_IMPORTS)}
 
 
 class _Server:
@@ -90,7 +94,7 @@ _running: list[_Server] = []
 
 def _server() -> _Server:
     """The server; another one where a variable that imports read has changed since the last was started."""
-    imported = {name: value for name, value in os.environ.items() if name.startswith(_READ_BY_IMPORTS)}
+    imported = _read_by_imports(os.environ)
     if _running and _running[0].imported != imported:
         _running.pop().close()
     if not _running:
@@ -157,8 +161,13 @@ def _import_all() -> None:
     import bert_jax.cli.pretrain
     import bert_jax.cli.summary
     import bert_jax.cli.supervision
-    import bert_jax.pretraining.pretrain  # noqa: F401
+    import bert_jax.pretraining.pretrain
+    import bert_jax.training.overwriting  # noqa: F401
     from jax._src import xla_bridge
+
+    with contextlib.suppress(ImportError):
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure  # noqa: F401
 
     assert not xla_bridge.backends_are_initialized() and threading.active_count() == 1
 

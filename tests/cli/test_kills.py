@@ -6,12 +6,12 @@ BERT_JAX_KILLS=100 as often as you like.
 
 import os
 import random
-import select
 import shutil
 import signal
 import subprocess
-import sys
 import time
+
+from conftest import program
 
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.phase import Phase
@@ -19,51 +19,29 @@ from bert_jax.training.manifest import Manifest, complete
 from bert_jax.training.metrics import read_metrics
 from bert_jax.training.run_directory import RunDirectory
 from bert_jax.training.verification import verify
+from warm_process import COMMAND
 
-KILLS, KILLS_IN_A_NIGHT = 20, 1000
+KILLS, KILLS_IN_A_NIGHT = 6, 1000
+PARTS, SPREAD = 6, 5
 SAVE_EVERY = 7
 STEPS = 84
 
-# Imports everything once; each line of its input is a log file and arguments, for a process of their own.
-STARTER = """
-import os, sys
-import bert_jax.pretraining.pretrain
-from bert_jax.cli.main import run
-from bert_jax.system import interruption
-for line in sys.stdin:
-    log, *arguments = line.rstrip("\\n").split("\\t")
-    child = os.fork()
-    if not child:
-        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 1)
-        os.dup2(1, 2)
-        interruption.listen()  # as main does
-        os._exit(run(arguments))
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
 
 class Starter:
-    """Starts `bert-jax` without the seconds that its imports take."""
+    """Starts `bert-jax`, and sends it a signal."""
 
     def __init__(self, log):
         self.log = log
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self._process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", STARTER], **pipes)
 
     def run(self, *arguments, after=None, number=signal.SIGKILL):
         """The exit code, where it hasn't ended after so many seconds that upon signal `number`."""
-        self._process.stdin.write("\t".join(map(str, [self.log, *arguments])) + "\n")
-        self._process.stdin.flush()
-        child = int(self._process.stdout.readline())
-        if not select.select([self._process.stdout], [], [], after)[0]:
-            os.kill(child, number)
-        return int(self._process.stdout.readline())
-
-    def close(self):
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
+        with self.log.open("a") as log:
+            process = program(COMMAND, *arguments, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            return process.wait(after)
+        except subprocess.TimeoutExpired:
+            process.send_signal(number)
+            return process.wait()
 
 
 def measured(run):
@@ -90,16 +68,12 @@ def test_nothing_is_lost_but_the_steps_since_the_newest_checkpoint(tiny_config, 
         for name in ("tokenizer", "data"):
             shutil.copytree(tiny_run.path / name, path / name)
     starter = Starter(tmp_path / "log")
-    try:
-        assert starter.run("pretrain", file, "--workdir", undisturbed) == 0, starter.log.read_text()
-        shutil.rmtree(complete(undisturbed / "checkpoints")[-1])
-        began = time.monotonic()
-        assert starter.run("pretrain", file, "--workdir", undisturbed) == 0, starter.log.read_text()
-        startup = time.monotonic() - began  # and a few steps: programs are compiled by now
-        ends = check_kills(times, starter, run, undisturbed, startup, "pretrain", file, "--workdir", run)
-    finally:
-        starter.close()
-    assert ends
+    assert starter.run("pretrain", file, "--workdir", undisturbed) == 0, starter.log.read_text()
+    shutil.rmtree(complete(undisturbed / "checkpoints")[-1])
+    began = time.monotonic()
+    assert starter.run("pretrain", file, "--workdir", undisturbed) == 0, starter.log.read_text()
+    startup = time.monotonic() - began  # and a few steps: programs are compiled by now
+    assert check_kills(times, starter, run, undisturbed, startup, "pretrain", file, "--workdir", run)
 
 
 def check_kills(times, starter, run, undisturbed, startup, *arguments):
@@ -111,7 +85,9 @@ def check_kills(times, starter, run, undisturbed, startup, *arguments):
         starter.log.write_text("")
         began = time.monotonic()
         number = signal.SIGTERM if kills % 5 == 4 else signal.SIGKILL
-        code = starter.run(*arguments, after=rng.uniform(0, window) if kills < times else None, number=number)
+        # Few kills are spread over the window, one in each part of it, in an order that says nothing of the run's.
+        moment = (kills * SPREAD % PARTS + rng.random()) / PARTS * window
+        code = starter.run(*arguments, after=moment if kills < times else None, number=number)
         said, lines = starter.log.read_text(), measured(run)
         assert code in (0, 143 if number == signal.SIGTERM else -number) and "damaged" not in said, said
         assert "going on" not in said or f"going on from step {saved[0]:,}" in said, said
