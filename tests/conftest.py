@@ -6,7 +6,9 @@ import random
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # compiles in half the time, and the tests compute little
@@ -26,6 +28,8 @@ from hypothesis import strategies as st
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
+from warm_process import COMMAND, WarmProcess, can_be_warm
+
 from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig, LoggingConfig, PreparationConfig
@@ -36,7 +40,6 @@ from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.data.sentences import Sentences
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.training.run_directory import RunDirectory
-from warm_process import COMMAND, WarmProcess, can_be_warm
 
 NOUNS = "cat dog house river stone window garden teacher letter winter market bridge painter forest".split()
 VERBS = "sees finds likes leaves paints crosses remembers follows answers builds".split()
@@ -44,7 +47,7 @@ ADJECTIVES = "old green quiet small bright broken distant careful".split()
 
 
 def pytest_addoption(parser):
-    parser.addoption("--slow", action="store_true", help="damage 10^5 files instead of 2,000, kill 1,000 times, ...")
+    parser.addoption("--slow", action="store_true", help="damage 10^5 files instead of 2,000, kill 100 times, ...")
 
 
 @pytest.fixture(scope="session")
@@ -136,17 +139,28 @@ def numbered(lengths: list[list[int]]) -> Sentences:
 
 def command(*arguments, **environment: str) -> subprocess.Popen:
     """Starts `bert-jax ...` in a process of its own; it leads a group, so that its workers can be killed with it."""
+    if can_be_warm(os.environ | environment):
+        return WarmProcess([COMMAND, *arguments], **_ways(environment))
+    return command_of_a_shell(*arguments, **environment)
+
+
+def command_of_a_shell(*arguments, **environment: str) -> subprocess.Popen:
+    """`command`, in a Python that is started for it, as users have it: imports take it seconds."""
+    return subprocess.Popen([sys.executable, "-m", "bert_jax.cli.main", *map(str, arguments)], **_ways(environment))
+
+
+def _ways(environment: dict[str, str]) -> dict[str, Any]:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return program(COMMAND, *arguments, env=os.environ | environment, start_new_session=True, **pipes)
+    return {"env": os.environ | environment, "start_new_session": True, **pipes}
 
 
-def program(code: str, *arguments, env: dict[str, str] | None = None, **how) -> subprocess.Popen:
+def program(code: str, *arguments, env: Mapping[str, str] = os.environ, **how) -> subprocess.Popen:
     """Starts Python code in a process of its own, which has imported JAX already; `how` is as for subprocess.Popen."""
-    if can_be_warm(os.environ if env is None else env):
+    if can_be_warm(env):
         return WarmProcess([code, *arguments], env=env, **how)
-    # A command that has its tunables doesn't start itself again, as what it is then was not the code.
-    tuned = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"} | dict(os.environ if env is None else env)
-    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env=tuned, **how)
+    # With tunables of glibc a command doesn't start itself again, which would be without `code`.
+    environment = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0", **env}
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env=environment, **how)
 
 
 @pytest.fixture(scope="session")

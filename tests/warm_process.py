@@ -1,8 +1,8 @@
 """Starts Python programs from a process that has imported the package and JAX, which saves the seconds of importing.
 
-That process forks for each program. It has created no backend of JAX and runs one thread of Python, so a forked program
-is as one that has just finished its imports. Programs are children of the caller: exit codes, signals, process groups and
-sessions are those of `subprocess`.
+That process forks for each program. It has created no backend of JAX and runs one thread of Python, so a forked
+program is as one that has just finished its imports. Programs are children of the caller: exit codes, signals, process
+groups and sessions are those of `subprocess`.
 """
 
 import contextlib
@@ -41,9 +41,7 @@ class WarmProcess(subprocess.Popen):
                        shell, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid,
                        umask, start_new_session, process_group):  # fmt: skip
         """Called by Popen once it has made the pipes."""
-        files = {
-            number: file for number, file in enumerate((p2cread, c2pwrite, errwrite)) if file not in (-1, number)
-        }
+        files = {number: file for number, file in enumerate((p2cread, c2pwrite, errwrite)) if file not in (-1, number)}
         request = {
             "line": list(map(str, line)),
             "environment": dict(os.environ if env is None else env),
@@ -158,12 +156,13 @@ def _import_all() -> None:
     """What commands import, and no more: nothing here may create a backend of JAX or a thread."""
     import threading
 
+    from jax._src import xla_bridge
+
     import bert_jax.cli.pretrain
     import bert_jax.cli.summary
     import bert_jax.cli.supervision
     import bert_jax.pretraining.pretrain
     import bert_jax.training.overwriting  # noqa: F401
-    from jax._src import xla_bridge
 
     with contextlib.suppress(ImportError):
         import matplotlib.backends.backend_agg

@@ -1,7 +1,7 @@
 """A run killed at random moments loses the steps since its newest checkpoint and nothing else; terminated, no step.
 
-launch/test.sh --slow tests/cli/test_kills.py -s kills it 1,000 times, in a night, and prints how that went; with
-BERT_JAX_KILLS=100 as often as you like.
+launch/test.sh --slow tests/cli/test_kills.py -s kills it 100 times and prints how that went; with BERT_JAX_KILLS=1000,
+which takes a night, as often as you like.
 """
 
 import os
@@ -12,6 +12,7 @@ import subprocess
 import time
 
 from conftest import program
+from warm_process import COMMAND
 
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.phase import Phase
@@ -19,10 +20,10 @@ from bert_jax.training.manifest import Manifest, complete
 from bert_jax.training.metrics import read_metrics
 from bert_jax.training.run_directory import RunDirectory
 from bert_jax.training.verification import verify
-from warm_process import COMMAND
 
-KILLS, KILLS_IN_A_NIGHT = 6, 1000
-PARTS, SPREAD = 6, 5
+KILLS, KILLS_WHEN_SLOW = 6, 100
+PARTS, STRIDE = 6, 5
+"""The time in which it is killed has so many parts; each kill is in the part so many after that of the kill before."""
 SAVE_EVERY = 7
 STEPS = 84
 
@@ -51,7 +52,7 @@ def measured(run):
 
 
 def test_nothing_is_lost_but_the_steps_since_the_newest_checkpoint(tiny_config, tiny_run, tmp_path, slow):
-    times = int(os.environ.get("BERT_JAX_KILLS", KILLS_IN_A_NIGHT if slow else KILLS))
+    times = int(os.environ.get("BERT_JAX_KILLS", KILLS_WHEN_SLOW if slow else KILLS))
     config = tiny_config.replace(
         model=tiny_config.model.replace(dropout=0.1, attention_dropout=0.1),
         execution=ExecutionConfig(accumulation=2),
@@ -85,8 +86,7 @@ def check_kills(times, starter, run, undisturbed, startup, *arguments):
         starter.log.write_text("")
         began = time.monotonic()
         number = signal.SIGTERM if kills % 5 == 4 else signal.SIGKILL
-        # Few kills are spread over the window, one in each part of it, in an order that says nothing of the run's.
-        moment = (kills * SPREAD % PARTS + rng.random()) / PARTS * window
+        moment = (kills * STRIDE % PARTS + rng.random()) / PARTS * window
         code = starter.run(*arguments, after=moment if kills < times else None, number=number)
         said, lines = starter.log.read_text(), measured(run)
         assert code in (0, 143 if number == signal.SIGTERM else -number) and "damaged" not in said, said

@@ -4,10 +4,9 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
-from conftest import command
+from conftest import command, program
 from stages import parameters, stages_of, started_until
 
 from bert_jax.training.manifest import complete
@@ -18,7 +17,6 @@ LAST_WORDS = {143: "give the same command again", 130: "ended at once by a secon
 WAYS = [(signal.SIGTERM,), (signal.SIGINT,), (signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)]
 
 SLOW_TO_END = """
-import sys
 import time
 
 import bert_jax.training.loop as loop
@@ -98,12 +96,7 @@ def test_a_second_ctrl_c_in_training_names_the_newest_checkpoint(config_file, ti
         source = tiny_run.path / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
     line = ["pretrain", config_file, "--workdir", tmp_path, "--phases.0.steps", 10_000, "--checkpoints.every", 10_000]
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW_TO_END, *map(str, line)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = program(SLOW_TO_END, *line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "metrics.jsonl").exists() or not (tmp_path / "metrics.jsonl").stat().st_size:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from conftest import command
+from conftest import command_of_a_shell
 from stages import parameters, stages_of, started_until
 
 
@@ -15,7 +15,7 @@ def test_a_run_killed_in_every_stage_ends_bit_for_bit_as_one_that_was_not(config
         os.killpg(process.pid, signal.SIGKILL)  # its workers with it
         process.wait()
         process.stdout.close()
-    process = command(*arguments)
+    process = command_of_a_shell(*arguments)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0, output
     assert "going on from step" in output

@@ -1,10 +1,10 @@
 """What SIGTERM and Ctrl-C do to a command, whenever they come."""
 
 import subprocess
-import sys
 import time
 
 import pytest
+from conftest import program
 
 BEGINNING = """
 import atexit, os, signal, sys, time
@@ -26,9 +26,10 @@ main()
 
 def ends(work):
     """Exit code, standard output and the lines of standard error of a command that does `work`."""
-    script = BEGINNING + work + END
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50)
-    return done.returncode, done.stdout, done.stderr.splitlines()
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = program(BEGINNING + work + END, **pipes)
+    output, said = process.communicate(timeout=50)
+    return process.returncode, output, said.splitlines()
 
 
 def test_an_interruption_that_is_swallowed_comes_again():

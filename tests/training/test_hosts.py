@@ -173,8 +173,7 @@ def test_what_ends_all_hosts_is_no_loss_of_one(config_file, run, hosts):
     line = ["pretrain", config_file, "--workdir", run]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     processes = [
-        program(FAILING, *line, *flags, late, env=os.environ | ALONE, **pipes)
-        for flags, late in zip(hosts, ("0", "3"))
+        program(FAILING, *line, *flags, late, env=os.environ | ALONE, **pipes) for flags, late in zip(hosts, ("0", "3"))
     ]
     outputs = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [1, 1], outputs

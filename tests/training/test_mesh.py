@@ -3,10 +3,9 @@
 import json
 import os
 import subprocess
-import sys
 
 import pytest
-from conftest import command
+from conftest import command, program
 
 from bert_jax.training.metrics import read_metrics
 from bert_jax.training.run_directory import read_config, write_config
@@ -45,8 +44,20 @@ for name, mesh in meshes.items():
 """
 
 
+MESHES = "8x1x1", "1x8x1", "2x2x2", "1x1x8"
+SEEN_EACH_TIME = {"2x2x2"}
+"""It splits by every axis; the others with --slow."""
+
+
+@pytest.fixture(params=MESHES)
+def mesh(request, slow) -> str:
+    if not slow and request.param not in SEEN_EACH_TIME:
+        pytest.skip("with --slow")
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def results(tiny_run, tmp_path_factory):
+def results(tiny_run, tmp_path_factory, slow):
     """Losses of 20 steps, dropout on, for each mesh over faked devices; every row of the table splits by up to 8."""
     config = read_config(tiny_run.path)
     run = tmp_path_factory.mktemp("mesh")
@@ -57,20 +68,20 @@ def results(tiny_run, tmp_path_factory):
     for name in ("tokenizer", "data"):
         (run / name).symlink_to(tiny_run.path / name)
     environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    line = [sys.executable, "-c", ON_EIGHT_DEVICES, run, "1x1x1", "8x1x1", "1x8x1", "2x2x2", "1x1x8"]
-    done = subprocess.run(line, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return {line["mesh"]: line for line in map(json.loads, done.stdout.splitlines())}
+    meshes = MESHES if slow else SEEN_EACH_TIME
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = program(ON_EIGHT_DEVICES, run, "1x1x1", *meshes, env=environment, **pipes)
+    output, said = process.communicate()
+    assert process.returncode == 0, said
+    return {line["mesh"]: line for line in map(json.loads, output.splitlines())}
 
 
-@pytest.mark.parametrize("mesh", ["8x1x1", "1x8x1", "2x2x2", "1x1x8"])
 def test_losses_do_not_depend_on_the_mesh(results, mesh):
     on_one_device = results["1x1x1"]["losses"]
     assert len(on_one_device) == 20 and on_one_device[0] > on_one_device[-1]
     assert results[mesh]["losses"] == pytest.approx(on_one_device, rel=1e-5)
 
 
-@pytest.mark.parametrize("mesh", ["8x1x1", "1x8x1", "2x2x2", "1x1x8"])
 def test_what_the_table_splits_is_held_whole_by_no_device(results, mesh):
     assert results[mesh]["whole"] == []
 
