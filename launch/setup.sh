@@ -1,6 +1,8 @@
 # Sourced by the launchers: makes .venv and installs the project into it, once for each state of its requirements.
 #   PYTHON   the interpreter to use (default: the first of python3.11 to python3.14 and python3 that is new enough)
 #   VENV     where the environment goes (default: .venv)
+#   ENVIRONMENTS   a folder that keeps environments by their requirements, for checkouts that begin without .venv, as in
+#                  CI (default: none is kept). It is best on the disk of the checkouts, which then share its files.
 
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 
@@ -18,13 +20,17 @@ find_python() {
 
 # install [EXTRA]: the project in .venv, editable, with the tested versions of everything it needs.
 install() {
-  local extra="${1:-}" python state
+  local extra="${1:-}" python state kept=""
   VENV="${VENV:-.venv}"
   state="$(cat setup.cfg launch/constraints.txt | cksum) ${extra}"
   if [ -x "$VENV/bin/python" ] && grep -qxF "$state" "$VENV/installed" 2>/dev/null; then
     return
   fi
   python="$(find_python)"
+  if [ -n "${ENVIRONMENTS:-}" ] && ! [ -e "$VENV" ]; then
+    kept="$ENVIRONMENTS/$(echo "$state $("$python" -c 'import sys; print(sys.version, sys.base_prefix)')" | cksum | tr ' ' -)"
+    take_kept
+  fi
   if ! [ -x "$VENV/bin/python" ]; then
     echo "Making $VENV with $("$python" --version)"
     "$python" -m venv "$VENV" || {
@@ -35,5 +41,32 @@ install() {
   echo "Installing bert_jax and what it needs"
   "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check \
     --constraint launch/constraints.txt --editable ".${extra:+[$extra]}"
+  if [ -n "$kept" ]; then
+    keep
+  fi
   echo "$state" >>"$VENV/installed"
 }
+
+# take_kept: makes $VENV what is kept as $kept, if anything is. Its files are shared: pip replaces files, and writes into none.
+take_kept() {
+  if [ -d "$kept" ]; then
+    echo "Taking $VENV from $kept"
+    touch "$kept" # used lately
+    copy "$kept" "$VENV"
+  fi
+}
+
+# keep: $VENV as $kept, which is there whole or not at all; of others the two that were used last stay.
+keep() {
+  local new="$kept.$$" old
+  if ! [ -d "$kept" ]; then
+    mkdir -p "$ENVIRONMENTS"
+    copy "$VENV" "$new"
+    mv -T "$new" "$kept" 2>/dev/null || rm -rf "$new" # another was faster
+  fi
+  find "$ENVIRONMENTS" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' | sort -rn | tail -n +4 | while read -r _ old; do
+    rm -rf "$old"
+  done
+}
+
+copy() { cp -al "$1" "$2" 2>/dev/null || { rm -rf "$2" && cp -a "$1" "$2"; }; }

@@ -1,8 +1,13 @@
 #!/usr/bin/env bash
-# Sets up .venv with the test extra and runs the tests. Arguments are passed on to pytest: launch/test.sh tests/data
+# Sets up .venv with the test extra and runs the tests. Arguments are passed on to pytest:
+#   launch/test.sh                 everything, in one process
+#   launch/test.sh -n 2            the same in two; a file's tests stay in one of them, with what they share
+#   launch/test.sh tests/data      one folder
+#   launch/test.sh --slow -n 2     the slow tier, for a night: a hundred kills, every mesh, every training, 50 times the damages
+# EXTRA: another extra to install than test, which it is to include
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . launch/setup.sh
 
-install test
-exec "$VENV/bin/python" -m pytest "$@"
+install "${EXTRA:-test}"
+exec "$VENV/bin/python" -m pytest --dist loadfile --no-loadscope-reorder "$@"

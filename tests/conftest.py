@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
+from shared_steps import share_steps
 from warm_process import COMMAND, WarmProcess, can_be_warm
 
 from bert_jax.config.data import DataConfig
@@ -44,6 +45,8 @@ from bert_jax.training.run_directory import RunDirectory
 NOUNS = "cat dog house river stone window garden teacher letter winter market bridge painter forest".split()
 VERBS = "sees finds likes leaves paints crosses remembers follows answers builds".split()
 ADJECTIVES = "old green quiet small bright broken distant careful".split()
+
+share_steps()
 
 
 def pytest_addoption(parser):

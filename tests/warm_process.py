@@ -127,9 +127,10 @@ def _serve(connection: socket.socket) -> str | None:
                 os._exit(0)  # so that the program's process is adopted by the process that asked for it
             while os.getppid() == middle:
                 time.sleep(0.0005)
+            program = _become(json.loads(message), files)
             connection.send(str(os.getpid()).encode())
             connection.close()
-            return _become(json.loads(message), files)
+            return program
         os.wait()
         for file in files:
             os.close(file)

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Sets up .venv with the extra dev and checks format, lint and types, as CI does before the tests.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. launch/setup.sh
+
+install dev
+"$VENV/bin/python" -m ruff format --check bert_jax tests configs
+"$VENV/bin/python" -m ruff check bert_jax tests configs
+exec "$VENV/bin/python" -m mypy

@@ -1,0 +1,59 @@
+"""Runs of the same settings in one process share their compiled steps, which take most of the time of a small run."""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from bert_jax.config.run import RunConfig
+from bert_jax.pretraining import evaluation, pretrain
+from bert_jax.pretraining.trainer import pretraining_trainer
+from bert_jax.training.trainer import Trainer
+
+_NOT_IN_A_STEP = {"data", "vocabulary", "init", "checkpoints", "evaluation", "preparation", "input", "hosts"}
+"""Settings that no traced function reads."""
+_trainers: dict[tuple, Trainer] = {}
+
+
+class _SharingTrainer(Trainer):
+    """Has the settings of its own run, and what is traced and compiled of the first run that had such steps."""
+
+    def __init__(self, config: RunConfig, first: Trainer):
+        self.config, self.mesh, self.objective, self._first = config, first.mesh, first.objective, first
+        self._optimizer = first._optimizer
+
+    def initial_state(self, params=None):
+        if "initial" not in self._first.__dict__:
+            self._first.initial = jax.jit(self._first._make_state, out_shardings=self._shardings)
+        return self._first.initial(np.uint32(self.config.seed), params)
+
+    @functools.cached_property
+    def train_step(self) -> Callable:
+        if "steps" not in self._first.__dict__:
+            self._first.steps = functools.cache(self._first.train_step)
+        return self._first.steps
+
+    _shapes = property(lambda self: self._first._shapes)
+    _shardings = property(lambda self: self._first._shardings)
+
+
+def _shared_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int) -> Trainer:
+    key = config.model_dump_json(exclude=_NOT_IN_A_STEP), mesh, vocabulary_size, mask_id
+    if key not in _trainers:
+        _trainers[key] = pretraining_trainer(config, mesh, vocabulary_size, mask_id)
+    return _SharingTrainer(config, _trainers[key])
+
+
+def share_steps() -> None:
+    """From now on `pretrain` and what measures a run trace and compile a step once for all runs that have it."""
+    steps, begin = {}, evaluation.HeldOut.__init__
+
+    @functools.wraps(begin)
+    def sharing(self, instances, objective, *, seed, sharding, **sizes):
+        begin(self, instances, objective, seed=seed, sharding=sharding, **sizes)
+        self._step = steps.setdefault((objective, seed, sharding.mesh), self._step)
+
+    evaluation.HeldOut.__init__ = sharing
+    pretrain.pretraining_trainer = _shared_trainer
