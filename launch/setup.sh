@@ -56,7 +56,7 @@ take_kept() {
   fi
 }
 
-# keep: $VENV as $kept, which is there whole or not at all; of others the two that were used last stay.
+# keep: $VENV as $kept, which is there whole or not at all; of all the three that were used last stay.
 keep() {
   local new="$kept.$$" old
   if ! [ -d "$kept" ]; then

@@ -1,0 +1,58 @@
+"""How launch/setup.sh makes an environment, with a stand-in of Python that notes what is asked of it."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYTHON = """#!/bin/bash
+echo "$*" >>"$NOTED"
+case "$*" in
+  "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+  "-m pip "*) rm -f .venv/project && echo "$PWD" >.venv/project ;; # as pip: it replaces a file
+  *version*) echo 3.12 ;;
+esac
+"""
+
+
+@pytest.fixture
+def install(tmp_path):
+    """Installs in a checkout of that name; returns what Python was asked for."""
+    python = tmp_path / "python"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+
+    def installed(name: str, requirements: str = "") -> list[str]:
+        checkout, noted = tmp_path / name, tmp_path / "noted"
+        (checkout / "launch").mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "launch/setup.sh", checkout / "launch")
+        (checkout / "launch/constraints.txt").write_text(requirements)
+        (checkout / "setup.cfg").touch()
+        noted.write_text("")
+        own = {"PYTHON": str(python), "NOTED": str(noted), "ENVIRONMENTS": str(tmp_path / "kept"), "VENV": ".venv"}
+        shell = ["bash", "-euo", "pipefail", "-c", ". launch/setup.sh; install test"]
+        subprocess.run(shell, cwd=checkout, env=os.environ | own, check=True, capture_output=True)
+        assert (checkout / ".venv/project").read_text() == f"{checkout}\n"
+        return [line.split()[1] for line in noted.read_text().splitlines() if line.startswith("-m")]
+
+    return installed
+
+
+def test_a_checkout_takes_the_environment_that_another_made_of_the_same_requirements(install, tmp_path):
+    assert install("one") == ["venv", "pip"]
+    assert install("one") == []
+    assert install("two") == ["pip"]  # the project itself
+    assert (tmp_path / "one/.venv/project").read_text() == f"{tmp_path}/one\n"
+    assert install("three", "others") == ["venv", "pip"]
+
+
+def test_the_environments_that_were_used_last_are_kept(install, tmp_path):
+    for number in range(5):
+        install(f"checkout{number}", f"requirements {number}")
+        for kept in (tmp_path / "kept").iterdir():  # time passes
+            os.utime(kept, (kept.stat().st_mtime - 60,) * 2)
+    assert len(list((tmp_path / "kept").iterdir())) == 3
+    assert install("newest", "requirements 4") == ["pip"] and install("oldest", "requirements 0") == ["venv", "pip"]
