@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -42,7 +42,7 @@ def connect(config: HostsConfig) -> None:
     """
     here.at("waiting for the other hosts")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    given = (
+    given: dict[str, Any] = (
         {"coordinator_address": config.coordinator, "num_processes": config.count, "process_id": config.index}
         | {"cluster_detection_method": "deactivate"}
         if config.coordinator
@@ -91,7 +91,7 @@ def agreed(number: int) -> int:
     return int(multihost_utils.broadcast_one_to_all(number)) if jax.process_count() > 1 else number
 
 
-def compile_together(name: str, function: Callable, *arguments: Any) -> None:
+def compile_together(name: str, function: jax.stages.Wrapped, *arguments: Any) -> None:
     """Compiles a jitted `function` on all processes before any of them calls it with such `arguments`.
 
     `name` may be used once. (The first call connects the devices, and CPUs wait 30 s for each other's then; compiling
