@@ -48,6 +48,13 @@ ADJECTIVES = "old green quiet small bright broken distant careful".split()
 
 share_steps()
 
+BEGUN_FIRST = "test_hosts.py", "test_kills.py", "test_golden_trainings.py", "test_pretrain.py", "test_bucket_run.py"
+"""Files whose tests take a minute or more: at the end, one process would be at them while the others had nothing."""
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.name not in BEGUN_FIRST)
+
 
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="damage 10^5 files instead of 2,000, kill 100 times, ...")
