@@ -1,10 +1,10 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
+from conftest import program
 
 from bert_jax.config.operation import ExecutionConfig
 
@@ -31,8 +31,7 @@ with Watchdog(float(sys.argv[2]), Path(sys.argv[1]), tick=0.1) as watchdog:
 
 
 def start(run, minutes):
-    line = [sys.executable, "-c", STUCK, run, str(minutes)]
-    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return program(STUCK, run, minutes, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_step_that_never_ends_is_written_down_and_ends_the_process(tmp_path):
