@@ -7,7 +7,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.config.training import TrainingConfig
+from bert_jax.finetuning import finetune
+from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.pretraining import evaluation, pretrain
 from bert_jax.pretraining.trainer import pretraining_trainer
 from bert_jax.training.trainer import Trainer
@@ -15,12 +19,13 @@ from bert_jax.training.trainer import Trainer
 _NOT_IN_A_STEP = {"data", "vocabulary", "init", "checkpoints", "evaluation", "preparation", "input", "hosts"}
 """Settings that no traced function reads."""
 _trainers: dict[tuple, Trainer] = {}
+_objectives: dict[tuple[str, ...], TaskObjective] = {}
 
 
 class _SharingTrainer(Trainer):
     """Has the settings of its own run, and what is traced and compiled of the first run that had such steps."""
 
-    def __init__(self, config: RunConfig, first: Trainer):
+    def __init__(self, config: TrainingConfig, first: Trainer):
         self.config, self.mesh, self.objective, self._first = config, first.mesh, first.objective, first
         self._optimizer = first._optimizer
 
@@ -40,14 +45,44 @@ class _SharingTrainer(Trainer):
 
 
 def _shared_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int) -> Trainer:
-    key = config.model_dump_json(exclude=_NOT_IN_A_STEP), mesh, vocabulary_size, mask_id
+    key = _settings(config), mesh, vocabulary_size, mask_id
     if key not in _trainers:
         _trainers[key] = pretraining_trainer(config, mesh, vocabulary_size, mask_id)
     return _SharingTrainer(config, _trainers[key])
 
 
+def _settings(config: TrainingConfig) -> str:
+    return config.model_dump_json(exclude=_NOT_IN_A_STEP)
+
+
+def _shared_task_trainer(config: FinetuneConfig, mesh: Mesh, objective: TaskObjective) -> Trainer:
+    key = _settings(config), mesh, objective
+    if key not in _trainers:
+        _trainers[key] = Trainer(config, mesh, objective)
+    return _SharingTrainer(config, _trainers[key])
+
+
+def _shared_objective(*settings) -> TaskObjective:
+    """The one objective of these settings, so that what is traced of it can be shared."""
+    key = tuple(map(repr, settings))
+    if key not in _objectives:
+        _objectives[key] = TaskObjective(*settings)
+    return _objectives[key]
+
+
+def _share_outputs() -> None:
+    runs, begin = {}, Outputs.__init__
+
+    @functools.wraps(begin)
+    def sharing(self, objective, mesh):
+        begin(self, objective, mesh)
+        self._run = runs.setdefault((objective, mesh), self._run)
+
+    Outputs.__init__ = sharing
+
+
 def share_steps() -> None:
-    """From now on `pretrain` and what measures a run trace and compile a step once for all runs that have it."""
+    """From now on training and what measures a run trace and compile a step once for all runs that have it."""
     steps, begin = {}, evaluation.HeldOut.__init__
 
     @functools.wraps(begin)
@@ -57,3 +92,5 @@ def share_steps() -> None:
 
     evaluation.HeldOut.__init__ = sharing
     pretrain.pretraining_trainer = _shared_trainer
+    finetune.Trainer, finetune.TaskObjective = _shared_task_trainer, _shared_objective
+    _share_outputs()
