@@ -17,10 +17,25 @@ from bert_jax.data.store_metadata import FEATURES_FILE, INFO_FILE, StoreMetadata
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched, publish
 from bert_jax.system.files import FileSum, remove_directory
+from bert_jax.system.formats import check_format
 from bert_jax.system.json_file import Shape, as_shape
 
-_FORMAT = 2
-"""Counts up when the same settings would give other records."""
+_FORMAT = 3
+"""Counts up when the same settings would give other records, and when the default of a setting changes: fingerprints
+leave defaults out. Sets of earlier formats stay readable: `fingerprint` still makes theirs."""
+_LAST_WITH_DEFAULTS = 2
+"""The last format whose fingerprint has the defaults in it. A record that names no format has this one or an earlier."""
+_SETTINGS_OF_FORMAT_2 = {
+    "source",
+    "layout",
+    "language",
+    "undecodable",
+    "held_out",
+    "short_sequence_probability",
+    "dupe_factor",
+    "chunk_megabytes",
+}
+"""Whose defaults are in the fingerprint of format 2. Never changes: later settings are new to such a set."""
 _RECORD = "prepared.json"
 COUNTS_FILE = "piece_counts.npy"
 SMALL_FILES = (COUNTS_FILE, FEATURES_FILE, INFO_FILE)
@@ -35,6 +50,8 @@ class PreparedData(Shape):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     directory: Annotated[Place, Field(exclude=True)]
+    format: Annotated[int, Field(ge=1)] = _FORMAT
+    """Of the record, the shards and the fingerprint."""
     length: Annotated[int, Field(ge=1, le=1 << 20)]
     """Tokens of a full sequence."""
     fingerprint: _Hash
@@ -69,14 +86,14 @@ class PreparedData(Shape):
 
     def save(self) -> None:
         """Writes prepared.json: the set is finished with it."""
-        write_checked(self.directory / _RECORD, {"format": _FORMAT} | self.model_dump(mode="json"))
+        write_checked(self.directory / _RECORD, self.model_dump(mode="json"))
 
     @classmethod
     def open(cls, directory: Place) -> "PreparedData | None":
         """The finished set in `directory`, or None. Of one in a bucket, which can't be read there, a checked copy.
 
         Small files are read and compared with their checksums; of shards only the sizes are. Raises RunError where one
-        is missing or isn't as it was written.
+        is missing or isn't as it was written, UsageError where a newer release wrote the set.
         """
         found = cls.read(directory)
         if not found:
@@ -95,10 +112,14 @@ class PreparedData(Shape):
 
     @classmethod
     def read(cls, directory: Place) -> "PreparedData | None":
-        """What is written down of the finished set in `directory`, without its files. Raises RunError if damaged."""
+        """What is written down of the finished set in `directory`, without its files.
+
+        Raises RunError if damaged, UsageError where a newer release wrote it.
+        """
         path = directory / _RECORD
         try:
             value = read_checked(path, required=False)  # those of early releases have no checksum
+            value["format"] = check_format(path, value.get("format", _LAST_WITH_DEFAULTS), _FORMAT)
             if "sources" not in value and isinstance(value.get("train"), dict):  # of a release that knew only one
                 value["sources"] = [value["train"].get("instances")]
             found = as_shape(value | {"directory": directory}, cls)
@@ -109,6 +130,10 @@ class PreparedData(Shape):
             return None
         except (OSError, ValueError) as error:
             raise damage_error(path, error) from None
+
+    def is_of(self, recipe: Recipe) -> bool:
+        """Whether the set has the fingerprint that one of `recipe` has in the set's format."""
+        return self.fingerprint == fingerprint(recipe, self.format)
 
     def damaged_file(self) -> str | None:
         """The first file that isn't as it was written, or None. Reads all of them."""
@@ -144,10 +169,18 @@ def publish_prepared(directory: Place) -> None:
     publish(directory, last=_RECORD)
 
 
-def fingerprint(recipe: Recipe) -> str:
-    """A hash of all that shapes the records, but for the text itself; weights only shape their order."""
+def fingerprint(recipe: Recipe, format: int = _FORMAT) -> str:
+    """A hash of all that shapes the records, but for the text itself; weights only shape their order.
+
+    Of the settings, those that differ from their defaults: a new setting whose default does what was done before it
+    was there leaves all sets as they are. In earlier formats also those that were there then.
+    """
     there = (path for path in recipe.tokenizer_directory.iterdir() if path.is_file())
     files = sorted(path for path in there if path.name != "origin.json")
     tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]  # a model is no text
-    shape = [_FORMAT, recipe.data.model_dump(exclude={"weights"}), recipe.length, recipe.seed, tokenizer, recipe.pair]
+    settings = recipe.data.model_dump(exclude={"weights"}, exclude_defaults=True)
+    if format <= _LAST_WITH_DEFAULTS:
+        format = _LAST_WITH_DEFAULTS  # sets of an earlier one have other records and match none
+        settings |= recipe.data.model_dump(include=_SETTINGS_OF_FORMAT_2)
+    shape = [format, settings, recipe.length, recipe.seed, tokenizer, recipe.pair]
     return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()

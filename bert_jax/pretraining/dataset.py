@@ -7,7 +7,7 @@ from bert_jax.data.chunk_worker import Recipe
 from bert_jax.data.chunks import text_hash
 from bert_jax.data.corpus import Mixture, corpus_stamp, open_corpus
 from bert_jax.data.preparation import cut_corpus, prepare
-from bert_jax.data.prepared_data import PreparedData, discard, fingerprint, publish_prepared
+from bert_jax.data.prepared_data import PreparedData, discard, publish_prepared
 from bert_jax.data.text_source import TextSource
 from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.vocabulary import given_tokenizer
@@ -15,14 +15,18 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched, worked_on
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FileSum
+from bert_jax.system.formats import check_format
 from bert_jax.system.json_file import Shape, as_shape, read_object
 from bert_jax.system.progress import say, stage
 from bert_jax.text.extension import replaced_pieces
 from bert_jax.training.run_directory import RunDirectory
 
+_FORMAT = 2
+"""Of data-LENGTH.json. In format 1 it held nothing but the shards, by their names."""
+
 
 class _Shards(Shape):
-    """Of data-LENGTH.json."""
+    """What data-LENGTH.json holds."""
 
     shards: dict[str, FileSum]
 
@@ -75,7 +79,7 @@ def prepared_for(config: RunConfig, run: RunDirectory, length: int) -> PreparedD
             f"{run.path} has no prepared data of length {length}; bert-jax prepare makes it from a config's text, and "
             "an imported model has none"
         )
-    if found.fingerprint != fingerprint(_recipe(config, run, length)):
+    if not found.is_of(_recipe(config, run, length)):
         raise UsageError(
             f"{run.data(length)} was prepared from other settings or another tokenizer than this run has; put back "
             "what was there, or start a new run"
@@ -96,7 +100,7 @@ def prepare_other(
 def _outdated(found: PreparedData, config: RunConfig, run: RunDirectory) -> bool:
     """Whether the settings or the text are others than the set was made from. No text: the set came without it."""
     recipe = _recipe(config, run, found.length)
-    if found.fingerprint != fingerprint(recipe):
+    if not found.is_of(recipe):
         return True
     try:
         corpus = open_corpus(config.data)
@@ -138,7 +142,7 @@ def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
         raise other_text
     publish_prepared(run.data(length))
     if written is None:
-        run.manifest.write_json(_shards_file(run, length), made.shards)
+        run.manifest.write_json(_shards_file(run, length), {"format": _FORMAT, "shards": made.shards})
     run.manifest.forget(run.data(length))
     return made
 
@@ -150,11 +154,15 @@ def _shards_file(run: RunDirectory, length: int) -> Place:
 def _written_shards(run: RunDirectory, length: int) -> dict[str, FileSum] | None:
     """Checksums of the shards of the run's first set of `length`; None where there was none.
 
-    Raises RunError where the file is damaged.
+    Raises RunError where the file is damaged, UsageError where a newer release wrote it.
     """
     path = _shards_file(run, length)
     try:
-        return as_shape({"shards": read_object(path)}, _Shards).shards
+        value = read_object(path)
+        if "format" not in value:
+            value = {"format": 1, "shards": value}
+        check_format(path, value["format"], _FORMAT)
+        return as_shape(value, _Shards).shards
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

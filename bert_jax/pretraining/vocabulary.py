@@ -3,6 +3,7 @@
 from hashlib import blake2b
 from typing import Any
 
+from bert_jax.config.data import DataConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.data.chunk_worker import is_held_out
@@ -56,10 +57,15 @@ def given_tokenizer(config: RunConfig) -> Tokenizer | None:
 
 
 def _made_of(origin: dict[str, Any], marker: Place) -> bool:
-    """Whether the same settings made the tokenizer, from the same text as far as that is here to be compared."""
+    """Whether the same settings made the tokenizer, from the same text as far as that is here to be compared.
+
+    A setting that was not there then had its default.
+    """
     try:
         before = read_object(marker)
-    except (OSError, ValueError):
+        for group, kind in (("vocabulary", VocabularyConfig), ("data", DataConfig)):
+            before[group] = kind(**before[group]).model_dump(mode="json")
+    except (OSError, ValueError, KeyError, TypeError):
         return False
     return before == origin | {"read": origin["read"] or before.get("read")}
 

@@ -1,15 +1,19 @@
-"""Versions of what is written to disk."""
+"""Versions of the formats of files. A release reads all that earlier ones wrote, and refuses those of newer ones."""
 
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import RunError
+from bert_jax.system.errors import UsageError, shown
 
 
-def refuse_newer(path: Place, written: int, known: int) -> None:
-    """Raises RunError where the file at `path` has a format that came after `known`, this release's newest.
+def check_format(path: Place, written: object, newest: int) -> int:
+    """The format that the file at `path` says it has; `newest` is what this release writes.
 
-    Such a file isn't damaged: nothing of it may be repaired or set aside. All earlier formats are read.
+    Raises UsageError where a newer release wrote the file, ValueError where that is no number of a format.
     """
-    if written > known:
-        raise RunError(
-            f"{path} was written by a newer release (format {written}; this one reads up to {known}); use that release"
+    if type(written) is not int or written < 1:
+        raise ValueError(f"its format is {shown(written)} and should be a number from 1")
+    if written > newest:
+        raise UsageError(
+            f"{path} has format {shown(written)}, and this release of bert_jax reads formats up to {newest}: a newer "
+            "release wrote it; use that release"
         )
+    return written

@@ -1,19 +1,26 @@
 """tokenizer_config.json of our tokenizer directories: the kind of tokenizer, and how it treats text."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
-from bert_jax.system.json_file import Shape, ShapeKind, read_shape
+from bert_jax.system.formats import check_format
+from bert_jax.system.json_file import Shape, ShapeKind, as_shape, read_object
 
 FILE_NAME = "tokenizer_config.json"
+_FORMAT = 1
+"""Of the directory. A file that names none has 1, which is therefore never written: the file is part of what tells
+whether data was prepared with the same tokenizer, and stays what it was."""
 
 
 class TokenizerSettings(Shape):
     """The settings of any tokenizer. Files of the same name by other programs have no `kind`."""
 
+    format: Annotated[int, Field(ge=1)] = _FORMAT
     kind: Literal["wordpiece", "unigram", "bpe"]
 
 
@@ -26,11 +33,13 @@ class WordPieceSettings(TokenizerSettings):
 
 
 def read_settings(directory: Path, shape: type[ShapeKind]) -> ShapeKind:
-    """Reads the settings in `directory`. Raises UsageError if they are missing, damaged or another program's."""
+    """Reads the settings in `directory`. Raises UsageError if they are missing, damaged, another program's or newer."""
     path = directory / FILE_NAME
     remedy = "give the vocabulary's own file, a vocab.txt or a .model, or make a run of it with bert-jax import"
     try:
-        return read_shape(path, shape)
+        value = read_object(path)
+        check_format(path, value.get("format", _FORMAT), _FORMAT)
+        return as_shape(value, shape)
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror}); {remedy}") from None
     except ValueError as error:
@@ -39,4 +48,4 @@ def read_settings(directory: Path, shape: type[ShapeKind]) -> ShapeKind:
 
 def write_settings(directory: Place, settings: TokenizerSettings) -> None:
     """Writes the settings, as the last file of a directory: a directory that has it is complete."""
-    write_json(directory / FILE_NAME, settings.model_dump())
+    write_json(directory / FILE_NAME, settings.model_dump(exclude_defaults=True))

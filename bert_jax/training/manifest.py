@@ -10,7 +10,7 @@ from pydantic import Field
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import copy_into
 from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, sync, sync_below, write_text
-from bert_jax.system.formats import refuse_newer
+from bert_jax.system.formats import check_format
 from bert_jax.system.json_file import Shape, as_shape, read_object
 from bert_jax.system.progress import say
 from bert_jax.training.measurement import Sums, as_sums
@@ -81,13 +81,13 @@ class Manifest(NamedTuple):
 
     @classmethod
     def read(cls, directory: Place) -> "Manifest":
-        """Raises OSError if it can't be read, ValueError if it is damaged, RunError if a newer release wrote it."""
+        """Raises OSError if it can't be read, ValueError if it is damaged, UsageError if a newer release wrote it."""
         value = read_object(directory / MANIFEST)
         written = value.pop("sum", None)
         if written not in (None, checksum(value)):  # None: of a release that had none
             raise ValueError("it hasn't the sum that it had")
         found = as_shape(value, _Written)
-        refuse_newer(directory / MANIFEST, found.format, _FORMAT)
+        check_format(directory / MANIFEST, found.format, _FORMAT)
         files = {name: FileSum(*total) for name, total in found.files.items()}
         metrics = found.metrics and FileSum(*found.metrics)
         window = {name: tuple(both) for name, both in found.window.items()}

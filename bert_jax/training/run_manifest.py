@@ -12,7 +12,7 @@ from pydantic import Field
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum, absolute, as_json, files_below, sync, write_json, write_text
-from bert_jax.system.formats import refuse_newer
+from bert_jax.system.formats import check_format
 from bert_jax.system.json_file import Shape, as_shape, read_object
 from bert_jax.system.progress import say
 from bert_jax.training.hosts import is_first
@@ -50,7 +50,7 @@ class RunManifest:
     def noted(self) -> dict[str, list[FileSum]] | None:
         """The sums of every file that is covered, by its path in the run; None of a run that has no manifest.
 
-        Raises OSError if it can't be read, ValueError if it is damaged, RunError if a newer release wrote it.
+        Raises OSError if it can't be read, ValueError if it is damaged, UsageError if a newer release wrote it.
         """
         try:
             value = read_object(self.path)
@@ -59,7 +59,7 @@ class RunManifest:
         if value.pop("sum", None) != checksum(value):
             raise ValueError("it hasn't the sum that it had")
         written = as_shape(value, _Written)
-        refuse_newer(self.path, written.format, _FORMAT)
+        check_format(self.path, written.format, _FORMAT)
         if outside := [name for name in written.files if not _is_inside(name)]:
             raise ValueError(f"it names {outside[0]!r}, which is no file of the run")
         return {name: [FileSum(*total) for total in totals] for name, totals in written.files.items()}

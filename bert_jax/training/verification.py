@@ -103,6 +103,8 @@ def _of_data(run: RunDirectory, path: Place) -> Verdict:
         prepared = PreparedData.read(path)
     except RunError as error:
         return Verdict(path, str(error))
+    except UsageError as error:  # of a newer release
+        return Verdict(path, None, f"not read: {error}")
     damage = run.manifest.damage(path)
     if prepared is None and damage:
         return Verdict(path, f"{damage}; give the run's command again, which prepares it anew")

@@ -1,5 +1,6 @@
 """When data are prepared anew, and when a run refuses them."""
 
+import json
 import os
 
 import pytest
@@ -8,7 +9,7 @@ from damages import attack
 
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.phase import Phase
-from bert_jax.data.prepared_data import PreparedData
+from bert_jax.data.prepared_data import PreparedData, discard
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining.dataset import prepare_lengths
 from bert_jax.pretraining.pretrain import pretrain
@@ -92,6 +93,46 @@ def test_damaged_checksums_of_a_run_under_way_are_one_line(prepared, monkeypatch
     (run.path / "data-32.json").write_text("[]")
     with pytest.raises(RunError, match="data-32.json is damaged .it holds an array and should hold an object"):
         prepare_lengths(config, run)
+
+
+@pytest.mark.parametrize("format", [1, 2])
+def test_checksums_of_a_run_under_way_are_compared_whatever_their_format(prepared, monkeypatch, format):
+    config, run, path = prepared
+    record = run.path / "data-32.json"
+    written = json.loads(record.read_text())
+    assert written["format"] == 2
+    record.write_text(json.dumps(written["shards"] if format == 1 else written))
+    monkeypatch.setattr(RunDirectory, "under_way", True)
+    discard(run.data(32))
+    assert prepare_lengths(config, run)[32].shards.keys() == written["shards"].keys()
+    shards = {name: [size, crc32 + 1] for name, (size, crc32) in written["shards"].items()}
+    record.write_text(json.dumps(shards if format == 1 else {"format": 2, "shards": shards}))
+    discard(run.data(32))
+    with pytest.raises(UsageError, match="gives other text than"):
+        prepare_lengths(config, run)
+
+
+def test_checksums_of_a_newer_release_are_refused(prepared, monkeypatch):
+    config, run, _ = prepared
+    (run.path / "data-32.json").write_text('{"format": 3, "sums": []}')
+    monkeypatch.setattr(RunDirectory, "under_way", True)
+    discard(run.data(32))
+    with pytest.raises(UsageError, match="data-32.json has format 3, .* up to 2: a newer release wrote it; use that"):
+        prepare_lengths(config, run)
+
+
+def test_a_new_setting_with_its_default_has_no_vocabulary_made_anew(prepared):
+    config, run, _ = prepared
+    marker = run.tokenizer / "origin.json"
+    origin = json.loads(marker.read_text())
+    del origin["data"]["dupe_factor"], origin["vocabulary"]["character_coverage"]
+    marker.write_text(json.dumps(origin))
+    run.manifest.note(run.tokenizer)
+    written = (run.tokenizer / "vocab.txt").stat().st_mtime_ns
+    make_tokenizer(config, run)
+    assert (run.tokenizer / "vocab.txt").stat().st_mtime_ns == written
+    make_tokenizer(config.replace(vocabulary=config.vocabulary.replace(size=config.vocabulary.size - 1)), run)
+    assert (run.tokenizer / "vocab.txt").stat().st_mtime_ns != written
 
 
 def test_a_run_on_one_document_is_evaluated_on_its_end(tiny_config, tmp_path, capsys):

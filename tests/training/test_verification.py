@@ -95,6 +95,12 @@ def test_what_an_earlier_release_noted_no_checksum_of_is_named(run):
     assert "piece_counts.npy" in remark and not any(verdict.damage for verdict in verify(run))
 
 
+def test_data_of_a_newer_release_is_not_damaged(run):
+    PreparedData.read(run.data(32)).model_copy(update={"format": 4}).save()
+    [verdict] = [verdict for verdict in verify(run) if verdict.path == run.data(32)]
+    assert not verdict.damage and "a newer release wrote it" in verdict.remark
+
+
 def test_data_under_preparation_is_not_damaged(run, capsys):
     (run.path / "data" / "length-64").mkdir()
     assert [verdict.path.name for verdict in verify(run) if verdict.remark.startswith("not finished")] == ["length-64"]
