@@ -16,14 +16,14 @@ def write_checked(path: Place, value: dict[str, Any]) -> None:
     write_json(path, value | {_KEY: _crc32(value)})
 
 
-def read_checked(path: Place, required: bool = True) -> dict[str, Any]:
-    """The object that `write_checked` wrote, or any object without a checksum where none is `required`.
+def read_checked(path: Place, unchecked_formats: int = 0) -> dict[str, Any]:
+    """The object that `write_checked` wrote. Its `format` may be one up to `unchecked_formats` without a checksum.
 
     Raises OSError where it can't be read, ValueError where it is damaged.
     """
     value = read_object(path)
     written = value.pop(_KEY, None)
-    if written is None and required:
+    if written is None and value.get("format", unchecked_formats) not in range(1, unchecked_formats + 1):
         raise ValueError("it has no checksum")
     if written not in (None, _crc32(value)):
         raise ValueError("its checksum is another")

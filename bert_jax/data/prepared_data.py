@@ -24,7 +24,9 @@ _FORMAT = 3
 """Counts up when the same settings would give other records, and when the default of a setting changes: fingerprints
 leave defaults out. Sets of earlier formats stay readable: `fingerprint` still makes theirs."""
 _LAST_WITH_DEFAULTS = 2
-"""The last format whose fingerprint has the defaults in it. A record that names no format has this one or an earlier."""
+"""The last format whose fingerprint has the defaults in it. A record without a format has this one or an earlier."""
+_LAST_UNCHECKED = 2
+"""The last format of which some records have no checksum: those of early releases."""
 _SETTINGS_OF_FORMAT_2 = {
     "source",
     "layout",
@@ -118,7 +120,7 @@ class PreparedData(Shape):
         """
         path = directory / _RECORD
         try:
-            value = read_checked(path, required=False)  # those of early releases have no checksum
+            value = read_checked(path, unchecked_formats=_LAST_UNCHECKED)
             value["format"] = check_format(path, value.get("format", _LAST_WITH_DEFAULTS), _FORMAT)
             if "sources" not in value and isinstance(value.get("train"), dict):  # of a release that knew only one
                 value["sources"] = [value["train"].get("instances")]

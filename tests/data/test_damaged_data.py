@@ -70,7 +70,7 @@ def as_an_earlier_release_made_it(directory):
     value = json.loads(path.read_text())
     for name in ("files", "text", "revision", "crc32"):
         del value[name]
-    path.write_text(json.dumps(value))
+    path.write_text(json.dumps(value | {"format": 2}))
 
 
 def test_a_set_of_an_earlier_release_opens_and_what_is_not_covered_is_told(finished, tmp_path):
