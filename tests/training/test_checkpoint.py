@@ -417,7 +417,9 @@ def test_what_a_newer_release_wrote_is_left_as_it_is(checkpoints, tmp_path, whos
     del value["sum"]
     text = json.dumps(value | {"sum": checksum(value)})
     path.write_text(text)
-    with pytest.raises(UsageError, match="has format 7, and this release of bert_jax reads formats up to [12]: a newer"):
+    with pytest.raises(
+        UsageError, match="has format 7, and this release of bert_jax reads formats up to [12]: a newer"
+    ):
         checkpoints.restore(SHAPES)
     with pytest.raises(UsageError, match="newer release"):
         checkpoint_of(tmp_path)
