@@ -14,6 +14,7 @@ from bert_jax.data.prepared_data import PreparedData
 from bert_jax.inference.bert import load
 from bert_jax.inference.examples import MaskedText, around_mask, masked_examples
 from bert_jax.pretraining.dataset import prepare_lengths
+from bert_jax.pretraining.questions import QUESTIONS
 from bert_jax.system.bucket import Place
 from bert_jax.system.progress import output
 from bert_jax.training.run_directory import RunDirectory
@@ -33,15 +34,13 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
     )
     for column in ("", "model", "by frequency alone", ""):
         table.add_column(column, justify="left" if not column else "right")
-    for name, label, guess in (
-        ("mlm_loss", "MLM loss (nats)", "each piece at its share of the text"),
-        ("mlm_accuracy", "MLM accuracy", "always the commonest piece"),
-        ("lm_loss", "LM loss (nats)", "each piece at its share of the text"),
-        ("lm_accuracy", "LM accuracy", "always the commonest piece"),
-        ("nsp_accuracy", "NSP accuracy", "always the commoner class"),
-    ):
-        if name in baseline:
-            table.add_row(label, f"{results[name]:.3f}", f"{baseline[name]:.3f}", guess)
+    for question in QUESTIONS:
+        for name, label, guess in (
+            (question.loss, f"{question.label} loss (nats)", question.guessed_loss),
+            (question.accuracy, f"{question.label} accuracy", question.guessed_accuracy),
+        ):
+            if name in baseline:
+                table.add_row(label, f"{results[name]:.3f}", f"{baseline[name]:.3f}", guess)
     output.print(table)
     if results.get("unknown_share", 1) <= MOST_UNKNOWN:  # preparation warns of more
         output.print(f"{results['unknown_share']:.2%} of the pieces of the text are unknown to the vocabulary")

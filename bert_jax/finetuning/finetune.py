@@ -25,8 +25,8 @@ from bert_jax.training.fitting import check_room, phase_memory
 from bert_jax.training.hosts import first_alone, is_first
 from bert_jax.training.input import read_ahead
 from bert_jax.training.learning_curve import write_learning_curve
-from bert_jax.training.loop import PhaseWork
 from bert_jax.training.metrics import read_metrics
+from bert_jax.training.phase_work import PhaseWork
 from bert_jax.training.run_directory import RunDirectory, read_config
 from bert_jax.training.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, placed, tree_shardings
 from bert_jax.training.tracking import check_trackers
@@ -215,6 +215,7 @@ def _work(trainer: Trainer, batches: TrainingBatches, dev: DevRows | None) -> Ph
         evaluate=dev.evaluate if dev else None,
         batch_size=batch_size,
         flops=trainer.objective.flops,
+        shown=trainer.objective.shown,
         score=metric_of(trainer.config.task),
         patience=trainer.config.task.patience,
     )

@@ -63,6 +63,7 @@ class TaskObjective:
         self.model, self._kind, self._frozen_layers, self._probe = model, task.kind, frozen_layers, probe
         self._head = HeadShape.of(task)
         self._network = BertForTask(model, self._head, execution.remat, execution.unroll, frozen_layers, probe)
+        self.shown = {"accuracy": "accuracy"}
         self.measurements = self.losses if self._kind == "number" else (*self.losses, "accuracy")
 
     def init(self, key: Key[Array, ""]) -> Parameters:

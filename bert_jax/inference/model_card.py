@@ -8,6 +8,7 @@ from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.model_directory import holds_published_model
+from bert_jax.pretraining.questions import QUESTIONS
 from bert_jax.system.bucket import Place
 from bert_jax.system.json_file import read_object
 from bert_jax.training.checkpoint_choice import checkpoint_of
@@ -23,11 +24,8 @@ _USES = {
     "BertForMultipleChoice": "multiple-choice",
 }
 """What the hub calls the use of a class of transformers; of all others feature-extraction."""
-_NAMES = {
-    "mlm_loss": "masked-language loss (nats)",
-    "mlm_accuracy": "masked-language accuracy",
-    "nsp_loss": "next-sentence loss (nats)",
-    "nsp_accuracy": "next-sentence accuracy",
+_NAMES = {question.loss: f"{question.title} loss (nats)" for question in QUESTIONS} | {
+    question.accuracy: f"{question.title} accuracy" for question in QUESTIONS
 }
 
 

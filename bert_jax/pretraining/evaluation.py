@@ -56,11 +56,11 @@ class HeldOut:
         """What frequencies alone give on the same questions.
 
         The loss of tokens by always predicting the pieces as `piece_counts` has them, their accuracy by always guessing
-        the commonest one, `nsp_accuracy` (if pairs are asked about) by always guessing the label that is commoner here.
+        the commonest one, that of pairs (if they are asked about) by always guessing the label that is commoner here.
         Next tokens may be a [SEP], which isn't counted there: it is predicted as often as it is the answer here.
         """
         log_share = jnp.log((piece_counts + 1) / np.sum(piece_counts + 1))
-        (loss, *_), accuracy = self._objective.losses, self._objective.score
+        loss, accuracy = self._objective.of_tokens.loss, self._objective.of_tokens.accuracy
 
         @jax.jit
         def step(batch: Batch) -> Means:
@@ -80,8 +80,8 @@ class HeldOut:
         random, end = values.pop("random"), values.pop("end")
         values[loss] -= sum(share * math.log(share) for share in (end, 1 - end) if share)
         values[accuracy] = max(values[accuracy], end)
-        if "nsp_accuracy" in self._objective.measurements:
-            values["nsp_accuracy"] = max(random, 1 - random)
+        if self._objective.of_pairs:
+            values[self._objective.of_pairs.accuracy] = max(random, 1 - random)
         return values
 
     def _means(self, step: Callable[[Batch], Means], stop: Callable[[], bool]) -> dict[str, float] | None:

@@ -3,6 +3,7 @@
 Or, to compare with: each next token from those before it (Radford et al. 2018, section 3.1).
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertForPretraining, Parameters, init
 from bert_jax.model.size import train_flops
 from bert_jax.pretraining.masking import Masked, mask_sequences, next_tokens
+from bert_jax.pretraining.questions import MASKED_TOKENS, NEXT_SENTENCE, NEXT_TOKENS, Question
 from bert_jax.training.batch import Batch
 from bert_jax.training.cross_entropy import cross_entropy
 from bert_jax.training.measurement import Mean, Means
@@ -38,12 +40,16 @@ class PretrainingObjective:
         self.model, self._config, self._mask_id = model, config, mask_id
         self._network = BertForPretraining(model, execution.remat, execution.unroll)
         self._of_next = config.predict == "next"
-        of_tokens = "lm" if self._of_next else "mlm"
-        self._tasks = (of_tokens, "nsp") if config.pair == "next_sentence" else (of_tokens,)
-        self.losses = tuple(f"{task}_loss" for task in self._tasks)
-        self.measurements = (*self.losses, *(f"{task}_accuracy" for task in self._tasks))
-        self.score = f"{of_tokens}_accuracy"
-        """The measurement that a run is judged by."""
+        self.of_tokens = NEXT_TOKENS if self._of_next else MASKED_TOKENS
+        """The question that a run is judged by."""
+        self.of_pairs = NEXT_SENTENCE if config.pair == "next_sentence" else None
+        questions = tuple(filter(None, (self.of_tokens, self.of_pairs)))
+        self.losses = tuple(question.loss for question in questions)
+        self.measurements = (*self.losses, *(question.accuracy for question in questions))
+        self.shown = {
+            question.accuracy: question.label if number else f"accuracy: {question.label}"
+            for number, question in enumerate(questions)
+        }
 
     def init(self, key: Key[Array, ""]) -> Parameters:
         """Random parameters of the encoder and both heads."""
@@ -67,7 +73,7 @@ class PretrainingObjective:
 
     def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
         """Predicted tokens, and sequences."""
-        return {f"{task}_loss": jnp.sum(weights) for task, (_, weights) in self._questions(targets).items()}
+        return {question.loss: jnp.sum(weights) for question, _, weights in self._asked(targets)}
 
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, " B"] | None) -> Means:
         """Cross-entropy in nats and accuracy of each task."""
@@ -75,15 +81,16 @@ class PretrainingObjective:
         wanted = None if self._of_next else masked.places
         logits = self._network.apply({"params": params}, masked.tokens, wanted, dropout_keys)
         means = {}
-        for (task, (labels, weights)), of_task in zip(self._questions(targets).items(), logits):
-            loss, hit = cross_entropy(of_task, labels)
-            means |= {f"{task}_loss": Mean.of(loss, weights), f"{task}_accuracy": Mean.of(hit, weights)}
+        for (question, labels, weights), own_logits in zip(self._asked(targets), logits):
+            loss, hit = cross_entropy(own_logits, labels)
+            means |= {question.loss: Mean.of(loss, weights), question.accuracy: Mean.of(hit, weights)}
         return means
 
-    def _questions(self, targets: PretrainingTargets) -> dict[str, tuple[Array, Array]]:
-        """Labels and weights of each task: of tokens first, then of pairs."""
-        masked = targets.masked
-        return dict(zip(self._tasks, ((masked.labels, masked.weights), (targets.pair_label, targets.pair_weight))))
+    def _asked(self, targets: PretrainingTargets) -> Iterator[tuple[Question, Int[Array, "..."], Float[Array, "..."]]]:
+        """Each question with its labels and weights, in the order of the model's logits."""
+        yield self.of_tokens, targets.masked.labels, targets.masked.weights
+        if self.of_pairs:
+            yield self.of_pairs, targets.pair_label, targets.pair_weight
 
     def _masked(self, tokens: Tokens, keys: Key[Array, "B N"]) -> Masked:
         return mask_sequences(

@@ -34,8 +34,8 @@ from bert_jax.training.fitting import check_room, phase_memory
 from bert_jax.training.hosts import first_alone, is_first
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder, read_ahead
 from bert_jax.training.learning_curve import write_learning_curve
-from bert_jax.training.loop import PhaseWork
 from bert_jax.training.metrics import read_metrics
+from bert_jax.training.phase_work import PhaseWork
 from bert_jax.training.run_directory import RunDirectory, read_pretraining_config
 from bert_jax.training.sharding import (
     batch_sharding,
@@ -168,7 +168,7 @@ def _results(
     sequences = held_out[length]
     if sequences:
         measured = sequences.evaluate(params)
-        metric = trainer.objective.score
+        metric = trainer.objective.of_tokens.accuracy
         results |= {"metric": metric, "score": measured[metric], **measured}
         results["baseline"] = sequences.baseline(prepared[length].piece_counts)
         results["held_out_sequences"] = sequences.sequences
@@ -263,4 +263,5 @@ def _phase_work(
         evaluate=held_out.evaluate if held_out else None,
         batch_size=batch_size,
         flops=trainer.objective.flops,
+        shown=trainer.objective.shown,
     )

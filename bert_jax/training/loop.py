@@ -1,23 +1,21 @@
 """The one training loop."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import jax
 
 from bert_jax.config.training import TrainingConfig
-from bert_jax.model.bert import Parameters
 from bert_jax.system.errors import Interrupted, RunError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say, stage
 from bert_jax.system.whereabouts import here
-from bert_jax.training.batch import AnyBatch
 from bert_jax.training.cadence import Cadence
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.hosts import compile_together, is_first
 from bert_jax.training.measurement import Means
 from bert_jax.training.metrics import MetricsLog
+from bert_jax.training.phase_work import PhaseWork
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.skips import Skips
 from bert_jax.training.speed import Speed
@@ -29,34 +27,6 @@ _NOTE_EVERY_S = 0.5
 """How often measurements are fetched to be shown."""
 _SKIPPED = "skipped_steps.json"
 """In the run: the training records of the steps that ended it because none had finite gradients."""
-
-
-class PhaseWork(NamedTuple):
-    """One phase, ready to run."""
-
-    name: str
-    first: int
-    """Steps of the phases before it."""
-    steps: int
-    batches: Callable[[int], Iterator[AnyBatch]]
-    """Batches from the given step of the phase on, on the devices."""
-    records: Callable[[int], Sequence[int]]
-    """The numbers, in the data set, of the training records in the batch of the given step."""
-    told: str
-    """A sentence that tells a user how to look at the records of a step; `{step}` stands for it."""
-    skips_records: bool
-    """Whether a batch leaves out damaged ones, as rows of weight 0."""
-    train_step: Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]
-    """Jitted, the state donated."""
-    evaluate: Callable[[Parameters, Callable[[], bool]], dict[str, float] | None] | None
-    """Measures on held-out documents. Asks after each batch whether it is to stop, and then gives None."""
-    batch_size: int
-    flops: Callable[[tuple[int, ...]], float]
-    """Of one step on a batch whose ids are of this shape, over all devices."""
-    score: str = "score"
-    """What the score of an evaluation is called."""
-    patience: int | None = None
-    """The phase ends after this many evaluations in a row without a better score; None: with its last step."""
 
 
 def run_phases(
@@ -159,7 +129,7 @@ class _Loop:
         if time.monotonic() - self._noted > _NOTE_EVERY_S:
             self._noted = time.monotonic()
             rate = self._phase.batch_size * self._shown.rate
-            self._shown.note = _note(_values(measured), sequences_per_second=rate)
+            self._shown.note = self._phase.note(_values(measured), rate)
         self._shown.advance()
 
     def _after(self, step: int, state: TrainState, measured: Means) -> None:
@@ -212,7 +182,7 @@ class _Loop:
         self._shown.show()
         if evaluation:
             self._log.write(step, "eval", evaluation)
-            say(f"step {step:,}, held out: {_note(evaluation, self._phase.score)}")
+            say(f"step {step:,}, held out: {self._phase.note(evaluation)}")
             self._tell_patience(step)
         return evaluation
 
@@ -285,25 +255,3 @@ def _best(scores: dict[int, float]) -> int:
     """Which of the evaluations has the best score, the first of several; -1 where there is none."""
     values = list(scores.values())
     return values.index(max(values)) if values else -1
-
-
-def _note(values: dict[str, float], score: str = "score", sequences_per_second: float | None = None) -> str:
-    """Measurements as they are shown; the one that is the score has its own name, `score`, and is shown once."""
-    parts = [
-        f"{label} {values[name]:{form}}"
-        for name, label, form in (
-            ("loss", "loss", ".3f"),
-            ("mlm_accuracy", "accuracy: MLM", ".3f"),
-            ("lm_accuracy", "accuracy: LM", ".3f"),
-            ("nsp_accuracy", "NSP", ".3f"),
-            ("score", score, ".4f"),
-            ("accuracy", "accuracy", ".3f"),
-            ("learning_rate", "rate", ".2e"),
-        )
-        if name in values and not (name == score and "score" in values)
-    ]
-    if values.get("skipped"):
-        parts.append(f"{values['skipped']:.0f} steps skipped")
-    if sequences_per_second:
-        parts.append(f"{sequences_per_second:,.0f} sequences/s")
-    return ", ".join(parts)

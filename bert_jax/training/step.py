@@ -1,6 +1,6 @@
 """The train step and the evaluation step: the same for every objective."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -34,6 +34,8 @@ class Objective(Protocol):
     """Names of the measurements whose means add up to the loss."""
     measurements: tuple[str, ...]
     """Names of all that `measure` gives."""
+    shown: Mapping[str, str]
+    """What the shares among `measurements` are called in the progress line; the others aren't shown there."""
 
     def init(self, key: Key[Array, ""]) -> Parameters:
         """Random parameters of all that is trained. Same key, same values."""

@@ -9,9 +9,10 @@ from bert_jax.system.progress import say
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.devices import peak_flops
 from bert_jax.training.hosts import is_first
-from bert_jax.training.loop import PhaseWork, run_phases
+from bert_jax.training.loop import run_phases
 from bert_jax.training.manifest import noted_metrics
 from bert_jax.training.metrics import MetricsLog, changed_lines
+from bert_jax.training.phase_work import PhaseWork
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.run_directory import RunDirectory
 from bert_jax.training.step import TrainState

@@ -26,6 +26,7 @@ class Regression:
     model = ModelConfig()
     losses = ("square",)
     measurements = ("square", "largest")
+    shown = {}
 
     def init(self, key):
         raise NotImplementedError
