@@ -6,22 +6,10 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from bert_jax.config.settings import Settings
+from bert_jax.config.task_kind import TASK_KINDS, TaskKind
 
 Count = Annotated[int, Field(gt=0)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
-
-METRICS = {
-    "class": ("accuracy", "f1", "macro_f1", "matthews"),
-    "number": ("pearson", "spearman"),
-    "marked": ("accuracy", "f1", "macro_f1", "matthews"),
-    "choice": ("accuracy",),
-    "tags": ("accuracy", "entity_f1"),
-    "span": ("f1", "exact_match"),
-}
-"""Metrics of each kind of task; the first is the default."""
-_TEXTS = {"class": (1, 2), "number": (1, 2), "marked": (1, 2), "choice": (1, 1), "tags": (1, 1), "span": (2, 2)}
-"""Least and greatest number of texts in a row, by kind of task."""
-
 
 COLUMN_IN_BRACES = re.compile(r"\{([^{}]+)\}")
 """Matches `{column}` in a text that is made of several columns."""
@@ -130,9 +118,14 @@ class TaskConfig(Settings):
             span = span.replace(question_length=min(span.question_length, third), stride=min(span.stride, third))
         return self.replace(max_length=positions, padded_lengths=lengths, span=span)
 
+    @property
+    def facts(self) -> TaskKind:
+        """What is to be known of its kind."""
+        return TASK_KINDS[self.kind]
+
     @model_validator(mode="after")
     def _columns_fit_the_kind(self) -> "TaskConfig":
-        fewest, most = _TEXTS[self.kind]
+        fewest, most = self.facts.texts
         if not fewest <= len(self.texts) <= most:
             wanted = str(fewest) if fewest == most else f"{fewest} or {most}"
             raise ValueError(f"task.kind={self.kind} takes {wanted} task.texts and has {len(self.texts)}: {self.texts}")
@@ -170,10 +163,10 @@ class TaskConfig(Settings):
 
     @model_validator(mode="after")
     def _measure_fits_the_kind(self) -> "TaskConfig":
-        if self.metric not in (None, *METRICS[self.kind]):
+        if self.metric not in (None, *self.facts.metrics):
             raise ValueError(
                 f"task.metric={self.metric} doesn't measure task.kind={self.kind}; choose from "
-                f"{', '.join(METRICS[self.kind])}"
+                f"{', '.join(self.facts.metrics)}"
             )
         if self.kind == "span" and self.span.question_length + self.span.stride + 3 > self.max_length:
             raise ValueError(

@@ -101,7 +101,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
     """
     repairs = Counter()
     records = _labelled(config, config.train, read_records(config, config.train, "train", repairs), repairs)
-    if config.labels is None and config.kind in ("class", "marked", "tags"):  # of all rows, also where few are learned
+    if config.labels is None and config.facts.labelled:  # of all rows, also where few are learned
         config = config.replace(labels=in_order(_names(config, records)))
     _check_metric(config)
     task, some = make_task(config, tokenizer), _some(records, config.train_rows)
@@ -122,7 +122,7 @@ def read_measured(task: Task) -> Measured:
 
     Raises UsageError for a row that doesn't tell, or can't be read, and where what measures isn't installed.
     """
-    check_measurable(task.config.kind, task.config.labels)
+    check_measurable(task.config)
     repairs = Counter()
     records = read_records(task.config, task.config.dev, "dev", repairs)
     if not any(record.has(task.config.label) or record.has("is_impossible") for record in records):

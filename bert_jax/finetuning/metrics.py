@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.config.task import TaskConfig
 from bert_jax.system.errors import UsageError, install_extra
 
 OUTSIDE = "O"
 """The tag of a word outside of every entity."""
 _ENTITY_TAG = re.compile(r"O|[BIMESLU]-.+")
-_LIBRARIES = {"number": "scipy.stats", **dict.fromkeys(("class", "marked", "choice"), "sklearn.metrics")}
 _INSIDE = {"M": "I", "L": "E", "U": "S"}
 """BMES and BILOU's letters as IOBES has them."""
 
@@ -71,12 +71,12 @@ def _iobes(tag: str) -> str:
     return _INSIDE.get(prefix, prefix) + dash + kind
 
 
-def check_measurable(kind: str, labels: Sequence[str] | None) -> None:
-    """Raises UsageError where a library that measures tasks of this `kind` isn't installed: before they are learned."""
-    if kind == "tags" and names_entities(labels or ()):
+def check_measurable(task: TaskConfig) -> None:
+    """Raises UsageError where the library that measures `task` isn't installed: before anything is learned."""
+    if task.facts.loss == "tags" and names_entities(task.labels or ()):
         _library("seqeval.metrics")
-    elif kind in _LIBRARIES:
-        _library(_LIBRARIES[kind])
+    elif task.facts.measured_by:
+        _library(task.facts.measured_by)
 
 
 def _library(name: str) -> ModuleType:

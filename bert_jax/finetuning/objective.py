@@ -60,11 +60,11 @@ class TaskObjective:
         probe: bool = False,
     ):
         """`task` has its labels; `frozen_layers` and `probe` as in FinetuneConfig."""
-        self.model, self._kind, self._frozen_layers, self._probe = model, task.kind, frozen_layers, probe
+        self.model, self._loss, self._frozen_layers, self._probe = model, task.facts.loss, frozen_layers, probe
         self._head = HeadShape.of(task)
         self._network = BertForTask(model, self._head, execution.remat, execution.unroll, frozen_layers, probe)
         self.shown = {"accuracy": "accuracy"}
-        self.measurements = self.losses if self._kind == "number" else (*self.losses, "accuracy")
+        self.measurements = self.losses if self._loss == "squares" else (*self.losses, "accuracy")
 
     def init(self, key: Key[Array, ""]) -> Parameters:
         """Random parameters of the encoder and the task's head."""
@@ -104,10 +104,10 @@ class TaskObjective:
     def measure(self, params: Parameters, targets: TaskBatch, dropout_keys: Key[Array, " B"] | None) -> Means:
         """The loss and, but for numbers, the share of right answers."""
         outputs, weights = self.outputs(params, targets, dropout_keys), self._weights(targets)
-        if self._kind == "number":
+        if self._loss == "squares":
             return {"task_loss": Mean.of(jnp.square(outputs[:, 0] - targets.target), weights)}
         labels = jnp.maximum(targets.target, 0)
-        if self._kind == "span":
+        if self._loss == "ends":
             inside = targets.tokens.sequence[:, 0] > 0
             outputs = jnp.where(inside[:, None], outputs.swapaxes(1, 2), _NOWHERE)
         loss, hit = cross_entropy(outputs, labels)
@@ -121,9 +121,9 @@ class TaskObjective:
 
     def _weights(self, batch: TaskBatch) -> Float[Array, "B ..."]:
         """How much each label counts."""
-        match self._kind:
+        match self._loss:
             case "tags":
                 return jnp.where(batch.target == IGNORED, 0.0, batch.weight[:, None])
-            case "span":
+            case "ends":
                 return jnp.stack([batch.weight / 2] * 2, axis=1)
         return batch.weight

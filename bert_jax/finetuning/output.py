@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
+from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.columns import clean
 from bert_jax.finetuning.task import Prediction
@@ -20,7 +21,7 @@ Predicted = Iterable[tuple[Record, Prediction]]
 def check_output(path: Place, kind: str, read: str = "") -> None:
     """Raises UsageError where predictions of tasks of this `kind`, for the rows that are `read`, can't be written to
     `path`: as its name ends, or as `check_written` says."""
-    possible = [*_LINES, *([".conll"] if kind == "tags" else []), *([".json"] if kind == "span" else [])]
+    possible = [*_LINES, *filter(None, [TASK_KINDS[kind].written_to])]
     if path.suffix not in possible:
         raise UsageError(f"{path}: predictions of kind {kind} are written to {', '.join(possible)}; name it so")
     for one in _files(path):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.config.task import METRICS, TaskConfig
+from bert_jax.config.task import TaskConfig
 from bert_jax.data.grouping import Group, ahead, grouped, usual_lengths
 from bert_jax.data.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch, assemble
@@ -75,7 +75,7 @@ def metric_of(config: TaskConfig) -> str:
     """The metric that the best checkpoint is chosen by."""
     if config.metric is None and config.kind == "tags" and names_entities(config.labels or ()):
         return "entity_f1"
-    return config.metric or METRICS[config.kind][0]
+    return config.metric or config.facts.metrics[0]
 
 
 def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:

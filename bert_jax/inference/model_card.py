@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.pretraining.questions import QUESTIONS
@@ -18,11 +19,7 @@ from bert_jax.training.run_directory import origin_of, read_config
 _USES = {
     "BertForPreTraining": "fill-mask",
     "BertForMaskedLM": "fill-mask",
-    "BertForSequenceClassification": "text-classification",
-    "BertForTokenClassification": "token-classification",
-    "BertForQuestionAnswering": "question-answering",
-    "BertForMultipleChoice": "multiple-choice",
-}
+} | {kind.exported_as: kind.hub_use for kind in TASK_KINDS.values() if kind.exported_as}
 """What the hub calls the use of a class of transformers; of all others feature-extraction."""
 _NAMES = {question.loss: f"{question.title} loss (nats)" for question in QUESTIONS} | {
     question.accuracy: f"{question.title} accuracy" for question in QUESTIONS

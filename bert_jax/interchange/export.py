@@ -28,16 +28,6 @@ class _Class(NamedTuple):
     """How PARAMETERS begins the names of some of its tensors, and what stands there in its files."""
 
 
-_CLASSES = {
-    "class": _Class("BertForSequenceClassification"),
-    "number": _Class("BertForSequenceClassification"),
-    "choice": _Class("BertForMultipleChoice"),
-    "tags": _Class("BertForTokenClassification"),
-    "span": _Class("BertForQuestionAnswering", ("classifier.", "qa_outputs.")),
-}
-"""By the kind of task."""
-
-
 def write_model_directory(
     directory: Place,
     config: ModelConfig,
@@ -78,12 +68,13 @@ def write_model_directory(
 
 
 def _class_for(task: TaskConfig) -> _Class:
-    if task.kind not in _CLASSES:
+    facts = task.facts
+    if facts.exported_as is None:
         raise UsageError(
             f"transformers has no class with the head of task {task.name} (task.kind={task.kind}); use the run itself, "
             "by bert-jax predict"
         )
-    return _CLASSES[task.kind]
+    return _Class(facts.exported_as, ("classifier.", facts.tensors))
 
 
 def _class_with(absent: frozenset[str]) -> _Class:

@@ -87,12 +87,11 @@ def head_values(task: TaskConfig) -> dict[str, Any]:
 
     Nothing of choices and answers: there is one shape of their heads.
     """
-    problems = {"class": "single_label_classification", "number": "regression"}
-    names = {"class": task.labels, "tags": task.labels, "number": ("LABEL_0",)}.get(task.kind)
+    names = task.labels if task.facts.labelled else ("LABEL_0",) if task.facts.loss == "squares" else None
     if not names:
         return {}
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
-    return labels | ({"problem_type": problems[task.kind]} if task.kind in problems else {})
+    return labels | ({"problem_type": task.facts.problem} if task.facts.problem else {})
 
 
 def _size(values: dict[str, Any], name: str, path: Path) -> int:

@@ -3,7 +3,7 @@
 Further letters in shapes: C sequences a row (its choices, otherwise one), M marked words, O outputs of the head.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,26 +12,12 @@ from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.task_kind import HeadInput
 from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertEncoder, Parameters, one_token, without
 from bert_jax.model.dropout import split
 from bert_jax.model.encoder import Remat
 from bert_jax.model.heads import TaskHead
-
-HeadInput = Literal["pooled", "choices", "marked", "tokens"]
-"""What a head takes: the pooled vector; that of each choice; the pooled one and beside it the mean vector of each
-marked word; every token's vector."""
-
-
-_INPUTS: dict[str, HeadInput] = {
-    "class": "pooled",
-    "number": "pooled",
-    "marked": "marked",
-    "choice": "choices",
-    "tags": "tokens",
-    "span": "tokens",
-}
-"""By the kind of task."""
 
 
 class HeadShape(NamedTuple):
@@ -43,13 +29,14 @@ class HeadShape(NamedTuple):
     marks: int = 0
     """Marked words a row."""
     drops: bool = True
-    """Whether there is dropout on its input. The original has none before the scores of answers."""
+    """Whether there is dropout on its input."""
 
     @classmethod
     def of(cls, task: TaskConfig) -> "HeadShape":
         """The head of a task whose labels are known."""
-        outputs = {"number": 1, "choice": 1, "span": 2}.get(task.kind) or len(task.labels)
-        return cls(_INPUTS[task.kind], outputs, len(task.marks) // 2, drops=task.kind != "span")
+        facts = task.facts
+        outputs = len(task.labels) if facts.labelled else facts.outputs
+        return cls(facts.head, outputs, len(task.marks) // 2, facts.head_dropout)
 
 
 class BertForTask(nn.Module):

@@ -1,7 +1,8 @@
 import pytest
 
 from bert_jax.config.settings import SettingsError
-from bert_jax.config.task import METRICS, TaskConfig
+from bert_jax.config.task import TaskConfig
+from bert_jax.config.task_kind import TASK_KINDS
 
 PAIR = {"name": "x", "kind": "class", "texts": ("a", "b")}
 SPAN = {"name": "x", "kind": "span", "texts": ("question", "context")}
@@ -37,14 +38,14 @@ def test_settings_that_do_not_fit_each_other_are_refused(settings, words):
     assert words in str(refusal.value) and "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("kind", METRICS)
+@pytest.mark.parametrize("kind", TASK_KINDS)
 def test_every_kind_has_what_it_needs_and_survives_json(kind):
     needs = {
         "span": {"texts": ("question", "context"), "max_length": 384},
         "choice": {"choices": ("first", "second")},
         "marked": {"marks": ("begin", "end")},
     }
-    for metric in (None, *METRICS[kind]):
+    for metric in (None, *TASK_KINDS[kind].metrics):
         config = TaskConfig(name="x", kind=kind, metric=metric, **needs.get(kind, {}))
         assert TaskConfig(**config.model_dump(mode="json")) == config and hash(config)
 
