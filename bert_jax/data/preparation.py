@@ -38,7 +38,7 @@ from bert_jax.data.workers import available_cores, map_in_processes
 from bert_jax.system.disk import disk_explained
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import FileSum, sync
-from bert_jax.system.progress import say, stage
+from bert_jax.system.progress import say, stage, warn
 from bert_jax.text.sentences import has_rules
 from bert_jax.text.tokenizer import load_tokenizer
 
@@ -136,8 +136,8 @@ def _say_missing_rules(recipe: Recipe) -> None:
 def _warn_of_unknown_pieces(seen: Statistics) -> None:
     """Warns where the vocabulary, which may have been made of other text, can't read a large part of this."""
     if seen.unknown_share > MOST_UNKNOWN:
-        say(
-            f"WARNING: {seen.unknown_share:.1%} of the pieces of this text are unknown to the vocabulary: the model is "
+        warn(
+            f"{seen.unknown_share:.1%} of the pieces of this text are unknown to the vocabulary: the model is "
             "asked about [UNK] instead of words; is it the right text, and the right vocabulary for its language?"
         )
 

@@ -15,7 +15,7 @@ from bert_jax.data.records import decode_instances, encode_instances
 from bert_jax.data.shards import ShardReader, shard_path
 from bert_jax.data.store_metadata import INFO_FILE, StoreMetadata
 from bert_jax.system.errors import RunError
-from bert_jax.system.progress import say
+from bert_jax.system.progress import warn
 
 _NO_TOKENS = Instances(np.zeros(0, int), np.zeros(0, np.uint8), np.zeros(2, int), np.zeros(1, int), np.zeros(1, int))
 """What stands for a record that is skipped."""
@@ -83,5 +83,5 @@ class InstanceSource:
             ) from error
         if what not in self._skipped:
             self._skipped.add(what)
-            say(f"WARNING: {what}; it is skipped")
+            warn(f"{what}; it is skipped")
         return next(encode_instances(_NO_TOKENS, self._dtype))

@@ -16,7 +16,7 @@ from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.finetuning.predicting import measure, predictions
 from bert_jax.finetuning.task import Prediction
 from bert_jax.model.bert import Parameters
-from bert_jax.system.progress import say
+from bert_jax.system.progress import warn
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.devices import compiling_tokens, tokens_at_once
 from bert_jax.training.sharding import make_mesh
@@ -70,7 +70,7 @@ class Predictor:
         task = make_task(config, self._tokenizer)
         rows = read_measured(task)
         if not source and stamp and not stamp.endswith(rows.stamp):
-            say(f"WARNING: {config.dev} has other rows now than when the model was trained")
+            warn(f"{config.dev} has other rows now than when the model was trained")
         metrics = measure(task, rows, self._run, pad_id=self._pad_id, **self._costs)
         return {"task": self.task.name, **metrics, "dev_rows": len(rows.records)}
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import Shape, read_object, read_shape, shaped
 from bert_jax.system.errors import UsageError, shown
-from bert_jax.system.progress import say
+from bert_jax.system.progress import warn
 from bert_jax.text.sentencepiece import SentencePieceTokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import CONTINUATION, UNKNOWN, Vocabulary
@@ -153,7 +153,7 @@ def _wordpiece_of(directory: Path, settings: _Settings, lowercase: bool | None) 
         raise UsageError(f"{path}: its pieces aren't numbered from 0 to {len(pieces) - 1:,}, each number once")
     vocabulary = Vocabulary(pieces, str(path))
     if added := list(ids)[in_words:]:
-        say(f"WARNING: {path} adds {len(added):,} pieces ({shown(added[0])}, ...), which are never found in text here")
+        warn(f"{path} adds {len(added):,} pieces ({shown(added[0])}, ...), which are never found in text here")
     lowercase = file.normalizer.lowercase if lowercase is None else lowercase
     return WordPieceTokenizer(vocabulary, lowercase, file.normalizer.strip_accents)
 

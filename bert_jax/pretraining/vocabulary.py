@@ -13,7 +13,7 @@ from bert_jax.interchange.hub import model_place
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import read_object
-from bert_jax.system.progress import say, stage
+from bert_jax.system.progress import say, stage, warn
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, read_vocabulary_file, tokenizer_directory
 from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
@@ -37,7 +37,7 @@ def make_tokenizer(config: RunConfig, run: RunDirectory) -> Tokenizer:
         if not damage:
             run.manifest.note(run.tokenizer)
             return load_tokenizer(run.tokenizer)
-        say(f"WARNING: {run.path}: {damage}: it is made anew (--vocabulary.file takes one of your own)")
+        warn(f"{run.path}: {damage}: it is made anew (--vocabulary.file takes one of your own)")
     tokenizer = given_tokenizer(config) or _train(config)
     run.save_tokenizer(tokenizer, origin)
     say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")

@@ -17,7 +17,7 @@ from bert_jax.system.disk import disk_explained
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import replacing, write_json
 from bert_jax.system.json_file import read_object
-from bert_jax.system.progress import say
+from bert_jax.system.progress import warn
 
 PUBLISH_EVERY_S = 60.0
 """Seconds between two background uploads of a growing file."""
@@ -104,9 +104,7 @@ class Publisher:
                 if worked_on(path).exists():
                     publish(path)
             except Exception as error:  # gcsfs, Google's libraries and aiohttp have error classes of their own
-                say(
-                    f"WARNING: {path} could not be written ({str(error).partition(chr(10))[0]}); it will be tried again"
-                )
+                warn(f"{path} could not be written ({str(error).partition(chr(10))[0]}); it will be tried again")
 
 
 def copy_into(source: Place, directory: Place) -> None:

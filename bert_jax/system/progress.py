@@ -17,6 +17,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from bert_jax.system import journal
 from bert_jax.system.whereabouts import here
 
 
@@ -41,6 +42,18 @@ PLAIN_EVERY_S = 15.0
 def say(message: str) -> None:
     """Prints one line, above the progress bar if there is one."""
     console.print(message, markup=False, soft_wrap=True)
+
+
+def warn(message: str) -> None:
+    """Prints a line about a fault that ends nothing, and notes it in the run's journal."""
+    say(f"WARNING: {message}")
+    journal.note("fault", message)
+
+
+def tell(event: journal.Event, message: str) -> None:
+    """Prints one line about a turn that the run takes, and notes it in the run's journal."""
+    say(message)
+    journal.note(event, message)
 
 
 def keep_quiet() -> None:

@@ -15,7 +15,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.disk import reason
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum, absolute, remove_directory
-from bert_jax.system.progress import say
+from bert_jax.system.progress import warn
 from bert_jax.training.checkpoint_choice import best_of
 from bert_jax.training.hosts import agreed, is_first, wait_for_all
 from bert_jax.training.manifest import (
@@ -231,7 +231,7 @@ class Checkpoints:
                 delete(path_of(self._directory, step))
         self._delete_unfinished()
         self.failure = f"checkpoint {step} could not be written to {self._directory}: {reason(error)}"
-        say(f"WARNING: {self.failure}; training goes on, and the next one is tried")
+        warn(f"{self.failure}; training goes on, and the next one is tried")
 
     def _delete_unfinished(self) -> None:
         """Deletes what was begun and not finished, by a process before this one or by a save that failed.
@@ -260,7 +260,7 @@ class Checkpoints:
                 else:
                     good, sound = good + 1, sound or is_sound(path)
         except Exception as error:  # OSError, and a bucket's library has errors of its own
-            say(f"WARNING: an old checkpoint in {self._directory} could not be deleted: {reason(error)}")
+            warn(f"an old checkpoint in {self._directory} could not be deleted: {reason(error)}")
 
 
 def write_model(directory: Place, params: Parameters, carried: tuple[Place, ...]) -> None:

@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.progress import say
+from bert_jax.system.progress import warn
 from bert_jax.training.manifest import Manifest, complete, damaged_file, has_manifest, lost
 from bert_jax.training.run_manifest import MANIFEST, RunManifest
 
@@ -60,7 +60,7 @@ def newest_undamaged(directory: Place) -> Place | None:
             damaged = damaged_file(path)
         if not damaged:
             return path
-        say(f"WARNING: {path} is damaged ({damaged} is not as it was written); the one before it is used, if any")
+        warn(f"{path} is damaged ({damaged} is not as it was written); the one before it is used, if any")
     return None
 
 
@@ -101,7 +101,7 @@ def _checkpoint_of_run(path: Place) -> Place:
     found, gone = newest_undamaged(directory), lost(directory)
     for newer in gone:
         if found and newer.name > found.name:
-            say(f"WARNING: {newer} was finished and its {MANIFEST} is gone; {found} is used")
+            warn(f"{newer} was finished and its {MANIFEST} is gone; {found} is used")
     if found:
         return found
     if complete(directory) or gone:

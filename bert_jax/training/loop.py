@@ -8,7 +8,7 @@ import jax
 from bert_jax.config.training import TrainingConfig
 from bert_jax.system.errors import Interrupted, RunError
 from bert_jax.system.files import write_json
-from bert_jax.system.progress import say, stage
+from bert_jax.system.progress import say, stage, tell, warn
 from bert_jax.system.whereabouts import here
 from bert_jax.training.cadence import Cadence
 from bert_jax.training.checkpoint import Checkpoints
@@ -144,7 +144,10 @@ class _Loop:
         stopping = self._stop.at(step)  # read once: a signal may come at any time
         if self._cadence.due(step) or last or stopping or self._out_of_patience():
             if stopping:
-                say(f"stopping after step {step:,} with a checkpoint; Ctrl-C (once more) ends at once, without it")
+                tell(
+                    "stopped",
+                    f"stopping after step {step:,} with a checkpoint; Ctrl-C (once more) ends at once, without it",
+                )
             self._at("writing the checkpoint of", step)
             self._log.publish()
             self._checkpoints.save(step, state, evaluation, self._log.sum)
@@ -157,7 +160,7 @@ class _Loop:
     def _tell_skipped(self, step: int, skipped: int) -> None:
         """Says how many steps of the run were skipped up to `step`, if they have become more."""
         if skipped > self._told_skipped:
-            say(f"WARNING: {skipped:,} of {step:,} steps had no finite gradient and were skipped")
+            warn(f"{skipped:,} of {step:,} steps had no finite gradient and were skipped")
             self._told_skipped = skipped
 
     def _interrupted(self, step: int) -> Interrupted:

@@ -12,7 +12,7 @@ from bert_jax.system.copies import copy_into
 from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, sync, sync_below, write_text
 from bert_jax.system.formats import check_format
 from bert_jax.system.json_file import Shape, as_shape, read_object
-from bert_jax.system.progress import say
+from bert_jax.system.progress import warn
 from bert_jax.training.measurement import Sums, as_sums
 from bert_jax.training.run_manifest import MANIFEST, Natural, RunManifest, Sum, checksum, out_of_reach
 from bert_jax.training.state_check import StateCheck
@@ -195,7 +195,7 @@ def agree_with_list(directory: Place) -> None:
         if path.is_dir():
             set_aside(path, f"its {MANIFEST} is gone")
         else:
-            say(f"WARNING: {path} was finished and is gone; the one before it is used, if any")
+            warn(f"{path} was finished and is gone; the one before it is used, if any")
             run.forget(path)
     listed = run.listed(directory)
     files = [absolute(path) / MANIFEST for path in complete(directory)]
@@ -249,7 +249,7 @@ def set_aside(path: Place, damage: str) -> None:
     remove_directory(aside)
     with _unlisted(path):
         path.rename(aside)
-    say(f"WARNING: {path} is damaged ({damage}); it is set aside as {aside.name}, and the one before it used, if any")
+    warn(f"{path} is damaged ({damage}); it is set aside as {aside.name}, and the one before it used, if any")
 
 
 @contextlib.contextmanager

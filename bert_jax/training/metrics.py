@@ -17,8 +17,9 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.copies import Publisher, worked_on
 from bert_jax.system.disk import disk_explained
 from bert_jax.system.files import FileSum, write_text
+from bert_jax.system.journal import FILE_NAME
 from bert_jax.system.json_file import Shape, as_shape, parse_object
-from bert_jax.system.progress import say
+from bert_jax.system.progress import warn
 from bert_jax.training.hosts import is_first
 from bert_jax.training.tracking import Background
 
@@ -55,7 +56,7 @@ class MetricsLog:
         write_text(file, text)
         self._file = open(file, "ab", buffering=0)  # so that it is known what is written
         self._unwritten, self._failing = b"", False
-        self._publisher = Publisher(self.path, directory / "tensorboard")
+        self._publisher = Publisher(self.path, directory / "tensorboard", directory / FILE_NAME)
         if tensorboard:
             self._tensorboard = worked_on(directory / "tensorboard")
             with disk_explained(directory):
@@ -93,7 +94,7 @@ class MetricsLog:
         try:
             self._write_lines()
         except OSError as error:
-            say(f"WARNING: the last lines of {self.path} are lost ({error.strerror})")
+            warn(f"the last lines of {self.path} are lost ({error.strerror})")
         for file in filter(None, (self._file, self._events)):
             with contextlib.suppress(OSError):
                 file.close()
@@ -115,7 +116,7 @@ class MetricsLog:
             yield
         except OSError as error:
             if not self._failing:
-                say(f"WARNING: {self.path} can't be written ({error.strerror}); training goes on, its lines are kept")
+                warn(f"{self.path} can't be written ({error.strerror}); training goes on, its lines are kept")
             self._failing = True
         else:
             self._failing = False
@@ -168,7 +169,7 @@ class _Named(Shape):
 def _read_lines(path: Place) -> list[_Line]:
     lines, damaged = _parsed(path)
     if damaged:
-        say(f"WARNING: {path}: lines that can't be read are left out: {_told(damaged)}")
+        warn(f"{path}: lines that can't be read are left out: {_told(damaged)}")
     return lines
 
 

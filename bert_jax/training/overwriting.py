@@ -13,8 +13,10 @@ from bert_jax.system.progress import say
 from bert_jax.training.run_directory import RunDirectory, read_config
 
 _OF_A_RUN = re.compile(
-    r"config\.json|tokenizer|data|data-\d+\.json|checkpoints|metrics\.jsonl.*|results\.json|manifest\.json|skipped_steps\.json|profile|\.lock|\.owner"
-    r"|events\.out\.tfevents\..*|tensorboard|(confusion|learning_curve)\.png|report\.html|stuck-.*\.txt|trackers\.json|wandb"
+    r"config\.json|tokenizer|data|data-\d+\.json|checkpoints|metrics\.jsonl.*|results\.json|manifest\.json"
+    r"|skipped_steps\.json|profile|\.lock|\.owner"
+    r"|events\.jsonl|events\.out\.tfevents\..*|tensorboard|(confusion|learning_curve)\.png|report\.html"
+    r"|stuck-.*\.txt|trackers\.json|wandb"
     r"|\..*\.tmp|.*\.orbax-checkpoint-tmp.*"
 )
 """Names of what lies in a run's directory."""

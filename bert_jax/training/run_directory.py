@@ -15,11 +15,13 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.config.training import TrainingConfig
 from bert_jax.system.bucket import Place, in_bucket, place_of
+from bert_jax.system.copies import worked_on
 from bert_jax.system.disk import FULL_DISK, disk_explained
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import remove_directory, write_json, write_text
+from bert_jax.system.journal import FILE_NAME, open_journal
 from bert_jax.system.json_file import MOST_BYTES, parse_json, read_bytes, read_object
-from bert_jax.system.progress import say
+from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.checkpoint_choice import runs_within
 from bert_jax.training.hosts import is_first
@@ -83,7 +85,7 @@ class RunDirectory:
         else:
             damage = self.manifest.damage(self.results_file) and "is not as it was written"
         if damage:
-            say(f"WARNING: {self.results_file} {damage}: the run is measured anew")
+            warn(f"{self.results_file} {damage}: the run is measured anew")
             return None
         if results.get("steps") != newest:
             return None
@@ -125,6 +127,7 @@ class RunDirectory:
                     raise
                 reason = error.strerror or str(error).partition("\n")[0]
                 raise UsageError(f"--workdir {self.path} can't be written ({reason}); choose another") from None
+        open_journal(worked_on(self.path / FILE_NAME))
         self._complete_manifest()
         write_config(self.config_file, config)
 
@@ -133,7 +136,7 @@ class RunDirectory:
         try:
             missing = self.manifest.noted() is None
         except (OSError, ValueError) as error:
-            say(f"WARNING: {self.manifest.path} is damaged ({error}): the run's files are taken as they are")
+            warn(f"{self.manifest.path} is damaged ({error}): the run's files are taken as they are")
             self.manifest.renew()
         else:
             if missing and self.under_way:

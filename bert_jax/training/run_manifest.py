@@ -14,7 +14,7 @@ from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum, absolute, as_json, files_below, sync, write_json, write_text
 from bert_jax.system.formats import check_format
 from bert_jax.system.json_file import Shape, as_shape, read_object
-from bert_jax.system.progress import say
+from bert_jax.system.progress import warn
 from bert_jax.training.hosts import is_first
 
 MANIFEST = "manifest.json"
@@ -139,7 +139,7 @@ class RunManifest:
             try:
                 before = self.noted()
             except ValueError as error:
-                say(f"WARNING: {self.path} is damaged ({error}); what is there is taken as it is")
+                warn(f"{self.path} is damaged ({error}); what is there is taken as it is")
                 self.renew()
                 before = self.noted()
             after = changed(before or {})

@@ -17,7 +17,7 @@ from bert_jax.system.copies import worked_on
 from bert_jax.system.errors import UsageError, install_extra
 from bert_jax.system.files import write_json
 from bert_jax.system.json_file import read_object
-from bert_jax.system.progress import say
+from bert_jax.system.progress import warn
 from bert_jax.training.hosts import is_first
 
 _MOST_WAITING = 10_000
@@ -158,7 +158,7 @@ class Background:
 
     def _tell(self, reason: str) -> None:
         if not self._failed:
-            say(f"WARNING: {self._name} failed ({reason}); training goes on, and metrics.jsonl has every line")
+            warn(f"{self._name} failed ({reason}); training goes on, and metrics.jsonl has every line")
         self._failed = True
 
 
@@ -196,7 +196,7 @@ def open_trackers(config: TrainingConfig, path: Place) -> list[Background]:
             known[name] = {"where": where, "id": tracker.id}
             write_json(path / "trackers.json", known)
         except Exception as error:  # of whatever library
-            say(f"WARNING: {name} didn't start ({_first_line(error)}); training goes on without it")
+            warn(f"{name} didn't start ({_first_line(error)}); training goes on without it")
         else:
             trackers.append(Background(name, tracker))
     return trackers
@@ -208,7 +208,7 @@ def _read_ids(file: Place) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        say(f"WARNING: {file} can't be read ({error}); the run is tracked as a new one")
+        warn(f"{file} can't be read ({error}); the run is tracked as a new one")
         return {}
 
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import jax
 
 from bert_jax.model.bert import Parameters
-from bert_jax.system.progress import say
+from bert_jax.system.journal import note, open_journal
+from bert_jax.system.progress import say, tell, warn
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.devices import peak_flops
 from bert_jax.training.hosts import is_first
@@ -35,14 +36,15 @@ def train(
     state = checkpoints.restore(trainer.state_shapes)
     if state is None:
         if aside := sorted(path.name for path in run.checkpoints.glob("damaged-*")):
-            say(f"WARNING: {run.path} has no good checkpoint left ({', '.join(aside)}): it begins anew")
+            warn(f"{run.path} has no good checkpoint left ({', '.join(aside)}): it begins anew")
         state = trainer.initial_state(initial())
+        note("begun", f"{config.steps:,} steps")
     elif state.step:
-        say(f"going on from step {int(state.step):,}")
+        tell("resumed", f"going on from step {int(state.step):,}")
         if config.profiled and config.profiled[-1] <= state.step:
             say(f"profile_steps={config.profile_steps} are done already: no trace is written")
     if is_first() and (changed := changed_lines(run.metrics_file, noted_metrics(run.checkpoints, int(state.step)))):
-        say(f"WARNING: {run.metrics_file}: {changed}; training goes on")
+        warn(f"{run.metrics_file}: {changed}; training goes on")
     trackers, finished = open_trackers(config, run.path), False
     log = MetricsLog(run.path, int(state.step), config.logging.tensorboard, trackers)
     all_peaks = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None
@@ -50,9 +52,11 @@ def train(
         with StepTrace(config.profiled if is_first() else range(0), run.profile) as trace:
             last = run_phases(state, phases, checkpoints, log, trace, config, all_peaks)
         finished = True
+        note("finished", f"step {int(last.step):,}")
         return last
     finally:
         log.close()
         for tracker in trackers:
             tracker.close(finished)
         checkpoints.close()
+        open_journal(None)

@@ -15,7 +15,7 @@ from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
 from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.progress import say
+from bert_jax.system.progress import warn
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.training.checkpoint_choice import CheckpointGone, being_read, checkpoint_of, looking_again
 from bert_jax.training.manifest import Manifest
@@ -104,7 +104,7 @@ def _trained_here(path: Place) -> TrainedModel:
     with being_read(checkpoint):
         tokenizer, settings, manifest = load_tokenizer(checkpoint), read_config(checkpoint), Manifest.read(checkpoint)
     if checkpoint != path and (damage := _own_damage(path)):
-        say(f"WARNING: {path}: {damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)")
+        warn(f"{path}: {damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)")
     told, task = settings.model, settings.task if isinstance(settings, TaskRunConfig) else None
     if told.vocabulary_size not in (None, len(tokenizer.vocabulary)):
         raise UsageError(

@@ -16,6 +16,7 @@ NEVER_COVERED = (
     "the text that data was prepared from",
     "lines of metrics.jsonl after the newest checkpoint",
     "TensorBoard events",
+    "events.jsonl",
     "profile/",
     "pictures",
 )

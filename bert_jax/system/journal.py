@@ -1,0 +1,34 @@
+"""RUN/events.jsonl: what befell a run, an object a line. What was measured is in metrics.jsonl."""
+
+import contextlib
+import datetime
+import json
+import os
+from pathlib import Path
+from typing import Literal
+
+Event = Literal["begun", "resumed", "fault", "stopped", "finished"]
+FILE_NAME = "events.jsonl"
+_file: Path | None = None
+"""The journal of the run that this process trains; None while there is none."""
+
+
+def open_journal(file: Path | None) -> None:
+    """Has all that is noted from now on go to `file`, or nowhere."""
+    global _file
+    _file = file
+
+
+def note(event: Event, message: str) -> None:
+    """Adds `time` (UTC), `event` and `message` to the journal, if one is open. A write that fails is passed over."""
+    if _file is None:
+        return
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    line = json.dumps({"time": now, "event": event, "message": message}, ensure_ascii=False) + "\n"
+    with contextlib.suppress(OSError):
+        # Not blocking, since a pipe may stand in its place.
+        file = os.open(_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+        try:
+            os.write(file, line.encode(errors="replace"))
+        finally:
+            os.close(file)

@@ -1,0 +1,41 @@
+import json
+import os
+
+import pytest
+
+from bert_jax.system.journal import open_journal
+from bert_jax.system.progress import tell, warn
+
+
+@pytest.fixture
+def journal(tmp_path):
+    open_journal(tmp_path / "events.jsonl")
+    yield tmp_path / "events.jsonl"
+    open_journal(None)
+
+
+def test_what_is_said_of_faults_and_turns_is_noted_too(journal, capsys):
+    warn("a disk is full")
+    tell("resumed", "going on from step 5")
+    open_journal(None)
+    warn("of another run")
+    noted = list(map(json.loads, journal.read_text().splitlines()))
+    assert [(one["event"], one["message"]) for one in noted] == [
+        ("fault", "a disk is full"),
+        ("resumed", "going on from step 5"),
+    ]
+    assert all(one["time"].endswith("+00:00") for one in noted)
+    assert capsys.readouterr().err.splitlines() == [
+        "WARNING: a disk is full",
+        "going on from step 5",
+        "WARNING: of another run",
+    ]
+
+
+@pytest.mark.parametrize("place", ["gone/events.jsonl", "pipe"])
+def test_a_journal_that_cannot_be_written_ends_nothing(tmp_path, capsys, place):
+    os.mkfifo(tmp_path / "pipe")
+    open_journal(tmp_path / place)
+    warn("said all the same")
+    open_journal(None)
+    assert capsys.readouterr().err == "WARNING: said all the same\n"
