@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from bert_jax.data.compressed_files import opened
 from bert_jax.data.file_source import BYTE_ORDER_MARK, undamaged_parts
 from bert_jax.data.jsonl_files import whole_lines
-from bert_jax.data.packed_files import opened
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from hashlib import blake2b
 
-from bert_jax.data.packed_files import DAMAGE, decompressed, opened
+from bert_jax.data.compressed_files import DAMAGE, decompressed, opened
 from bert_jax.data.shown import reason_of
 from bert_jax.data.text_source import TextSource, numbered_parts
 from bert_jax.system.bucket import Place

@@ -4,8 +4,8 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+from bert_jax.data.compressed_files import check_expansion, opened
 from bert_jax.data.file_source import FileSource
-from bert_jax.data.packed_files import check_expansion, opened
 from bert_jax.data.parquet_pages import pages
 from bert_jax.data.shown import listed, reason_of
 from bert_jax.system.bucket import Place

@@ -16,7 +16,7 @@ class Page(NamedTuple):
 
     unpacked: int
     """What a reader allocates for it, and refuses it where it holds anything else."""
-    packed: int
+    compressed: int
     """What it takes in the file, its header included."""
 
 
@@ -32,7 +32,7 @@ def pages(file: io.BufferedIOBase, begin: int, size: int) -> Iterator[Page]:
             raise ValueError(f"at byte {begin:,} there is no header of a page")
         page = Page(fields[_UNPACKED], length + fields[_PACKED])
         yield page
-        begin += page.packed
+        begin += page.compressed
 
 
 def _header(file: io.BufferedIOBase, begin: int) -> tuple[dict[int, int], int]:

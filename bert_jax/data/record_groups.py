@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from bert_jax.data.packed_files import check_expansion
+from bert_jax.data.compressed_files import check_expansion
 from bert_jax.system.errors import UsageError
 
 MOST_GROUP_BYTES = 1 << 27

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from bert_jax.data.compressed_files import FREE_BYTES, check_held, opened
 from bert_jax.data.conll_files import conll_records, conllu_records
 from bert_jax.data.json_rows import jsonl_records
-from bert_jax.data.packed_files import FREE_BYTES, check_held, opened
 from bert_jax.data.squad_files import squad_records
 from bert_jax.data.table_files import csv_records, tsv_records
 from bert_jax.data.task_record import Record
@@ -97,13 +97,13 @@ def held_records(
     separator: str | None = None,
 ) -> list[Record]:
     """`task_records`, all in memory. Raises UsageError also where they take too much of it for the size of the file."""
-    records, held, packed = [], 0, None
+    records, held, compressed = [], 0, None
     for record in task_records(source, repairs, format, columns, separator):
         records.append(record)
         held += _RECORD_BYTES + _memory(record.values)
         if held > FREE_BYTES:
-            packed = _packed_bytes(source) if packed is None else packed
-            check_held(source, len(records), held, packed)
+            compressed = _compressed_bytes(source) if compressed is None else compressed
+            check_held(source, len(records), held, compressed)
     return records
 
 
@@ -113,13 +113,13 @@ def _memory(value: Any) -> int:
     return sys.getsizeof(value) + sum([sys.getsizeof(part) if type(part) is str else _memory(part) for part in parts])
 
 
-def _packed_bytes(source: str) -> int:
+def _compressed_bytes(source: str) -> int:
     """Size of the file or files that the rows of `source` come from."""
     if parts := tfds_place(source.removeprefix("tfds:")) if source.startswith("tfds:") else None:
         return tfds_size(*parts[:2])
     path = place_of(source)
     if not path.is_file():
-        return sys.maxsize  # a pipe, whose content isn't packed
+        return sys.maxsize  # a pipe, whose content isn't compressed
     with opened(path) as raw:
         return raw.seek(0, os.SEEK_END)
 

@@ -19,7 +19,7 @@ from bert_jax.system.errors import RunError, UsageError
 TEXT = stories(60)
 
 
-def packed(text: str) -> dict[str, bytes]:
+def compressed(text: str) -> dict[str, bytes]:
     """The same documents in every kind of file."""
     documents = text.strip().split("\n\n")
     table = io.BytesIO()
@@ -33,14 +33,14 @@ def packed(text: str) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("source", packed(""))
+@pytest.mark.parametrize("source", compressed(""))
 def test_a_bucket_gives_the_same_text_as_a_folder(bucket_server, bucket, tmp_path, source, monkeypatch):
     monkeypatch.setattr(bucket_module, "_BLOCK_BYTES", 5000)  # many ranges
     kind, _, pattern = source.partition(":")
     name = pattern.partition("#")[0].replace("**/", "").replace("*", "a")
     found = []
     for number, text in enumerate((TEXT, stories(20, first=100))):
-        data = packed(text)[source]
+        data = compressed(text)[source]
         (tmp_path / f"{number}{name}").write_bytes(data)
         bucket_server.put(f"{bucket}/{number}{name}".removeprefix("gs://"), data)
     bucket_server.put(f"{bucket}/1{name}.other".removeprefix("gs://"), b"not asked for")
@@ -92,7 +92,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch):
     ],
 )
 def test_the_unit_says_where_bytes_are_not_those_of_the_text(tmp_path, source, unit):
-    for kind, data in packed(TEXT).items():
+    for kind, data in compressed(TEXT).items():
         name = "a" + kind.partition(":")[2].partition("#")[0].replace("**/", "").removeprefix("*")
         (tmp_path / name).write_bytes(data)
     (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress((tmp_path / "a.jsonl").read_bytes()))

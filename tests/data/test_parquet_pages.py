@@ -31,7 +31,7 @@ def test_pages_have_the_sizes_that_an_honest_footer_sums_up(tmp_path, version, s
             part = described.row_group(number).column(1)
             begin = part.dictionary_page_offset or part.data_page_offset
             found = list(pages(raw, begin, part.total_compressed_size))
-            assert len(found) > 1 and sum(page.packed for page in found) == part.total_compressed_size
+            assert len(found) > 1 and sum(page.compressed for page in found) == part.total_compressed_size
             # The footer sums up the headers as well, which hold the least and the largest text.
             assert 0 <= part.total_uncompressed_size - sum(page.unpacked for page in found) < 2_000 * len(found)
 

@@ -344,7 +344,7 @@ def test_one_document_is_enough_without_pairs(tokenizer_directory, tmp_path):
 
 
 @pytest.mark.parametrize("suffix, unit, note", [("txt", "MB", ""), ("txt.gz", "MB compressed", "3 MB of text")])
-def test_the_bar_of_packed_files_tells_how_much_text_was_read(recipe, tmp_path, monkeypatch, suffix, unit, note):
+def test_the_bar_of_compressed_files_tells_how_much_text_was_read(recipe, tmp_path, monkeypatch, suffix, unit, note):
     text = stories(20).encode() * 210
     (tmp_path / f"a.{suffix}").write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
     recipe = recipe._replace(data=recipe.data.replace(source=f"text:{tmp_path}/a.{suffix}", chunk_megabytes=1.0))

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import zstandard
 
-from bert_jax.data import packed_files, task_files
+from bert_jax.data import compressed_files, task_files
 from bert_jax.data.table_files import without_empty
 from bert_jax.data.task_files import held_records, task_records
 from bert_jax.data.task_record import Record
@@ -82,7 +82,7 @@ def test_empty_lines_of_several_columns_take_no_memory():
 def test_rows_are_held_as_long_as_they_take_little_beside_their_file(tmp_path, monkeypatch):
     """A file that doesn't pack well may hold any number of rows."""
     monkeypatch.setattr(task_files, "FREE_BYTES", 0)
-    monkeypatch.setattr(packed_files, "FREE_BYTES", 0)
+    monkeypatch.setattr(compressed_files, "FREE_BYTES", 0)
     file = tmp_path / "rows.csv"
     file.write_text("text,label\n" + "a,0\n" * 100)
     assert len(held_records(str(file), Counter())) == 100
@@ -93,7 +93,7 @@ def test_rows_are_held_as_long_as_they_take_little_beside_their_file(tmp_path, m
 
 def test_rows_may_come_from_a_pipe(tmp_path, monkeypatch):
     monkeypatch.setattr(task_files, "FREE_BYTES", 0)
-    monkeypatch.setattr(packed_files, "FREE_BYTES", 0)
+    monkeypatch.setattr(compressed_files, "FREE_BYTES", 0)
     os.mkfifo(pipe := tmp_path / "rows.csv")
     writer = threading.Thread(target=pipe.write_text, args=("text,label\n" + "a,0\n" * 100,), daemon=True)
     writer.start()

@@ -4,7 +4,7 @@ import pytest
 import zstandard
 
 from bert_jax.config.data import DataConfig
-from bert_jax.data import packed_files, text_source
+from bert_jax.data import compressed_files, text_source
 from bert_jax.data.corpus import open_corpus
 from bert_jax.system.errors import UsageError
 
@@ -152,13 +152,13 @@ def test_a_little_that_is_not_utf_8_is_replaced_and_counted(tmp_path):
 
 
 def test_more_than_a_file_can_hold_is_refused_and_a_large_window(tmp_path, monkeypatch):
-    monkeypatch.setattr(packed_files, "FREE_BYTES", 1000)
+    monkeypatch.setattr(compressed_files, "FREE_BYTES", 1000)
     for name, pack in (("a.gz", gzip.compress), ("a.zst", zstandard.compress)):
         (tmp_path / name).write_bytes(pack(b"the same line\n" * 100_000))
         with pytest.raises(UsageError, match=rf"{name}: [\d,]+ bytes of it unpack to .* text unpacks to 200 times"):
             read(tmp_path / name)
     parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=28)
-    packed = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
-    (tmp_path / "b.zst").write_bytes(packed.compress(b"text\n") + packed.flush())
+    compressed = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    (tmp_path / "b.zst").write_bytes(compressed.compress(b"text\n") + compressed.flush())
     with pytest.raises(UsageError, match="b.zst is damaged .*memory"):
         read(tmp_path / "b.zst")

@@ -1,4 +1,4 @@
-"""Files as they lie on disk or in a bucket, and what is packed in them."""
+"""Files on disk or in a bucket, compressed by gzip or Zstandard or not at all."""
 
 import gzip
 import io
@@ -14,12 +14,12 @@ DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 """What reading `decompressed` raises where a file is damaged or cut short."""
 FREE_BYTES = 1 << 26
 MOST_EXPANSION = 200
-"""Bytes of content for each byte of a file, once there are more than FREE_BYTES. Text packs to a third or a tenth, the
-same line again and again to a hundredth; a bomb to a thousandth (gzip) or a thirty-thousandth (Zstandard)."""
+"""Bytes of content for each byte of a file, once there are more than FREE_BYTES. Text compresses to a third or a tenth,
+the same line again and again to a hundredth; a bomb to a thousandth (gzip) or a thirty-thousandth (Zstandard)."""
 _MOST_WINDOW = 1 << 27
 """Memory for Zstandard's window: the most that the program `zstd` takes too unless it is told otherwise."""
 _FEED_BYTES = 512
-"""Packed bytes unpacked at a time. Four of them may become 128 KB, so 16 MB are the most that come at once."""
+"""Compressed bytes taken at a time. Four of them may become 128 KB, so 16 MB are the most that come at once."""
 
 
 def opened(path: Place) -> io.BufferedReader:
@@ -32,34 +32,34 @@ def opened(path: Place) -> io.BufferedReader:
 
 
 def decompressed(path: Place, raw: io.BufferedIOBase) -> io.BufferedIOBase:
-    """What the opened file `raw` holds: unpacked where its name ends in .gz or .zst.
+    """What the opened file `raw` holds: decompressed where its name ends in .gz or .zst.
 
     Memory is bounded whatever the file holds. Reading raises DAMAGE where the file is damaged, and UsageError where it
     holds more than MOST_EXPANSION allows.
     """
     if path.suffix == ".gz":
-        return io.BufferedReader(_Unpacked(path, raw, gzip.GzipFile(fileobj=raw)), io.DEFAULT_BUFFER_SIZE)
+        return io.BufferedReader(_Decompressed(path, raw, gzip.GzipFile(fileobj=raw)), io.DEFAULT_BUFFER_SIZE)
     if path.suffix == ".zst":
-        return io.BufferedReader(_Unpacked(path, raw, _WholeFrames(raw)), io.DEFAULT_BUFFER_SIZE)
+        return io.BufferedReader(_Decompressed(path, raw, _WholeFrames(raw)), io.DEFAULT_BUFFER_SIZE)
     return raw
 
 
-def check_expansion(path: Place, content: int, packed: int) -> None:
-    """Raises UsageError where `content` bytes are too many to come from `packed` bytes of the file."""
-    if content > max(FREE_BYTES, MOST_EXPANSION * packed):
+def check_expansion(path: Place, content: int, compressed: int) -> None:
+    """Raises UsageError where `content` bytes are too many to come from `compressed` bytes of the file."""
+    if content > max(FREE_BYTES, MOST_EXPANSION * compressed):
         raise UsageError(
-            f"{path}: {packed:,} bytes of it unpack to {content:,} or more, and text unpacks to {MOST_EXPANSION} times "
-            f"its packed size at most (the first {FREE_BYTES:,} bytes are not asked about); leave the file out, or "
-            "unpack it yourself if that is what you want to be read"
+            f"{path}: {compressed:,} bytes of it unpack to {content:,} or more, and text unpacks to {MOST_EXPANSION} "
+            f"times its packed size at most (the first {FREE_BYTES:,} bytes are not asked about); leave the file out, "
+            "or unpack it yourself if that is what you want to be read"
         )
 
 
-def check_held(source: Place | str, rows: int, held: int, packed: int) -> None:
-    """Raises UsageError where `rows` rows take too much memory, `held` bytes, to come from a file of `packed` bytes."""
-    if held > max(FREE_BYTES, MOST_EXPANSION * packed):
+def check_held(source: Place | str, rows: int, held: int, compressed: int) -> None:
+    """Raises UsageError where `rows` rows take too much memory (`held` bytes) for a file of `compressed` bytes."""
+    if held > max(FREE_BYTES, MOST_EXPANSION * compressed):
         raise UsageError(
             f"{source}: its first {rows:,} rows take {held:,} bytes of memory, and rows that are read whole take "
-            f"{MOST_EXPANSION} times the size of their file at most, which is {packed:,} bytes (the first "
+            f"{MOST_EXPANSION} times the size of their file at most, which is {compressed:,} bytes (the first "
             f"{FREE_BYTES:,} are not asked about); leave the file out, or unpack it yourself if that is what you want "
             "to be read"
         )
@@ -71,8 +71,8 @@ def _name(path: Place) -> str:
     return text if text.isprintable() else repr(text)
 
 
-class _Unpacked(io.RawIOBase):
-    """What `content` unpacks of the file `raw`, as long as it isn't too much."""
+class _Decompressed(io.RawIOBase):
+    """What `content` decompresses of the file `raw`, as long as it isn't too much."""
 
     def __init__(self, path: Place, raw: io.BufferedIOBase, content: io.RawIOBase | gzip.GzipFile):
         self._path, self._raw, self._content, self._count = path, raw, content, 0
@@ -103,15 +103,15 @@ class _WholeFrames(io.RawIOBase):
 
     def readinto(self, buffer) -> int:
         while not self._ready:
-            packed = self._frame.unused_data or self._raw.read(_FEED_BYTES)
+            compressed = self._frame.unused_data or self._raw.read(_FEED_BYTES)
             if self._frame.eof:
                 self._frame, self._begun = self._library.decompressobj(), False
-            if not packed:
+            if not compressed:
                 if self._begun:
                     raise zstandard.ZstdError("the last frame has no end")
                 return 0
             self._begun = True
-            self._ready = memoryview(self._frame.decompress(packed))
+            self._ready = memoryview(self._frame.decompress(compressed))
         count = min(len(buffer), len(self._ready))
         buffer[:count], self._ready = self._ready[:count], self._ready[count:]
         return count
