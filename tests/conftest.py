@@ -38,7 +38,7 @@ from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
-from bert_jax.data.sentences import Sentences
+from bert_jax.instances.sentences import Sentences
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.training.run_directory import RunDirectory
 

@@ -1,7 +1,7 @@
 """Prepared data sets, made and compared."""
 
-from bert_jax.data.corpus import open_corpus
-from bert_jax.data.preparation import prepare
+from bert_jax.corpora.corpus import open_corpus
+from bert_jax.instances.preparation import prepare
 
 
 def files(directory):

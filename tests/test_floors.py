@@ -9,19 +9,22 @@ import bert_jax
 
 ROOT = Path(bert_jax.__file__).parent
 FLOORS = {
-    "layout": 0,
     "config": 0,
     "system": 0,
+    "layout": 0,
     "text": 1,
     "model": 1,
-    "data": 2,
+    "batching": 2,
+    "corpora": 2,
     "interchange": 2,
-    "training": 3,
-    "pretraining": 4,
-    "finetuning": 4,
-    "inference": 5,
-    "planning": 5,
-    "cli": 6,
+    "instances": 3,
+    "rows": 3,
+    "training": 4,
+    "pretraining": 5,
+    "finetuning": 5,
+    "inference": 6,
+    "planning": 6,
+    "cli": 7,
 }
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 

@@ -13,9 +13,9 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.training import TrainingConfig
-from bert_jax.data.corpus import open_corpus
-from bert_jax.data.prepared_data import PreparedData
+from bert_jax.corpora.corpus import open_corpus
 from bert_jax.finetuning import finetune
+from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.memory import Memory
 from bert_jax.pretraining import pretrain
 from bert_jax.system.bucket import Place, in_bucket

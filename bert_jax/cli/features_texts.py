@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from bert_jax.data.decoded_lines import decoded_lines
-from bert_jax.data.task_files import format_of, has_columns, task_records
-from bert_jax.data.task_record import Record
+from bert_jax.corpora.decoded_lines import decoded_lines
+from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import text
 from bert_jax.inference.batches import Text
+from bert_jax.rows.task_files import format_of, has_columns, task_records
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 

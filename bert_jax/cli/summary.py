@@ -9,10 +9,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from bert_jax.config.run import RunConfig
-from bert_jax.data.preparation import MOST_UNKNOWN
-from bert_jax.data.prepared_data import PreparedData
 from bert_jax.inference.bert import load
 from bert_jax.inference.examples import MaskedText, around_mask, masked_examples
+from bert_jax.instances.preparation import MOST_UNKNOWN
+from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.dataset import prepare_lengths
 from bert_jax.pretraining.questions import QUESTIONS
 from bert_jax.system.bucket import Place

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, UInt32
 
-from bert_jax.data.grouping import padded_length
+from bert_jax.batching.grouping import padded_length
 from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.layout import Tokens, lay_out_sequences
 from bert_jax.training.input import ShuffledOrder

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.batching.sequences import joined
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.sequences import joined
-from bert_jax.data.shown import quoted
-from bert_jax.data.task_record import Record
+from bert_jax.corpora.shown import quoted
+from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import class_name, text
 from bert_jax.finetuning.metrics import class_metrics
 from bert_jax.finetuning.task import CUT, EMPTY, Example, Prediction, probabilities

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from bert_jax.config.task import COLUMN_IN_BRACES
-from bert_jax.data.shown import kind_of
-from bert_jax.data.task_record import Record
+from bert_jax.corpora.shown import kind_of
+from bert_jax.corpora.task_record import Record
 from bert_jax.system.errors import UsageError
 
 MOST_CHARACTERS = 1_000_000

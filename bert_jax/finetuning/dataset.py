@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_jax.batching.grouping import few_lengths
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import FileFormat, TaskConfig
-from bert_jax.data.grouping import few_lengths
-from bert_jax.data.shown import listed
-from bert_jax.data.task_files import format_of, held_records, suffix, takes_columns
-from bert_jax.data.task_record import Record
+from bert_jax.corpora.shown import listed
+from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.batches import TrainingBatches
 from bert_jax.finetuning.choice_task import ChoiceTask
 from bert_jax.finetuning.columns import class_name, words
@@ -23,6 +22,7 @@ from bert_jax.finetuning.sentence_task import ClassTask, NumberTask
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
 from bert_jax.finetuning.task import EMPTY, UNKNOWN, Example, Task
+from bert_jax.rows.task_files import format_of, held_records, suffix, takes_columns
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from bert_jax.data.shown import listed, quoted
+from bert_jax.corpora.shown import listed, quoted
 from bert_jax.system.errors import UsageError
 
 

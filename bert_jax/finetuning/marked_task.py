@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from bert_jax.data.sequences import kept
-from bert_jax.data.task_record import Record
+from bert_jax.batching.sequences import kept
+from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import text, whole_number
 from bert_jax.finetuning.pieces import pieces_of
 from bert_jax.finetuning.sentence_task import ClassTask

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from bert_jax.config.task_kind import TASK_KINDS
-from bert_jax.data.task_record import Record
+from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import clean
 from bert_jax.finetuning.task import Prediction
 from bert_jax.system.bucket import Place

@@ -3,8 +3,8 @@
 from collections import Counter
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.decoded_lines import decoded_lines
-from bert_jax.data.task_files import suffix
+from bert_jax.corpora.decoded_lines import decoded_lines
+from bert_jax.rows.task_files import suffix
 from bert_jax.system.bucket import place_of
 
 STANDARD_INPUT = "/dev/stdin"

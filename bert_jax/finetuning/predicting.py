@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.batching.grouping import Group, ahead, grouped, usual_lengths
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.grouping import Group, ahead, grouped, usual_lengths
-from bert_jax.data.task_record import Record
+from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch, assemble
 from bert_jax.finetuning.dataset import Measured, encoded
 from bert_jax.finetuning.metrics import names_entities

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.shown import kind_of
-from bert_jax.data.task_record import Record
+from bert_jax.corpora.shown import kind_of
+from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.answer_metrics import Answered, answer_metrics
 from bert_jax.finetuning.best_spans import BestSpans
 from bert_jax.finetuning.columns import clean, text, whole_number

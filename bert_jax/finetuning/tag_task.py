@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.task_record import Record
+from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import words
 from bert_jax.finetuning.labels import Labels
 from bert_jax.finetuning.metrics import OUTSIDE, tag_metrics

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.task_record import Record
+from bert_jax.corpora.task_record import Record
 from bert_jax.layout import TokenSequence
 
 IGNORED = -1

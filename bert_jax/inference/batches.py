@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Float
 
-from bert_jax.data.grouping import WINDOW_GROUPS, grouped, usual_lengths
+from bert_jax.batching.grouping import WINDOW_GROUPS, grouped, usual_lengths
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
 from bert_jax.model.bert import Encoded
 

@@ -11,10 +11,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from bert_jax.batching.grouping import WINDOW_GROUPS, ahead, row_count
+from bert_jax.batching.sequences import joined
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.grouping import WINDOW_GROUPS, ahead, row_count
-from bert_jax.data.sequences import joined
 from bert_jax.finetuning.predicting import given_records
 from bert_jax.finetuning.task import Prediction
 from bert_jax.inference.batches import Batch, Output, Text, batches, in_order

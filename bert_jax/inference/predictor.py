@@ -9,7 +9,7 @@ import jax
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.task_record import Record
+from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch
 from bert_jax.finetuning.dataset import Written, make_task, read_measured, say_repairs, written_as
 from bert_jax.finetuning.objective import Outputs, TaskObjective

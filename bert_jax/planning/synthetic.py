@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bert_jax.data.instances import Instances
+from bert_jax.instances.instances import Instances
 from bert_jax.layout import MASKABLE, WORD_START
 from bert_jax.training.batch import Batch, assemble
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from bert_jax.config.run import RunConfig
-from bert_jax.data.chunk_worker import Recipe
-from bert_jax.data.chunks import text_hash
-from bert_jax.data.corpus import Mixture, corpus_stamp, open_corpus
-from bert_jax.data.preparation import cut_corpus, prepare
-from bert_jax.data.prepared_data import PreparedData, discard, publish_prepared
-from bert_jax.data.text_source import TextSource
+from bert_jax.corpora.corpus import Mixture, corpus_stamp, open_corpus
+from bert_jax.corpora.text_source import TextSource
+from bert_jax.instances.chunk_worker import Recipe
+from bert_jax.instances.chunks import text_hash
+from bert_jax.instances.preparation import cut_corpus, prepare
+from bert_jax.instances.prepared_data import PreparedData, discard, publish_prepared
 from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.vocabulary import given_tokenizer
 from bert_jax.system.bucket import Place

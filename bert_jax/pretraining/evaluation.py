@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jaxtyping import Int
 
-from bert_jax.data.store import InstanceSource
+from bert_jax.instances.store import InstanceSource
 from bert_jax.model.bert import Parameters
 from bert_jax.pretraining.objective import PretrainingObjective
 from bert_jax.training.batch import Batch

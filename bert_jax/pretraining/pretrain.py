@@ -14,9 +14,9 @@ from jax.sharding import Mesh
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.data.chunk_worker import HELD_OUT, TRAIN
-from bert_jax.data.prepared_data import PreparedData
-from bert_jax.data.store import InstanceSource
+from bert_jax.instances.chunk_worker import HELD_OUT, TRAIN
+from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.instances.store import InstanceSource
 from bert_jax.model.bert import Parameters, absent_parts, completed
 from bert_jax.model.memory import Memory
 from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepare_other, prepared_for

@@ -6,9 +6,9 @@ from typing import Any
 from bert_jax.config.data import DataConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
-from bert_jax.data.chunk_worker import is_held_out
-from bert_jax.data.corpus import corpus_stamp, open_corpus
-from bert_jax.data.sample import sample_documents, sample_mixture
+from bert_jax.corpora.corpus import corpus_stamp, open_corpus
+from bert_jax.corpora.sample import sample_documents, sample_mixture
+from bert_jax.instances.chunk_worker import is_held_out
 from bert_jax.interchange.hub import model_place
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int, UInt32
 
-from bert_jax.data.instances import Instances
+from bert_jax.instances.instances import Instances
 from bert_jax.layout import Tokens, lay_out
 
 

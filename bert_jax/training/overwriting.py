@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from bert_jax.data.corpus import KINDS
+from bert_jax.corpora.corpus import KINDS
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import remove_directory

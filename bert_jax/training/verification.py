@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bert_jax.data.prepared_data import PreparedData
+from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.training.manifest import complete, damaged_file, lost, noted_metrics

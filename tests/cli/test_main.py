@@ -11,7 +11,7 @@ from conftest import stories
 
 from bert_jax.cli.main import COMMANDS, run
 from bert_jax.cli.summary import print_results
-from bert_jax.data.prepared_data import PreparedData
+from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.system import accelerators
 from bert_jax.system.bucket import place_of
 from bert_jax.text.tokenizer import load_tokenizer

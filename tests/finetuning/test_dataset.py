@@ -2,8 +2,8 @@ import sys
 
 import pytest
 
+from bert_jax.batching.grouping import few_lengths
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.grouping import few_lengths
 from bert_jax.finetuning import columns
 from bert_jax.finetuning.dataset import make_task, read_measured, read_training, written_as
 from bert_jax.system.errors import UsageError

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config.task import SpanConfig, TaskConfig
-from bert_jax.data.task_record import Record
+from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.dataset import Measured, encoded, make_task
 from bert_jax.finetuning.predicting import given_records, measure, metric_of, predictions
 from bert_jax.system.errors import UsageError

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.task_record import Record
+from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.choice_task import ChoiceTask
 from bert_jax.finetuning.sentence_task import ClassTask, NumberTask
 from bert_jax.finetuning.task import Task

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.data.task_record import Record
+from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.tag_task import TagTask, first_pieces
 from bert_jax.finetuning.task import IGNORED, Task
 from bert_jax.system.errors import UsageError

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.grouping import padded_length
-from bert_jax.data.sequences import joined
+from bert_jax.batching.grouping import padded_length
+from bert_jax.batching.sequences import joined
 from bert_jax.inference.batches import batches
 from bert_jax.layout import TokenSequence
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary

@@ -9,7 +9,7 @@ from damages import attack
 
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.phase import Phase
-from bert_jax.data.prepared_data import PreparedData, discard
+from bert_jax.instances.prepared_data import PreparedData, discard
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining.dataset import prepare_lengths
 from bert_jax.pretraining.pretrain import pretrain

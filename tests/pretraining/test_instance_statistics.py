@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.data.instances import Instances, build_instances
-from bert_jax.data.pairing import pair_segments
-from bert_jax.data.sentences import Sentences, encode_documents
+from bert_jax.instances.instances import Instances, build_instances
+from bert_jax.instances.pairing import pair_segments
+from bert_jax.instances.sentences import Sentences, encode_documents
 from bert_jax.pretraining.masking import mask_sequences
 from bert_jax.text.vocabulary import Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer

@@ -13,7 +13,7 @@ from bert_jax.cli.main import run as command
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.data.prepared_data import PreparedData
+from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.size import train_flops
 from bert_jax.planning.operations import operations
 from bert_jax.pretraining import pretrain as pretrain_module

@@ -15,11 +15,11 @@ from bert_jax.cli.summary import print_results
 from bert_jax.config.operation import ExecutionConfig, InputConfig, MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
-from bert_jax.data.corpus import Mixture, open_corpus
-from bert_jax.data.prepared_data import PreparedData
-from bert_jax.data.shards import ShardReader, shard_path
-from bert_jax.data.store import InstanceSource
-from bert_jax.data.text_files import TextFiles
+from bert_jax.corpora.corpus import Mixture, open_corpus
+from bert_jax.corpora.text_files import TextFiles
+from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.instances.shards import ShardReader, shard_path
+from bert_jax.instances.store import InstanceSource
 from bert_jax.layout import WORD_START
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining import pretrain as pretrain_module

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bert_jax.data.sentences import encode_documents
+from bert_jax.instances.sentences import encode_documents
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary

@@ -17,8 +17,8 @@ import bert_jax
 from bert_jax.config.operation import HostsConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
-from bert_jax.data.shards import shard_path
-from bert_jax.data.store import InstanceSource
+from bert_jax.instances.shards import shard_path
+from bert_jax.instances.store import InstanceSource
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.training import hosts as hosts_module
@@ -36,7 +36,7 @@ ALONE = {"BERT_JAX_SUPERVISED": "1"}
 
 RECORDING = """
 import sys
-from bert_jax.data.store import InstanceSource
+from bert_jax.instances.store import InstanceSource
 
 read, rows = InstanceSource.read, set()
 InstanceSource.read = lambda self, numbers: rows.add(len(numbers)) or read(self, numbers)

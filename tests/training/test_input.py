@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_jax.data.instances import Instances
-from bert_jax.data.store import InstanceSource
+from bert_jax.instances.instances import Instances
+from bert_jax.instances.store import InstanceSource
 from bert_jax.system.errors import RunError
 from bert_jax.training.batch import assemble
 from bert_jax.training.input import BatchSource, InOrder, MixedOrder, ShuffledOrder, apportion, read_ahead

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from bert_jax.cli.main import run as command
-from bert_jax.data.prepared_data import PreparedData
+from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.system.errors import UsageError
 from bert_jax.training import verification
 from bert_jax.training.manifest import delete, make_complete

@@ -1,0 +1,210 @@
+"""The source `tfds:NAME/CONFIG:SPLIT`: a TensorFlow Datasets set, read without TensorFlow."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow_datasets as tfds
+from array_record.python.array_record_module import ArrayRecordReader
+from tensorflow_datasets.core import naming
+from tensorflow_datasets.core.file_adapters import FileFormat
+from tensorflow_datasets.proto import tf_example_pb2
+
+from bert_jax.corpora.jsonl_files import MAX_RECORD_BYTES
+from bert_jax.corpora.record_groups import check_groups
+from bert_jax.corpora.task_record import Record
+from bert_jax.corpora.text_source import TextSource
+from bert_jax.corpora.tfds_metadata import check_metadata
+from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.errors import UsageError, install_extra
+
+_PLACE = re.compile(r"(?P<name>[\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):(?P<split>[^#]+)(?:#(?P<feature>.+))?")
+"""NAME/CONFIG (a version after it if need be), SPLIT as TFDS writes it (`train[:1%]`), FEATURE."""
+_READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
+"""Otherwise several groups of records are unpacked ahead."""
+_READER_BUFFER_BYTES = 1 << 15
+_TEXT = tfds.features.Text()
+
+
+def tfds_place(text: str) -> tuple[str, str, str | None] | None:
+    """Name, split and feature (None: the only one) of NAME/CONFIG:SPLIT#FEATURE; None where `text` isn't like that."""
+    found = _PLACE.fullmatch(text)
+    return found and found.group("name", "split", "feature")
+
+
+class TfdsDataset(TextSource):
+    """One text feature of a set that lies prepared in TFDS' data directory. A record without text is left out."""
+
+    unit = "records"
+
+    def __init__(self, name: str, split: str, feature: str | None, undecodable: str, document_bytes: int):
+        """`feature` may be None where there is only one; with dots it is one of a nested: `a.b`.
+
+        Raises UsageError where the set, the split or the feature isn't there.
+        """
+        super().__init__(undecodable, document_bytes)
+        # Text is stored as it is: to decode the other features too would only cost time.
+        self._split = opened = _Split(name, split)
+        builder = opened.builder
+        self._feature = _chosen(feature, sorted(_text_features(builder.info.features)), name)
+        self.total = opened.records
+        parts = [
+            (os.path.basename(file.filename), file.skip, file.take, file.examples_in_shard) for file in opened.files
+        ]
+        described = (builder.info.full_name, self._feature, parts)
+        self.stamp = blake2b(repr(described).encode(), digest_size=8).hexdigest()
+        revisions = [os.stat(file.filename).st_mtime_ns for file in opened.files if os.path.isfile(file.filename)]
+        self.revision = blake2b(repr(revisions).encode(), digest_size=8).hexdigest()
+
+    def _lines(self) -> Iterator[str]:
+        key = self._feature.replace(".", "/")
+        for number, record in self._split.read(tf_example_pb2.Example.FromString):
+            self.position = number + 1
+            text = record.features.feature[key].bytes_list.value[:1]
+            yield from self._record_lines(b"".join(text), f"{self._split.name}, record {number}, {self._feature!r}")
+
+
+def tfds_records(name: str, split: str) -> Iterator[Record]:
+    """Records with all features: text as text, classes by their names (None where there is none, as in test splits),
+    sequences as lists, translations by language. Raises UsageError where the set or the split isn't there."""
+    opened = _Split(name, split)
+    features = opened.builder.info.features
+    for number, record in opened.read(lambda record: _plain(features, features.deserialize_example_np(record))):
+        yield Record(f"{opened.name}, record {number}", record)
+
+
+def tfds_size(name: str, split: str) -> int:
+    """Bytes of the files that a split is in. Raises UsageError where the set or the split isn't there."""
+    return sum(os.path.getsize(file.filename) for file in _Split(name, split).files)
+
+
+class _Split:
+    """A split opened: `files` that it is in, and the number of its `records`, at least one."""
+
+    def __init__(self, name: str, split: str):
+        """Raises UsageError where the set or the split isn't there."""
+        self.name, self.builder = f"tfds:{name}:{split}", _builder(name)
+        try:
+            self.files = self.builder.info.splits[split].file_instructions
+        except Exception as error:  # ValueError for unknown splits and bad syntax, TFDS' own
+            raise UsageError(f"{self.name} can't be read ({_first_line(error)}); name a split that is there") from None
+        self.records = sum(file.take for file in self.files)
+        if not self.records:
+            raise UsageError(f"{self.name} holds no record; name another split")
+
+    def read(self, decode: Callable[[bytes], Any]) -> Iterator[tuple[int, Any]]:
+        """Each record, decoded, with its number. Raises UsageError for a damaged file or too large a record."""
+        number = 0
+        for file in self.files:
+            reader = None
+            for _ in range(file.take):
+                try:
+                    reader = reader or _reader(file)
+                    record = reader.read()
+                    if len(record) > MAX_RECORD_BYTES:
+                        raise UsageError(
+                            f"{self.name}, record {number:,} has {len(record):,} bytes, and at most "
+                            f"{MAX_RECORD_BYTES:,} are read; leave it out, or cut it into several"
+                        )
+                    decoded = decode(record)
+                except UsageError:
+                    raise
+                except Exception as error:  # the readers underneath raise ValueError, RuntimeError, DecodeError
+                    raise UsageError(
+                        f"{self.name}: record {number:,} can't be read, a file is damaged ({_first_line(error)}); copy "
+                        "or prepare the set again"
+                    ) from None
+                yield number, decoded
+                number += 1
+
+
+def _reader(file: Any) -> ArrayRecordReader:
+    """Opened at the first record of a FileInstruction. Raises UsageError where its file unpacks to too much."""
+    check_groups(Path(file.filename))
+    reader = ArrayRecordReader(os.fspath(file.filename), _READER_OPTIONS, file_reader_buffer_size=_READER_BUFFER_BYTES)
+    reader.seek(file.skip)
+    return reader
+
+
+def _plain(feature: tfds.features.FeatureConnector, value: Any) -> Any:
+    """A decoded value as JSON would have it."""
+    if isinstance(feature, tfds.features.TranslationVariableLanguages):
+        return {_plain(_TEXT, code): _plain(_TEXT, text) for code, text in zip(value["language"], value["translation"])}
+    if isinstance(feature, tfds.features.FeaturesDict):
+        return {name: _plain(part, value[name]) for name, part in feature.items()}
+    if isinstance(feature, tfds.features.Sequence) and isinstance(feature.feature, tfds.features.FeaturesDict):
+        return {
+            name: [_plain(part, one) for one in value[name]] for name, part in feature.feature.items()
+        }  # TFDS keeps a list of objects as an object of lists
+    if isinstance(feature, tfds.features.Sequence):
+        return [_plain(feature.feature, one) for one in value]
+    if isinstance(feature, tfds.features.ClassLabel):
+        return feature.int2str(int(value)) if value >= 0 else None
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _builder(name: str) -> tfds.core.DatasetBuilder:
+    """The set's builder.
+
+    Raises UsageError where the set isn't prepared in the format that is read without TensorFlow, or where its metadata
+    are refused.
+    """
+    directory = os.environ.get("TFDS_DATA_DIR")
+    _check_all(place_of(os.path.expanduser(directory or tfds.core.constants.DATA_DIR)), name)
+    try:
+        builder = tfds.builder(name, data_dir=directory)
+        formats = builder.info.available_file_formats() if builder.info.splits else set()
+        if FileFormat.ARRAY_RECORD in formats:
+            if builder.info.file_format != FileFormat.ARRAY_RECORD:  # prepared in several
+                builder.info.set_file_format(FileFormat.ARRAY_RECORD, override=True, override_if_initialized=True)
+            return builder
+        found = f"its format is {formats.pop().value}" if formats else "it is not prepared"
+    except Exception as error:  # TFDS' own for an unknown name; a builder's code without TensorFlow raises others
+        found = _first_line(error).rstrip(".")
+    raise UsageError(
+        f"no set tfds:{name} in array_record format in {directory or tfds.core.constants.DATA_DIR} ({found}); prepare "
+        f"it, here or elsewhere, by {install_extra('tensorflow')} and tfds build {name} --file_format=array_record, "
+        "and name the folder in TFDS_DATA_DIR"
+    ) from None
+
+
+def _check_all(data_dir: Place, name: str) -> None:
+    """`check_metadata` of the folder below which TFDS looks for the set `name`."""
+    try:
+        parsed, settings = naming.parse_builder_name_kwargs(name)
+    except ValueError:  # which TFDS' builder says as well
+        return
+    check_metadata(data_dir / parsed.name / settings.get("config", ""))
+
+
+def _text_features(features: tfds.features.FeaturesDict, above: str = "") -> list[str]:
+    """Dotted names of all features that hold one string."""
+    found = []
+    for name, feature in features.items():
+        if isinstance(feature, tfds.features.FeaturesDict):
+            found += _text_features(feature, f"{above}{name}.")
+        elif isinstance(feature, tfds.features.Tensor) and feature.shape == () and feature.np_dtype == object:
+            found.append(above + name)
+    return found
+
+
+def _chosen(feature: str | None, there: list[str], name: str) -> str:
+    listed = ", ".join(map(repr, there)) or "none"
+    if feature is None and len(there) == 1:
+        return there[0]
+    if feature is None:
+        raise UsageError(f"tfds:{name} has {len(there)} text features: {listed}; name one after #")
+    if feature not in there:
+        raise UsageError(f"tfds:{name} has no text feature {feature!r}; its text features: {listed}")
+    return feature
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

@@ -1,0 +1,52 @@
+"""Questions about texts: the JSON of SQuAD 1.1 and 2.0."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from bert_jax.corpora.decoded_lines import decoded_text
+from bert_jax.corpora.jsonl_files import parsed
+from bert_jax.corpora.shown import kind_of, quoted
+from bert_jax.corpora.task_record import Record
+from bert_jax.rows.json_rows import mended
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import UsageError
+
+_MOST_BYTES = 1 << 27
+_MOST_VALUES = 5_000_000
+"""Of a file that is read whole, at up to four bytes of memory for each. SQuAD 2.0's training rows have 42 MB and a
+million values."""
+
+
+def squad_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
+    """A record a question: `id`, `title`, `context`, `question`, `answers` if there are any, `is_impossible` if it is
+    said. Raises UsageError where the file is none of SQuAD's, or too large to be read whole."""
+    text = decoded_text(path, repairs, _MOST_BYTES)
+    value = mended(text, parsed(text, str(path), _MOST_VALUES), repairs)
+    for number, article in enumerate(_list(value, "data", str(path)), 1):
+        of_article = f"{path}, article {number}"
+        for position, paragraph in enumerate(_list(article, "paragraphs", of_article), 1):
+            of_paragraph = f"{of_article}, paragraph {position}"
+            for question in _list(paragraph, "qas", of_paragraph):
+                place = f"{of_paragraph}, question {quoted(_value(question, 'id', of_paragraph))}"
+                yield Record(
+                    place,
+                    {"title": article.get("title", ""), "context": _value(paragraph, "context", of_paragraph)}
+                    | question,
+                )
+
+
+def _list(value: Any, name: str, place: str) -> list:
+    found = _value(value, name, place)
+    if not isinstance(found, list):
+        raise UsageError(f"{place}: {name!r} is {kind_of(found)} and in SQuAD's JSON it is an array")
+    return found
+
+
+def _value(value: Any, name: str, place: str) -> Any:
+    if not isinstance(value, dict) or name not in value:
+        raise UsageError(
+            f"{place} has no {name!r}: it is {kind_of(value)}; expected SQuAD's JSON, data: [{{paragraphs: [{{context, "
+            "qas: [{id, question, answers: [{text, answer_start}]}]}]}], or set task.format"
+        )
+    return value[name]

@@ -1,0 +1,144 @@
+"""The rows of a task, whatever their file is written as."""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from bert_jax.corpora.compressed_files import FREE_BYTES, check_held, opened
+from bert_jax.corpora.task_record import Record
+from bert_jax.corpora.tfds_dataset import tfds_place, tfds_records, tfds_size
+from bert_jax.rows.conll_files import conll_records, conllu_records
+from bert_jax.rows.json_rows import jsonl_records
+from bert_jax.rows.squad_files import squad_records
+from bert_jax.rows.table_files import csv_records, tsv_records
+from bert_jax.rows.text_rows import text_records
+from bert_jax.system.bucket import place_of
+from bert_jax.system.errors import UsageError
+
+_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".txt": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "squad",
+    ".conll": "conll",
+    ".bio": "conll",
+    ".bmes": "conll",
+    ".conllu": "conllu",
+}
+_COLUMNS_GIVEN = ("csv", "tsv", "conll", "text")
+"""Of these the columns may be named by a setting."""
+_SEPARATED = ("csv", "tsv")
+_RECORD_BYTES = 200
+"""Memory of a Record without its values: the tuple and the place."""
+
+
+def task_records(
+    source: str,
+    repairs: Counter[str],
+    format: str | None = None,
+    columns: Sequence[str] | None = None,
+    separator: str | None = None,
+) -> Iterator[Record]:
+    """The rows of `source`, a file or `tfds:NAME/CONFIG:SPLIT`, one after the other; SQuAD's JSON is read whole.
+
+    `format`, `columns` and `separator` as in TaskConfig; `repairs` counts what was mended. Raises UsageError with file
+    and line for what can't be.
+    """
+    kind, _, place = source.partition(":")
+    if kind == "tfds":
+        if not (parts := tfds_place(place)) or parts[2]:
+            raise UsageError(f"{source!r} names no set; expected one like tfds:glue/cola:train")
+        return tfds_records(*parts[:2])
+    path = place_of(source)
+    format = format or format_of(source)
+    if format is None:
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder; give one file of rows, named .csv, .tsv or .jsonl")
+        raise UsageError(
+            f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set task.format to one "
+            f"of {', '.join(dict.fromkeys(_FORMATS.values()))}, text"
+        )
+    if columns and format not in _COLUMNS_GIVEN:
+        raise UsageError(
+            f"task.columns names the columns of {path}, and a file of format {format} names its own; leave it out"
+        )
+    if separator and format not in _SEPARATED:
+        raise UsageError(
+            f"task.separator={separator!r} is what separates the columns of a csv or tsv file, and {path} is of format "
+            f"{format}; leave it out"
+        )
+    match format:
+        case "csv":
+            return csv_records(path, columns, separator, repairs)
+        case "tsv":
+            return tsv_records(path, columns, separator, repairs)
+        case "jsonl":
+            return jsonl_records(path, repairs)
+        case "conll":
+            return conll_records(path, columns, repairs)
+        case "conllu":
+            return conllu_records(path, repairs)
+        case "text":
+            return text_records(path, columns, repairs)
+        case _:
+            return squad_records(path, repairs)
+
+
+def held_records(
+    source: str,
+    repairs: Counter[str],
+    format: str | None = None,
+    columns: Sequence[str] | None = None,
+    separator: str | None = None,
+) -> list[Record]:
+    """`task_records`, all in memory. Raises UsageError also where they take too much of it for the size of the file."""
+    records, held, compressed = [], 0, None
+    for record in task_records(source, repairs, format, columns, separator):
+        records.append(record)
+        held += _RECORD_BYTES + _memory(record.values)
+        if held > FREE_BYTES:
+            compressed = _compressed_bytes(source) if compressed is None else compressed
+            check_held(source, len(records), held, compressed)
+    return records
+
+
+def _memory(value: Any) -> int:
+    """Bytes that a value as JSON has them takes, keys not counted, which rows share."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sys.getsizeof(value) + sum([sys.getsizeof(part) if type(part) is str else _memory(part) for part in parts])
+
+
+def _compressed_bytes(source: str) -> int:
+    """Size of the file or files that the rows of `source` come from."""
+    if parts := tfds_place(source.removeprefix("tfds:")) if source.startswith("tfds:") else None:
+        return tfds_size(*parts[:2])
+    path = place_of(source)
+    if not path.is_file():
+        return sys.maxsize  # a pipe, whose content isn't compressed
+    with opened(path) as raw:
+        return raw.seek(0, os.SEEK_END)
+
+
+def has_columns(source: str) -> bool:
+    """Whether `source` is written as rows of columns, as far as its name tells; a .txt may be either and counts not."""
+    return source.startswith("tfds:") or suffix(source) in _FORMATS.keys() - {".txt"}
+
+
+def format_of(source: str) -> str | None:
+    """What a file is written as, by the end of its name, before .gz or .zst; None where that doesn't tell."""
+    return _FORMATS.get(suffix(source))
+
+
+def takes_columns(format: str | None) -> bool:
+    """Whether the columns of such a file may be named by a setting."""
+    return format in _COLUMNS_GIVEN
+
+
+def suffix(source: str) -> str:
+    """The end of a file's name, before .gz or .zst."""
+    return next((end for end in reversed(PurePath(source).suffixes) if end not in (".gz", ".zst")), "")

@@ -1,0 +1,117 @@
+import itertools
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_jax.batching.grouping import ahead, few_lengths, grouped, padded_length, row_count, usual_lengths
+
+
+def test_the_shapes_of_512_positions_are_51():
+    """What the docstrings promise."""
+    shapes = {
+        (row_count(needed, 8192 // length), length)
+        for length in usual_lengths(512)
+        for needed in range(1, 8192 // length + 1)
+    }
+    assert len(shapes) == 51
+
+
+@pytest.mark.parametrize(
+    "longest, lengths",
+    [
+        (512, (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)),
+        (50, (16, 24, 32, 48, 50)),
+        (48, (16, 24, 32, 48)),
+        (9, (9,)),
+    ],
+)
+def test_lengths_of_unknown_sequences_rise_by_halves_and_thirds(longest, lengths):
+    assert usual_lengths(longest) == lengths
+    assert [padded_length(size, lengths) for size in (1, lengths[-1])] == [lengths[0], longest]
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=40), st.floats(0, 60))
+@settings(deadline=None)
+def test_chosen_lengths_cost_the_least_of_all_choices(longest, compiling):
+    cost = lambda lengths: sum(padded_length(size, lengths) for size in longest) + compiling * len(lengths)  # noqa: E731
+    lengths = few_lengths(longest, max(longest), compiling)
+    assert list(lengths) == sorted({*lengths, max(longest)})
+    sizes = sorted({*longest} - {max(longest)})
+    choices = (some for count in range(len(sizes) + 1) for some in itertools.combinations(sizes, count))
+    assert cost(lengths) == pytest.approx(min(cost((*some, max(longest))) for some in choices))
+
+
+def test_lengths_are_more_where_compiling_is_cheaper():
+    assert few_lengths([7] * 50 + [20] * 9, 20, 0) == (7, 20)
+    assert few_lengths([7] * 50 + [20] * 9, 20, 50 * 13 + 1) == (20,)
+    assert few_lengths([32, 31, 32], 32, 2) == (32,)
+
+
+def test_longer_sequences_than_were_seen_have_a_length_too():
+    assert few_lengths([7] * 50 + [20] * 9, 128, 1) == (7, 20, 128)
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=300), st.floats(0, 5000))
+@settings(deadline=None)
+def test_a_shape_is_compiled_once_it_pays(sizes, compiling):
+    groups = list(grouped(sizes, int, usual_lengths(50), 256, compiling))
+    assert sorted(place for group in groups for place in group.places) == list(range(len(sizes)))
+    for group in groups:
+        assert len(group.items) <= group.shape[0] and max(group.items) <= group.shape[1]
+    padded = lambda groups: sum(group.shape[0] * group.shape[1] for group in groups)  # noqa: E731
+    shapes = lambda groups: len({group.shape for group in groups})  # noqa: E731
+    free = list(grouped(sizes, int, usual_lengths(50), 256))
+    assert shapes(groups) == 1 or padded(groups) + compiling <= 50 * len(sizes) + 256 + shapes(free) * compiling
+
+
+def test_few_sequences_take_one_shape_and_many_take_what_suits_them():
+    sizes = np.clip(np.random.default_rng(0).geometric(0.045, 20_000) + 4, 4, 64).tolist()
+    few, many = (list(grouped(some, int, usual_lengths(64), 2048, 20_000)) for some in (sizes[:400], sizes))
+    assert {group.shape for group in few} == {(32, 64)}
+    assert len({group.shape for group in many}) < 8
+    padded = sum(group.shape[0] * group.shape[1] for group in many)
+    freely = sum(group.shape[0] * group.shape[1] for group in grouped(sizes, int, usual_lengths(64), 2048))
+    assert padded < 1.1 * freely
+
+
+def test_one_long_sequence_does_not_make_all_others_long():
+    groups = list(grouped([500, *[20] * 1000], int, usual_lengths(512), 2048, 20_000))
+    assert {group.shape for group in groups} == {(4, 512), (85, 24)}
+
+
+def test_a_group_that_is_nearly_full_has_its_lengths_largest_shape():
+    sizes = [16, *[15] * 7]  # only the first one needs 16, and a group of one would be another shape
+    [group] = grouped(sizes, int, (15, 16), 128)
+    assert group.shape == (8, 16) and group.places == list(range(8)) and group.items == sizes
+    assert [group.shape for group in grouped([16, *[8] * 7], int, (8, 16), 128)] == [(1, 16), (16, 8)]
+
+
+def test_padding_of_lengths_that_suit_is_below_a_tenth():
+    sizes = np.clip(np.random.default_rng(0).geometric(0.08, 20_000) + 2, 3, 64).tolist()
+    groups = list(grouped(sizes, int, few_lengths(sizes, 64, 1000), 2048))
+    assert sum(sizes) > 0.9 * sum(np.prod(group.shape) for group in groups)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_items_come_in_order_when_others_have_been_drawn(threads):
+    drawn = []
+    items = ahead(lambda item: -item, (drawn.append(number) or number for number in range(8)), threads)
+    assert [(item, computed, len(drawn)) for item, computed in items] == [
+        *((number, -number, 5 + number) for number in range(4)),
+        *((number, -number, 8) for number in range(4, 8)),
+    ]
+
+
+def test_two_are_computed_at_once():
+    both = threading.Barrier(2, timeout=60)
+    list(ahead(lambda _: both.wait(), range(4)))
+
+
+def test_what_computing_raises_comes_in_its_turn():
+    items = ahead(lambda item: 1 // item, [1, 0, 1])
+    assert next(items) == (1, 1)
+    with pytest.raises(ZeroDivisionError):
+        next(items)

@@ -1,0 +1,203 @@
+"""A prepared set, or one being prepared, of which a file was changed: the change is found and never used."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from damages import attack
+from prepared_sets import build, files
+
+from bert_jax.config.data import DataConfig
+from bert_jax.corpora.corpus import open_corpus
+from bert_jax.instances import preparation
+from bert_jax.instances.chunk_worker import Recipe
+from bert_jax.instances.chunks import cut_chunks
+from bert_jax.instances.finished_chunks import held_out_document
+from bert_jax.instances.prepared_data import SMALL_FILES, PreparedData
+from bert_jax.instances.store import InstanceSource
+from bert_jax.system.errors import RunError
+
+CHUNK_FILES = ("json", "held_out.jsonl", "paragraphs.npy", "piece_counts.npy")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, corpus, tokenizer_directory):
+    """A prepared set of the module's own, put back by every test that changes it."""
+    data = DataConfig(source=f"text:{corpus}", held_out=0.1, chunk_megabytes=0.02)
+    directory = tmp_path_factory.mktemp("finished") / "length-32"
+    build(Recipe(data, 32, 7, tokenizer_directory), directory)
+    return directory
+
+
+def use(directory):
+    """Reads all that training and evaluation read."""
+    prepared = PreparedData.open(directory)
+    assert prepared and prepared.piece_counts.sum() == prepared.train.tokens
+    for split in ("train", "held_out"):
+        source = InstanceSource(directory, split)
+        source.read(range(len(source)))
+
+
+def test_every_file_of_a_set_is_covered(finished):
+    prepared = PreparedData.open(finished)
+    names = {path.name for path in finished.iterdir()}
+    assert names == {*prepared.shards, *prepared.files, "prepared.json"} and prepared.damaged_file() is None
+    assert prepared.not_covered == []
+
+
+@pytest.mark.parametrize("name", SMALL_FILES)
+def test_a_small_file_of_the_same_size_and_other_content_is_found_when_the_set_is_opened(finished, tmp_path, name):
+    shutil.copytree(finished, tmp_path / "set")
+    path = tmp_path / "set" / name
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    assert PreparedData.read(tmp_path / "set").damaged_file() == name
+    with pytest.raises(RunError, match=f"{name} is damaged .its checksum is another.*delete .* to prepare it anew"):
+        PreparedData.open(tmp_path / "set")
+
+
+@pytest.mark.parametrize("name", ["prepared.json", *SMALL_FILES, "train-00000.array_record"])
+def test_any_damage_to_a_set_is_one_line_or_changes_nothing(finished, tmp_path, name, slow):
+    shutil.copytree(finished, tmp_path / "set")
+    attack(lambda: use(tmp_path / "set"), tmp_path / "set" / name, count=3_000 if slow else 60)
+
+
+def as_an_earlier_release_made_it(directory):
+    """Takes the checksums out of prepared.json that it didn't have."""
+    path = directory / "prepared.json"
+    value = json.loads(path.read_text())
+    for name in ("files", "text", "revision", "crc32"):
+        del value[name]
+    path.write_text(json.dumps(value | {"format": 2}))
+
+
+def test_a_set_of_an_earlier_release_opens_and_what_is_not_covered_is_told(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "set")
+    as_an_earlier_release_made_it(tmp_path / "set")
+    use(tmp_path / "set")
+    assert PreparedData.open(tmp_path / "set").not_covered == list(SMALL_FILES)
+
+
+@pytest.mark.parametrize("name", SMALL_FILES)
+def test_damage_to_a_set_without_checksums_is_one_line_too(finished, tmp_path, name):
+    shutil.copytree(finished, tmp_path / "set")
+    as_an_earlier_release_made_it(tmp_path / "set")
+
+    def read():
+        prepared = PreparedData.open(tmp_path / "set")
+        return prepared.piece_counts, InstanceSource(tmp_path / "set", "train")
+
+    attack(read, tmp_path / "set" / name, count=60)
+
+
+def test_metadata_of_another_number_of_records_are_refused_without_checksums_too(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "set")
+    as_an_earlier_release_made_it(tmp_path / "set")
+    path = tmp_path / "set" / "dataset_info.json"
+    info = json.loads(path.read_text())
+    info["splits"][0]["shardLengths"].pop()
+    path.write_text(json.dumps(info))
+    with pytest.raises(RunError, match="another number of train records"):
+        PreparedData.open(tmp_path / "set")
+
+
+@pytest.fixture
+def stopped(recipe, tmp_path, monkeypatch):
+    """A preparation stopped when all chunks were finished, beside a whole one."""
+    build(recipe, tmp_path / "whole")
+    with monkeypatch.context() as context:
+        context.setattr(preparation, "_separate_held_out", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            build(recipe, tmp_path / "set")
+    return tmp_path / "set"
+
+
+def changed(content):
+    """Another content of the same size."""
+    return content[:-4] + bytes([content[-4] ^ 1]) + content[-3:]
+
+
+@pytest.mark.parametrize("name", [f"chunks/00001.{kind}" for kind in CHUNK_FILES] + ["train-00001.array_record"])
+@pytest.mark.parametrize("damage", [changed, lambda _: b"", lambda _: b"[]", lambda _: b"{}"])
+def test_a_chunk_of_which_a_file_was_changed_between_two_starts_is_made_anew(
+    stopped, recipe, tmp_path, name, damage, capsys
+):
+    path = stopped / name
+    path.write_bytes(damage(path.read_bytes()))
+    build(recipe, stopped)
+    assert files(stopped) == files(tmp_path / "whole")
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("this part of the data is prepared anew") == 1 and path.name in said.replace(" ", "")
+
+
+def test_a_chunk_that_is_as_it_was_is_used_and_nothing_is_said(stopped, recipe, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(preparation, "prepare_chunk", lambda *_: pytest.fail("made again"))
+    build(recipe, stopped)
+    assert files(stopped) == files(tmp_path / "whole") and "anew" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", CHUNK_FILES[1:])
+def test_a_file_that_is_changed_under_way_stops_the_preparation_and_the_next_makes_it_anew(
+    recipe, tmp_path, kind, monkeypatch
+):
+    build(recipe, tmp_path / "whole")
+    real = preparation._separate_held_out
+
+    def after_a_change(directory, *arguments, **named):
+        path = directory / "chunks" / f"00000.{kind}"
+        path.write_bytes(changed(path.read_bytes()))
+        return real(directory, *arguments, **named)
+
+    with monkeypatch.context() as context:
+        context.setattr(preparation, "_separate_held_out", after_a_change)
+        with pytest.raises(RunError, match=f"00000.{kind} can't be used .* same command again: it is made anew"):
+            build(recipe, tmp_path / "set")
+    build(recipe, tmp_path / "set")
+    assert files(tmp_path / "set") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("kind", CHUNK_FILES)
+def test_any_damage_to_a_chunk_has_it_made_anew(stopped, recipe, kind, slow, monkeypatch):
+    chunk = next(cut_chunks(open_corpus(recipe.data).passes(), 20_000))
+    shape = json.loads((stopped / "chunks" / "00000.json").read_text())["fingerprint"]
+    expected = preparation.prepare_chunk(chunk, recipe, stopped, shape)
+    monkeypatch.setattr(preparation, "prepare_chunk", lambda *_: expected)
+
+    def take_up():
+        record, remark = preparation._prepare_unless_finished(chunk, recipe, stopped, shape)
+        assert record == expected and (remark is None or "\n" not in remark)
+
+    attack(take_up, stopped / "chunks" / f"00000.{kind}", count=3_000 if slow else 60)
+
+
+@pytest.mark.parametrize("line", ['{"a": 1}', "[1]", "[" * 100_000, "", '["\\ud800"]', "9" * 5_000, "null"])
+def test_a_line_that_is_no_document_is_damage(line, tmp_path):
+    with pytest.raises(RunError, match="is damaged"):
+        held_out_document(line, tmp_path / "a")
+
+
+def test_text_changed_in_its_middle_between_two_starts_is_prepared_from_what_it_is_now(recipe, tmp_path, monkeypatch):
+    """The corpus' size and both its ends are the same, so its stamp is."""
+    corpus = tmp_path / "corpus.txt"
+    good = open(recipe.data.source[0].removeprefix("text:"), "rb").read()
+    corpus.write_bytes(good)
+    recipe = recipe._replace(data=recipe.data.replace(source=f"text:{corpus}"))
+    with monkeypatch.context() as context:
+        context.setattr(preparation, "_separate_held_out", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            build(recipe, tmp_path / "set")
+    middle = good.index(b"house", len(good) // 2)
+    corpus.write_bytes(good[:middle] + b"mouse" + good[middle + 5 :])
+    changed_set, whole = build(recipe, tmp_path / "set"), build(recipe, tmp_path / "whole")
+    assert changed_set.model_copy(update={"directory": whole.directory}) == whole
+    assert files(tmp_path / "set") == files(tmp_path / "whole")
+    corpus.write_bytes(good)
+    assert build(recipe, tmp_path / "good").corpus == whole.corpus  # the same stamp ...
+    assert build(recipe, tmp_path / "good").text != whole.text  # ... of other text
+
+
+def test_counts_are_numbers_of_every_piece(finished):
+    counts = PreparedData.open(finished).piece_counts
+    assert counts.dtype == np.int64 and counts.shape == (150,)

@@ -1,0 +1,87 @@
+"""Too few documents to hold one out: the end of each is held out."""
+
+import numpy as np
+import pytest
+from conftest import stories, story
+from prepared_sets import build, files
+
+from bert_jax.config.data import DataConfig
+from bert_jax.corpora.corpus import open_corpus
+from bert_jax.instances.chunk_worker import LEAST_END_BYTES, Recipe, is_held_out, split_end
+from bert_jax.instances.store import InstanceSource
+
+DATA = DataConfig(held_out=0.01)
+
+
+def size(lines):
+    return sum(len(line.encode()) + 1 for line in lines)
+
+
+@pytest.mark.parametrize("count, share", [(20, 0.1), (1_000, 0.1), (3_000, 0.095), (30_000, 0.011)])
+def test_an_end_is_a_tenth_of_a_short_document_and_the_set_share_of_a_long_one(count, share):
+    document = [f"Line number {number:4} of this document." for number in range(count)]
+    begin, end = split_end(document, DATA.replace(held_out=0.011), 0)
+    assert begin + end == document and 0.7 * share < size(end) / size(document) <= share * 1.1
+    assert size(end) <= max(LEAST_END_BYTES, 0.011 * size(document)) + 1
+
+
+def test_the_end_of_one_paragraph_is_its_last_sentences():
+    text = " ".join(f"Sentence number {number} stands here." for number in range(40))
+    begin, end = split_end([text], DATA, 0)
+    assert " ".join(begin + end).split() == text.split() and len(end) == 3
+
+
+@pytest.mark.parametrize("document", [["One sentence only."], ["First.", "Second."], []])
+def test_a_document_of_few_sentences_has_no_end(document):
+    assert split_end(document, DATA, 0) == (document, [])
+
+
+def recipe_for(text, tmp_path, tokenizer_directory, pair="none", **settings):
+    (tmp_path / "a.txt").write_text(text)
+    return Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}", **settings), 32, 0, tokenizer_directory, pair)
+
+
+def words(directory, split):
+    source = InstanceSource(directory, split)
+    return source.read(range(len(source)))
+
+
+def test_one_document_without_blank_lines_is_divided_and_said(tmp_path, tokenizer_directory, capsys):
+    lines = [line for seed in range(30) for line in story(seed)]
+    recipe = recipe_for("\n".join(lines), tmp_path, tokenizer_directory)
+    prepared = build(recipe, tmp_path / "out")
+    said = " ".join(capsys.readouterr().err.split())
+    assert "too few documents to hold some out for evaluation: the end of each is held out instead" in said
+    begin, end = split_end(lines, recipe.data, 0)
+    alone = build(recipe_for("\n".join(end), tmp_path, tokenizer_directory, held_out=0.0), tmp_path / "end")
+    without = build(recipe_for("\n".join(begin), tmp_path, tokenizer_directory, held_out=0.0), tmp_path / "begin")
+    assert (prepared.train.tokens, prepared.train.instances) == (without.train.tokens, without.train.instances)
+    assert prepared.held_out.tokens == alone.train.tokens > 0
+    assert np.array_equal(words(tmp_path / "out", "train").ids, words(tmp_path / "begin", "train").ids)
+    assert np.array_equal(prepared.piece_counts, without.piece_counts)
+
+
+def test_the_files_are_the_same_whatever_the_number_of_processes_and_starts(tmp_path, tokenizer_directory):
+    recipe = recipe_for(stories(12), tmp_path, tokenizer_directory, "next_sentence", chunk_megabytes=0.01)
+    assert not any(is_held_out(document, 0.01) for document in open_corpus(recipe.data).documents())
+    for processes in (1, 2):
+        prepared = build(recipe, tmp_path / str(processes), processes)
+    assert prepared.held_out.documents > 2 and prepared.held_out.random_pairs
+    assert files(tmp_path / "1") == files(tmp_path / "2")
+
+
+def test_an_end_of_paragraphs_that_stand_elsewhere_is_dropped(tmp_path, tokenizer_directory):
+    shared = "This paragraph stands in the beginning and at the end, and is long enough to be compared."
+    lines = [shared, *(line for seed in range(20) for line in story(seed)), shared]
+    prepared = build(recipe_for("\n".join(lines), tmp_path, tokenizer_directory), tmp_path / "out")
+    assert (prepared.held_out.documents, prepared.held_out_dropped) == (0, 1)
+
+
+def test_enough_documents_are_held_out_whole(recipe, tmp_path, capsys):
+    build(recipe, tmp_path / "out")
+    assert "instead" not in capsys.readouterr().err
+
+
+def test_nothing_is_held_out_where_nothing_is_to_be(tmp_path, tokenizer_directory, capsys):
+    prepared = build(recipe_for(stories(3), tmp_path, tokenizer_directory, held_out=0.0), tmp_path / "out")
+    assert prepared.held_out.documents == 0 and "instead" not in capsys.readouterr().err

@@ -1,0 +1,358 @@
+import gzip
+import random
+
+import numpy as np
+import pytest
+from conftest import stories, story
+from prepared_sets import build, files
+
+from bert_jax.config.data import DataConfig
+from bert_jax.corpora.corpus import open_corpus
+from bert_jax.instances import chunk_worker, preparation, prepared_data
+from bert_jax.instances.chunk_worker import Recipe, is_held_out
+from bert_jax.instances.chunks import cut_chunks
+from bert_jax.instances.prepared_data import PreparedData, fingerprint
+from bert_jax.instances.store import InstanceSource
+from bert_jax.system import progress
+from bert_jax.system.errors import RunError, UsageError
+from bert_jax.text.tokenizer import load_tokenizer
+
+
+def test_the_files_are_the_same_whatever_the_number_of_processes(recipe, tmp_path):
+    for processes in (1, 2, 4):
+        build(recipe, tmp_path / str(processes), processes)
+    one = files(tmp_path / "1")
+    assert len([name for name in one if name.startswith("train-")]) >= 3
+    assert one == files(tmp_path / "2") == files(tmp_path / "4")
+
+
+def test_an_interrupted_preparation_goes_on_at_the_next_chunk(recipe, tmp_path, monkeypatch):
+    build(recipe, tmp_path / "whole")
+    made = []
+
+    def interrupted_after_two(chunk, *rest):
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        made.append(chunk.index)
+        return chunk_worker.prepare_chunk(chunk, *rest)
+
+    monkeypatch.setattr(preparation, "prepare_chunk", interrupted_after_two)
+    with pytest.raises(KeyboardInterrupt):
+        build(recipe, tmp_path / "a")
+    assert PreparedData.open(tmp_path / "a") is None
+
+    def noted(chunk, *rest):
+        made.append(chunk.index)
+        return chunk_worker.prepare_chunk(chunk, *rest)
+
+    monkeypatch.setattr(preparation, "prepare_chunk", noted)
+    build(recipe, tmp_path / "a")
+    assert made == sorted(set(made)) and len(made) >= 3  # no chunk twice
+    assert files(tmp_path / "a") == files(tmp_path / "whole")
+
+
+def test_finished_chunks_of_another_text_or_settings_are_made_anew(recipe, tmp_path, monkeypatch):
+    build(recipe, tmp_path / "whole")
+    monkeypatch.setattr(preparation, "_separate_held_out", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    other = recipe._replace(seed=8)
+    with pytest.raises(KeyboardInterrupt):
+        build(other, tmp_path / "a")  # leaves all chunks finished, of another seed
+    monkeypatch.undo()
+    build(recipe, tmp_path / "a")
+    assert files(tmp_path / "a") == files(tmp_path / "whole")
+
+
+def test_what_was_seen_is_right(recipe, corpus, tmp_path):
+    prepared = build(recipe, tmp_path / "a")
+    seen, documents = prepared.train, corpus.read_text().split("\n\n")
+    assert seen.documents + prepared.held_out.documents + prepared.held_out_dropped == len(documents)
+    source = InstanceSource(tmp_path / "a", "train")
+    all_of_them = source.read(range(len(source)))
+    assert seen.instances == all_of_them.count
+    assert seen.instance_tokens == len(all_of_them.ids)
+    assert seen.random_pairs == all_of_them.pair_label.sum()
+    assert prepared.piece_counts.sum() == seen.tokens
+    assert prepared.piece_counts[1] == seen.unknown_tokens == 0
+    rows = dict(seen.rows(32))
+    assert rows["padding"].endswith("%") and rows["instances"] == f"{seen.instances:,}"
+
+
+def test_it_opens_again_as_it_was(recipe, tmp_path):
+    prepared = build(recipe, tmp_path / "a")
+    opened = PreparedData.open(tmp_path / "a")
+    assert opened == prepared and opened.fingerprint == fingerprint(recipe)
+    assert 1 <= len(opened.example_sentences) and all(40 <= len(text) <= 120 for text in opened.example_sentences)
+
+
+def test_held_out_documents_that_share_a_paragraph_with_training_are_dropped(tokenizer_directory, tmp_path):
+    texts = [
+        ["\n".join(story(seed)), f"Of its own, as document {seed} has it, and quite long enough to be compared here."]
+        for seed in range(80)
+    ]
+    shared = "This paragraph stands in every second document and is long enough to be compared with others."
+    texts = [text + [shared] * (number % 2) for number, text in enumerate(texts)]
+    (tmp_path / "a.txt").write_text("\n\n".join("\n".join(text) for text in texts))
+    data = DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.3)
+    prepared = build(Recipe(data, 32, 0, tokenizer_directory), tmp_path / "out")
+    chosen = [document for document in open_corpus(data).documents() if is_held_out(document, 0.3)]
+    assert prepared.held_out_dropped == sum(shared in document for document in chosen) > 3
+    assert prepared.held_out.documents == sum(shared not in document for document in chosen) > 3
+
+
+def test_held_out_text_is_bounded(recipe, tmp_path, monkeypatch):
+    all_of_it = build(recipe, tmp_path / "all")
+    monkeypatch.setattr(preparation, "HELD_OUT_BYTES", 4000)
+    bounded = build(recipe, tmp_path / "bounded")
+    assert 1 < bounded.held_out.documents < all_of_it.held_out.documents
+    assert bounded.train == all_of_it.train
+
+
+def test_short_lines_in_common_do_no_harm(tokenizer_directory, tmp_path):
+    (tmp_path / "a.txt").write_text("\n\n".join(f"History.\n{' '.join(story(seed))}" for seed in range(60)))
+    prepared = build(
+        Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.3), 32, 0, tokenizer_directory),
+        tmp_path / "out",
+    )
+    assert prepared.held_out_dropped == 0 and prepared.held_out.documents > 5
+
+
+def test_the_choice_of_held_out_documents_is_a_matter_of_their_text():
+    documents = [story(seed) for seed in range(2000)]
+    chosen = [is_held_out(document, 0.2) for document in documents]
+    assert 0.15 < np.mean(chosen) < 0.25
+    assert chosen == [is_held_out(document, 0.2) for document in documents]
+    assert not any(is_held_out(document, 0.0) for document in documents)
+    assert all(is_held_out(document, 0.5) for document, held in zip(documents, chosen) if held)  # shares nest
+
+
+def test_a_file_of_sentences_is_not_split_further(tokenizer_directory, tmp_path):
+    (tmp_path / "a.txt").write_text("One two. Three four.\nFive six.\n\nSeven eight.\n")
+    data = DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0)
+    as_lines = build(Recipe(data.replace(layout="sentences"), 32, 0, tokenizer_directory), tmp_path / "lines")
+    as_paragraphs = build(Recipe(data, 32, 0, tokenizer_directory), tmp_path / "paragraphs")
+    assert (as_lines.train.sentences, as_paragraphs.train.sentences) == (3, 4)
+    assert as_lines.held_out.documents == 0
+
+
+@pytest.mark.parametrize("text, count", [("", 0), ("\n \n\n", 0), ("One document only. It has two sentences.", 1)])
+def test_too_little_text_is_refused(tokenizer_directory, tmp_path, text, count):
+    (tmp_path / "a.txt").write_text(text)
+    with pytest.raises(UsageError, match=f"holds {count} documents? and .*(needs two|one is needed)"):
+        build(
+            Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0), 32, 0, tokenizer_directory),
+            tmp_path / "out",
+        )
+
+
+def test_repaired_input_is_counted(tokenizer_directory, tmp_path):
+    (tmp_path / "a.txt").write_bytes(stories(20).encode() + b"\nbroken \xff line\n")
+    prepared = build(
+        Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}"), 32, 0, tokenizer_directory), tmp_path / "out"
+    )
+    assert prepared.train.repairs["lines with undecodable bytes"] == 1
+    assert ("lines with undecodable bytes", "1") in prepared.train.rows(32)
+
+
+def test_a_shard_cut_short_is_named_when_the_set_is_opened(recipe, tmp_path):
+    build(recipe, tmp_path / "a")
+    shard = tmp_path / "a" / "train-00001.array_record"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    with pytest.raises(RunError, match=r"train-00001.*has .* bytes and should have .*delete"):
+        PreparedData.open(tmp_path / "a")
+    shard.unlink()
+    with pytest.raises(RunError, match="has 0 bytes"):
+        PreparedData.open(tmp_path / "a")
+
+
+def test_a_full_disk_leaves_finished_chunks_usable(recipe, tmp_path, monkeypatch):
+    build(recipe, tmp_path / "whole")
+    real, calls = chunk_worker.write_shard, []
+
+    def full_at_the_third(*arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise RunError("no space left")
+        return real(*arguments)
+
+    monkeypatch.setattr(chunk_worker, "write_shard", full_at_the_third)
+    with pytest.raises(RunError, match="no space left"):
+        build(recipe, tmp_path / "a")
+    assert len(list((tmp_path / "a" / "chunks").glob("*.json"))) == 2
+    build(recipe, tmp_path / "a")
+    assert files(tmp_path / "a") == files(tmp_path / "whole")
+
+
+def test_what_other_settings_left_is_not_taken_for_finished(recipe, tmp_path, monkeypatch):
+    build(recipe, tmp_path / "whole")
+    with monkeypatch.context() as stopped:
+        stopped.setattr(preparation, "_separate_held_out", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            build(recipe, tmp_path / "again")
+    with monkeypatch.context() as stopped:  # after the first shard, before its record
+        stopped.setattr(chunk_worker, "write_numbers", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            build(recipe._replace(seed=8), tmp_path / "again")
+    build(recipe, tmp_path / "again")
+    assert files(tmp_path / "again") == files(tmp_path / "whole")
+
+
+def test_half_a_deletion_leaves_no_data_set(recipe, tmp_path, monkeypatch):
+    build(recipe, tmp_path)
+    monkeypatch.setattr(prepared_data, "remove_directory", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        prepared_data.discard(tmp_path)
+    assert PreparedData.open(tmp_path) is None
+
+
+@pytest.mark.parametrize("name", ["prepared.json", "piece_counts.npy", "features.json", "dataset_info.json"])
+def test_a_damaged_file_beside_the_shards_is_one_line(recipe, tmp_path, name):
+    build(recipe, tmp_path)
+    path = tmp_path / name
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(RunError, match="damaged .* delete .* to prepare it anew"):
+        PreparedData.open(tmp_path).piece_counts
+        InstanceSource(tmp_path, "train")
+
+
+def test_another_number_in_the_record_of_a_data_set_is_found(recipe, tmp_path):
+    build(recipe, tmp_path)
+    path = tmp_path / "prepared.json"
+    content = path.read_text()
+    digits = [place for place, character in enumerate(content) if character.isdigit()]
+    of_the_checksum = content.index("crc32") + len("crc3")  # changed, it has no checksum
+    for digit in [of_the_checksum, *digits[:: len(digits) // 20]]:
+        path.write_text(content[:digit] + str((int(content[digit]) + 1) % 10) + content[digit + 1 :])
+        with pytest.raises(RunError, match="damaged .* delete .* to prepare it anew"):
+            PreparedData.open(tmp_path)
+
+
+@pytest.fixture
+def mixed(tokenizer_directory, tmp_path):
+    """A recipe for three sources of different size."""
+    for name, count, first in (("a", 60, 0), ("b", 20, 200), ("c", 90, 400)):
+        (tmp_path / f"{name}.txt").write_text(stories(count, first))
+    data = DataConfig(source=tuple(f"text:{tmp_path / name}.txt" for name in "abc"), held_out=0.2, chunk_megabytes=0.01)
+    return Recipe(data, 32, 7, tokenizer_directory)
+
+
+def test_several_sources_lie_one_after_the_other_and_none_is_paired_with_another(mixed, tmp_path):
+    prepared = build(mixed, tmp_path / "out", processes=2)
+    assert len(prepared.sources) == 3 and sum(prepared.sources) == prepared.train.instances
+    assert PreparedData.open(tmp_path / "out") == prepared
+    alone = [
+        build(mixed._replace(data=mixed.data.replace(source=source)), tmp_path / f"only-{number}")
+        for number, source in enumerate(mixed.data.source)
+    ]
+    assert prepared.train.documents == sum(one.train.documents for one in alone)
+    assert prepared.held_out.documents == sum(one.held_out.documents for one in alone)
+    assert np.array_equal(prepared.piece_counts, sum(one.piece_counts for one in alone))
+    # The first source's chunks have the numbers that they have alone, so its records are the very same.
+    assert prepared.sources[0] == alone[0].train.instances
+    ours, theirs = (InstanceSource(path, "train") for path in (tmp_path / "out", tmp_path / "only-0"))
+    first = range(len(theirs))
+    assert np.array_equal(ours.read(first).ids, theirs.read(first).ids)
+
+
+def test_pairs_of_a_source_hold_only_its_pieces_in_training_and_held_out(tokenizer_directory, tmp_path):
+    letters = ("abc", "def")
+    for name, own in zip("ab", letters):
+        lines = [" ".join(random.Random(number).choices(own, k=40)) + "." for number in range(400)]
+        (tmp_path / f"{name}.txt").write_text("\n\n".join("\n".join(lines[at : at + 2]) for at in range(0, 400, 2)))
+    sources = tuple(f"text:{tmp_path / name}.txt" for name in "ab")
+    data = DataConfig(source=sources, held_out=0.3, chunk_megabytes=0.005)
+    prepared = build(Recipe(data, 32, 0, tokenizer_directory), tmp_path / "out")
+    ids = load_tokenizer(tokenizer_directory).vocabulary.ids
+    theirs = [{ids[letter] for letter in own} for own in letters]
+    for split in ("train", "held_out"):
+        records = InstanceSource(tmp_path / "out", split)
+        kinds = []
+        every = records.read(range(len(records)))
+        for begin, end in zip(every.ends, every.ends[1:]):
+            seen = set(every.ids[begin:end].tolist())
+            assert len({number for number, own in enumerate(theirs) if seen & own}) == 1
+            kinds.append(bool(seen & theirs[1]))
+        assert kinds == sorted(kinds)
+        if split == "train":
+            assert [kinds.count(False), kinds.count(True)] == prepared.sources
+
+
+def test_each_source_is_split_by_the_rules_of_its_language(tokenizer_directory, tmp_path):
+    text = "Am 3. Mai kam er z.B. nach Hause. Er ging.\n\n" * 2
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text(text)
+    data = DataConfig(source=tuple(f"text:{tmp_path / name}.txt" for name in "ab"), held_out=0.0)
+    sentences = lambda language: (
+        build(
+            Recipe(data.replace(language=language), 32, 0, tokenizer_directory), tmp_path / "".join(language)
+        ).train.sentences
+    )
+    english, german = sentences(("en",)), sentences(("de",))
+    assert english != german and sentences(("en", "de")) == sentences(("de", "en")) == (english + german) / 2
+
+
+def test_a_source_with_too_little_text_is_named(mixed, tmp_path):
+    (tmp_path / "b.txt").write_text("One document.")
+    with pytest.raises(UsageError, match=r"b\.txt' holds 1 document and .* needs two"):
+        build(mixed._replace(data=mixed.data.replace(held_out=0.0)), tmp_path / "out")
+
+
+def test_weights_and_where_the_tokenizer_came_from_do_not_shape_the_records(mixed):
+    before = fingerprint(mixed)
+    assert before == fingerprint(mixed._replace(data=mixed.data.replace(weights=(1, 2, 3))))
+    origin = mixed.tokenizer_directory / "origin.json"
+    origin.write_text('{"weights": [1, 2]}')
+    assert before == fingerprint(mixed)
+    origin.unlink()
+
+
+def test_text_that_moved_to_another_source_is_prepared_again(mixed, tmp_path, monkeypatch):
+    (tmp_path / "b.txt").write_text(stories(20, 60))
+    mixed = mixed._replace(data=mixed.data.replace(chunk_megabytes=1.0))
+    chunks = [chunk for chunk in cut_chunks(open_corpus(mixed.data).passes(), 10**6)]
+    (tmp_path / "out" / "chunks").mkdir(parents=True)
+    for source in (1, 0):
+        moved = chunks[0]._replace(source=source)
+        record, _ = preparation._prepare_unless_finished(moved, mixed, tmp_path / "out", "shape")
+        assert record.source == source
+
+
+def test_dupe_factor_cuts_training_documents_again_and_otherwise(recipe, tmp_path):
+    once = build(recipe, tmp_path / "once")
+    twice = build(recipe._replace(data=recipe.data.replace(dupe_factor=2)), tmp_path / "twice")
+    assert (twice.train.documents, twice.train.tokens) == (once.train.documents, once.train.tokens)
+    assert 1.9 < twice.train.instances / once.train.instances < 2.1
+    assert twice.held_out == once.held_out
+    source = InstanceSource(tmp_path / "twice", "train")
+    all_of_them = source.read(range(len(source)))
+    rows = [all_of_them.ids[begin:end].tobytes() for begin, end in zip(all_of_them.ends, all_of_them.ends[1:])]
+    assert len(set(rows)) > 0.95 * len(rows)
+
+
+def test_one_document_is_enough_without_pairs(tokenizer_directory, tmp_path):
+    (tmp_path / "a.txt").write_text(stories(1))
+    data = DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0, short_sequence_probability=0.0)
+    with pytest.raises(UsageError, match="holds 1 document and .* needs two.*objective.pair none"):
+        build(Recipe(data, 32, 0, tokenizer_directory), tmp_path / "pairs")
+    recipe = Recipe(data, 32, 0, tokenizer_directory, pair="none")
+    prepared = build(recipe, tmp_path / "out")
+    source = InstanceSource(tmp_path / "out", "train")
+    found = source.read(range(len(source)))
+    assert prepared.train.tokens == prepared.train.instance_tokens - 2 * prepared.train.instances
+    assert found.first_length.tolist() == np.diff(found.ends).tolist() and not found.pair_label.any()
+    assert "random second segments" not in dict(prepared.train.rows(32))
+    assert fingerprint(recipe) != fingerprint(recipe._replace(pair="next_sentence"))
+
+
+@pytest.mark.parametrize("suffix, unit, note", [("txt", "MB", ""), ("txt.gz", "MB compressed", "3 MB of text")])
+def test_the_bar_of_compressed_files_tells_how_much_text_was_read(recipe, tmp_path, monkeypatch, suffix, unit, note):
+    text = stories(20).encode() * 210
+    (tmp_path / f"a.{suffix}").write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
+    recipe = recipe._replace(data=recipe.data.replace(source=f"text:{tmp_path}/a.{suffix}", chunk_megabytes=1.0))
+    shown = []
+    monkeypatch.setattr(preparation, "_prepare_unless_finished", lambda *_, **__: (None, None))
+    seen = lambda stage: shown.append((stage.done, stage.total, stage.unit, stage.note))
+    monkeypatch.setattr(progress._PlainStage, "show", seen)
+    corpus = open_corpus(recipe.data)
+    list(preparation._chunk_records(corpus, recipe, tmp_path, "shape", 1))
+    done, total, unit_shown, note_shown = shown[-1]
+    assert done == pytest.approx(total) and (unit_shown, note_shown) == (unit, note)

@@ -1,0 +1,37 @@
+import pytest
+
+from bert_jax.instances.sentences import encode_documents
+
+
+class Letters:
+    """Every letter a piece, a its 1, and a list of what was encoded."""
+
+    cuts = (lambda text: text.split(" "), lambda text: text.split("-"))
+
+    def __init__(self):
+        self.asked = []
+
+    def encode_batch(self, texts):
+        self.asked += texts
+        return [[ord(letter) - ord("a") + 1 for letter in text if letter.isalpha()] for text in texts]
+
+
+def test_documents_and_sentences_without_pieces_are_left_out():
+    text = encode_documents([["a", ""], [""], ["", "b c", "a"]], Letters())
+    assert text.tokens.tolist() == [1, 2, 3, 1]
+    assert text.ends.tolist() == [0, 1, 3, 4]
+    assert text.documents.tolist() == [0, 1, 3]
+
+
+@pytest.mark.parametrize("documents", [[], [[]], [[""]]])
+def test_nothing_is_nothing(documents):
+    text = encode_documents(documents, Letters())
+    assert len(text.tokens) == 0 and text.documents.tolist() == [0]
+
+
+def test_a_part_is_encoded_once():
+    letters = Letters()
+    text = encode_documents([["ab c-ab", "c"], ["c-c ab"]], letters)
+    assert text.tokens.tolist() == [1, 2, 3, 1, 2, 3, 3, 3, 1, 2]
+    assert text.ends.tolist() == [0, 5, 6, 10]
+    assert letters.asked == ["ab", "c"]
