@@ -168,9 +168,7 @@ def program(code: str, *arguments, env: Mapping[str, str] = os.environ, **how) -
     """Starts Python code in a process of its own, which has imported JAX already; `how` is as for subprocess.Popen."""
     if can_be_warm(env):
         return WarmProcess([code, *arguments], env=env, **how)
-    # With tunables of glibc a command doesn't start itself again, which would be without `code`.
-    environment = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0", **env}
-    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env=environment, **how)
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env=env, **how)
 
 
 @pytest.fixture(scope="session")

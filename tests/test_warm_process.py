@@ -5,8 +5,8 @@ import signal
 import subprocess
 
 import pytest
-from conftest import command, program
-from warm_process import COMMAND, WarmProcess, can_be_warm
+from conftest import program
+from warm_process import WarmProcess, can_be_warm
 
 pytestmark = pytest.mark.skipif(not can_be_warm(os.environ), reason="processes are adopted on Linux alone")
 
@@ -67,10 +67,3 @@ def test_variables_that_imports_read_have_python_started_anew():
     assert not can_be_warm(os.environ | {"JAX_PLATFORMS": "tpu"})
     process = program("import jax; print(jax.config.jax_enable_x64)", env=os.environ | {"JAX_ENABLE_X64": "1"}, **PIPES)
     assert process.communicate(timeout=60)[0] == "True\n"
-
-
-def test_a_command_does_not_start_itself_again_and_has_its_tunables():
-    telling = COMMAND.replace("bert_jax.cli.main.main()", "import os; print(os.environ['GLIBC_TUNABLES'])")
-    assert "glibc.malloc.hugetlb=1" in program(telling, **PIPES).communicate(timeout=60)[0]
-    process = command("params", "nothing")
-    assert "no config file at nothing" in process.communicate(timeout=60)[0] and process.returncode == 2

@@ -143,9 +143,8 @@ def _become(request: dict, files: list[int]) -> str:
     for number, file in zip(request["files"], files):
         os.dup2(file, number)
         os.close(file)
-    tunables = {"GLIBC_TUNABLES": os.environ["GLIBC_TUNABLES"]}  # this process has them already
     os.environ.clear()
-    os.environ.update(tunables | request["environment"])
+    os.environ.update(request["environment"])
     os.chdir(request["folder"])
     sys.path[0] = request["folder"]
     program, *arguments = request["line"]
@@ -173,10 +172,6 @@ def _import_all() -> None:
 
 
 if __name__ == "__main__":
-    from bert_jax.cli.main import ALLOCATOR
-
-    if "glibc.malloc" not in os.environ.get("GLIBC_TUNABLES", ""):  # what a command starts itself again for
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | {"GLIBC_TUNABLES": ":".join(ALLOCATOR)})
     _import_all()
     gc.freeze()  # no collection, not even that at the end of each program, looks through all that was imported
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # by OpenBLAS

@@ -64,7 +64,7 @@ def tell_finetuning(config: FinetuneConfig, workdir: Place, seeds: int, overwrit
     task = plan.config.task
     model, lengths = plan.started.config, ", ".join(map(str, task.padded_lengths))
     table.add_row("start from", f"{escape(config.init)}: {model.num_layers} layers of width {model.hidden_size:,}")
-    sequences = f"{len(plan.learned.features):,} sequences padded to {lengths}"
+    sequences = f"{len(plan.learned.examples):,} sequences padded to {lengths}"
     table.add_row("training rows", f"{plan.learned.rows:,} of {escape(str(task.train))}, {sequences}")
     measured = f"{len(plan.measured.records):,} of {escape(str(task.dev))}" if plan.measured else "none: no measurement"
     table.add_row("dev rows", measured)

@@ -125,7 +125,7 @@ def test_tags_that_name_no_entities_are_not_measured_by_them(tmp_path, wordpiece
 def test_batches_are_of_the_tasks_size_and_epochs(tmp_path, wordpiece):
     config = CONFIG.replace(batch_size=2, epochs=2.0, padded_lengths=(6, 128))
     batches = read_training(with_files(tmp_path, config=config), wordpiece, 0).batches(seed=0, pad_id=0)
-    assert len(batches) == 4 and {batches[step].ids.shape for step in range(4)} == {(2, 1, 6), (2, 1, 128)}
+    assert len(batches) == 4 and {batches[step].tokens.ids.shape for step in range(4)} == {(2, 1, 6), (2, 1, 128)}
     assert sum(batches[step].weight.sum() for step in range(4)) == 6
 
 

@@ -416,7 +416,7 @@ def test_in_a_bucket_it_learns_and_says_what_it_does_on_disk(
 
     for command, source, flags, name in (
         ("predict", "dev.tsv", [], "said.jsonl"),
-        ("examples", "dev.tsv", ["--texts", "sentence", "--pool", "mean"], "vectors.npz"),
+        ("features", "dev.tsv", ["--texts", "sentence", "--pool", "mean"], "vectors.npz"),
         ("export", None, [], "exported"),
     ):
         here = [str(finished.path), *([str(Path(config.task.dev).parent / source)] if source else [])]

@@ -14,6 +14,7 @@ from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.instances.instances import Instances, build_instances
 from bert_jax.instances.pairing import pair_segments
 from bert_jax.instances.sentences import Sentences, encode_documents
+from bert_jax.layout import lay_out
 from bert_jax.pretraining.masking import mask_sequences
 from bert_jax.text.vocabulary import Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
@@ -52,11 +53,11 @@ def sequences(reference: Path, setting: dict, seed: int) -> Instances:
 
 
 @partial(jax.jit, static_argnames=("objective", "mask_id", "vocabulary_size"))
-def count_masked(ids, units, lengths, first, **settings):
+def count_masked(tokens, first, **settings):
     """Of each sequence: tokens to predict; those of them that became [MASK]; those that stayed."""
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(0), first + jnp.arange(ROWS))
-    masked = mask_sequences(ids, units, lengths, keys, **settings)
-    new, used = jnp.take_along_axis(masked.ids, masked.positions, axis=1), masked.weights > 0
+    masked = mask_sequences(tokens, keys[:, None], **settings)
+    new, used = jnp.take_along_axis(masked.tokens.ids, masked.places, axis=1), masked.weights > 0
     kinds = used, used & (new == settings["mask_id"]), used & (new == masked.labels)
     return jnp.stack([kind.sum(axis=1) for kind in kinds])
 
@@ -64,14 +65,15 @@ def count_masked(ids, units, lengths, first, **settings):
 def masked_counts(made: list[Instances], length: int, every: int, **settings) -> list[np.ndarray]:
     """[3, n] counts of one in `every` of each seed's sequences; all are masked in batches of one shape."""
     chosen = np.concatenate([np.arange(one.count) % every == 0 for one in made])
-    lengths = np.concatenate([np.diff(one.ends) for one in made]).astype(np.int32)
-    inside = np.arange(length) < lengths[:, None]
-    ids, units = np.zeros(inside.shape, np.int32), np.zeros(inside.shape, np.uint8)
-    ids[inside], units[inside] = (np.concatenate([getattr(one, name) for one in made]) for name in ("ids", "units"))
+    lengths = np.concatenate([np.diff(one.ends) for one in made])
+    ids, units, firsts = (
+        np.concatenate([getattr(one, name) for one in made]) for name in ("ids", "units", "first_length")
+    )
+    tokens = lay_out(ids, lengths, firsts, (len(lengths), length), units=units)
     rows = np.flatnonzero(chosen)
     rows = np.append(rows, np.repeat(rows[-1:], -len(rows) % ROWS)).reshape(-1, ROWS)
     counts = [
-        count_masked(ids[batch], units[batch], lengths[batch], number * ROWS, **settings)
+        count_masked(jax.tree.map(lambda array, batch=batch: array[batch], tokens), number * ROWS, **settings)
         for number, batch in enumerate(rows)
     ]
     ends = np.cumsum([-(-one.count // every) for one in made])

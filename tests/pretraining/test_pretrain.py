@@ -143,10 +143,10 @@ def test_phases_follow_one_another(tiny_run, tiny_config, tmp_path):
     assert {path.name for path in (run.path / "data").iterdir()} == {"length-16", "length-32"}
     tokenizer, first, _, _ = training_batch(run, 4)
     _, second, _, records = training_batch(run, 5)
-    assert first.ids.shape == (8, 16) and second.ids.shape == (4, 32)
-    assert second.ordinal.tolist() == [0, 1, 2, 3]
+    assert first.tokens.ids.shape == (8, 16) and second.tokens.ids.shape == (4, 32)
+    assert second.ordinal[:, 0].tolist() == [0, 1, 2, 3]
     found = InstanceSource(run.data(32), "train").read(records)
-    assert found.ids.tolist() == second.ids[np.arange(32) < second.length[:, None]].tolist()
+    assert found.ids.tolist() == second.tokens.ids[second.tokens.sequence > 0].tolist()
     with pytest.raises(UsageError, match="step 9 is none of the run's 8"):
         training_batch(run, 9)
 
@@ -155,14 +155,14 @@ def test_a_batch_can_be_looked_at_as_the_model_sees_it(tiny_run):
     tokenizer, batch, targets, _ = training_batch(tiny_run, 3)
     vocabulary = tokenizer.vocabulary
     assert (batch.tokens.ids[:, 0] == vocabulary.cls_id).all()
-    assert (targets.masked.ids == vocabulary.mask_id).any()
+    assert (targets.masked.tokens.ids == vocabulary.mask_id).any()
     for row in range(8):
         inside = batch.tokens.ids[row, : batch.tokens.length[row, 0]]
         assert (inside == vocabulary.sep_id).sum() == 2 and inside[-1] == vocabulary.sep_id
         words = batch.tokens.units[row, : batch.tokens.length[row, 0]] & WORD_START > 0
         assert words.sum() >= 2
     again = training_batch(tiny_run, 3)[2]
-    assert np.array_equal(targets.masked.positions, again.masked.positions)
+    assert np.array_equal(targets.masked.places, again.masked.places)
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +196,7 @@ def test_words_of_a_unigram_vocabulary_are_masked_whole(unigram_run):
             batch.tokens.units[row, :length] & WORD_START > 0
         )
         word = np.cumsum(starts)
-        chosen = targets.masked.positions[row][targets.masked.weights[row] > 0].tolist()
+        chosen = targets.masked.places[row][targets.masked.weights[row] > 0].tolist()
         for number in set(word[chosen]):
             whole = np.flatnonzero(word == number).tolist()
             several += len(whole) > 1
