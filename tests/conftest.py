@@ -40,7 +40,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.instances.sentences import Sentences
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.training.run_directory import RunDirectory
+from bert_jax.run.run_directory import RunDirectory
 
 NOUNS = "cat dog house river stone window garden teacher letter winter market bridge painter forest".split()
 VERBS = "sees finds likes leaves paints crosses remembers follows answers builds".split()

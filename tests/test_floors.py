@@ -19,12 +19,13 @@ FLOORS = {
     "interchange": 2,
     "instances": 3,
     "rows": 3,
-    "training": 4,
-    "pretraining": 5,
-    "finetuning": 5,
-    "inference": 6,
-    "planning": 6,
-    "cli": 7,
+    "run": 4,
+    "training": 5,
+    "pretraining": 6,
+    "finetuning": 6,
+    "inference": 7,
+    "planning": 7,
+    "cli": 8,
 }
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 

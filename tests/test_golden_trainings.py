@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bert_jax.cli.main import run as command
-from bert_jax.training.run_directory import RunDirectory
-from bert_jax.training.verification import verify
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.verification import verify
 
 GOLDEN = Path(__file__).parent / "golden"
 SEEN_EACH_TIME = {"pretraining", "class", "span"}

@@ -162,7 +162,7 @@ def _import_all() -> None:
     import bert_jax.cli.summary
     import bert_jax.cli.supervision
     import bert_jax.pretraining.pretrain
-    import bert_jax.training.overwriting  # noqa: F401
+    import bert_jax.run.overwriting  # noqa: F401
 
     with contextlib.suppress(ImportError):
         import matplotlib.backends.backend_agg

@@ -53,11 +53,11 @@ def run(arguments: list[str]) -> None:
     asked = COMMAND.parse(arguments)
     of_a_run = place_of(arguments[0]).is_dir()
     from bert_jax.cli.bench_tables import operations_table, parts_table, step_table
+    from bert_jax.model.sharding import check_batch_size, make_mesh
     from bert_jax.planning.bench import bench, operation_costs
     from bert_jax.pretraining.trainer import planned_vocabulary_size, pretraining_trainer
     from bert_jax.system.progress import output, say
     from bert_jax.training.devices import keep_compiled_programs
-    from bert_jax.training.sharding import check_batch_size, make_mesh
 
     first = asked.config.phases[0]
     size = first.batch_size if asked.batch_size is None else asked.batch_size
@@ -87,13 +87,13 @@ def run(arguments: list[str]) -> None:
 def _of_a_run(config: RunConfig, path: Place) -> tuple[Any, Iterator[Any]]:
     """The trainer of the run at `path`, and its training batches."""
     # Imported here: random sequences need neither TFDS nor Grain, which an accelerator machine may lack.
+    from bert_jax.model.sharding import make_mesh
     from bert_jax.pretraining.dataset import prepared_for
     from bert_jax.pretraining.pretrain import training_source
     from bert_jax.pretraining.trainer import pretraining_trainer
+    from bert_jax.run.run_directory import RunDirectory
     from bert_jax.text.tokenizer import load_tokenizer
     from bert_jax.training.input import read_ahead
-    from bert_jax.training.run_directory import RunDirectory
-    from bert_jax.training.sharding import make_mesh
 
     run = RunDirectory(path)
     prepared = prepared_for(config, run, config.phases[0].length)

@@ -17,13 +17,13 @@ from bert_jax.corpora.corpus import open_corpus
 from bert_jax.finetuning import finetune
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.memory import Memory
+from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining import pretrain
+from bert_jax.run.overwriting import as_if_absent, runs_to_delete
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.progress import output
 from bert_jax.training.fitting import device_memory, gigabytes
-from bert_jax.training.overwriting import as_if_absent, runs_to_delete
-from bert_jax.training.run_directory import RunDirectory
-from bert_jax.training.sharding import make_mesh
 
 _CHECKPOINTS_BESIDE = 2
 """Checkpoints on the disk besides the newest ones: the best one, and one that is being written."""

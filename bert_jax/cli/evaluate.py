@@ -40,7 +40,7 @@ def run(arguments: list[str]) -> None:
     from bert_jax.finetuning.dataset import written_as
     from bert_jax.inference.bert import load
     from bert_jax.pretraining.pretrain import evaluate_run
-    from bert_jax.training.run_directory import RunDirectory, read_config
+    from bert_jax.run.run_directory import RunDirectory, read_config
 
     run_directory, config = RunDirectory(asked.run), read_config(asked.run)
     of_rows = isinstance(config, TaskRunConfig)

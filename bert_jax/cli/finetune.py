@@ -62,9 +62,9 @@ def run(arguments: list[str]) -> None:
     from bert_jax.cli.supervision import supervise
     from bert_jax.finetuning.finetune import plan_finetuning, read_by
     from bert_jax.finetuning.seeds import finetune_seeds
-    from bert_jax.training.hosts import connect, ending_together, first_alone, is_first, several
-    from bert_jax.training.overwriting import as_if_absent, start_over
-    from bert_jax.training.sharding import make_mesh
+    from bert_jax.model.sharding import make_mesh
+    from bert_jax.run.hosts import connect, ending_together, first_alone, is_first, several
+    from bert_jax.run.overwriting import as_if_absent, start_over
 
     if several(asked.config.hosts):
         supervise()

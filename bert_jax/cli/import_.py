@@ -29,8 +29,8 @@ COMMAND = Command("import", Import, "Make a run from Hugging Face's or Google's 
 def run(arguments: list[str]) -> None:
     """Parses the command line, imports the model, and prints its shape and the tensors that weren't used."""
     asked = COMMAND.parse(arguments)
+    from bert_jax.run.importing import import_model
     from bert_jax.system.progress import output, say
-    from bert_jax.training.importing import import_model
 
     model = import_model(asked.source, asked.run, asked.activation, asked.lowercase)
     output.print(_described(model))

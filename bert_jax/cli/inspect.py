@@ -24,6 +24,6 @@ def run(arguments: list[str]) -> None:
     if asked.rows < 1:
         raise UsageError(f"--rows {asked.rows} shows nothing; give how many sequences, from 1")
     from bert_jax.cli.inspected import print_sequences
-    from bert_jax.training.run_directory import RunDirectory
+    from bert_jax.run.run_directory import RunDirectory
 
     print_sequences(RunDirectory(asked.run), asked.step, asked.rows)

@@ -6,9 +6,9 @@ from rich.text import Text
 
 from bert_jax.layout import WORD_START
 from bert_jax.pretraining.pretrain import training_batch
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.progress import output
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.training.run_directory import RunDirectory
 
 
 def print_sequences(run: RunDirectory, step: int, rows: int) -> None:

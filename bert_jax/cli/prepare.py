@@ -36,7 +36,7 @@ def run(arguments: list[str]) -> None:
     from bert_jax.cli.summary import print_preparation
     from bert_jax.pretraining.dataset import check_sources, prepare_lengths
     from bert_jax.pretraining.vocabulary import make_tokenizer
-    from bert_jax.training.run_directory import RunDirectory
+    from bert_jax.run.run_directory import RunDirectory
 
     config, directory = asked.config, RunDirectory(asked.workdir)
     check_sources(config, directory)

@@ -55,11 +55,11 @@ def run(arguments: list[str]) -> None:
 
     from bert_jax.cli.summary import print_examples, print_next_steps, print_results
     from bert_jax.cli.supervision import supervise
+    from bert_jax.model.sharding import make_mesh
     from bert_jax.pretraining.pretrain import check, pretrain, read_by
-    from bert_jax.training.hosts import connect, ending_together, first_alone, is_first, several
-    from bert_jax.training.overwriting import as_if_absent, start_over
-    from bert_jax.training.run_directory import RunDirectory
-    from bert_jax.training.sharding import make_mesh
+    from bert_jax.run.hosts import connect, ending_together, first_alone, is_first, several
+    from bert_jax.run.overwriting import as_if_absent, start_over
+    from bert_jax.run.run_directory import RunDirectory
 
     config, workdir = asked.config, asked.workdir
     directory = RunDirectory(workdir)

@@ -15,9 +15,9 @@ from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.dataset import prepare_lengths
 from bert_jax.pretraining.questions import QUESTIONS
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.progress import output
-from bert_jax.training.run_directory import RunDirectory
 
 _MOST_CELLS = 160
 """Maximum characters of a sentence in a table; a terminal of 80 columns shows them on five lines."""

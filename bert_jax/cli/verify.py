@@ -22,10 +22,10 @@ def run(arguments: list[str]) -> None:
     asked = COMMAND.parse(arguments)
     from rich.table import Table
 
+    from bert_jax.run.run_directory import RunDirectory
+    from bert_jax.run.verification import NEVER_COVERED, verify
     from bert_jax.system.errors import RunError
     from bert_jax.system.progress import output
-    from bert_jax.training.run_directory import RunDirectory
-    from bert_jax.training.verification import NEVER_COVERED, verify
 
     verdicts = verify(RunDirectory(asked.run))
     table = Table("what", "verdict")

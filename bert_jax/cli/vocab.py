@@ -39,7 +39,7 @@ def run(arguments: list[str]) -> None:
     asked = COMMAND.parse(arguments)
     from bert_jax.pretraining.dataset import check_sources
     from bert_jax.pretraining.vocabulary import make_tokenizer
-    from bert_jax.training.run_directory import RunDirectory
+    from bert_jax.run.run_directory import RunDirectory
 
     config, directory = asked.config, RunDirectory(asked.workdir)
     check_sources(config, directory)

@@ -17,21 +17,21 @@ from bert_jax.finetuning.task import Task
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import Parameters
 from bert_jax.model.memory import Memory
+from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, placed, tree_shardings
 from bert_jax.model.task import HeadShape
+from bert_jax.run.hosts import first_alone, is_first
+from bert_jax.run.metrics import read_metrics
+from bert_jax.run.run_directory import RunDirectory, read_config
+from bert_jax.run.tracking import check_trackers
+from bert_jax.run.trained_model import TrainedModel, initial_parameters
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, tokens_at_once
 from bert_jax.training.fitting import check_room, phase_memory
-from bert_jax.training.hosts import first_alone, is_first
 from bert_jax.training.input import read_ahead
 from bert_jax.training.learning_curve import write_learning_curve
-from bert_jax.training.metrics import read_metrics
 from bert_jax.training.phase_work import PhaseWork
-from bert_jax.training.run_directory import RunDirectory, read_config
-from bert_jax.training.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, placed, tree_shardings
-from bert_jax.training.tracking import check_trackers
 from bert_jax.training.train import train
-from bert_jax.training.trained_model import TrainedModel, initial_parameters
 from bert_jax.training.trainer import Trainer
 
 _FEWEST_POSITIONS = 8

@@ -14,11 +14,11 @@ from bert_jax.finetuning.batches import TaskBatch
 from bert_jax.finetuning.task import IGNORED
 from bert_jax.model.bert import Parameters
 from bert_jax.model.parameters import parameter_at, path_of
+from bert_jax.model.sharding import batch_sharding, local_rows, on_mesh, placed, row_shards
 from bert_jax.model.size import encoder_flops
 from bert_jax.model.task import BertForTask, HeadShape, init_for_task
+from bert_jax.run.measurement import Mean, Means
 from bert_jax.training.cross_entropy import cross_entropy
-from bert_jax.training.measurement import Mean, Means
-from bert_jax.training.sharding import batch_sharding, local_rows, on_mesh, placed, row_shards
 
 _NOWHERE = -1e30
 """Score of padding as an answer's first or last token: a sequence has the same loss whatever it is padded to."""

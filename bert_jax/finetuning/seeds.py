@@ -5,11 +5,11 @@ from typing import Any
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.finetuning.finetune import finetune
+from bert_jax.run.hosts import is_first
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
-from bert_jax.training.hosts import is_first
-from bert_jax.training.run_directory import RunDirectory
 
 _SEED = "seed-"
 """Begins the names of runs that differ by it alone."""

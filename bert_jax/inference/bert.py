@@ -23,12 +23,12 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.hub import model_place
 from bert_jax.layout import Tokens, TokenSequence
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
+from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK
 from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, tokens_at_once
-from bert_jax.training.trained_model import TrainedModel
 
 Computed = TypeVar("Computed", Encoded, Output)
 Fill = tuple[str, float]

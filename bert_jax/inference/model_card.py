@@ -10,11 +10,11 @@ from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.pretraining.questions import QUESTIONS
+from bert_jax.run.checkpoint_choice import checkpoint_of
+from bert_jax.run.manifest import Manifest
+from bert_jax.run.run_directory import origin_of, read_config
 from bert_jax.system.bucket import Place
 from bert_jax.system.json_file import read_object
-from bert_jax.training.checkpoint_choice import checkpoint_of
-from bert_jax.training.manifest import Manifest
-from bert_jax.training.run_directory import origin_of, read_config
 
 _USES = {
     "BertForPreTraining": "fill-mask",

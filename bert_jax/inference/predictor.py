@@ -16,10 +16,10 @@ from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.finetuning.predicting import measure, predictions
 from bert_jax.finetuning.task import Prediction
 from bert_jax.model.bert import Parameters
+from bert_jax.model.sharding import make_mesh
 from bert_jax.system.progress import warn
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.devices import compiling_tokens, tokens_at_once
-from bert_jax.training.sharding import make_mesh
 
 
 class Predictor:

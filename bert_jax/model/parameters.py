@@ -14,7 +14,7 @@ class Parameter(NamedTuple):
     path: str
     """From the root of the tree of parameters."""
     axes: tuple[str, ...]
-    """The names of its axes. How they are split over devices, `training/sharding.py` says for each name once. Axes of
+    """The names of its axes. How they are split over devices, `model/sharding.py` says for each name once. Axes of
     one length have different names where they are split in different ways: `width` is that of a matrix, `vector` that
     of a bias or a norm."""
     group: str

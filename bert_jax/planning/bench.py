@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from bert_jax.model.sharding import batch_sharding
 from bert_jax.planning.operations import copy_bandwidth, operations
 from bert_jax.planning.synthetic import synthetic_batch
 from bert_jax.training.batch import Batch
 from bert_jax.training.devices import peak_flops
-from bert_jax.training.sharding import batch_sharding
 from bert_jax.training.trainer import Trainer
 
 _WARM_ROUNDS = 2

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 
 from bert_jax.config.run import RunConfig
+from bert_jax.model.sharding import abstract, batch_sharding, check_batch_size, make_mesh
 from bert_jax.model.size import train_flops
 from bert_jax.planning.bench import synthetic_batch
 from bert_jax.planning.collectives import Collective, collectives
@@ -21,7 +22,6 @@ from bert_jax.planning.topology import Topology, topology_devices
 from bert_jax.planning.traffic import memory_traffic
 from bert_jax.pretraining.trainer import pretraining_trainer
 from bert_jax.system.errors import RunError, install_extra
-from bert_jax.training.sharding import abstract, batch_sharding, check_batch_size, make_mesh
 from bert_jax.training.trainer import Trainer
 
 Item = TypeVar("Item")

@@ -11,6 +11,7 @@ from bert_jax.instances.preparation import cut_corpus, prepare
 from bert_jax.instances.prepared_data import PreparedData, discard, publish_prepared
 from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.vocabulary import given_tokenizer
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched, worked_on
 from bert_jax.system.errors import RunError, UsageError
@@ -19,7 +20,6 @@ from bert_jax.system.formats import check_format
 from bert_jax.system.json_file import Shape, as_shape, read_object
 from bert_jax.system.progress import say, stage
 from bert_jax.text.extension import replaced_pieces
-from bert_jax.training.run_directory import RunDirectory
 
 _FORMAT = 2
 """Of data-LENGTH.json. In format 1 it held nothing but the shards, by their names."""

@@ -11,11 +11,11 @@ from jaxtyping import Int
 
 from bert_jax.instances.store import InstanceSource
 from bert_jax.model.bert import Parameters
+from bert_jax.model.sharding import local_rows, on_mesh, placed
 from bert_jax.pretraining.objective import PretrainingObjective
+from bert_jax.run.measurement import Mean, Means
 from bert_jax.training.batch import Batch
 from bert_jax.training.input import BatchSource, InOrder, read_ahead
-from bert_jax.training.measurement import Mean, Means
-from bert_jax.training.sharding import local_rows, on_mesh, placed
 from bert_jax.training.step import example_keys, make_evaluation_step
 
 

@@ -14,13 +14,13 @@ from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.parameters import parameter_at, path_of
+from bert_jax.model.sharding import tree_shardings
+from bert_jax.run.trained_model import TrainedModel, initial_parameters
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.extension import replaced_pieces
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.training.sharding import tree_shardings
-from bert_jax.training.trained_model import TrainedModel, initial_parameters
 
 _MAY_DIFFER = {"dropout", "attention_dropout", "initializer_range", "compute_dtype", "vocabulary_size"}
 """Settings of a model that its parameters don't depend on; the vocabulary is compared piece by piece."""

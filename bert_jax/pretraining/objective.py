@@ -17,9 +17,9 @@ from bert_jax.model.bert import BertForPretraining, Parameters, init
 from bert_jax.model.size import train_flops
 from bert_jax.pretraining.masking import Masked, mask_sequences, next_tokens
 from bert_jax.pretraining.questions import MASKED_TOKENS, NEXT_SENTENCE, NEXT_TOKENS, Question
+from bert_jax.run.measurement import Mean, Means
 from bert_jax.training.batch import Batch
 from bert_jax.training.cross_entropy import cross_entropy
-from bert_jax.training.measurement import Mean, Means
 
 
 class PretrainingTargets(NamedTuple):

@@ -19,25 +19,7 @@ from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.store import InstanceSource
 from bert_jax.model.bert import Parameters, absent_parts, completed
 from bert_jax.model.memory import Memory
-from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepare_other, prepared_for
-from bert_jax.pretraining.evaluation import HeldOut
-from bert_jax.pretraining.initial import InitialModel
-from bert_jax.pretraining.objective import PretrainingTargets
-from bert_jax.pretraining.trainer import planned_vocabulary_size, pretraining_trainer
-from bert_jax.pretraining.vocabulary import make_tokenizer
-from bert_jax.system.errors import UsageError
-from bert_jax.system.progress import say
-from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
-from bert_jax.training.batch import Batch
-from bert_jax.training.devices import keep_compiled_programs
-from bert_jax.training.fitting import check_room, phase_memory
-from bert_jax.training.hosts import first_alone, is_first
-from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder, read_ahead
-from bert_jax.training.learning_curve import write_learning_curve
-from bert_jax.training.metrics import read_metrics
-from bert_jax.training.phase_work import PhaseWork
-from bert_jax.training.run_directory import RunDirectory, read_pretraining_config
-from bert_jax.training.sharding import (
+from bert_jax.model.sharding import (
     batch_sharding,
     check_batch_size,
     local_rows,
@@ -46,10 +28,28 @@ from bert_jax.training.sharding import (
     row_shards,
     tree_shardings,
 )
+from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepare_other, prepared_for
+from bert_jax.pretraining.evaluation import HeldOut
+from bert_jax.pretraining.initial import InitialModel
+from bert_jax.pretraining.objective import PretrainingTargets
+from bert_jax.pretraining.trainer import planned_vocabulary_size, pretraining_trainer
+from bert_jax.pretraining.vocabulary import make_tokenizer
+from bert_jax.run.hosts import first_alone, is_first
+from bert_jax.run.metrics import read_metrics
+from bert_jax.run.run_directory import RunDirectory, read_pretraining_config
+from bert_jax.run.tracking import check_trackers
+from bert_jax.run.trained_model import TrainedModel
+from bert_jax.system.errors import UsageError
+from bert_jax.system.progress import say
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.training.batch import Batch
+from bert_jax.training.devices import keep_compiled_programs
+from bert_jax.training.fitting import check_room, phase_memory
+from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder, read_ahead
+from bert_jax.training.learning_curve import write_learning_curve
+from bert_jax.training.phase_work import PhaseWork
 from bert_jax.training.step import example_keys
-from bert_jax.training.tracking import check_trackers
 from bert_jax.training.train import train
-from bert_jax.training.trained_model import TrainedModel
 from bert_jax.training.trainer import Trainer
 
 

@@ -10,6 +10,8 @@ from bert_jax.corpora.corpus import corpus_stamp, open_corpus
 from bert_jax.corpora.sample import sample_documents, sample_mixture
 from bert_jax.instances.chunk_worker import is_held_out
 from bert_jax.interchange.hub import model_place
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.trained_model import tokenizer_of
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import read_object
@@ -17,8 +19,6 @@ from bert_jax.system.progress import say, stage, warn
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, read_vocabulary_file, tokenizer_directory
 from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
-from bert_jax.training.run_directory import RunDirectory
-from bert_jax.training.trained_model import tokenizer_of
 
 
 def make_tokenizer(config: RunConfig, run: RunDirectory) -> Tokenizer:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from bert_jax.config.operation import CheckpointConfig
-from bert_jax.training.hosts import agreed
+from bert_jax.run.hosts import agreed
 
 
 class Cadence:

@@ -11,10 +11,10 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.training import OperationConfig
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.memory import Memory, step_memory
+from bert_jax.model.sharding import parts, row_shards
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.training.devices import chip_of
-from bert_jax.training.sharding import parts, row_shards
 
 TIGHT, TOO_MUCH = 0.8, 1.5
 """Shares of a device's memory by the formula: from the first on a start is warned of, from the second on refused. For

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 import jax
 
 from bert_jax.config.training import TrainingConfig
+from bert_jax.run.checkpoint import Checkpoints
+from bert_jax.run.hosts import compile_together, is_first
+from bert_jax.run.measurement import Means
+from bert_jax.run.metrics import MetricsLog
+from bert_jax.run.state import TrainState
 from bert_jax.system.errors import Interrupted, RunError
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say, stage, tell, warn
 from bert_jax.system.whereabouts import here
 from bert_jax.training.cadence import Cadence
-from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.hosts import compile_together, is_first
-from bert_jax.training.measurement import Means
-from bert_jax.training.metrics import MetricsLog
 from bert_jax.training.phase_work import PhaseWork
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.skips import Skips
 from bert_jax.training.speed import Speed
-from bert_jax.training.step import TrainState
 from bert_jax.training.stop_signals import StopSignals
 from bert_jax.training.watchdog import Watchdog
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from bert_jax.model.bert import Parameters
+from bert_jax.run.measurement import Means
+from bert_jax.run.state import TrainState
 from bert_jax.training.batch import AnyBatch
-from bert_jax.training.measurement import Means
-from bert_jax.training.step import TrainState
 
 
 class PhaseWork(NamedTuple):

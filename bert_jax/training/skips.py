@@ -1,7 +1,7 @@
 """Steps that were skipped because a gradient wasn't finite."""
 
-from bert_jax.training.measurement import Means
-from bert_jax.training.step import TrainState
+from bert_jax.run.measurement import Means
+from bert_jax.run.state import TrainState
 
 
 class Skips:

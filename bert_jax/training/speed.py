@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import jax
 
+from bert_jax.run.measurement import Mean
 from bert_jax.training.batch import AnyBatch
-from bert_jax.training.measurement import Mean
 
 
 class Speed:

@@ -1,18 +1,19 @@
 """The train step and the evaluation step: the same for every objective."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, Key, UInt32
+from jaxtyping import Array, Float, Key, UInt32
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model.bert import Parameters
+from bert_jax.run.measurement import Mean, Means, add
+from bert_jax.run.state import TrainState
 from bert_jax.training.batch import AnyBatch
-from bert_jax.training.measurement import Mean, Means, add
 
 PURPOSES = {"parameters": 0, "targets": 1, "dropout": 2, "evaluation": 3}
 """What random keys are for. Each gets a stream of its own."""
@@ -54,33 +55,6 @@ class Objective(Protocol):
 
     def measure(self, params: Parameters, targets: Targets, dropout_keys: Key[Array, " B"] | None) -> Means:
         """Runs the model: its losses and whatever else is of interest."""
-
-
-class TrainState(NamedTuple):
-    """All that training changes."""
-
-    step: Int[Array, ""]
-    """Steps done, skipped ones included."""
-    params: Parameters
-    optimizer: Any
-    """The optimizer's state."""
-    window: Means
-    """Measurements since the last line of the log."""
-    skipped: Int[Array, ""]
-    """Steps skipped since the beginning because a gradient wasn't finite."""
-    skipped_in_a_row: Int[Array, ""]
-    """Steps skipped since the last one that wasn't."""
-    seed: UInt32[Array, ""]
-    """Of all that is random in a step: here, so that runs that differ by their seed share one compiled program."""
-
-
-def saved_item(state: TrainState) -> dict[str, Any]:
-    """What Orbax is given: the parameters by themselves, since most readers want nothing else, and all that training
-    goes on from. Measurements are not among it: a checkpoint outlives what is measured (see `Manifest.window`).
-    """
-    training = state._asdict()
-    del training["params"], training["window"]
-    return {"params": state.params, "training": training}
 
 
 def purpose_key(seed: Seed, purpose: str) -> Key[Array, ""]:

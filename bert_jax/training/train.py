@@ -5,19 +5,19 @@ from collections.abc import Callable
 import jax
 
 from bert_jax.model.bert import Parameters
+from bert_jax.run.checkpoint import Checkpoints
+from bert_jax.run.hosts import is_first
+from bert_jax.run.manifest import noted_metrics
+from bert_jax.run.metrics import MetricsLog, changed_lines
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.state import TrainState
+from bert_jax.run.tracking import open_trackers
 from bert_jax.system.journal import note, open_journal
 from bert_jax.system.progress import say, tell, warn
-from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.devices import peak_flops
-from bert_jax.training.hosts import is_first
 from bert_jax.training.loop import run_phases
-from bert_jax.training.manifest import noted_metrics
-from bert_jax.training.metrics import MetricsLog, changed_lines
 from bert_jax.training.phase_work import PhaseWork
 from bert_jax.training.profile import StepTrace
-from bert_jax.training.run_directory import RunDirectory
-from bert_jax.training.step import TrainState
-from bert_jax.training.tracking import open_trackers
 from bert_jax.training.trainer import Trainer
 
 

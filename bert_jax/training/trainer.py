@@ -12,14 +12,14 @@ from jaxtyping import Array, UInt32
 
 from bert_jax.config.training import TrainingConfig
 from bert_jax.model.bert import Parameters, completed
+from bert_jax.model.sharding import abstract, batch_sharding, on_mesh, slot_shardings, tree_shardings
+from bert_jax.run.measurement import Means
+from bert_jax.run.state import TrainState
 from bert_jax.training.batch import AnyBatch
-from bert_jax.training.measurement import Means
 from bert_jax.training.optimizer import learning_only, learning_rate, make_optimizer
-from bert_jax.training.sharding import abstract, batch_sharding, on_mesh, slot_shardings, tree_shardings
 from bert_jax.training.step import (
     STEP_MEASUREMENTS,
     Objective,
-    TrainState,
     example_keys,
     initial_state,
     loss_gradients,

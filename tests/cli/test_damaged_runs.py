@@ -10,9 +10,9 @@ from collections import Counter
 
 import pytest
 
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.verification import GOOD, verify
 from bert_jax.system.errors import BertJaxError
-from bert_jax.training.run_directory import RunDirectory
-from bert_jax.training.verification import GOOD, verify
 
 CHANGES_NOTHING = [".lock", ".owner", "*/.lock", "tensorboard/*", "profile/*", "*.png"]
 """What is written for people or for the moment, and never read again."""

@@ -16,10 +16,10 @@ from warm_process import COMMAND
 
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.phase import Phase
-from bert_jax.training.manifest import Manifest, complete
-from bert_jax.training.metrics import read_metrics
-from bert_jax.training.run_directory import RunDirectory
-from bert_jax.training.verification import verify
+from bert_jax.run.manifest import Manifest, complete
+from bert_jax.run.metrics import read_metrics
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.verification import verify
 
 KILLS, KILLS_WHEN_SLOW = 6, 100
 PARTS, STRIDE = 6, 5

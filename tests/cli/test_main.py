@@ -12,10 +12,10 @@ from conftest import stories
 from bert_jax.cli.main import COMMANDS, run
 from bert_jax.cli.summary import print_results
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.run.metrics import read_metrics
 from bert_jax.system import accelerators
 from bert_jax.system.bucket import place_of
 from bert_jax.text.tokenizer import load_tokenizer
-from bert_jax.training.metrics import read_metrics
 
 CONFIG = """
 from bert_jax.config.data import DataConfig

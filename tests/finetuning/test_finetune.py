@@ -18,13 +18,13 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning import finetune as finetune_module
 from bert_jax.finetuning.finetune import finetune
 from bert_jax.finetuning.seeds import finetune_seeds
+from bert_jax.run.checkpoint import write_model
+from bert_jax.run.checkpoint_choice import best_of, checkpoint_of
+from bert_jax.run.manifest import Manifest, complete
+from bert_jax.run.metrics import read_metrics
+from bert_jax.run.run_directory import RunDirectory, read_config, write_config
+from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Interrupted, UsageError
-from bert_jax.training.checkpoint import write_model
-from bert_jax.training.checkpoint_choice import best_of, checkpoint_of
-from bert_jax.training.manifest import Manifest, complete
-from bert_jax.training.metrics import read_metrics
-from bert_jax.training.run_directory import RunDirectory, read_config, write_config
-from bert_jax.training.trained_model import TrainedModel
 
 THINGS = {"animal": ["cat", "dog"], "water": ["river", "stone"]}
 

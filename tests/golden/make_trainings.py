@@ -43,8 +43,8 @@ from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.finetuning.finetune import finetune
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.training.metrics import read_metrics
-from bert_jax.training.run_directory import RunDirectory
+from bert_jax.run.metrics import read_metrics
+from bert_jax.run.run_directory import RunDirectory
 
 TRAININGS = Path(__file__).parent / "trainings"
 STEPS = 20

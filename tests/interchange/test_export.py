@@ -11,8 +11,8 @@ import bert_jax
 from bert_jax.cli.main import run
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.interchange.export import write_model_directory
-from bert_jax.training.checkpoint import write_model
-from bert_jax.training.run_directory import RunDirectory, write_config
+from bert_jax.run.checkpoint import write_model
+from bert_jax.run.run_directory import RunDirectory, write_config
 
 HEADS = {
     "class": ("BertForSequenceClassification", "classifier", 3),

@@ -18,8 +18,8 @@ from bert_jax.interchange.tensors import read_safetensors, select
 from bert_jax.interchange.tokenizer_reading import read_tokenizer
 from bert_jax.interchange.tokenizer_writing import write_tokenizer
 from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
-from bert_jax.training.run_directory import RunDirectory
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gelu_erf"
 HEADER_BYTES = 8

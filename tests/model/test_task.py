@@ -7,8 +7,8 @@ from token_rows import tokens_of
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.model.bert import BertForPretraining
+from bert_jax.model.sharding import parameter_spec
 from bert_jax.model.task import BertForTask, HeadShape, init_for_task, mean_of_marked, task_parameter_shapes
-from bert_jax.training.sharding import parameter_spec
 
 MODEL = ModelConfig(
     num_layers=3, hidden_size=16, num_heads=2, max_positions=12, vocabulary_size=20, dropout=0.0, attention_dropout=0.0

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from bert_jax.cli.main import run
+from bert_jax.model.sharding import make_mesh
 from bert_jax.planning import bench as bench_module
 from bert_jax.planning.bench import Timing, bench
 from bert_jax.planning.operations import Operation
 from bert_jax.planning.synthetic import synthetic_batch
 from bert_jax.pretraining.trainer import pretraining_trainer
 from bert_jax.training.devices import CHIPS, Chip
-from bert_jax.training.sharding import make_mesh
 
 ROOT = Path(__file__).parents[2]
 

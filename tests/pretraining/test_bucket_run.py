@@ -9,11 +9,11 @@ import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.config.phase import Phase
 from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.run import metrics
+from bert_jax.run.manifest import complete
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import RunError
-from bert_jax.training import metrics
-from bert_jax.training.manifest import complete
-from bert_jax.training.run_directory import RunDirectory
 
 
 @pytest.fixture(scope="module")

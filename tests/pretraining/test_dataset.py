@@ -14,8 +14,8 @@ from bert_jax.pretraining import dataset
 from bert_jax.pretraining.dataset import prepare_lengths
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.vocabulary import make_tokenizer
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.training.run_directory import RunDirectory
 
 TEXT = stories(60).encode()
 MIDDLE = TEXT.index(b"house", len(TEXT) // 2)

@@ -8,15 +8,15 @@ from conftest import story
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.inference.bert import load
+from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.trainer import planned_vocabulary_size
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 from bert_jax.text.extension import extend
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import load_tokenizer
-from bert_jax.training.run_directory import RunDirectory
-from bert_jax.training.sharding import make_mesh
 
 WORDS = ["gardenhouse", "stonebridge"]
 

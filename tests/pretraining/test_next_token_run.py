@@ -14,17 +14,17 @@ from bert_jax.config.operation import MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import train_flops
 from bert_jax.planning.operations import operations
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain, training_batch
 from bert_jax.pretraining.trainer import pretraining_trainer
+from bert_jax.run.metrics import read_metrics
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import Interrupted, UsageError
 from bert_jax.training import loop
 from bert_jax.training.input import read_ahead
-from bert_jax.training.metrics import read_metrics
-from bert_jax.training.run_directory import RunDirectory
-from bert_jax.training.sharding import make_mesh
 
 STEPS = 40
 

@@ -21,24 +21,24 @@ from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import ShardReader, shard_path
 from bert_jax.instances.store import InstanceSource
 from bert_jax.layout import WORD_START
+from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining import vocabulary as vocabulary_step
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain, training_batch
 from bert_jax.pretraining.trainer import pretraining_trainer
+from bert_jax.run.manifest import Manifest, complete, path_of
+from bert_jax.run.measurement import Mean
+from bert_jax.run.metrics import read_metrics
+from bert_jax.run.run_directory import RunDirectory, read_config, write_config
+from bert_jax.run.state import TrainState
 from bert_jax.system.errors import Interrupted, RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.training import loop, stop_signals
 from bert_jax.training.input import BatchSource
-from bert_jax.training.manifest import Manifest, complete, path_of
-from bert_jax.training.measurement import Mean
-from bert_jax.training.metrics import read_metrics
-from bert_jax.training.run_directory import RunDirectory, read_config, write_config
-from bert_jax.training.sharding import make_mesh
 from bert_jax.training.skips import Skips
-from bert_jax.training.step import TrainState
 
 TRAIN_FIELDS = {
     "step", "split", "loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy",

@@ -22,7 +22,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.model.parameters import parameter_at
 from bert_jax.planning.synthetic import synthetic_batch
 from bert_jax.pretraining.objective import PretrainingObjective
-from bert_jax.training.sharding import batch_sharding, make_mesh
+from bert_jax.model.sharding import batch_sharding, make_mesh
 from bert_jax.training.trainer import Trainer
 
 def matrices(params):  # of a block: of each layer, and of query, key and value, a matrix by itself

@@ -188,7 +188,7 @@ from bert_jax.config.operation import MeshConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.model.bert import init
 from bert_jax.training.optimizer import make_optimizer
-from bert_jax.training.sharding import make_mesh, tree_shardings
+from bert_jax.model.sharding import make_mesh, tree_shardings
 
 params = jax.jit(lambda: init(ModelConfig.tiny(vocabulary_size=200), jax.random.key(0)))()
 optimizer = make_optimizer(OptimizerConfig(name="lamb"))

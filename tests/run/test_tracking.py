@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from bert_jax.config.operation import LoggingConfig
+from bert_jax.run import tracking
+from bert_jax.run.metrics import MetricsLog
+from bert_jax.run.tracking import Background, check_trackers, open_trackers
 from bert_jax.system.errors import UsageError
-from bert_jax.training import tracking
-from bert_jax.training.metrics import MetricsLog
-from bert_jax.training.tracking import Background, check_trackers, open_trackers
 
 
 class StandIn:

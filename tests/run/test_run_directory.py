@@ -6,8 +6,8 @@ import pytest
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.run.run_directory import RunDirectory, differences, read_config
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.training.run_directory import RunDirectory, differences, read_config
 
 
 def under_way(path):
@@ -47,7 +47,7 @@ def test_two_processes_do_not_work_on_one_run(tmp_path):
     RunDirectory(tmp_path).open(RunConfig())
     code = (
         "import sys; from bert_jax.config.run import RunConfig\n"
-        "from bert_jax.training.run_directory import RunDirectory\n"
+        "from bert_jax.run.run_directory import RunDirectory\n"
         f"run = RunDirectory({str(tmp_path)!r}); run.open(RunConfig()); print('open', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from bert_jax.run.metrics import MetricsLog, changed_lines, read_metrics
 from bert_jax.system.files import FileSum
-from bert_jax.training.metrics import MetricsLog, changed_lines, read_metrics
 
 
 def test_lines_are_json_and_only_json(tmp_path):

@@ -19,12 +19,12 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.instances.shards import shard_path
 from bert_jax.instances.store import InstanceSource
+from bert_jax.run import hosts as hosts_module
+from bert_jax.run.hosts import connect, several
+from bert_jax.run.metrics import read_metrics
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
-from bert_jax.training import hosts as hosts_module
-from bert_jax.training.hosts import connect, several
 from bert_jax.training.input import ShuffledOrder
-from bert_jax.training.metrics import read_metrics
 
 TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
 HEARTBEAT_S = 8

@@ -7,11 +7,11 @@ from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.model_directory import PublishedModel, open_model_directory
 from bert_jax.interchange.model_settings import Activation
+from bert_jax.run.checkpoint import write_model
+from bert_jax.run.run_directory import RunDirectory, write_config
 from bert_jax.system.bucket import Place
 from bert_jax.system.files import new_directory
 from bert_jax.text.wordpiece import WordPieceTokenizer
-from bert_jax.training.checkpoint import write_model
-from bert_jax.training.run_directory import RunDirectory, write_config
 
 
 def import_model(

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.training import TrainingConfig
+from bert_jax.run.hosts import is_first
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import worked_on
 from bert_jax.system.errors import UsageError, install_extra
 from bert_jax.system.files import write_json
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import warn
-from bert_jax.training.hosts import is_first
 
 _MOST_WAITING = 10_000
 """Lines that wait for a tracker which is slower than training; later ones are dropped."""

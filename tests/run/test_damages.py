@@ -10,18 +10,18 @@ from damages import attack
 
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.model.sharding import abstract
 from bert_jax.pretraining.vocabulary import _made_of
+from bert_jax.run.checkpoint import Checkpoints
+from bert_jax.run.checkpoint_choice import checkpoint_of
+from bert_jax.run.manifest import Manifest, complete, damaged_file, noted_metrics
+from bert_jax.run.metrics import MetricsLog, changed_lines, read_metrics
+from bert_jax.run.run_directory import RunDirectory, read_config
+from bert_jax.run.saved_state import load_parameters, saved_shapes
+from bert_jax.run.verification import verify
 from bert_jax.system.errors import RunError
-from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.checkpoint_choice import checkpoint_of
-from bert_jax.training.manifest import Manifest, complete, damaged_file, noted_metrics
-from bert_jax.training.metrics import MetricsLog, changed_lines, read_metrics
 from bert_jax.training.optimizer import make_optimizer
-from bert_jax.training.run_directory import RunDirectory, read_config
-from bert_jax.training.saved_state import load_parameters, saved_shapes
-from bert_jax.training.sharding import abstract
 from bert_jax.training.step import initial_state
-from bert_jax.training.verification import verify
 
 DEVICE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 

@@ -7,15 +7,15 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
+from bert_jax.run.measurement import Sums, as_sums
+from bert_jax.run.run_manifest import MANIFEST, Natural, RunManifest, Sum, checksum, out_of_reach
+from bert_jax.run.state_check import StateCheck
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import copy_into
 from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, sync, sync_below, write_text
 from bert_jax.system.formats import check_format
 from bert_jax.system.json_file import Shape, as_shape, read_object
 from bert_jax.system.progress import warn
-from bert_jax.training.measurement import Sums, as_sums
-from bert_jax.training.run_manifest import MANIFEST, Natural, RunManifest, Sum, checksum, out_of_reach
-from bert_jax.training.state_check import StateCheck
 
 _DIGITS = 8
 """Of a checkpoint's name, its step."""

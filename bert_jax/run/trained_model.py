@@ -12,17 +12,17 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_directory import holds_published_model, open_model_directory
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
+from bert_jax.model.sharding import abstract, tree_shardings
 from bert_jax.model.task import HeadShape, task_parameter_shapes
+from bert_jax.run.checkpoint_choice import CheckpointGone, being_read, checkpoint_of, looking_again
+from bert_jax.run.manifest import Manifest
+from bert_jax.run.run_directory import read_config
+from bert_jax.run.run_manifest import RunManifest
+from bert_jax.run.saved_state import load_parameters, saved_shapes
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.progress import warn
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
-from bert_jax.training.checkpoint_choice import CheckpointGone, being_read, checkpoint_of, looking_again
-from bert_jax.training.manifest import Manifest
-from bert_jax.training.run_directory import read_config
-from bert_jax.training.run_manifest import RunManifest
-from bert_jax.training.saved_state import load_parameters, saved_shapes
-from bert_jax.training.sharding import abstract, tree_shardings
 
 _MOST_COMPRESSED = 200
 """Bytes of parameters a byte of a checkpoint; those of a trained model hardly compress."""

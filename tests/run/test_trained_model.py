@@ -11,13 +11,13 @@ import tensorstore
 import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.config.run import RunConfig
+from bert_jax.model.sharding import make_mesh
+from bert_jax.run import checkpoint_choice, manifest, trained_model
+from bert_jax.run.checkpoint_choice import CheckpointGone
+from bert_jax.run.manifest import complete, damaged_file, delete
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.trained_model import TrainedModel, initial_parameters
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.training import checkpoint_choice, manifest, trained_model
-from bert_jax.training.checkpoint_choice import CheckpointGone
-from bert_jax.training.manifest import complete, damaged_file, delete
-from bert_jax.training.run_directory import RunDirectory
-from bert_jax.training.sharding import make_mesh
-from bert_jax.training.trained_model import TrainedModel, initial_parameters
 
 PLACES = [
     (checkpoint_choice, "damaged_file"),

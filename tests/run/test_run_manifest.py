@@ -10,11 +10,7 @@ import pytest
 import bert_jax
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.system import files
-from bert_jax.system.errors import RunError
-from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
-from bert_jax.text.wordpiece import WordPieceTokenizer
-from bert_jax.training.manifest import (
+from bert_jax.run.manifest import (
     agree_with_list,
     complete,
     damaged_file,
@@ -24,8 +20,12 @@ from bert_jax.training.manifest import (
     set_aside,
     write_evaluation,
 )
-from bert_jax.training.run_directory import RunDirectory, read_config
-from bert_jax.training.verification import verify
+from bert_jax.run.run_directory import RunDirectory, read_config
+from bert_jax.run.verification import verify
+from bert_jax.system import files
+from bert_jax.system.errors import RunError
+from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 
 def checkpoint(run: RunDirectory, step: int) -> Path:

@@ -11,14 +11,9 @@ import jax
 import orbax.checkpoint as ocp
 
 from bert_jax.model.bert import Parameters
-from bert_jax.system.bucket import Place
-from bert_jax.system.disk import reason
-from bert_jax.system.errors import RunError
-from bert_jax.system.files import FileSum, absolute, remove_directory
-from bert_jax.system.progress import warn
-from bert_jax.training.checkpoint_choice import best_of
-from bert_jax.training.hosts import agreed, is_first, wait_for_all
-from bert_jax.training.manifest import (
+from bert_jax.run.checkpoint_choice import best_of
+from bert_jax.run.hosts import agreed, is_first, wait_for_all
+from bert_jax.run.manifest import (
     Manifest,
     agree_with_list,
     complete,
@@ -33,10 +28,15 @@ from bert_jax.training.manifest import (
     set_aside,
     write_evaluation,
 )
-from bert_jax.training.measurement import with_sums
-from bert_jax.training.saved_state import bits_on_disk, restored_state
-from bert_jax.training.state_check import StateCheck, check_state
-from bert_jax.training.step import TrainState, saved_item
+from bert_jax.run.measurement import with_sums
+from bert_jax.run.saved_state import bits_on_disk, restored_state
+from bert_jax.run.state import TrainState, saved_item
+from bert_jax.run.state_check import StateCheck, check_state
+from bert_jax.system.bucket import Place
+from bert_jax.system.disk import reason
+from bert_jax.system.errors import RunError
+from bert_jax.system.files import FileSum, absolute, remove_directory
+from bert_jax.system.progress import warn
 
 _UNFINISHED = ".orbax-checkpoint-tmp"
 """What orbax appends to the name of a directory that it is still writing."""

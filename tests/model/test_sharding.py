@@ -7,9 +7,9 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.parameters import PARAMETERS, parameter_at
+from bert_jax.model.sharding import check_batch_size, make_mesh, parameter_spec, slot_shardings, tree_shardings
 from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.system.errors import UsageError
-from bert_jax.training.sharding import check_batch_size, make_mesh, parameter_spec, slot_shardings, tree_shardings
 
 
 def names_of(tree):

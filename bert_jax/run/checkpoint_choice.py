@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeVar
 
+from bert_jax.run.manifest import Manifest, complete, damaged_file, has_manifest, lost
+from bert_jax.run.run_manifest import MANIFEST, RunManifest
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.progress import warn
-from bert_jax.training.manifest import Manifest, complete, damaged_file, has_manifest, lost
-from bert_jax.training.run_manifest import MANIFEST, RunManifest
 
 _LOOKS = 20
 """How often a checkpoint is picked anew because a training beside has deleted the one before."""

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from bert_jax.run import manifest
+from bert_jax.run.checkpoint_choice import best_of
+from bert_jax.run.manifest import complete, damaged_file, incomplete, is_sound, make_complete
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum
-from bert_jax.training import manifest
-from bert_jax.training.checkpoint_choice import best_of
-from bert_jax.training.manifest import complete, damaged_file, incomplete, is_sound, make_complete
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.run.manifest import complete, damaged_file, lost, noted_metrics
+from bert_jax.run.metrics import changed_lines, damaged_lines
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.training.manifest import complete, damaged_file, lost, noted_metrics
-from bert_jax.training.metrics import changed_lines, damaged_lines
-from bert_jax.training.run_directory import RunDirectory
 
 GOOD = "good"
 _NOT_COVERED = "not covered: no checksum of it is known"

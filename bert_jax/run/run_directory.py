@@ -14,6 +14,10 @@ from bert_jax.config.phase import same_until
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.config.training import TrainingConfig
+from bert_jax.run.checkpoint_choice import runs_within
+from bert_jax.run.hosts import is_first
+from bert_jax.run.manifest import complete, damaged_file
+from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.copies import worked_on
 from bert_jax.system.disk import FULL_DISK, disk_explained
@@ -23,10 +27,6 @@ from bert_jax.system.journal import FILE_NAME, open_journal
 from bert_jax.system.json_file import MOST_BYTES, parse_json, read_bytes, read_object
 from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.training.checkpoint_choice import runs_within
-from bert_jax.training.hosts import is_first
-from bert_jax.training.manifest import complete, damaged_file
-from bert_jax.training.run_manifest import RunManifest
 
 SCHEMA_VERSION = 1
 """Of config.json. Later releases read all earlier ones."""

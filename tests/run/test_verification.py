@@ -6,11 +6,11 @@ import pytest
 
 from bert_jax.cli.main import run as command
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.run import verification
+from bert_jax.run.manifest import delete, make_complete
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.verification import Verdict, verify
 from bert_jax.system.errors import UsageError
-from bert_jax.training import verification
-from bert_jax.training.manifest import delete, make_complete
-from bert_jax.training.run_directory import RunDirectory
-from bert_jax.training.verification import Verdict, verify
 
 
 @pytest.fixture

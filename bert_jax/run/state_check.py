@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt32
 
-from bert_jax.training.measurement import Means
-from bert_jax.training.step import TrainState, saved_item
+from bert_jax.run.measurement import Means
+from bert_jax.run.state import TrainState, saved_item
 
 _SPREAD = np.uint32(0x9E3779B1)
 """An odd number whose multiples lie all over 32 bits (2^32 by the golden ratio)."""

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bert_jax.corpora.corpus import KINDS
+from bert_jax.run.run_directory import RunDirectory, read_config
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import remove_directory
 from bert_jax.system.progress import say
-from bert_jax.training.run_directory import RunDirectory, read_config
 
 _OF_A_RUN = re.compile(
     r"config\.json|tokenizer|data|data-\d+\.json|checkpoints|metrics\.jsonl.*|results\.json|manifest\.json"

@@ -7,12 +7,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from bert_jax.model.bert import Parameters
+from bert_jax.run.checkpoint_choice import being_read
+from bert_jax.run.orbax_reading import by_orbax
+from bert_jax.run.state import TrainState, saved_item
+from bert_jax.run.state_check import sum_of_bits_on_host
 from bert_jax.system.bucket import Place
 from bert_jax.system.files import absolute
-from bert_jax.training.checkpoint_choice import being_read
-from bert_jax.training.orbax_reading import by_orbax
-from bert_jax.training.state_check import sum_of_bits_on_host
-from bert_jax.training.step import TrainState, saved_item
 
 
 def restored_state(path: Place, shapes: TrainState) -> TrainState:

@@ -13,6 +13,8 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 
+from bert_jax.run.hosts import is_first
+from bert_jax.run.tracking import Background
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import Publisher, worked_on
 from bert_jax.system.disk import disk_explained
@@ -20,8 +22,6 @@ from bert_jax.system.files import FileSum, write_text
 from bert_jax.system.journal import FILE_NAME
 from bert_jax.system.json_file import Shape, as_shape, parse_object
 from bert_jax.system.progress import warn
-from bert_jax.training.hosts import is_first
-from bert_jax.training.tracking import Background
 
 _MOST_TOLD = 3
 """Damaged lines in a warning."""

@@ -13,17 +13,17 @@ import orbax.checkpoint as ocp
 import pytest
 
 from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.model.sharding import abstract
+from bert_jax.run import checkpoint
+from bert_jax.run.checkpoint import Checkpoints
+from bert_jax.run.checkpoint_choice import checkpoint_of
+from bert_jax.run.manifest import Manifest, complete, make_complete
+from bert_jax.run.measurement import Mean
+from bert_jax.run.run_manifest import RunManifest, checksum
+from bert_jax.run.saved_state import load_parameters
 from bert_jax.system import files
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.training import checkpoint
-from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.checkpoint_choice import checkpoint_of
-from bert_jax.training.manifest import Manifest, complete, make_complete
-from bert_jax.training.measurement import Mean
 from bert_jax.training.optimizer import make_optimizer
-from bert_jax.training.run_manifest import RunManifest, checksum
-from bert_jax.training.saved_state import load_parameters
-from bert_jax.training.sharding import abstract
 from bert_jax.training.step import initial_state
 
 DEVICE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
