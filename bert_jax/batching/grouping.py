@@ -108,8 +108,10 @@ def few_lengths(longest: Sequence[int], limit: int, compiling: float) -> tuple[i
     return tuple(sorted(found))
 
 
-def ahead(compute: Callable[[Item], Result], items: Iterable[Item], threads: int = 2) -> Iterator[tuple[Item, Result]]:
-    """Each of `items` with what `compute` makes of it, in their order; the next ones are computed while one is used.
+def ahead(
+    compute: Callable[[Item], Result], items: Iterable[Item], threads: int = 2, most: int = _AHEAD
+) -> Iterator[tuple[Item, Result]]:
+    """Each of `items` with what `compute` makes of it, in their order; up to `most` are computed while one is used.
 
     Two threads keep a CPU busy: what one computation can't divide among the cores is done beside the other. With one
     they are also computed in their order. Raises what `compute` and drawing from `items` raise.
@@ -119,7 +121,7 @@ def ahead(compute: Callable[[Item], Result], items: Iterable[Item], threads: int
     try:
         for item in items:
             waiting.append((item, pool.submit(compute, item)))
-            if len(waiting) > _AHEAD:
+            if len(waiting) > most:
                 item, computed = waiting.popleft()
                 yield item, computed.result()
         for item, computed in waiting:

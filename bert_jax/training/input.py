@@ -5,18 +5,18 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-import grain
 import numpy as np
 from grain.experimental import index_shuffle
 from jaxtyping import Int
 
+from bert_jax.batching.grouping import ahead
 from bert_jax.instances.store import InstanceSource
 from bert_jax.system.errors import RunError
 from bert_jax.training.batch import AnyBatch, Batch, assemble
 
 _SHUFFLE_ROUNDS = 4
 _READ_THREADS = 2
-_PREFETCHED_BATCHES = 8
+_BATCHES_AHEAD = 8
 
 
 @runtime_checkable
@@ -112,7 +112,7 @@ class InOrder(NamedTuple):
 
 @runtime_checkable
 class NumberedBatches(Protocol):
-    """The batches of a training by their number, at random access: what Grain reads, prefetches and counts."""
+    """The batches of a training by their number, at random access: what is read ahead and counted."""
 
     def __len__(self) -> int: ...
 
@@ -169,6 +169,5 @@ class BatchSource:
 
 def read_ahead(source: NumberedBatches, first: int = 0) -> Iterator[AnyBatch]:
     """The batches of `source` from number `first` on, read ahead by threads."""
-    dataset = grain.MapDataset.source(source)[first:]
-    options = grain.ReadOptions(num_threads=_READ_THREADS, prefetch_buffer_size=_PREFETCHED_BATCHES)
-    return iter(dataset.to_iter_dataset(options))
+    read = ahead(source.__getitem__, range(first, len(source)), _READ_THREADS, _BATCHES_AHEAD)
+    return (batch for _, batch in read)
