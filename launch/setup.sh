@@ -42,7 +42,7 @@ install() {
   "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check \
     --constraint launch/constraints.txt --editable ".${extra:+[$extra]}"
   if [ -n "$kept" ]; then
-    keep
+    keep || echo "The environment can't be kept in $ENVIRONMENTS; the next checkout installs its own"
   fi
   echo "$state" >>"$VENV/installed"
 }

@@ -14,7 +14,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.verification import GOOD, verify
 from bert_jax.system.errors import BertJaxError
 
-CHANGES_NOTHING = [".lock", ".owner", "*/.lock", "tensorboard/*", "profile/*", "*.png"]
+CHANGES_NOTHING = ["events.jsonl", ".lock", ".owner", "*/.lock", "tensorboard/*", "profile/*", "*.png"]
 """What is written for people or for the moment, and never read again."""
 
 
