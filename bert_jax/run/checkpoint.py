@@ -42,10 +42,10 @@ _UNFINISHED = ".orbax-checkpoint-tmp"
 """What orbax appends to the name of a directory that it is still writing."""
 
 _LATE_LOOKS, _LATE_PAUSE_S = 5, 0.1
-"""At the end what a failed save left is deleted so often: its threads may make a directory anew, or fill it then."""
+"""How often and how long apart the remains of a failed save are deleted at the end: its threads may still write."""
 
 _NUMBERS = itertools.count()
-"""One for each run of this process: alike on all hosts, which may see a run's directory by different paths."""
+"""Counter for barrier names, equal on all hosts: they may see the run's directory by different paths."""
 
 
 class Checkpoints:
@@ -75,8 +75,8 @@ class Checkpoints:
             with contextlib.suppress(OSError, RunError):  # a disk that takes nothing: the next save says so
                 agree_with_list(directory)
         self._delete_unfinished()
-        # One item: each one more would start threads of its own, for which the loop waits.
-        # Directories at once: where that fails in the background, threads that wait for them hold up the process' end.
+        # One item: every further item would start threads of its own, and the loop would wait for them.
+        # Directories are made at once: if that fails in the background, waiting threads keep the process alive.
         self._checkpointer = ocp.AsyncCheckpointer(
             ocp.StandardCheckpointHandler(),
             async_options=ocp.options.AsyncOptions(create_directories_asynchronously=False),
@@ -116,7 +116,7 @@ class Checkpoints:
         self._finishing.start()
 
     def add_evaluation(self, step: int, evaluation: dict[str, float]) -> None:
-        """Has the checkpoint of `step` tell measurements that were made after it was written."""
+        """Adds measurements to the checkpoint of `step`, which was written before they were made."""
         self.wait()
         path = path_of(self._directory, step)
         if is_first() and path in complete(self._directory):
@@ -129,10 +129,10 @@ class Checkpoints:
             self._finishing = None
 
     def finish(self) -> None:
-        """Waits until the last one is whole, on all processes.
+        """Waits until the last checkpoint is complete on all processes.
 
-        The first alone completes it. Where another one ended meanwhile, JAX would end the first some seconds later;
-        and it might go on with a checkpoint that the first doesn't use.
+        Only the first process completes it. If another one exited before, JAX would end the first some seconds later,
+        and the other might go on with a checkpoint that the first doesn't use.
         """
         self.wait()
         wait_for_all(f"checkpoints {self._number} finished")
@@ -153,7 +153,7 @@ class Checkpoints:
         """
         for attempt in itertools.count():
             found = self._newest_good()
-            # The first reads all of it meanwhile, for longer than a collective waits.
+            # The first process reads all files, which takes longer than a collective operation waits.
             wait_for_all(f"checkpoints {self._number} looked through, {attempt}")
             if (step := agreed(found)) < 0:
                 return None
@@ -167,7 +167,7 @@ class Checkpoints:
                 set_aside(path, "it gave other numbers than were saved")
 
     def _newest_good(self) -> int:
-        """Step of the newest whose files have their checksums, -1 where there is none; the first process sees to it."""
+        """Step of the newest checkpoint whose files have their checksums; -1 if there is none or on other processes."""
         for path in reversed(complete(self._directory) if is_first() else []):
             if not (damage := damaged_file(path)):
                 return int(path.name)
@@ -175,7 +175,7 @@ class Checkpoints:
         return -1
 
     def last_good(self) -> Place | None:
-        """The newest undamaged one that was saved after a step with finite gradients."""
+        """The newest undamaged checkpoint that was saved after a step with finite gradients."""
         self.wait()
         paths = reversed(complete(self._directory))
         return next((path for path in paths if is_sound(path) and not damaged_file(path)), None)

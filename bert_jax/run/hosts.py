@@ -17,13 +17,13 @@ from bert_jax.system.progress import keep_quiet, say
 from bert_jax.system.whereabouts import here
 
 _HEARTBEAT_S = 30
-"""A process that isn't heard of for so long is dead. JAX then ends the others; its own default is 100."""
+"""Seconds without a heartbeat after which JAX takes a process for dead and ends the others. JAX' default is 100."""
 _HEARTBEAT = "BERT_JAX_HEARTBEAT_SECONDS"
 """Environment variable with which tests, whose processes share a machine, have a dead one noticed sooner."""
 _LONGEST_WAIT_S = 7 * 24 * 3600
 """For the first process to prepare data. Should it die, its heartbeats end the wait."""
 _PARTING_S = 10
-"""So long a process that fails or is stopped waits for the others to end as well."""
+"""Seconds that a process which fails or is stopped waits for the others to end too."""
 
 
 def several(config: HostsConfig) -> bool:
@@ -87,7 +87,7 @@ def first_alone(name: str) -> Iterator[None]:
 
 
 def agreed(number: int) -> int:
-    """The first process' `number`, on all."""
+    """Returns the first process' `number` on all processes."""
     return int(multihost_utils.broadcast_one_to_all(number)) if jax.process_count() > 1 else number
 
 

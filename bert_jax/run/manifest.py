@@ -18,15 +18,15 @@ from bert_jax.system.json_file import Shape, as_shape, read_object
 from bert_jax.system.progress import warn
 
 _DIGITS = 8
-"""Of a checkpoint's name, its step."""
+"""Digits of the step that is a checkpoint's name."""
 _NAMES = "[0-9]" * _DIGITS
-"""What the names of all checkpoints match."""
+"""Glob pattern of the names of checkpoints."""
 _KEPT = "kept_for_good"
 """File in a checkpoint that is never deleted."""
 
 
 _FORMAT = 2
-"""1, or none, is of releases whose checkpoints held measurements among the state."""
+"""Format 1, also without the field, was written by releases that saved measurements with the state."""
 
 
 class _Written(Shape):
@@ -101,7 +101,7 @@ class Manifest(NamedTuple):
 
 
 def _finite(evaluation: dict[str, float] | None) -> dict[str, float | None] | None:
-    """JSON has no other numbers."""
+    """The measurements with None for numbers that are not finite, which JSON doesn't have."""
     return evaluation and {name: value if math.isfinite(value) else None for name, value in evaluation.items()}
 
 
@@ -149,7 +149,7 @@ def make_complete(
 
 
 def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
-    """Has the manifest of the finished checkpoint at `path` hold these measurements."""
+    """Writes these measurements into the manifest of the finished checkpoint at `path`."""
     Manifest.read(path)._replace(evaluation=evaluation).write(path)
 
 
@@ -203,7 +203,7 @@ def agree_with_list(directory: Place) -> None:
 
 
 def _manifest_of(directory: Place) -> RunManifest:
-    """Of the run whose checkpoints lie in `directory`."""
+    """The manifest of the run whose checkpoints lie in `directory`."""
     return RunManifest(absolute(directory).parent)
 
 

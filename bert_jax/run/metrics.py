@@ -24,7 +24,7 @@ from bert_jax.system.json_file import Shape, as_shape, parse_object
 from bert_jax.system.progress import warn
 
 _MOST_TOLD = 3
-"""Damaged lines in a warning."""
+"""Most damaged lines that a warning lists."""
 
 
 class MetricsLog:
@@ -49,7 +49,7 @@ class MetricsLog:
         self._file = self._tensorboard = self._events = None
         text = "".join(line.text + "\n" for line in kept)
         self.sum = FileSum.of_bytes(text.encode())
-        """Of all lines up to now, those that couldn't be written yet too."""
+        """Size and checksum of all lines so far, including those that couldn't be written yet."""
         if not is_first():
             return
         file = worked_on(self.path)
@@ -64,7 +64,7 @@ class MetricsLog:
                 self._write_event(Event(step=step + 1, session_log=SessionLog(status=SessionLog.START)))
 
     def last_step(self, split: str) -> int:
-        """Of the newest line of `split`; -1 where there is none."""
+        """Step of the newest line of `split`; -1 if there is none."""
         return self._last.get(split, -1)
 
     def write(self, step: int, split: str, values: dict[str, float | None]) -> None:
@@ -101,7 +101,7 @@ class MetricsLog:
         self._publisher.publish()
 
     def publish(self) -> None:
-        """Before a checkpoint is written: a restart finds the lines up to its step, in a bucket too."""
+        """Flushes all lines, before a checkpoint is written: a restart finds those up to its step, in a bucket too."""
         if not self._file:
             return
         with self._failures_said():
@@ -111,7 +111,7 @@ class MetricsLog:
 
     @contextlib.contextmanager
     def _failures_said(self) -> Iterator[None]:
-        """Says once that a disk takes no more, until it does again."""
+        """Warns once if the disk takes no more, and again only after a write has succeeded."""
         try:
             yield
         except OSError as error:
@@ -160,7 +160,7 @@ class _Line(NamedTuple):
 
 
 class _Named(Shape):
-    """What every line has."""
+    """The fields that every line has."""
 
     step: Annotated[int, Field(ge=0, lt=2**63)]
     split: str

@@ -29,11 +29,11 @@ from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer
 
 SCHEMA_VERSION = 1
-"""Of config.json. Later releases read all earlier ones."""
+"""Version of the format of config.json. Later releases read all earlier versions."""
 _IMPORTED = "imported_from"
-"""In config.json: where a model that was not trained here comes from."""
+"""Key in config.json under which an imported model's source stands."""
 _MOST_TOLD = 8
-"""Differences between two runs, in an error."""
+"""Most differences between two runs that an error lists."""
 
 
 class RunDirectory:
@@ -280,7 +280,7 @@ def differences(first: Settings, second: Settings) -> list[tuple[str, Any, Any]]
 
 
 def _described(changes: list[tuple[str, Any, Any]]) -> str:
-    """The first few of them."""
+    """The first differences, as text."""
     told = [
         "the rows of its files or sets are others now"  # of which the config has a checksum
         if name == "rows"

@@ -21,9 +21,9 @@ MANIFEST = "manifest.json"
 _FORMAT = 1
 """Later releases read all earlier ones."""
 _LOOKS = 3
-"""How often a file is compared with its noted sum before it counts as another: a training may change both meanwhile."""
+"""How often a file is compared with its checksum before it counts as changed: a training may be writing both."""
 _CHANGING = threading.Lock()
-"""Held while a manifest is read, changed and written: checkpoints are noted in a thread of their own."""
+"""Held while a manifest is read, changed and written: another thread adds checkpoints."""
 
 Natural = Annotated[int, Field(ge=0, lt=2**63)]
 Sum = Annotated[list[Natural], Field(min_length=2, max_length=2)]
@@ -84,7 +84,7 @@ class RunManifest:
         self._change(lambda files: files | {name: [coming]})
 
     def renew(self) -> None:
-        """Covers all that the run is built on as it is now."""
+        """Writes the manifest anew, from the files as they are now."""
         files = {name: [FileSum.of(self.run / name)] for name in self.built_on()}
         self._write(files)
 
@@ -156,12 +156,12 @@ class RunManifest:
 
 
 def checksum(value: dict[str, Any]) -> str:
-    """Of a JSON object's fields, in whatever order."""
+    """Checksum of a JSON object's fields, whatever their order."""
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def out_of_reach(path: Place, error: Exception) -> RunError:
-    """What is said of a bucket that doesn't answer: what is there may be as good as ever."""
+    """The error for a bucket that doesn't answer. Its files may be undamaged."""
     reason = str(error).partition("\n")[0] or type(error).__name__
     return RunError(f"{path} can't be read now ({reason}); give the same command again")
 
@@ -177,7 +177,7 @@ def _expecting(files: dict[str, list[FileSum]], name: str, coming: FileSum) -> d
 
 
 def _sum_of(path: Place) -> FileSum | None:
-    """None where it is gone, or on a disk that can't read it. Raises RunError where a bucket can't be reached."""
+    """Size and checksum of a file; None if it is gone or unreadable. Raises RunError if a bucket can't be reached."""
     try:
         return FileSum.of(path)
     except OSError as error:
@@ -187,7 +187,7 @@ def _sum_of(path: Place) -> FileSum | None:
 
 
 def _ways_to(name: str) -> set[str]:
-    """A path and those of all directories that it is in."""
+    """A path and the paths of all its parent directories."""
     return {name, *map(str, PurePosixPath(name).parents)}
 
 

@@ -17,7 +17,7 @@ _BLOCK = 1 << 16
 
 
 class StateCheck(NamedTuple):
-    """Of one state. Scalars on the device until they are fetched."""
+    """The check of one training state: scalars on the device until they are fetched."""
 
     bits: UInt32[Array, ""]
     """`sum_of_bits` of what a checkpoint holds of the state."""
@@ -56,7 +56,7 @@ def sum_of_bits(tree: Any) -> UInt32[Array, ""]:
 
 
 def sum_of_bits_on_host(tree: Any) -> int:
-    """The same of numpy arrays."""
+    """`sum_of_bits` of a tree of numpy arrays, computed on the host."""
     total = 0
     spread = np.arange(_BLOCK, dtype=np.uint32) * _SPREAD
     for number, leaf in enumerate(jax.tree.leaves(tree)):

@@ -25,7 +25,7 @@ _MOST_WAITING = 10_000
 _CLOSE_S = 60.0
 """How long the end of training waits for what a tracker has not sent yet."""
 _PARAMETERS_AT_ONCE = 100
-"""What MLflow's server takes in one request."""
+"""Most measurements that MLflow's server takes in one request."""
 
 
 @runtime_checkable
@@ -44,7 +44,7 @@ class Tracker(Protocol):
 
 
 class Tracked(NamedTuple):
-    """What a tracker is told of a run."""
+    """The facts of a run that a tracker is given when it starts."""
 
     path: Place
     where: str
@@ -217,7 +217,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Each setting by its dotted name."""
+    """The settings by their dotted names."""
     for name, value in settings.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")

@@ -25,7 +25,7 @@ from bert_jax.system.progress import warn
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
 _MOST_COMPRESSED = 200
-"""Bytes of parameters a byte of a checkpoint; those of a trained model hardly compress."""
+"""Most bytes of parameters for each byte of a checkpoint: parameters of a trained model hardly compress."""
 
 
 class TrainedModel(NamedTuple):
@@ -40,9 +40,9 @@ class TrainedModel(NamedTuple):
     """The parameters with the shardings given, a tree like `shapes`. Raises CheckpointGone where a training has deleted
     the checkpoint since: see `load`."""
     step: int = 0
-    """Steps that it was trained here."""
+    """Steps of training in this run."""
     task: TaskConfig | None = None
-    """What it was fine-tuned for, and has a head for; None of a pretrained one."""
+    """The task that the model was fine-tuned for; None if it is a pretrained model."""
     pooler_trained: bool = True
     """False where it was pretrained here from random parameters, and without sentence pairs."""
 

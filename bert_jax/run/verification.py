@@ -20,17 +20,17 @@ NEVER_COVERED = (
     "profile/",
     "pictures",
 )
-"""What no checksum is kept of in any run."""
+"""Files of a run that have no checksum."""
 
 
 class Verdict(NamedTuple):
-    """On one file, checkpoint or data set."""
+    """The verdict on one file, checkpoint or data set."""
 
     path: Place
     damage: str | None
-    """What isn't as it was written; None where all that is covered is."""
+    """What differs from what was written; None if nothing that has a checksum does."""
     remark: str = GOOD
-    """What is said where there is no damage."""
+    """What is printed if there is no damage."""
 
 
 def verify(run: RunDirectory) -> list[Verdict]:
@@ -65,7 +65,7 @@ def _of_manifest(run: RunDirectory) -> Verdict:
 
 
 def _of_files(run: RunDirectory) -> Iterator[Verdict]:
-    """On the single files, and on the tokenizer as one."""
+    """The verdicts on single files; the tokenizer counts as one."""
     names = {*run.manifest.built_on(), *run.manifest.listed(run.path)}
     records = sorted(run.path / name for name in names if name.startswith("data-"))
     for place in (run.config_file, run.tokenizer, *records, run.results_file):
@@ -94,7 +94,7 @@ def _of_checkpoint(path: Place) -> Verdict | None:
 
 
 def _data_sets(run: RunDirectory) -> list[Place]:
-    """Those that are in the run, and those that its manifest lists."""
+    """The data sets in the run, and those that its manifest lists."""
     listed = {(run.path / name).parent for name in run.manifest.listed(run.path / "data")}
     return sorted({*(run.path / "data").glob("length-*"), *listed})
 

@@ -28,11 +28,11 @@ class Cadence:
         self.saved(step)
 
     def saved(self, step: int) -> None:
-        """A checkpoint was begun after `step`, from which time counts anew; to be called on all hosts."""
+        """Notes that a checkpoint was begun after `step`: time counts from now. To be called on all hosts."""
         self._saved, self._saved_at, self._ask_at = step, self._clock(), step + 1
 
     def due(self, step: int) -> bool:
-        """Whether there is to be a checkpoint after `step`; to be called after every step, on all hosts."""
+        """Whether a checkpoint is due after `step`. To be called after every step, on all hosts."""
         by_step = step % self._every == 0 or bool(self._keep_every) and step % self._keep_every == 0
         return by_step or self._due_by_time(step)
 

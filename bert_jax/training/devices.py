@@ -11,7 +11,7 @@ from bert_jax.system.copies import cache_directory
 
 
 class Chip(NamedTuple):
-    """What one chip can do."""
+    """Peak rates and memory of one chip."""
 
     flops: float
     """Dense bfloat16 FLOP/s at its peak."""
@@ -51,7 +51,7 @@ _TYPICAL_LENGTH = 128
 
 
 def chip_of(kind: str) -> Chip | None:
-    """The chip of a device that calls itself `kind`; None where it isn't known (a CPU)."""
+    """The chip of a device whose `device_kind` is `kind`; None if it isn't known, as of a CPU."""
     names = [name for name in CHIPS if kind.startswith(name)]
     return CHIPS[max(names, key=len)] if names else None
 

@@ -24,7 +24,7 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def device_memory(device: jax.Device) -> int | None:
-    """Bytes that programs may use on one device; None where nothing says it. CPU devices share this machine's."""
+    """Bytes that programs may use on one device; None if unknown. CPU devices share this machine's memory."""
     if device.platform == "cpu":
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         limit = _CGROUP_LIMIT.read_text().strip() if _CGROUP_LIMIT.is_file() else "max"
@@ -49,7 +49,7 @@ def phase_memory(config: OperationConfig, model: ModelConfig, mesh: Mesh, phase:
 
 
 def check_room(memory: Memory, phase: Phase, mesh: Mesh) -> None:
-    """Says where a step may be more than a device's memory. Raises UsageError where it is so by a wide margin."""
+    """Warns if a step may not fit a device's memory. Raises UsageError if it exceeds the memory by a wide margin."""
     there = device_memory(mesh.local_devices[0])
     if there is None or memory.total <= TIGHT * there:
         return

@@ -21,7 +21,7 @@ _BATCHES_AHEAD = 8
 
 @runtime_checkable
 class Order(Protocol):
-    """Which record comes when."""
+    """The order in which records are read."""
 
     def record(self, ordinal: int) -> int | None:
         """The record at `ordinal`; None for a filler."""
@@ -103,7 +103,7 @@ class InOrder(NamedTuple):
     size: int
     """Records in the data set."""
     count: int
-    """How many of them are wanted."""
+    """Records to read."""
 
     def record(self, ordinal: int) -> int | None:
         """The record at `ordinal`."""
@@ -119,7 +119,7 @@ class NumberedBatches(Protocol):
     def __getitem__(self, number: int) -> AnyBatch: ...
 
     def records(self, number: int) -> list[int]:
-        """Which of its records the whole of batch `number` holds; fillers have none."""
+        """The numbers of the records in batch `number`, over all processes; fillers have none."""
 
 
 class BatchSource:
@@ -136,7 +136,7 @@ class BatchSource:
         num_batches: int,
         rows: Int[np.ndarray, " b"] | None = None,
     ):
-        """`rows`: those of each batch that are read here, in order; all where None."""
+        """`rows`: the rows of each batch that this process reads, in order; all if None."""
         self._rows = np.arange(batch_size) if rows is None else rows
         self._instances, self._order = instances, order
         self._batch_size, self._length, self._vocabulary_size = batch_size, length, vocabulary_size

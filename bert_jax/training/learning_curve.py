@@ -1,4 +1,4 @@
-"""What a run learned over its steps, as a picture."""
+"""A picture of a run's measurements over its steps."""
 
 from typing import Any
 

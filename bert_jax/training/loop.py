@@ -24,9 +24,9 @@ from bert_jax.training.stop_signals import StopSignals
 from bert_jax.training.watchdog import Watchdog
 
 _NOTE_EVERY_S = 0.5
-"""How often measurements are fetched to be shown."""
+"""Seconds between two fetches of measurements for the progress line."""
 _SKIPPED = "skipped_steps.json"
-"""In the run: the training records of the steps that ended it because none had finite gradients."""
+"""File in the run with the training records of the steps without finite gradients that ended it."""
 
 
 def run_phases(
@@ -73,14 +73,14 @@ class _Loop:
         self._noted = 0.0
 
     def has_work(self, step: int) -> bool:
-        """Whether something is to be done once `step` steps of the run are done."""
+        """Whether this phase has steps or an evaluation left after `step` steps of the run."""
         done = step - self._phase.first
         if self._out_of_patience():
             return False
         return 0 <= done < self._phase.steps or done == self._phase.steps and self._owes_evaluation(step)
 
     def run(self, state: TrainState, trace: StepTrace) -> TrainState:
-        """From where `state` is to the phase's end."""
+        """Trains from `state` to the end of the phase."""
         phase, step = self._phase, int(state.step)
         batches, measured = phase.batches(step - phase.first), None
         skips = Skips(min(self._config.execution.max_skipped_steps, self._config.steps), state)
@@ -120,12 +120,12 @@ class _Loop:
         return state
 
     def _at(self, what: str, step: int) -> None:
-        """Notes what is being done, for last words; and that there is progress."""
+        """Notes what is being done, for an error message, and tells the watchdog that there is progress."""
         self._watchdog.step = step
         here.at(f"{what} step {step:,} of {self._config.steps:,} ({self._phase.name})")
 
     def _show(self, measured: Means) -> None:
-        """Counts a step on the screen, now and then with measurements: of the step before, which is done."""
+        """Counts a step in the progress line, now and then with those of the step before, which has ended."""
         if time.monotonic() - self._noted > _NOTE_EVERY_S:
             self._noted = time.monotonic()
             rate = self._phase.batch_size * self._shown.rate
@@ -133,7 +133,7 @@ class _Loop:
         self._shown.advance()
 
     def _after(self, step: int, state: TrainState, measured: Means) -> None:
-        """What is due once `step` is dispatched: a line of the log, an evaluation, a checkpoint, the end."""
+        """Does what is due once `step` is dispatched: a line of the log, an evaluation, a checkpoint, the end."""
         last = step == self._config.steps
         if step % self._config.log_every == 0 or last:
             values = _values(measured)
@@ -158,7 +158,7 @@ class _Loop:
             raise self._interrupted(step)
 
     def _tell_skipped(self, step: int, skipped: int) -> None:
-        """Says how many steps of the run were skipped up to `step`, if they have become more."""
+        """Warns if steps have been skipped since the last warning."""
         if skipped > self._told_skipped:
             warn(f"{skipped:,} of {step:,} steps had no finite gradient and were skipped")
             self._told_skipped = skipped
@@ -175,7 +175,7 @@ class _Loop:
         return step > self._phase.first and self._evaluates(step) and self._log.last_step("eval") < step
 
     def _evaluate(self, step: int, state: TrainState) -> dict[str, float] | None:
-        """Measures on held-out documents and writes it down; None where a stop is asked for meanwhile."""
+        """Evaluates on held-out documents and logs the result; returns None if a stop is requested meanwhile."""
         noted_before = self._shown.note
         self._shown.advance(0, note="evaluating")
         self._at("evaluating after", step)
@@ -196,7 +196,7 @@ class _Loop:
         return patience is not None and len(scores) - 1 - _best(scores) >= patience
 
     def _tell_patience(self, step: int) -> None:
-        """Says that training ends before its last step, if it does."""
+        """Says that training ends early, if patience has run out before the last step."""
         if not self._out_of_patience() or step == self._config.steps:
             return
         best_step, best_score = list(self._log.scores.items())[_best(self._log.scores)]
@@ -207,7 +207,7 @@ class _Loop:
         )
 
     def _asked_to_stop(self) -> bool:
-        """Asked after each batch of an evaluation, which is progress."""
+        """Whether a stop is requested. Called after each batch of an evaluation, which counts as progress."""
         here.still()
         return self._stop.requested
 
@@ -219,7 +219,7 @@ class _Loop:
             raise self._interrupted(step)
 
     def _no_finite_gradient(self, skipped: int, step: int) -> RunError:
-        """What is said after `skipped` steps in a row, up to `step`; writes down which records they had."""
+        """The error after `skipped` steps in a row, up to `step`. Writes the records of these steps to a file."""
         numbers = range(max(step - skipped, self._phase.first) + 1, step + 1)
         records = {number: list(self._phase.records(number - self._phase.first - 1)) for number in numbers}
         run, good = self._log.path.parent, self._checkpoints.last_good()
@@ -243,18 +243,18 @@ def _finish(checkpoints: Checkpoints) -> None:
 
 
 def _values(measured: Means) -> dict[str, float]:
-    """Fetches measurements."""
+    """Fetches measurements from the device, as numbers by name."""
     values = {name: float(mean.value) for name, mean in jax.device_get(measured).items()}
     del values["skipped_in_a_row"], values["skipped_records"]
     return values
 
 
 def _list(numbers: Sequence[int]) -> str:
-    """A few of them."""
+    """The first few numbers, as text."""
     return ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
 
 
 def _best(scores: dict[int, float]) -> int:
-    """Which of the evaluations has the best score, the first of several; -1 where there is none."""
+    """Index of the first evaluation with the best score; -1 if there is none."""
     values = list(scores.values())
     return values.index(max(values)) if values else -1

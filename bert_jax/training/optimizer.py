@@ -15,7 +15,7 @@ from bert_jax.model.parameters import Parameter, parameter_at, path_of
 
 
 class Moments(NamedTuple):
-    """State of `scale_by_moments`."""
+    """The state of `scale_by_moments`."""
 
     count: Int[Array, ""]
     """Steps taken."""
@@ -89,7 +89,7 @@ def learning_rate(config: OptimizerConfig, steps: int) -> optax.Schedule:
 def _share_of_peak(
     config: OptimizerConfig, step: int | Int[Array, ""], warmup: int, steps: int
 ) -> float | Float[Array, ""]:
-    """What the schedule leaves of the peak once the warm-up is over; 0 at `steps`."""
+    """The share of the peak rate after the warm-up; 0 at `steps`."""
     # The original's line counts the warm-up's steps too: it begins at 1 - warmup / steps.
     line = 1 - step / steps
     match config.schedule:
@@ -118,7 +118,7 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformationExtra
 
 
 def _descending(direction: optax.GradientTransformationExtraArgs) -> optax.GradientTransformationExtraArgs:
-    """`direction` with its updates turned round: added to the parameters they go downhill, as optax has it."""
+    """`direction` with negated updates: adding them to the parameters lowers the loss, as optax has it."""
 
     def update(gradients: Parameters, state: Any, params: Parameters, **others) -> tuple[Parameters, Any]:
         updates, state = direction.update(gradients, state, params, **others)

@@ -25,12 +25,12 @@ class PhaseWork(NamedTuple):
     skips_records: bool
     """Whether a batch leaves out damaged ones, as rows of weight 0."""
     train_step: Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]
-    """Jitted, the state donated."""
+    """The jitted step; the state is donated."""
     evaluate: Callable[[Parameters, Callable[[], bool]], dict[str, float] | None] | None
-    """Measures on held-out documents. Asks after each batch whether it is to stop, and then gives None."""
+    """Evaluates on held-out documents. Asks after each batch whether to stop, and then returns None."""
     batch_size: int
     flops: Callable[[tuple[int, ...]], float]
-    """Of one step on a batch whose ids are of this shape, over all devices."""
+    """FLOPs of one step on a batch whose ids have this shape, over all devices."""
     shown: Mapping[str, str]
     """What measurements beside the loss are called in the progress line."""
     score: str = "score"
@@ -39,7 +39,7 @@ class PhaseWork(NamedTuple):
     """The phase ends after this many evaluations in a row without a better score; None: with its last step."""
 
     def note(self, values: dict[str, float], sequences_per_second: float | None = None) -> str:
-        """Measurements as they are shown. The one that is the score is shown once, under its own name."""
+        """Formats measurements for the progress line. The score is shown once, under its own name."""
         labels = [("loss", "loss", ".3f"), ("score", self.score, ".4f")]
         for name, label in self.shown.items():
             if not (name == self.score and "score" in values):

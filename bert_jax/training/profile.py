@@ -24,7 +24,7 @@ class StepTrace:
             self._recording = True
 
     def after(self, step: int, pending: Any) -> None:
-        """To be called once it was dispatched; at the last one it waits for the result and writes the trace."""
+        """To be called after step number `step` is dispatched. The last step writes the trace."""
         if self._recording and step == self._steps[-1]:
             jax.block_until_ready(pending)
             self._write()

@@ -12,7 +12,7 @@ class Skips:
         self._look_at = int(state.step) + max(limit - int(state.skipped_in_a_row), 1)
 
     def too_many(self, measured: Means, step: int) -> int:
-        """How many in a row up to `step`, which `measured` is of; 0 where that is below the limit."""
+        """The number of skipped steps in a row up to `step`, from its measurements; 0 below the limit."""
         if step < self._look_at:
             return 0
         in_a_row = int(measured["skipped_in_a_row"].total)

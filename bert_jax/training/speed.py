@@ -19,14 +19,14 @@ class Speed:
         self._began = time.monotonic()
 
     def count(self, batch: AnyBatch, skipped_records: Mean | None) -> None:
-        """One step more, which left out these records; None where none may be."""
+        """Counts one more step. `skipped_records`: those the batch left out, None if it never does."""
         self._steps += 1
         self._flops += self._flops_of(batch.tokens.ids.shape)
         if skipped_records:
             self._skipped_records.append(skipped_records.total)  # fetched when it is asked for
 
     def paused(self) -> "Speed":
-        """To be entered: the time within doesn't count."""
+        """A context whose time doesn't count."""
         return self
 
     def __enter__(self) -> None:

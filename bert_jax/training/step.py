@@ -16,10 +16,10 @@ from bert_jax.run.state import TrainState
 from bert_jax.training.batch import AnyBatch
 
 PURPOSES = {"parameters": 0, "targets": 1, "dropout": 2, "evaluation": 3}
-"""What random keys are for. Each gets a stream of its own."""
+"""Purposes of random keys. Each has a stream of its own."""
 
 STEP_MEASUREMENTS = ("loss", "grad_norm", "learning_rate", "tokens")
-"""What a step measures besides its objective: `tokens` are real ones, per step."""
+"""What a step measures besides its objective. `tokens` counts the tokens of a step without padding."""
 
 Seed = int | UInt32[Array, ""]
 Targets = Any
@@ -42,10 +42,10 @@ class Objective(Protocol):
         """Random parameters of all that is trained. Same key, same values."""
 
     def learns(self, params: Parameters) -> Parameters | None:
-        """For each of `params` whether it is trained, booleans that broadcast with it; None where all are."""
+        """Whether each of `params` is trained, as booleans that broadcast with it; None if all are."""
 
     def flops(self, shape: tuple[int, ...]) -> float:
-        """Of one step, by formula, on a batch whose ids are of this shape."""
+        """FLOPs of one step on a batch whose ids have this shape, by formula."""
 
     def targets(self, batch: AnyBatch, keys: Key[Array, "B *N"]) -> Targets:
         """Input and labels of each example; randomness from its key alone."""
@@ -54,7 +54,7 @@ class Objective(Protocol):
         """The count of each of `losses` over all of `targets`, known before the model runs."""
 
     def measure(self, params: Parameters, targets: Targets, dropout_keys: Key[Array, " B"] | None) -> Means:
-        """Runs the model: its losses and whatever else is of interest."""
+        """Runs the model and returns its losses and all other measurements."""
 
 
 def purpose_key(seed: Seed, purpose: str) -> Key[Array, ""]:
@@ -63,14 +63,14 @@ def purpose_key(seed: Seed, purpose: str) -> Key[Array, ""]:
 
 
 def example_keys(seed: Seed, purpose: str, phase: int, ordinals: UInt32[Array, "*B"]) -> Key[Array, "*B"]:
-    """One key an example, from what it is and not from where it stands."""
+    """One key for each ordinal, whatever batch or device the example is in."""
     of_phase = jax.random.fold_in(purpose_key(seed, purpose), phase)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(of_phase, ordinals.reshape(-1))
     return keys.reshape(ordinals.shape)
 
 
 def row_dropout_keys(seed: Seed, phase: int, batch: AnyBatch) -> Key[Array, " B"]:
-    """One key a row, from its first sequence: dropout is drawn for a row at once."""
+    """One key for each row, that of its first sequence: dropout is drawn for a row at once."""
     first = batch.ordinal.reshape(len(batch.ordinal), -1)[:, 0]
     return example_keys(seed, "dropout", phase, first)
 

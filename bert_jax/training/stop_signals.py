@@ -58,7 +58,7 @@ def _nothing(number: int, frame) -> None:
 
 
 def _left(newest: int | None) -> str:
-    """What is left of a run that has ended at once."""
+    """The message about the checkpoint that remains after an immediate exit."""
     if newest is None:
         return "there is no checkpoint yet; give the same command again to begin anew"
     return f"the newest checkpoint is the one from step {newest:,}; give the same command again to go on from there"

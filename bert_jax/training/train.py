@@ -1,4 +1,4 @@
-"""A run's training from where it stands to its end."""
+"""Trains a run from its newest checkpoint to its end."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ from bert_jax.training.trainer import Trainer
 def train(
     trainer: Trainer, run: RunDirectory, phases: list[PhaseWork], initial: Callable[[], Parameters | None]
 ) -> TrainState:
-    """What of `run` is not done yet, from its newest good checkpoint or from `initial` parameters; the last state.
+    """Does the steps of `run` that are left, from its newest good checkpoint or from `initial` parameters.
 
     Raises what `run_phases` does.
     """

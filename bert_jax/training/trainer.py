@@ -30,7 +30,7 @@ from bert_jax.training.step import (
 
 
 class Trainer:
-    """Needs no data."""
+    """The compiled steps and the shardings of one training. It needs no data."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Trainer:
     def parts(
         self, phase: int
     ) -> tuple[Callable[[Parameters, AnyBatch], Means], Callable[[Parameters, AnyBatch], Any]]:
-        """The forward pass of a training step alone, and forward with backward: to be timed."""
+        """The forward pass of a training step, and forward with backward, as functions to be timed."""
 
         def questions(batch: AnyBatch):
             keys = example_keys(self.config.seed, "targets", phase, batch.ordinal)

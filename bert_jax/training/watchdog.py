@@ -15,7 +15,7 @@ STUCK = 124
 """Exit code of a run that got stuck, as of `timeout`."""
 _TICK_S = 1.0
 _LAST_WORDS_S = 20.0
-"""Time for writing down what all threads were at: the disk itself may be what they wait for."""
+"""Seconds for writing the stacks of all threads: they may be waiting for the disk itself."""
 
 
 class Watchdog:
@@ -28,7 +28,7 @@ class Watchdog:
         """`minutes`: how long; None or 0: the process is never ended. `run`: the run's directory."""
         self._seconds, self._run, self._watched, self._tick = (minutes or 0) * 60, run, watched, tick
         self.step = 0
-        """The newest step that was begun."""
+        """The newest step that has begun."""
         self._over = threading.Event()
 
     def __enter__(self) -> "Watchdog":
@@ -54,7 +54,7 @@ class Watchdog:
         os._exit(STUCK)
 
     def _tell(self) -> None:
-        """Writes down what every thread is at, and says so. Not by rich: the main thread may hold its lock."""
+        """Writes the stacks of all threads to a file and says so, without rich: the main thread may hold its lock."""
         where = self._watched.text
         host = f"-host-{jax.process_index()}" if jax.process_count() > 1 else ""
         path = self._run / f"stuck-{self.step}{host}.txt"
