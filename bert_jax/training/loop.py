@@ -125,7 +125,7 @@ class _Loop:
         here.at(f"{what} step {step:,} of {self._config.steps:,} ({self._phase.name})")
 
     def _show(self, measured: Means) -> None:
-        """Counts a step in the progress line, now and then with those of the step before, which has ended."""
+        """Counts a step in the progress line, now and then with the measurements of the last step that has ended."""
         if time.monotonic() - self._noted > _NOTE_EVERY_S:
             self._noted = time.monotonic()
             rate = self._phase.batch_size * self._shown.rate
