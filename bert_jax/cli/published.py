@@ -66,7 +66,7 @@ def published_counts(config: ModelConfig) -> list[PublishedCount]:
     return next((counts for known, counts in _COUNTS.items() if _shape(known) == _shape(config)), [])
 
 
-def _shape(config: ModelConfig) -> tuple[int | str, ...]:
+def _shape(config: ModelConfig) -> tuple[int | str | None, ...]:
     """The settings that the number of parameters depends on."""
     blocks = config.num_layers, config.hidden_size, config.num_heads, config.inner_size
     return *blocks, config.vocabulary_size, config.num_segments, config.positions, config.max_positions

@@ -41,7 +41,7 @@ def encode_example(features: Sequence[tuple[str, Value]]) -> bytes:
 
     Numbers are from 0 to 2^31 - 1.
     """
-    parts = []
+    parts: list[bytes] = []
     for name, value in features:
         if isinstance(value, bytes):
             parts += (_before_bytes(name, len(value)), value)

@@ -53,9 +53,10 @@ class ModelFacts(NamedTuple):
             phases.append(
                 PhaseFlops(phase.length, predicted, forward, trained, trained * phase.batch_size * phase.steps)
             )
+        padded = padded_vocabulary_size(model)
         return cls(
             parts(model),
-            padded_vocabulary_size(model) - model.vocabulary_size,
+            padded - (model.vocabulary_size or padded),
             sum(leaf.size for leaf in jax.tree.leaves(shapes)) - num_parameters(model),
             _bytes(shapes),
             _bytes(slots),

@@ -139,7 +139,9 @@ def _watch(reader: int) -> None:
         if not select.select([reader], [], [], _AGAIN_S if unsettled else None)[0]:
             if _State.due and not _State.settled:
                 # Not SIGINT, which would count as the second Ctrl-C; to the main thread, to interrupt its system call.
-                signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+                main_thread = threading.main_thread().ident
+                assert main_thread is not None, "a thread that runs has a number"
+                signal.pthread_kill(main_thread, signal.SIGTERM)
             continue
         number = os.read(reader, 1)[0]
         if number not in (signal.SIGTERM, signal.SIGINT):
