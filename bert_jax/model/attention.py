@@ -15,7 +15,7 @@ from bert_jax.model.linear import Linear, compute_dtype, initial_weights, projec
 
 
 class Places(NamedTuple):
-    """Where tokens stand."""
+    """The sequence and position of each token of B rows."""
 
     sequence: Int[Array, "B T"]
     """The number of the token's sequence in its row, from 1; 0 for padding."""

@@ -27,11 +27,11 @@ Parameters = dict[str, Any]
 """A nested dict of float32 arrays. A block's parameters carry a leading layer axis."""
 
 OPTIONAL_PARTS = ("bert/pooler", "masked_lm", "next_sentence")
-"""Parts that a model made elsewhere may lack, each whole; what is left is the encoder."""
+"""Parts that an imported model may lack as a whole. The rest is the encoder."""
 
 
 class Encoded(NamedTuple):
-    """What the encoder says of B rows."""
+    """The encoder's output for B rows."""
 
     tokens: Float[Array, "B R D"]
     """The last layer's vector at each place that is wanted: of every token, unless fewer were asked for."""
@@ -44,13 +44,13 @@ class Encoded(NamedTuple):
 
 
 class BertEncoder(nn.Module):
-    """Embeddings, blocks and pooler: what stays when pretraining is over."""
+    """Embeddings, blocks and pooler: the part of the model that is kept after pretraining."""
 
     config: ModelConfig
     remat: Remat = "none"
     unroll: int = 1
     frozen_layers: int | None = None
-    """Blocks, from the first on, into which no gradient goes back; None: it goes into all."""
+    """Number of first blocks that get no gradient, nor do the embeddings. None: all get one."""
 
     def setup(self):
         self.embeddings = Embeddings(self.config)

@@ -11,7 +11,7 @@ just that."""
 
 
 def split(keys: Key[Array, " B"], count: int) -> Key[Array, "N B"]:
-    """`count` keys (N) from each example's one, for as many places."""
+    """Splits each example's key into `count` keys (N), one for each use of dropout."""
     return jnp.moveaxis(jax.vmap(lambda key: jax.random.split(key, count))(keys), 1, 0)
 
 

@@ -15,7 +15,7 @@ from bert_jax.model.linear import LayerNorm, compute_dtype, initial_weights
 from bert_jax.model.placement import gathered
 
 ROW_MULTIPLE = 128
-"""The word table is padded to a multiple of so many rows, so that it splits over devices and fills their tiles."""
+"""The word table's rows are padded to a multiple of this, so that they divide over devices and fill their tiles."""
 
 
 def padded_vocabulary_size(config: ModelConfig) -> int:
@@ -68,7 +68,7 @@ def sinusoids(config: ModelConfig, length: int) -> Float[np.ndarray, "T D"]:
 
 
 def _initial_words(config: ModelConfig) -> Callable[..., Array]:
-    """As every table, but the padding rows are 0 (and stay so): norms are those of the true table."""
+    """Initialiser of the word table. Its padding rows are 0 and stay 0, so norms are those of the true table."""
 
     def init(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "V D"]:
         true = jnp.arange(shape[0])[:, None] < config.vocabulary_size

@@ -14,7 +14,7 @@ from bert_jax.model.linear import LayerNorm, Linear, activation
 from bert_jax.model.placement import split_by_rows
 
 Remat = Literal["none", "full", "dots"]
-"""What the backward pass computes again: nothing, whole blocks, or all but the matrix products."""
+"""What the backward pass recomputes: nothing, whole blocks, or everything but matrix products."""
 
 
 class PostNorm(NamedTuple):
@@ -23,11 +23,11 @@ class PostNorm(NamedTuple):
     norm: Callable[[Array], Array]
 
     def before(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        """The layer's input."""
+        """Returns the input of the layer."""
         return x
 
     def after(self, x: Float[Array, "B T D"], output: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        """What follows the layer: of `x` and its output."""
+        """Combines `x` and the layer's output."""
         return self.norm(x + output)
 
 
@@ -37,11 +37,11 @@ class PreNorm(NamedTuple):
     norm: Callable[[Array], Array]
 
     def before(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        """The layer's input."""
+        """Returns the input of the layer."""
         return self.norm(x)
 
     def after(self, x: Float[Array, "B T D"], output: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        """What follows the layer: of `x` and its output."""
+        """Combines `x` and the layer's output."""
         return x + output
 
 
@@ -106,7 +106,7 @@ class Encoder(nn.Module):
     unroll: int = 1
     """Blocks in one turn of the loop. A larger number takes longer to compile and, on a CPU, makes each step faster."""
     frozen_layers: int | None = None
-    """No gradient goes back into so many blocks, from the first on, nor beyond them; None: into all."""
+    """The number of blocks, from the first on, that get no gradient; nothing below them gets one. None: all get one."""
 
     @nn.compact
     def __call__(
@@ -154,7 +154,7 @@ class Encoder(nn.Module):
 
 
 def _stacked(block: Block, count: int) -> Callable[..., Any]:
-    """An initialiser of the parameters of `count` blocks, each from a key of its own."""
+    """Initialiser of the stacked parameters of `count` blocks, each from its own key."""
 
     def init(key, x, pattern):
         return jax.vmap(lambda key: block.init(key, x, pattern, None)["params"])(jax.random.split(key, count))

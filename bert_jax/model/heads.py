@@ -1,4 +1,4 @@
-"""What stands on the encoder."""
+"""The pooler and the heads on top of the encoder."""
 
 import jax
 import jax.numpy as jnp

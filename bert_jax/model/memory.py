@@ -18,13 +18,13 @@ class Memory(NamedTuple):
     """Parameters and optimizer state."""
     gradients: int
     activations: int
-    """What the backward pass needs of every block, and what it computes of one."""
+    """What the forward pass keeps of every block, and what the backward pass of one block holds."""
     outputs: int
     """Logits of the predicted tokens with their gradient, and the word table in the type of the products."""
 
     @property
     def total(self) -> int:
-        """All together. Batches and compiled programs are not counted."""
+        """The sum of all parts. Batches and compiled programs are not counted."""
         return sum(self)
 
 

@@ -1,26 +1,26 @@
-"""What is to be known of each parameter, in one row: whoever asks, asks here."""
+"""One row for each parameter with all its facts: axes, group, weight decay and names in other programs' files."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 _LAYER = ("layer",)
 STACKED_AXES = ("layer", "projection")
-"""Axes along which lie tensors that are separate ones in BERT."""
+"""Axes that stack tensors which are separate in BERT."""
 
 
 class Parameter(NamedTuple):
     """A parameter of the model."""
 
     path: str
-    """From the root of the tree of parameters."""
+    """Its path from the root of the parameter tree."""
     axes: tuple[str, ...]
     """The names of its axes. How they are split over devices, `model/sharding.py` says for each name once. Axes of
     one length have different names where they are split in different ways: `width` is that of a matrix, `vector` that
     of a bias or a norm."""
     group: str
-    """Where it is counted: embeddings, block, pooler, or the head that it belongs to."""
+    """The group that counts it: embeddings, block, pooler, or a head."""
     part: str
-    """What it is called there."""
+    """Its name within the group."""
     tensors: tuple[str, ...]
     """Its names in Hugging Face's files; {layer} stands for a block's number. Of several, ours holds one beside the
     other on its third last axis."""
@@ -32,12 +32,12 @@ class Parameter(NamedTuple):
 
     @property
     def stacked(self) -> tuple[int, ...]:
-        """Which axes are STACKED_AXES."""
+        """Numbers of the axes that are in STACKED_AXES."""
         return tuple(number for number, axis in enumerate(self.axes) if axis in STACKED_AXES)
 
     @property
     def of_a_block(self) -> bool:
-        """Whether every block has one, all in one array with the layers' axis first."""
+        """Whether it belongs to a block: the array stacks those of all layers along its first axis."""
         return self.axes[0] == "layer"
 
     @property

@@ -1,4 +1,4 @@
-"""Where activations lie when several devices compute."""
+"""Sharding constraints on activations."""
 
 import jax
 from jax.sharding import PartitionSpec as P

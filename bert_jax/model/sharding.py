@@ -1,4 +1,4 @@
-"""Which device holds what: one mesh, and one table of which axes of the parameters it splits."""
+"""The device mesh, and how it splits parameters, optimizer slots and batches."""
 
 import functools
 import math
@@ -51,7 +51,7 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
 
 
 def _other_count(config: MeshConfig, count: int, here: bool) -> str:
-    """What is said of a mesh that `count` devices don't make; `here`: those that JAX finds."""
+    """The error for a mesh whose sizes don't multiply to `count`. `here`: these are the devices that JAX finds."""
     given = " x ".join(f"mesh.{axis}={getattr(config, axis)}" for axis in MESH_AXES)
     there = "this machine has" if here and jax.process_count() == 1 else "this run has" if here else "there are"
     devices = f"{there} {count} device{'' if count == 1 else 's'}"
@@ -75,7 +75,7 @@ def on_mesh(mesh: Mesh, function: Callable) -> Callable:
 
 
 def local_rows(sharding: NamedSharding, batch_size: int) -> Int[np.ndarray, " b"]:
-    """The rows of a batch that devices of this process hold, in order."""
+    """Numbers of the batch's rows on devices of this process, in ascending order."""
     indices = sharding.addressable_devices_indices_map((batch_size,)).values()
     return np.unique(np.concatenate([np.arange(batch_size)[index] for index in indices]))
 
@@ -94,7 +94,7 @@ def placed(batch: Rows, sharding: NamedSharding, batch_size: int) -> Rows:
 
 
 def row_shards(mesh: Mesh | AbstractMesh) -> int:
-    """Parts into which a batch's rows are split."""
+    """Number of parts into which a batch's rows are split."""
     return parts(mesh, BATCH_AXES)
 
 
@@ -111,7 +111,7 @@ def check_batch_size(batch_size: int, accumulation: int, mesh: Mesh | AbstractMe
 
 
 def parts(mesh: Mesh | AbstractMesh, axes: str | tuple[str, ...] | None) -> int:
-    """Parts that a split over `axes` makes."""
+    """Number of parts of an axis that is split over the mesh axes `axes`."""
     return math.prod(mesh.shape[axis] for axis in ((axes,) if isinstance(axes, str) else axes or ()))
 
 

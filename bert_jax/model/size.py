@@ -1,4 +1,4 @@
-"""Parameters, read off the parameter tree, and FLOPs by formula."""
+"""Counts of parameters, from the parameter tree, and of FLOPs, by formula."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.parameters import PARAMETERS, parameter_at, path_of
 
 HEADS = ("MLM head", "NSP head")
-"""The groups that are left behind when pretraining is over."""
+"""The groups that are dropped after pretraining."""
 
 
 class Part(NamedTuple):
@@ -22,11 +22,11 @@ class Part(NamedTuple):
     shapes: tuple[tuple[int, ...], ...]
     """Weights first; without padding and, in a block, without the layer axis."""
     copies: int
-    """How many of it there are: the number of layers in a block, otherwise 1."""
+    """The number of copies: that of the layers for a part of a block, otherwise 1."""
 
     @property
     def parameters(self) -> int:
-        """Of one copy."""
+        """Parameters of one copy."""
         return sum(map(math.prod, self.shapes))
 
 

@@ -21,13 +21,13 @@ from bert_jax.model.heads import TaskHead
 
 
 class HeadShape(NamedTuple):
-    """What a task's head is like."""
+    """Input and output sizes of a task's head."""
 
     input: HeadInput
     outputs: int
-    """Numbers it gives for each vector that it takes."""
+    """Outputs for each input vector."""
     marks: int = 0
-    """Marked words a row."""
+    """Marked words in a row."""
     drops: bool = True
     """Whether there is dropout on its input."""
 
@@ -40,16 +40,16 @@ class HeadShape(NamedTuple):
 
 
 class BertForTask(nn.Module):
-    """Rows of C sequences to outputs."""
+    """The encoder and a task's head."""
 
     config: ModelConfig
     head: HeadShape
     remat: Remat = "none"
     unroll: int = 1
     frozen_layers: int | None = None
-    """Blocks, from the first on, into which no gradient goes back; None: it goes into all."""
+    """Number of first blocks that get no gradient, nor do the embeddings. None: all get one."""
     probe: bool = False
-    """Whether no gradient goes below the head."""
+    """Whether the head alone gets a gradient."""
 
     def setup(self):
         self.bert = BertEncoder(self.config, self.remat, self.unroll, self.frozen_layers)

@@ -1,4 +1,4 @@
-"""The second step of a run: its sequences."""
+"""The second step of a run: the prepared sequences of each length."""
 
 from pathlib import Path
 
@@ -98,7 +98,7 @@ def prepare_other(
 
 
 def _outdated(found: PreparedData, config: RunConfig, run: RunDirectory) -> bool:
-    """Whether the settings or the text are others than the set was made from. No text: the set came without it."""
+    """Whether settings or text differ from those of the prepared set. Without the text, only settings are compared."""
     recipe = _recipe(config, run, found.length)
     if not found.is_of(recipe):
         return True
@@ -114,7 +114,7 @@ def _outdated(found: PreparedData, config: RunConfig, run: RunDirectory) -> bool
 
 
 def _text_of(corpus: Mixture, recipe: Recipe) -> str:
-    """Hash of all text, as preparation notes it."""
+    """Hash of the whole text, as preparation computes it."""
     with stage("Comparing the text with what was prepared", corpus.total, corpus.unit) as shown:
         chunks = cut_corpus(corpus, recipe.data, lambda: shown.advance(corpus.position - shown.done))
         return text_hash((chunk.source, chunk.crc32) for chunk in chunks)

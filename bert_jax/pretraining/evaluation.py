@@ -1,4 +1,4 @@
-"""Held-out documents: how well the model does, and how well one does that knows only frequencies."""
+"""Evaluation on held-out documents: of the model, and of a baseline that knows frequencies alone."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from bert_jax.training.step import example_keys, make_evaluation_step
 
 
 class HeldOut:
-    """The held-out sequences of one length, with masks that never change. The last batch is filled up, by weight 0."""
+    """The held-out sequences of one length, with fixed masks. Rows of weight 0 fill up the last batch."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class HeldOut:
         self._step = jax.jit(on_mesh(sharding.mesh, make_evaluation_step(objective, seed=seed)))
 
     def evaluate(self, params: Parameters, stop: Callable[[], bool] = lambda: False) -> dict[str, float] | None:
-        """Every measurement of the objective, and the loss; None where `stop`, called before each batch, says so."""
+        """Returns all measurements and the loss; None if `stop`, called before each batch, returns True."""
         values = self._means(lambda batch: self._step(params, batch), stop)
         return values and {"loss": sum(values[name] for name in self._objective.losses)} | values
 
@@ -85,7 +85,7 @@ class HeldOut:
         return values
 
     def _means(self, step: Callable[[Batch], Means], stop: Callable[[], bool]) -> dict[str, float] | None:
-        """Sums in float64 over all batches, then one division."""
+        """The means over all batches, from sums in float64."""
         sums = []
         for batch in read_ahead(self._source):
             if stop():

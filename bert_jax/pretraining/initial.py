@@ -1,4 +1,4 @@
-"""Where parameters start when they don't start at random: with a trained model."""
+"""Starting a run from the parameters of a trained model."""
 
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from bert_jax.text.extension import replaced_pieces
 from bert_jax.text.tokenizer import Tokenizer
 
 _MAY_DIFFER = {"dropout", "attention_dropout", "initializer_range", "compute_dtype", "vocabulary_size"}
-"""Settings of a model that its parameters don't depend on; the vocabulary is compared piece by piece."""
+"""Settings that may differ, since no parameter's shape depends on them; vocabularies are compared by their pieces."""
 
 
 class InitialModel(NamedTuple):

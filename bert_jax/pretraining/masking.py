@@ -1,4 +1,4 @@
-"""Which tokens are to be predicted, and what stands in their place: on the device, anew every epoch."""
+"""Masking on the device: draws the tokens to predict and their replacements, anew in every epoch."""
 
 from typing import NamedTuple
 
@@ -12,16 +12,16 @@ from bert_jax.layout import MASKABLE, WORD_START, Tokens
 
 
 class Masked(NamedTuple):
-    """B rows made into questions, with P slots a row for what is asked."""
+    """B masked rows, with P slots in each for the tokens to predict."""
 
     tokens: Tokens
-    """Input: with some ids replaced."""
+    """The model's input: some ids are replaced."""
     places: Int[Array, "B P"]
-    """Where in the row to predict; 0 in slots that aren't used."""
+    """Places in the row of the tokens to predict; 0 in unused slots."""
     labels: Int[Array, "B P"]
-    """The pieces that stood there or, of next tokens, that come after."""
+    """The original ids at these places or, for next-token prediction, the ids that follow."""
     weights: Float[Array, "B P"]
-    """1 for a used slot, 0 for another."""
+    """1 for a used slot, 0 for an unused one."""
 
 
 def mask_sequences(
@@ -39,7 +39,7 @@ def mask_sequences(
     counts = jnp.asarray([min(slots, objective.num_predictions(n)) for n in range(most + 1)], jnp.int32)
 
     def ask(row: Tokens, sequence, count, key) -> tuple[Int[Array, " P"], Int[Array, " P"]]:
-        """Places in the row, T in slots that aren't used, and the pieces to put there: of one sequence of a row."""
+        """Chooses places in one sequence of a row (T in unused slots) and the ids to put there."""
         in_order, in_kind, in_piece = jax.random.split(key, 3)
         maskable = (row.units & MASKABLE > 0) & (row.sequence == sequence)
         starts = maskable if objective.masking_unit == "piece" else maskable & (row.units & WORD_START > 0)

@@ -23,7 +23,7 @@ from bert_jax.training.cross_entropy import cross_entropy
 
 
 class PretrainingTargets(NamedTuple):
-    """What the model sees of a batch and what it is asked."""
+    """The model's input for a batch, with labels and weights."""
 
     masked: Masked
     pair_label: Int[Array, "B N"]
@@ -41,7 +41,7 @@ class PretrainingObjective:
         self._network = BertForPretraining(model, execution.remat, execution.unroll)
         self._of_next = config.predict == "next"
         self.of_tokens = NEXT_TOKENS if self._of_next else MASKED_TOKENS
-        """The question that a run is judged by."""
+        """The question about tokens, by which a run is judged."""
         self.of_pairs = NEXT_SENTENCE if config.pair == "next_sentence" else None
         questions = tuple(filter(None, (self.of_tokens, self.of_pairs)))
         self.losses = tuple(question.loss for question in questions)
@@ -56,7 +56,7 @@ class PretrainingObjective:
         return init(self.model, key)
 
     def learns(self, params: Parameters) -> None:
-        """None: every parameter is trained."""
+        """Returns None: every parameter is trained."""
 
     def flops(self, shape: tuple[int, ...]) -> float:
         """FLOPs of the matrix products in a training step on a batch of ids of this shape."""
@@ -72,7 +72,7 @@ class PretrainingObjective:
         return PretrainingTargets(masked, batch.pair_label, batch.weight)
 
     def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
-        """Predicted tokens, and sequences."""
+        """The number of predicted tokens and of sequences."""
         return {question.loss: jnp.sum(weights) for question, _, weights in self._asked(targets)}
 
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, " B"] | None) -> Means:

@@ -110,12 +110,12 @@ def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> Trainer:
 
 
 def read_by(config: RunConfig) -> list[str | None]:
-    """The texts, vocabulary and model that a run begins with."""
+    """Names of the texts, vocabulary and model that a run reads when it begins."""
     return [*config.data.source, config.vocabulary.file, config.init]
 
 
 def planned_memory(trainer: Trainer, phase: Phase) -> Memory:
-    """What a step of `phase` takes on one device, by formula."""
+    """Memory of a step of `phase` on one device, by formula."""
     predictions = trainer.config.objective.slots(phase.length)
     return phase_memory(trainer.config, trainer.objective.model, trainer.mesh, phase, predictions)
 
@@ -162,7 +162,7 @@ def _results(
     prepared: dict[int, PreparedData],
     held_out: dict[int, HeldOut | None],
 ) -> dict[str, Any]:
-    """What results.json says: measurements at the last phase's length, and the baseline's beside them."""
+    """The content of results.json: measurements at the last phase's length, and those of the baseline."""
     results = {"task": "pretraining", "steps": step, "seeds": [trainer.config.seed]}
     length = trainer.config.phases[-1].length
     sequences = held_out[length]

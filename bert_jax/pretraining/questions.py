@@ -1,4 +1,4 @@
-"""What pretraining asks, and what its measurements are called where people read them."""
+"""The questions of pretraining, and the names of their measurements in tables and sentences."""
 
 from typing import NamedTuple
 
@@ -7,24 +7,24 @@ class Question(NamedTuple):
     """One of the questions whose losses pretraining adds up."""
 
     name: str
-    """How the names of its measurements begin."""
+    """Prefix of the names of its measurements."""
     label: str
-    """In tables and in the progress line."""
+    """Its name in tables and in the progress line."""
     title: str
-    """In sentences."""
+    """Its name in sentences."""
     guessed_accuracy: str
-    """How one guesses who knows frequencies alone."""
+    """What a baseline guesses that knows frequencies alone."""
     guessed_loss: str | None = None
-    """What probabilities such a one gives; None where that isn't measured."""
+    """Which probabilities the baseline gives; None if its loss isn't measured."""
 
     @property
     def loss(self) -> str:
-        """The measurement of its cross-entropy."""
+        """Name of the measurement of its cross-entropy."""
         return f"{self.name}_loss"
 
     @property
     def accuracy(self) -> str:
-        """The measurement of its right answers."""
+        """Name of the measurement of its accuracy."""
         return f"{self.name}_accuracy"
 
 

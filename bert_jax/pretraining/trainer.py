@@ -1,4 +1,4 @@
-"""What pretrains: the one trainer, with the pretraining objective."""
+"""The trainer of pretraining."""
 
 from jax.sharding import Mesh
 

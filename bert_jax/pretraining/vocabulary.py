@@ -71,7 +71,7 @@ def _made_of(origin: dict[str, Any], marker: Place) -> bool:
 
 
 def _stamp(config: RunConfig) -> str | None:
-    """Of what the vocabulary is read from or trained on; None where that isn't here."""
+    """Stamp of the file or text that the vocabulary comes from; None if it isn't on this machine."""
     given = [place_of(path) for path in (config.vocabulary.file, config.init) if path]
     if not given:
         return corpus_stamp(config.data)
