@@ -59,7 +59,7 @@ def run(arguments: list[str]) -> None:
         if asked.data:
             written = written_as(predictor.task, asked.data, asked.format, asked.columns, asked.separator)
             of = f"rows of {asked.data}"
-        results = predictor.measure(asked.data, written, asked.unlabelled, config.rows)
+        results = predictor.measure(asked.data, written, asked.unlabelled, config.rows_hash)
     elif asked.data is None:
         results = evaluate_run(run_directory)
         table, of = print_results, "held-out sequences"

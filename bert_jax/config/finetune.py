@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from bert_jax.config.model import ModelConfig, Rate
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
@@ -29,12 +29,12 @@ class TransferConfig(Settings):
 class TaskRunConfig(TransferConfig, TrainingConfig):
     """The settings of a fine-tuning run once model and rows are known, as in its config.json."""
 
-    IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, *TransferConfig.model_fields, "task", "rows")
+    IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, *TransferConfig.model_fields, "task", "rows_hash")
 
     task: TaskConfig
     """The task, with labels and padded lengths filled in."""
-    rows: str
-    """Hash of the encoded training rows and of the dev rows."""
+    rows_hash: Annotated[str, Field(validation_alias=AliasChoices("rows_hash", "rows"))]
+    """Hash of the encoded training and dev rows. Earlier releases wrote it as `rows`."""
 
 
 class FinetuneConfig(TransferConfig, OperationConfig):
@@ -70,8 +70,8 @@ class FinetuneConfig(TransferConfig, OperationConfig):
             )
         return self
 
-    def planned(self, model: ModelConfig, task: TaskConfig, rows: str, steps: int) -> TaskRunConfig:
-        """The settings of a run of `steps` steps for this model, task and rows hash. Raises SettingsError."""
+    def planned(self, model: ModelConfig, task: TaskConfig, rows_hash: str, steps: int) -> TaskRunConfig:
+        """The settings of a run of `steps` steps for this model, task and hash of its rows. Raises SettingsError."""
         every = max(1, round(steps / task.epochs / self.evaluations))
         dropout = 0.0 if self.probe else self.dropout
         given = (*OperationConfig.model_fields, *TransferConfig.model_fields, "init", "optimizer", "seed")
@@ -79,7 +79,7 @@ class FinetuneConfig(TransferConfig, OperationConfig):
             **{name: getattr(self, name) for name in given},
             model=model.replace(dropout=dropout, attention_dropout=dropout),
             task=task,
-            rows=rows,
+            rows_hash=rows_hash,
             phases=(Phase(steps=steps, length=task.max_length, batch_size=task.batch_size),),
             evaluation=EvaluationConfig(every=every),
             checkpoints=CheckpointConfig(every=every),

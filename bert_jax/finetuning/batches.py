@@ -1,4 +1,4 @@
-"""Features put together: what a step reads, and in which order."""
+"""Batches of a task's examples, and their order in training."""
 
 import functools
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from bert_jax.training.input import ShuffledOrder
 _ROWS, _BATCHES = 0, 1
 """What has an order of its own."""
 _WINDOW_BATCHES = 256
-"""Features are sorted by length among those that make at least so many batches together."""
+"""Examples are sorted by length within windows of at least so many batches."""
 
 
 class TaskBatch(NamedTuple):

@@ -283,9 +283,9 @@ def _described(changes: list[tuple[str, Any, Any]]) -> str:
     """The first differences, as text."""
     told = [
         "the rows of its files or sets are others now"  # of which the config has a checksum
-        if name == "rows"
+        if name == "rows_hash"
         else f"{name} is {json.dumps(old)} there and {json.dumps(new)} now"
-        for name, old, new in sorted(changes, key=lambda change: change[0] != "rows")
+        for name, old, new in sorted(changes, key=lambda change: change[0] != "rows_hash")
     ]
     more = [f"and {len(told) - _MOST_TOLD} more"] if len(told) > _MOST_TOLD else []
     return "; ".join(told[:_MOST_TOLD] + more)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
+from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 
@@ -33,3 +34,11 @@ def test_the_public_sets_are_there():
 def test_a_batch_that_does_not_divide_is_refused():
     with pytest.raises(SettingsError, match="task.batch_size=32 is not a multiple of execution.accumulation=5"):
         FinetuneConfig(task=TaskConfig(name="x", kind="class"), execution={"accumulation": 5})
+
+
+def test_a_run_of_an_earlier_release_names_the_hash_of_its_rows_otherwise():
+    task = TaskConfig(name="x", kind="class", labels=("a", "b"), padded_lengths=(128,))
+    config = FinetuneConfig(task=task, init="run").planned(ModelConfig.tiny(vocabulary_size=100), task, "abc", 10)
+    values = config.model_dump(mode="json")
+    values["rows"] = values.pop("rows_hash")
+    assert TaskRunConfig(**values) == config and config.rows_hash == "abc"
