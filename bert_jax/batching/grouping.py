@@ -1,4 +1,4 @@
-"""Sequences of any length in groups of few shapes, so that little is padded and little is compiled."""
+"""Groups sequences of any length into batches of few shapes, to limit both padding and compilation."""
 
 import bisect
 import itertools
@@ -12,11 +12,11 @@ import numpy as np
 
 _SHORTEST = 16
 WINDOW_GROUPS = 32
-"""Sequences are sorted by length among their neighbours that make so many groups together."""
+"""Size of the sorting window, in groups: sequences are sorted by length only within one window."""
 _WELL_FILLED = 0.9
-"""A group that has so few padding tokens may as well be of its length's largest shape."""
+"""A group with at least this share of real tokens gets the largest row count for its length."""
 _AHEAD = 4
-"""So many groups are computed, or about to be, before the first of them is used."""
+"""Number of groups that are queued or being computed while the caller uses an earlier one."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -27,10 +27,10 @@ class Group(Generic[Item]):
     """Items of similar length."""
 
     places: list[int]
-    """Which ones they are, counted from the first of all."""
+    """Index of each item in the input, from 0."""
     items: list[Item]
     shape: tuple[int, int]
-    """Rows and their length that they are to be padded to."""
+    """Batch shape after padding: rows and tokens per row."""
 
 
 def grouped(
@@ -41,13 +41,16 @@ def grouped(
     compiling: float = 0,
     window: int = WINDOW_GROUPS,
 ) -> Iterator[Group[Item]]:
-    """All `items`, longest first within a window of so many times `tokens`; reads one window at a time.
+    """Yields all `items` in groups, longest first within each window of `window * tokens` tokens.
 
-    `size` gives an item's tokens, at most the last of `lengths`. The shape that suits a group best has the one of
-    `lengths` that its longest item needs, and as many rows as make `tokens`, or as many of 1, 4, 16, 64, ... as take
-    those that need this length; shorter ones fill it up. With `usual_lengths(512)` and 8,192 tokens that makes 11
-    lengths and 51 shapes in all. Each new shape costs its compilation, as much as `compiling` tokens of padding: a
-    group is padded to an earlier, larger shape until that would have cost more.
+    Only one window is in memory at a time. `size` returns the token count of an item, at most the last of `lengths`.
+
+    The best shape for a group has the smallest of `lengths` that holds its longest item. Its row count either fills
+    `tokens`, or is the smallest of 1, 4, 16, 64, ... that holds all items of that length; shorter items fill the
+    remaining rows. `usual_lengths(512)` with 8,192 tokens gives at most 11 lengths and 51 shapes.
+
+    Compiling a new shape costs as much as `compiling` tokens of padding. A group is therefore padded to a larger shape
+    that is already compiled, until the padding so far has cost more than compiling the best shape.
     """
     shapes = _Shapes(lengths, tokens, compiling)
     begin = 0
@@ -65,7 +68,7 @@ def grouped(
 
 
 def row_count(needed: int, most: int) -> int:
-    """The number of rows, 1, 4, 16, ... or `most`, that a group of `needed` ones is padded to."""
+    """The smallest of 1, 4, 16, ... that is at least `needed`, but at most `most`: the padded number of rows."""
     count = 1
     while count < needed:
         count *= 4
@@ -73,14 +76,14 @@ def row_count(needed: int, most: int) -> int:
 
 
 def padded_length(size: int, lengths: Sequence[int]) -> int:
-    """The first of `lengths`, which rise, that holds `size` tokens."""
+    """The smallest of the ascending `lengths` that holds `size` tokens."""
     return lengths[bisect.bisect_left(lengths, size)]
 
 
 def usual_lengths(longest: int) -> tuple[int, ...]:
-    """16, 24, 32, 48, 64, 96, ... and `longest`: for sequences of which nothing is known.
+    """Padded lengths 16, 24, 32, 48, 64, 96, ... and `longest`, for sequences of unknown length distribution.
 
-    Of sentences 20 to 27% is padding so, and 32 to 36% with doubled lengths alone (SST-2's, and lines of books).
+    Measured on SST-2 and on lines of books, 20 to 27% of the tokens are padding; with powers of two alone, 32 to 36%.
     """
     doubled = (_SHORTEST << number for number in range(longest.bit_length()))
     lengths = (length for power in doubled for length in (power, power // 2 * 3))
@@ -88,16 +91,16 @@ def usual_lengths(longest: int) -> tuple[int, ...]:
 
 
 def few_lengths(longest: Sequence[int], limit: int, compiling: float) -> tuple[int, ...]:
-    """The lengths to pad batches to whose longest sequences have these tokens, and `limit`, which no sequence exceeds.
+    """The padded lengths of least total cost for batches whose longest sequences have `longest` tokens; and `limit`.
 
-    A batch costs its padded length, and each length that is used costs `compiling` more, in the same unit: tokens of a
-    row. The result has the least cost of all choices, found by dynamic programming.
+    A batch costs its padded length, and each distinct length costs `compiling` more; both are in tokens per row.
+    Dynamic programming finds the optimum. No sequence exceeds `limit`.
     """
     sizes, counts = np.unique(longest, return_counts=True)
     below = np.concatenate([[0], np.cumsum(counts)])
     least, begins = [0.0], []
     for end, size in enumerate(sizes.tolist(), 1):
-        # Batches number `begin` to `end` - 1, by size, share this length.
+        # Batches `begin` to `end` - 1, in order of size, share this padded length.
         costs = np.array(least) + size * (below[end] - below[:end]) + compiling
         begins.append(int(costs.argmin()))
         least.append(float(costs[begins[-1]]))
@@ -111,10 +114,10 @@ def few_lengths(longest: Sequence[int], limit: int, compiling: float) -> tuple[i
 def ahead(
     compute: Callable[[Item], Result], items: Iterable[Item], threads: int = 2, most: int = _AHEAD
 ) -> Iterator[tuple[Item, Result]]:
-    """Each of `items` with what `compute` makes of it, in their order; up to `most` are computed while one is used.
+    """Yields each item with the result of `compute`, in input order, and computes up to `most` in the background.
 
-    Two threads keep a CPU busy: what one computation can't divide among the cores is done beside the other. With one
-    they are also computed in their order. Raises what `compute` and drawing from `items` raise.
+    Two threads keep a CPU busy: the serial parts of one computation overlap with the other computation. With one
+    thread the items are also computed in input order. Exceptions of `compute` and of the `items` iterator propagate.
     """
     waiting: deque[tuple[Item, Future[Result]]] = deque()
     pool = ThreadPoolExecutor(threads)
@@ -131,20 +134,23 @@ def ahead(
 
 
 class _Shapes:
-    """The shapes that are compiled so far, and what padding to them instead of to others has cost.
+    """The shapes compiled so far, and the padding that each shape not yet compiled would have saved.
 
-    It is the decision between renting and buying: a shape is compiled once the tokens that it would have saved, and
-    those that it will save on the sequences at hand, are worth its compilation. What comes later is not known.
+    This is the ski rental problem: a shape is compiled as soon as the padding it would have saved so far, plus what it
+    saves on the known sequences, exceeds the cost of its compilation. Later sequences are unknown.
     """
 
     def __init__(self, lengths: Sequence[int], tokens: int, compiling: float):
         self._lengths, self._tokens, self._compiling = lengths, tokens, compiling
         self._compiled: list[tuple[int, int]] = []
         self._lost: Counter[tuple[int, int]] = Counter()
-        """Tokens of padding that a shape would have saved which isn't compiled."""
+        """Padding tokens that each shape not yet compiled would have saved."""
 
     def choose(self, sizes: Sequence[int]) -> tuple[int, int]:
-        """Rows and length of the next group, which takes the first of sequences of these `sizes`, which fall."""
+        """The shape (rows, length) of the next group, which takes the first of the sequences.
+
+        `sizes` holds the token counts of the remaining sequences of the window, in descending order.
+        """
         best, count = self._best(sizes), len(sizes)
         fitting = [shape for shape in self._compiled if shape[1] >= sizes[0]]
         if best in fitting:
@@ -160,27 +166,27 @@ class _Shapes:
         return best
 
     def _best(self, sizes: Sequence[int]) -> tuple[int, int]:
-        """The shape that suits the first of `sizes`, were compiling others free."""
+        """The shape with the least padding for the first of `sizes`, regardless of compilation."""
         length = padded_length(sizes[0], self._lengths)
         most = max(self._tokens // length, 1)
         if sum(sizes[:most]) >= _WELL_FILLED * most * length:
             return most, length
-        if self._compiling and not self._compiled:  # shorter ones will be padded to it, too
+        if self._compiling and not self._compiled:  # shorter sequences will be padded to this first shape, too
             return row_count(len(sizes), most), length
         return row_count(sum(padded_length(size, self._lengths) == length for size in sizes[:most]), most), length
 
 
 def _each(shape: tuple[int, int], count: int) -> float:
-    """Tokens, padding included, that one of `count` sequences takes in groups of this shape."""
+    """Tokens per sequence, padding included, when `count` sequences go into groups of this shape."""
     rows, length = shape
     return rows * length / min(rows, count)
 
 
 def _windows(items: Iterable[Item], size: Callable[[Item], int], tokens: int) -> Iterator[list[Item]]:
     window, read = [], 0
-    for one in items:
-        window.append(one)
-        read += size(one)
+    for item in items:
+        window.append(item)
+        read += size(item)
         if read >= tokens:
             yield window
             window, read = [], 0

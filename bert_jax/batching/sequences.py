@@ -1,4 +1,4 @@
-"""Texts as the model reads them: with special tokens, and cut to a length."""
+"""Builds token sequences: adds the special tokens to one or two texts, and cuts them to a length."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from bert_jax.text.vocabulary import Vocabulary
 
 
 def joined(segments: Sequence[list[int]], vocabulary: Vocabulary, longest: int) -> TokenSequence:
-    """The pieces of one text or of a pair's two, cut to `longest` tokens.
+    """Joins the piece ids of a text or a pair of texts with [CLS] and [SEP], cut to at most `longest` tokens.
 
-    A pair loses pieces off the end of the longer one, of the second where they are equally long, as in the original's
-    run_classifier.py.
+    A pair that is too long loses pieces from the end of the longer text, or of the second one if both are equally
+    long, as in run_classifier.py of the original BERT.
     """
     sizes = kept(tuple(map(len, segments)), longest)
     parts = [segment[:size] for segment, size in zip(segments, sizes)]
@@ -21,7 +21,7 @@ def joined(segments: Sequence[list[int]], vocabulary: Vocabulary, longest: int) 
 
 
 def kept(sizes: tuple[int, ...], longest: int) -> tuple[int, ...]:
-    """How many pieces of each of a sequence's one or two segments are kept so that it has at most `longest` tokens."""
+    """The number of pieces to keep of each of one or two segments, for a sequence of at most `longest` tokens."""
     most = longest - 1 - len(sizes)
     if len(sizes) == 1:
         return (min(sizes[0], most),)

@@ -1,4 +1,4 @@
-"""Files on disk or in a bucket, compressed by gzip or Zstandard or not at all."""
+"""Reads plain, gzip and Zstandard files on disk or in a bucket, with limits on their decompressed size."""
 
 import gzip
 import io
@@ -11,31 +11,34 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import open_binary
 
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
-"""What reading `decompressed` raises where a file is damaged or cut short."""
+"""Exceptions that reading a `decompressed` stream raises if the file is damaged or truncated."""
 FREE_BYTES = 1 << 26
+"""Decompressed bytes that are always allowed, whatever the size of the file."""
 MOST_EXPANSION = 200
-"""Bytes of content for each byte of a file, once there are more than FREE_BYTES. Text compresses to a third or a tenth,
-the same line again and again to a hundredth; a bomb to a thousandth (gzip) or a thirty-thousandth (Zstandard)."""
+"""Highest ratio of decompressed to compressed bytes, beyond FREE_BYTES of content.
+
+Text compresses 3 to 10 times and one repeated line about 100 times; a decompression bomb reaches 1,000 times (gzip) or
+30,000 times (Zstandard)."""
 _MOST_WINDOW = 1 << 27
-"""Memory for Zstandard's window: the most that the program `zstd` takes too unless it is told otherwise."""
+"""Limit of Zstandard's window in bytes: the default limit of the `zstd` program."""
 _FEED_BYTES = 512
-"""Compressed bytes taken at a time. Four of them may become 128 KB, so 16 MB are the most that come at once."""
+"""Compressed bytes per read. Four bytes can decompress to 128 KB, so one read yields at most 16 MB."""
 
 
 def opened(path: Place) -> io.BufferedReader:
-    """The file at `path`. Raises UsageError where it can't be read."""
+    """Opens the file at `path` for reading bytes. Raises UsageError if it can't be read."""
     try:
         return open_binary(path)
-    except (OSError, ValueError) as error:  # ValueError for a name with a NUL in it
+    except (OSError, ValueError) as error:  # ValueError if the name contains a NUL
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{_name(path)} can't be read ({reason}); mend that or leave it out") from None
 
 
 def decompressed(path: Place, raw: io.BufferedIOBase) -> io.BufferedIOBase:
-    """What the opened file `raw` holds: decompressed where its name ends in .gz or .zst.
+    """The content of the opened file `raw` as a stream, decompressed if `path` ends in .gz or .zst.
 
-    Memory is bounded whatever the file holds. Reading raises DAMAGE where the file is damaged, and UsageError where it
-    holds more than MOST_EXPANSION allows.
+    Memory is bounded for any content. Reading raises one of DAMAGE if the file is damaged, and UsageError if it
+    decompresses to more than MOST_EXPANSION allows.
     """
     if path.suffix == ".gz":
         return io.BufferedReader(_Decompressed(path, raw, gzip.GzipFile(fileobj=raw)), io.DEFAULT_BUFFER_SIZE)
@@ -45,7 +48,7 @@ def decompressed(path: Place, raw: io.BufferedIOBase) -> io.BufferedIOBase:
 
 
 def check_expansion(path: Place, content: int, compressed: int) -> None:
-    """Raises UsageError where `content` bytes are too many to come from `compressed` bytes of the file."""
+    """Raises UsageError if `compressed` bytes of the file decompress to implausibly many bytes, `content`."""
     if content > max(FREE_BYTES, MOST_EXPANSION * compressed):
         raise UsageError(
             f"{path}: {compressed:,} bytes of it unpack to {content:,} or more, and text unpacks to {MOST_EXPANSION} "
@@ -55,7 +58,7 @@ def check_expansion(path: Place, content: int, compressed: int) -> None:
 
 
 def check_held(source: Place | str, rows: int, held: int, compressed: int) -> None:
-    """Raises UsageError where `rows` rows take too much memory (`held` bytes) for a file of `compressed` bytes."""
+    """Raises UsageError if `rows` rows take implausibly much memory, `held` bytes, for `compressed` bytes of file."""
     if held > max(FREE_BYTES, MOST_EXPANSION * compressed):
         raise UsageError(
             f"{source}: its first {rows:,} rows take {held:,} bytes of memory, and rows that are read whole take "
@@ -66,13 +69,13 @@ def check_held(source: Place | str, rows: int, held: int, compressed: int) -> No
 
 
 def _name(path: Place) -> str:
-    """The path on one line, whatever characters are in it."""
+    """The path as printable text on one line; unprintable characters are escaped."""
     text = str(path)
     return text if text.isprintable() else repr(text)
 
 
 class _Decompressed(io.RawIOBase):
-    """What `content` decompresses of the file `raw`, as long as it isn't too much."""
+    """A stream over `content`, the decompressed file `raw`, that checks the expansion ratio while it is read."""
 
     def __init__(self, path: Place, raw: io.BufferedIOBase, content: io.RawIOBase | gzip.GzipFile):
         self._path, self._raw, self._content, self._count = path, raw, content, 0
@@ -89,7 +92,7 @@ class _Decompressed(io.RawIOBase):
 
 
 class _WholeFrames(io.RawIOBase):
-    """Zstandard decompression that refuses a frame cut short (zstandard's own reader ends there silently)."""
+    """Zstandard decompression that raises for a truncated frame (the library's own reader just ends there)."""
 
     def __init__(self, raw: io.BufferedIOBase):
         self._raw = raw

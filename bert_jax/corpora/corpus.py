@@ -1,4 +1,4 @@
-"""Where documents come from."""
+"""Corpora: the sources that documents are read from, and the mixture of all sources of a run."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,15 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import matching_files
 
 _DOCUMENTS_A_CHUNK = 8
-"""At least: a random second segment comes from another document of the chunk, so text without blank lines is cut."""
+"""Least number of documents per chunk; longer documents are cut.
+
+A random second segment must come from another document of the same chunk, and text without blank lines would be one
+document."""
 _FIELD = "text"
-"""What is read of a file of records where no field is named after #."""
+"""Default field of a file of records, if none is named after #."""
 _RECORDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _ROWS = (".csv", ".tsv", ".json", ".xlsx", ".pdf", ".docx")
-"""Files that hold text, and are no text."""
+"""Suffixes of formats that contain text but aren't plain text."""
 _EXAMPLES = {
     "text": "text:corpus/*.txt.gz",
     "jsonl": "jsonl:corpus/*.jsonl.zst#text",
@@ -31,35 +34,35 @@ _EXAMPLES = {
     "hf": "hf:OWNER/SET:train#text",
     "python-docs": "python-docs",
 }
-"""A source of each kind."""
+"""An example of each kind of source, for error messages."""
 KINDS = _EXAMPLES.keys() - {"python-docs"}
 Document = list[str]
-"""The paragraphs of one document, or its sentences where the source has one sentence a line."""
+"""One document: its paragraphs, or its sentences if the source has one sentence per line."""
 
 
 @runtime_checkable
 class Corpus(Protocol):
-    """A stream of documents that knows how far it is. Every pass gives the same documents in the same order."""
+    """A stream of documents with a progress count. Every pass yields the same documents in the same order."""
 
     unit: str
-    """What `position` and `total` count."""
+    """Unit of `position` and `total`, such as MB or records."""
     total: float
-    """Size of the whole corpus."""
+    """Size of the whole corpus, in `unit`."""
     position: float
-    """How much of it the current pass has read."""
+    """Amount that the current pass has read, in `unit`."""
     repairs: Counter[str]
-    """What the current pass had to mend, and how often."""
+    """Kinds of damage that the current pass repaired, with their counts."""
     stamp: str
-    """Tells most other text from the same, on any machine, without reading all of it."""
+    """Hash of names, sizes and samples of the content: it identifies the text on any machine without reading it all."""
     revision: str
-    """Another one whenever a file was written since, here or on the way here, whatever text it has."""
+    """Hash of the files' revisions: it changes when a file is written again or copied, even with the same text."""
 
     def documents(self) -> Iterator[Document]:
-        """A pass over the documents, none of them empty."""
+        """Starts a pass over all documents; none is empty."""
 
 
 class Mixture:
-    """The corpora of a run, one after the other. Itself a Corpus."""
+    """The corpora of a run, read one after the other. A Mixture is a Corpus, too."""
 
     def __init__(self, parts: Sequence[Corpus]):
         self.parts = list(parts)
@@ -72,42 +75,42 @@ class Mixture:
 
     @property
     def total(self) -> float:
-        """Size of all parts. Where these count in different units, each is an equal part of 100%."""
+        """Size of all parts. If the parts have different units, each counts as an equal share of 100%."""
         return sum(part.total * scale for part, scale in zip(self.parts, self._scales))
 
     @property
     def position(self) -> float:
-        """How much of `total` the current pass has read."""
+        """Amount that the current pass has read, in the unit of `total`."""
         return sum(part.position * scale for part, scale in zip(self.parts[: self._begun], self._scales))
 
     @property
     def repairs(self) -> Counter[str]:
-        """What the current pass had to mend in all parts, and how often."""
+        """Kinds of damage that the current pass repaired in all parts, with their counts."""
         return sum((part.repairs for part in self.parts[: self._begun]), Counter())
 
     @property
     def stamp(self) -> str:
-        """The stamp of the only part, or a hash of all parts' stamps."""
+        """The stamp of a single part, or the hash of the stamps of several."""
         return _one_of([part.stamp for part in self.parts])
 
     @property
     def revision(self) -> str:
-        """The revision of the only part, or a hash of all parts' revisions."""
+        """The revision of a single part, or the hash of the revisions of several."""
         return _one_of([part.revision for part in self.parts])
 
     def passes(self) -> Iterator[Iterator[Document]]:
-        """A pass over each part, to be read to its end before the next."""
+        """Yields one pass over each part. The caller reads each pass to its end before taking the next."""
         for self._begun, part in enumerate(self.parts, 1):
             yield part.documents()
 
     def sourced_documents(self) -> Iterator[tuple[int, Document]]:
-        """A pass over all documents, each with the number of its source."""
+        """Yields all documents of all parts, each with the index of its source."""
         for source, documents in enumerate(self.passes()):
             for document in documents:
                 yield source, document
 
     def documents(self) -> Iterator[Document]:
-        """A pass over all documents of all parts."""
+        """Starts a pass over all documents of all parts."""
         return (document for _, document in self.sourced_documents())
 
 
@@ -116,7 +119,7 @@ def _one_of(stamps: list[str]) -> str:
 
 
 def corpus_stamp(config: DataConfig) -> str | None:
-    """The stamp of the corpora that `config.source` names; None where one isn't here (its data came without it)."""
+    """The stamp of the corpora in `config.source`, or None if one is missing (only its prepared data was copied)."""
     try:
         return open_corpus(config).stamp
     except UsageError:
@@ -124,7 +127,7 @@ def corpus_stamp(config: DataConfig) -> str | None:
 
 
 def open_corpus(config: DataConfig) -> Mixture:
-    """The corpora that `config.source` names. Raises UsageError where a name is none or one isn't there."""
+    """Opens the corpora in `config.source`. Raises UsageError if a source has an invalid name or is missing."""
     document_bytes = int(config.chunk_megabytes * 1e6 / _DOCUMENTS_A_CHUNK)
     parts = [_open(source, config.undecodable, document_bytes) for source in config.source]
     for part, language in zip(parts, config.languages):
@@ -133,10 +136,10 @@ def open_corpus(config: DataConfig) -> Mixture:
 
 
 def source_of(text: str) -> str:
-    """The source that a user means by `text`: itself where it is one, otherwise the files of that path or pattern.
+    """The source that a user means by `text`, which is a source already, or a path or pattern of files.
 
-    Files are taken by the end of their names: .jsonl and .parquet, which may have #FIELD after it, as records; others
-    as text. Raises UsageError where no file matches.
+    The suffix decides the kind: .jsonl and .parquet files hold records, and #FIELD may follow; all others hold plain
+    text. Raises UsageError if no file matches.
     """
     if text == "python-docs" or text.partition(":")[0] in KINDS:
         return text

@@ -1,4 +1,4 @@
-"""Text of a file of which no byte may be lost: its lines, or all of it."""
+"""Strict decoding of UTF-8 files, by lines or whole: any undecodable byte is an error."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ _MARK = "byte-order marks taken off"
 
 
 def decoded_lines(path: Place, repairs: Counter[str]) -> Iterator[str]:
-    """The lines of a UTF-8 file, plain, .gz or .zst, split at line feeds only, which they keep.
+    """Yields the lines of a UTF-8 file, plain, .gz or .zst. Lines end at line feeds only, and keep them.
 
-    A byte-order mark is taken off and counted. Raises UsageError for a file that can't be read, is damaged or is not
-    UTF-8, with the line, and for a line longer than MAX_RECORD_BYTES.
+    A byte-order mark is removed and counted in `repairs`. Raises UsageError if the file can't be read, is damaged or
+    isn't UTF-8 (naming the line), or if a line is longer than MAX_RECORD_BYTES.
     """
     with opened(path) as raw:
         for number, line in whole_lines(path, undamaged_parts(path, raw)):
@@ -32,8 +32,11 @@ def decoded_lines(path: Place, repairs: Counter[str]) -> Iterator[str]:
 
 
 def decoded_text(path: Place, repairs: Counter[str], most_bytes: int) -> str:
-    """All of a UTF-8 file, plain, .gz or .zst. Raises UsageError as `decoded_lines` does, and for a file that unpacks
-    to more than `most_bytes`."""
+    """The whole text of a UTF-8 file, plain, .gz or .zst, of at most `most_bytes` decompressed bytes.
+
+    A byte-order mark is removed and counted in `repairs`. Raises UsageError if the file can't be read, is damaged,
+    isn't UTF-8 (naming the line), or is larger.
+    """
     content = bytearray()
     with opened(path) as raw:
         for _, part in undamaged_parts(path, raw):

@@ -1,4 +1,4 @@
-"""What sources have in common that are files, on disk or in a bucket."""
+"""The base class of sources that read files, on disk or in a bucket."""
 
 import codecs
 import io
@@ -15,10 +15,10 @@ from bert_jax.system.files import matching_files
 
 _END_BYTES = 1 << 12
 COMPRESSED = (".gz", ".zst", ".parquet")
-"""Ends of the names of files that take less room than their text."""
+"""Suffixes of files that are smaller than their text."""
 BYTE_ORDER_MARK = codecs.BOM_UTF8
 _OTHER_MARKS = {
-    codecs.BOM_UTF32_LE: "UTF-32",  # before UTF-16's, with which it begins
+    codecs.BOM_UTF32_LE: "UTF-32",  # tested before UTF-16's mark, which is a prefix of it
     codecs.BOM_UTF32_BE: "UTF-32",
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
@@ -26,10 +26,14 @@ _OTHER_MARKS = {
 
 
 class FileSource(TextSource):
-    """Files read as a stream in the order of their names; `_file_lines` gives the text of one."""
+    """Files that are read as one stream, in the order of their names. Subclasses define `_file_lines` for one file."""
 
     def __init__(self, pattern: str, undecodable: str, document_bytes: int):
-        """`undecodable` and `document_bytes` as in TextSource. Raises UsageError where no file matches `pattern`."""
+        """Finds the files that match `pattern`. Raises UsageError if there are none.
+
+        `undecodable` says what happens to bytes that aren't UTF-8: "replace" or "refuse". A document longer than
+        `document_bytes` is cut between two lines.
+        """
         super().__init__(undecodable, document_bytes)
         found = matching_files(pattern)
         if not found:
@@ -41,12 +45,12 @@ class FileSource(TextSource):
 
     @property
     def unit(self) -> str:
-        """What the files' sizes on disk are counted in; it says where these are smaller than the text."""
+        """The unit of the file sizes, for progress: "MB compressed" if any file is smaller than its text."""
         return "MB compressed" if any(path.suffix in COMPRESSED for path in self.sizes) else "MB"
 
     @cached_property
     def stamp(self) -> str:
-        """Hash of each file's name, size, and 4 KB at both ends."""
+        """Hash of each file's name, size, first 4 KB and last 4 KB."""
         digest = blake2b(digest_size=8)
         for path, size in self.sizes.items():
             with opened(path) as raw:
@@ -66,17 +70,23 @@ class FileSource(TextSource):
             before += size
 
     def _file_lines(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
-        """As `_lines` for one opened file; with each line, how many bytes of the file have been read."""
+        """Yields the stripped lines of one file, each after the number of bytes read from the file so far.
+
+        An empty line ends a document.
+        """
         raise NotImplementedError
 
     def _numbered_parts(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
-        """`undamaged_parts`, without a byte-order mark."""
+        """The parts of `undamaged_parts`, without a byte-order mark."""
         for number, part in undamaged_parts(path, raw):
             yield number, part.removeprefix(BYTE_ORDER_MARK) if number == 1 else part
 
 
 def undamaged_parts(path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
-    """`numbered_parts` of an opened file, unpacked. Raises UsageError where it is damaged, or no UTF-8 text at all."""
+    """Yields the numbered lines of an opened file, decompressed; an over-long line comes in several parts.
+
+    Raises UsageError if the file is damaged, is UTF-16 or UTF-32, or contains a NUL byte.
+    """
     number = 0
     try:
         for number, part in numbered_parts(decompressed(path, raw)):
@@ -89,7 +99,7 @@ def undamaged_parts(path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, 
 
 
 def _check_text(path: Place, number: int, part: bytes) -> None:
-    """Raises UsageError for a part of line `number` that begins UTF-16 or UTF-32 text, or has a NUL byte."""
+    """Raises UsageError if `part` of line `number` has a NUL byte, or a UTF-16 or UTF-32 mark at the file's start."""
     encoding = None
     if number == 1:
         encoding = next((name for mark, name in _OTHER_MARKS.items() if part.startswith(mark)), None)

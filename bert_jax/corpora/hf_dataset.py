@@ -1,4 +1,4 @@
-"""The source `hf:NAME/CONFIG:SPLIT#FIELD`: a set of Hugging Face's hub, or a folder, streamed by its `datasets`."""
+"""The source `hf:NAME/CONFIG:SPLIT#FIELD`: a dataset of the Hugging Face hub or a folder, streamed by `datasets`."""
 
 import importlib
 import itertools
@@ -16,9 +16,9 @@ from bert_jax.corpora.text_source import TextSource
 from bert_jax.system.errors import UsageError, install_extra
 
 _PLACE = re.compile(r"(?P<name>[^:#]+):(?P<split>[^:#\[\]]+)#(?P<field>.+)")
-"""NAME (a folder, or OWNER/SET of the hub) and perhaps /CONFIG, SPLIT without a slice, FIELD."""
+"""NAME is a folder or OWNER/SET of the hub, with an optional /CONFIG; SPLIT has no slice."""
 _FIRST_VERSION = 4
-"""Of `datasets`, that never runs code which comes with a set."""
+"""First major version of `datasets` that never runs code from a dataset."""
 _END_BYTES = 1 << 12
 _REMEDY = (
     "name OWNER/SET or OWNER/SET/CONFIG of the hub, which needs a network or HF_HUB_OFFLINE=1 and a set in the cache, "
@@ -27,20 +27,20 @@ _REMEDY = (
 
 
 def hf_place(text: str) -> tuple[str, str, str] | None:
-    """Name, split and field of NAME/CONFIG:SPLIT#FIELD; None where `text` isn't like that."""
+    """Name, split and field of NAME/CONFIG:SPLIT#FIELD, or None if `text` doesn't have this form."""
     found = _PLACE.fullmatch(text)
     return found and found.group("name", "split", "field")
 
 
 class HfDataset(TextSource):
-    """One field of a split's rows, each row a document. A row without text (null, or nothing but space) is left out."""
+    """One text field of a split: each row is a document. Rows without text (null or only white space) are skipped."""
 
     unit = "records"
 
     def __init__(self, name: str, split: str, field: str, undecodable: str, document_bytes: int):
-        """`field` names a column, or with dots a field of an object in it: `a.b`.
+        """Opens the split and reads its first row. `field` is a column, or with dots a field of a nested object: `a.b`.
 
-        Raises UsageError where `datasets` is not installed, or the set, the split or the field isn't there.
+        Raises UsageError if `datasets` isn't installed, or if the dataset, the split or the field doesn't exist.
         """
         super().__init__(undecodable, document_bytes)
         self._name, self._split, self._field = f"hf:{name}:{split}", split, field
@@ -52,20 +52,19 @@ class HfDataset(TextSource):
             raise UsageError(f"{self._name} can't be opened ({reason_of(error)}); {_REMEDY}") from None
         counted = (self._builder.info.splits or {}).get(split)
         self.total = (counted and counted.num_examples) or 0
-        if not self.total:  # nobody counted its rows
+        if not self.total:  # the metadata have no row count
             self.unit, self.total = "MB", max(sum(map(_size, self._files)) / 1e6, 1e-6)
-        for _ in itertools.islice(self._texts(), 1):
-            pass
+        next(self._texts(), None)  # raises if the first row lacks the field
 
     @cached_property
     def stamp(self) -> str:
-        """Hash of local files' names, sizes and both ends, and of the addresses of others, which have the commit."""
+        """Hash of the name, size and both ends of local files, and of the URLs of others, which contain the commit."""
         described = (self._split, self._field, list(map(_described, self._files)))
         return blake2b(repr(described).encode(), digest_size=8).hexdigest()
 
     @property
     def _files(self) -> list[str]:
-        """Paths and addresses of the split's files."""
+        """Paths and URLs of the split's files."""
         return list(map(str, (self._builder.config.data_files or {}).get(self._split, [])))
 
     def _lines(self) -> Iterator[str]:
@@ -77,19 +76,19 @@ class HfDataset(TextSource):
             yield from self._record_lines(text, f"{self._name}, record {number}, {self._field!r}")
 
     def _texts(self) -> Iterator[tuple[int, bytes]]:
-        """The text of each row with the row's number from 0. Raises UsageError where one can't be read or has none."""
+        """Yields each row's number, from 0, and text. Raises UsageError if a row can't be read or lacks the field."""
         rows = iter(self._rows)
         for number in itertools.count():
             try:
                 row = next(rows, None)
-            except Exception as error:  # of the readers underneath: Arrow's, JSON's, the network's
+            except Exception as error:  # raised by the readers below `datasets`: Arrow, JSON, the network
                 raise UsageError(
                     f"{self._name}: record {number:,} can't be read ({reason_of(error)}); a file is damaged, or the "
                     "network is gone"
                 ) from None
             if row is None:
                 return
-            # A surrogate without its other half isn't UTF-8 and is treated like any other such bytes.
+            # A lone surrogate isn't valid UTF-8: pass it on, to be handled like other undecodable bytes.
             yield number, self._text(row, f"{self._name}, record {number}").encode(errors="surrogatepass")
 
     def _text(self, row: Any, place: str) -> str:
@@ -112,7 +111,7 @@ class HfDataset(TextSource):
 
 
 def _library() -> ModuleType:
-    """`datasets`, made quiet. Raises UsageError where it is missing, or of a version that would run a set's code."""
+    """Imports `datasets` and silences it. Raises UsageError if it is missing, or so old that it runs datasets' code."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
         library = importlib.import_module("datasets")
@@ -131,11 +130,11 @@ def _library() -> ModuleType:
 
 
 def _path_and_config(name: str) -> tuple[str, str | None]:
-    """A folder or OWNER/SET, and the configuration after it. Raises UsageError where there is no such folder."""
+    """Splits `name` into the folder or OWNER/SET and the configuration. Raises UsageError if the folder is missing."""
     above, _, last = name.rpartition("/")
     if Path(name).is_dir():
         return name, None
-    if (Path(above) / "README.md").is_file():  # which names the configurations of a folder
+    if (Path(above) / "README.md").is_file():  # a folder's README.md lists its configurations
         return above, last
     if name.startswith(("/", ".", "~")):
         raise UsageError(f"hf:{name} is no folder; {_REMEDY}")

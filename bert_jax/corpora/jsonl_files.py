@@ -1,4 +1,4 @@
-"""The source `jsonl:GLOB#FIELD`: a JSON object a line, of which one field is a document."""
+"""The source `jsonl:GLOB#FIELD`: one JSON object per line, with the document in one of its fields."""
 
 import io
 import itertools
@@ -13,18 +13,18 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import parse_json
 
 MAX_RECORD_BYTES = 1 << 25
-"""A longer line is refused: nothing of it can be used before all of it is in memory."""
+"""Longest line that is read: a JSON object can only be parsed when all of it is in memory."""
 MOST_RECORD_VALUES = 2_000_000
-"""Commas and brackets in a line, which may each stand for a value of up to a hundred bytes of memory."""
+"""Most commas and brackets per line: each may stand for a value that takes up to 100 bytes of memory."""
 
 
 class JsonlFiles(FileSource):
-    """Plain, .gz and .zst files of records. A record without text (null, or nothing but space) is left out."""
+    """Plain, .gz and .zst files of JSON records. Records without text (null or only white space) are skipped."""
 
     def __init__(self, pattern: str, field: str, undecodable: str, document_bytes: int):
-        """`field` names an object's field, or with dots one of an object in it: `a.b`.
+        """Finds the files and reads the first record. `field` may be nested, with dots: `a.b`.
 
-        Raises UsageError also where the first record lacks it.
+        Raises UsageError if no file matches `pattern`, or if the first record lacks the field.
         """
         super().__init__(pattern, undecodable, document_bytes)
         self.field = field
@@ -36,14 +36,14 @@ class JsonlFiles(FileSource):
             line = self._decoded(whole, str(path), number)
             if line.strip():
                 text = self._text(line, place)
-                # A surrogate without its other half isn't UTF-8 and is treated like any other such bytes.
+                # A lone surrogate isn't valid UTF-8: pass it on, to be handled like other undecodable bytes.
                 encoded = text.encode(errors="surrogatepass")
                 for text_line in self._record_lines(encoded, f"{place}, {self.field!r}"):
                     yield raw.tell(), text_line
 
     def _text(self, line: str, place: str) -> str:
-        """The field of the record in `line`; empty where it is null."""
-        value = parsed(line, place)  # also half a surrogate pair, which `_file_lines` mends
+        """The text in the field of the record in `line`; empty if the field is null."""
+        value = parsed(line, place)  # may contain lone surrogates, which `_file_lines` handles
         for name in self.field.split("."):
             if not isinstance(value, dict):
                 raise UsageError(f"{place} has no field {self.field!r}: it is {kind_of(value)}; name a field after #")
@@ -58,9 +58,9 @@ class JsonlFiles(FileSource):
 
 
 def parsed(text: str, place: str, most_values: int = MOST_RECORD_VALUES) -> Any:
-    """The JSON value that `text` is; its strings may hold halves of surrogate pairs.
+    """Parses `text` as JSON. Strings in the result may contain lone surrogates.
 
-    Raises UsageError, which names its `place`, for what is no JSON, nested too deep, or of too many values.
+    Raises UsageError, naming `place`, if it isn't JSON, is nested too deep, or has more than `most_values` values.
     """
     try:
         return parse_json(text, most_values=most_values, surrogates="keep")
@@ -69,7 +69,7 @@ def parsed(text: str, place: str, most_values: int = MOST_RECORD_VALUES) -> Any:
 
 
 def whole_lines(path: Place, parts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    """The lines of which `parts` are parts, with their numbers. Raises UsageError for one too long to be held."""
+    """Joins the parts of each line; yields the line's number and bytes. Raises UsageError if a line is too long."""
     for number, of_line in itertools.groupby(parts, itemgetter(0)):
         yield number, _joined(map(itemgetter(1), of_line), f"{path}, line {number}")
 

@@ -1,4 +1,4 @@
-"""The source `parquet:GLOB#FIELD`: a column of text, each row a document."""
+"""The source `parquet:GLOB#FIELD`: a text column of Parquet files, where each row is a document."""
 
 import io
 from collections.abc import Iterator
@@ -13,17 +13,17 @@ from bert_jax.system.errors import RunError, UsageError, install_extra
 
 _ROWS_AT_ONCE = 128
 _BATCH_BYTES = 1 << 26
-"""Text that one batch may hold."""
+"""Most bytes of text per batch."""
 _READ_BYTES = 1 << 20
 
 
 class ParquetFiles(FileSource):
-    """Parquet files, of which one column is read. A row without text (null, or nothing but space) is left out."""
+    """One text column of Parquet files. Rows without text (null or only white space) are skipped."""
 
     def __init__(self, pattern: str, field: str, undecodable: str, document_bytes: int):
-        """`field` names a column, or with dots a field of a struct: `a.b`.
+        """Finds the files and checks the first. `field` is a column, or with dots a field of a struct column: `a.b`.
 
-        Raises UsageError also where pyarrow is not installed or the first file has no such column of text.
+        Raises UsageError if no file matches `pattern`, pyarrow isn't installed, or the first file lacks the column.
         """
         super().__init__(pattern, undecodable, document_bytes)
         self.field = field
@@ -48,7 +48,10 @@ class ParquetFiles(FileSource):
                 yield min(size * row // max(file.metadata.num_rows, 1), size), line
 
     def _rows(self, path: Place, raw: io.BufferedReader, file: Any) -> Iterator[bytes | None]:
-        """The texts of all rows, some at a time. Raises UsageError where a part is damaged or unpacks to too much."""
+        """Yields the text of each row, read in batches.
+
+        Raises UsageError if a part of the file is damaged or decompresses to too many bytes.
+        """
         row = 0
         for number in range(file.metadata.num_row_groups):
             try:
@@ -61,19 +64,20 @@ class ParquetFiles(FileSource):
                 yield from texts
 
     def _next(self, path: Place, batches: Iterator[Any], row: int) -> list[bytes | None]:
-        """The texts of the next batch with any rows, none at the end."""
+        """The texts of the next batch that isn't empty; an empty list at the end."""
         try:
             return next(filter(None, (self._texts(batch.column(0)) for batch in batches)), [])
-        except RunError:  # a bucket's
+        except RunError:  # the bucket failed; the file isn't damaged
             raise
-        except Exception as error:  # Arrow's own, OSError, OverflowError, UnicodeDecodeError, ...
+        except Exception as error:  # Arrow's own exceptions, OSError, OverflowError, UnicodeDecodeError, ...
             raise _damaged(path, row, error) from None
 
     def _rows_at_once(self, path: Place, raw: io.BufferedReader, group: Any) -> int:
-        """Rows of which not more than _BATCH_BYTES can come.
+        """A batch size in rows, such that a batch takes at most _BATCH_BYTES.
 
-        Pages say how large they are unpacked, and no value is larger than all of them; but one of a dictionary may
-        stand in every row. Raises ValueError where there are no pages.
+        Page headers give the decompressed sizes, and no value is larger than all pages together. With dictionary
+        encoding the largest value may occur in every row, so each row counts as that large. Raises ValueError if there
+        are no pages.
         """
         largest = 0
         for number in range(group.num_columns):
@@ -86,14 +90,14 @@ class ParquetFiles(FileSource):
         return max(1, min(_ROWS_AT_ONCE, _BATCH_BYTES // max(largest, 1)))
 
     def _open(self, path: Place, raw: io.BufferedReader) -> Any:
-        """The file, whose column is there and holds text."""
+        """Opens the Parquet file. Raises UsageError if it is damaged or lacks the text column."""
         try:
-            # Read ahead (pyarrow's default), all of a row group's column would be in memory at once.
+            # With pre-buffering (pyarrow's default) the column's whole row group would be in memory at once.
             file = self._arrow.parquet.ParquetFile(raw, buffer_size=_READ_BYTES, pre_buffer=False)
             schema = file.schema_arrow
         except RunError:
             raise
-        except Exception as error:  # Arrow's own, OSError, UnicodeDecodeError, ...
+        except Exception as error:  # Arrow's own exceptions, OSError, UnicodeDecodeError, ...
             raise UsageError(f"{path} is no Parquet file or is damaged ({reason_of(error)}); copy it again") from None
         self._check_column(path, schema)
         return file
@@ -118,7 +122,7 @@ class ParquetFiles(FileSource):
         inner = self.field.split(".")[1:]
         if inner:
             column = self._arrow.compute.struct_field(column, inner)
-        # Bytes, so that text that isn't UTF-8 is treated as in any other source.
+        # Read as bytes, so that text that isn't UTF-8 is handled as in every other source.
         return column.cast(self._arrow.large_binary()).to_pylist()
 
 

@@ -1,29 +1,28 @@
-"""How large the pages of a Parquet file's column are, by their own headers: a file's footer may say anything."""
+"""Reads the sizes of a Parquet column's pages from the page headers, since the sizes in the footer may be forged."""
 
 import io
 from collections.abc import Iterator
 from typing import NamedTuple
 
 _HEADER_BYTES = (1 << 8, 1 << 16, 1 << 24)
-"""Bytes that are read of a header, one after the other until it is whole: it may hold a page's least and largest
-value."""
+"""Numbers of bytes to try to read for a page header: it may be long, as it may contain the page's extreme values."""
 _UNPACKED, _PACKED = 2, 3
-"""Numbers of PageHeader's fields uncompressed_page_size and compressed_page_size."""
+"""Thrift field numbers of uncompressed_page_size and compressed_page_size in PageHeader."""
 
 
 class Page(NamedTuple):
-    """Sizes in bytes of one page."""
+    """The sizes of one page."""
 
     unpacked: int
-    """What a reader allocates for it, and refuses it where it holds anything else."""
+    """Decompressed size in bytes. A reader allocates this much, and refuses a page of any other size."""
     compressed: int
-    """What it takes in the file, its header included."""
+    """Size in the file in bytes, header included."""
 
 
 def pages(file: io.BufferedIOBase, begin: int, size: int) -> Iterator[Page]:
-    """The pages in `size` bytes of `file` from `begin` on, which a column's part of a row group takes.
+    """Yields the pages of one column chunk, which takes `size` bytes of `file` from offset `begin`.
 
-    Raises ValueError where they are no pages.
+    Raises ValueError if the bytes there are no pages.
     """
     end = begin + size
     while begin < end:
@@ -36,25 +35,25 @@ def pages(file: io.BufferedIOBase, begin: int, size: int) -> Iterator[Page]:
 
 
 def _header(file: io.BufferedIOBase, begin: int) -> tuple[dict[int, int], int]:
-    """The integers of the header at `begin` by the numbers of their fields, and the header's length."""
+    """The integer fields of the header at `begin`, by field number, and the header's length in bytes."""
     for most in _HEADER_BYTES:
         file.seek(begin)
         data = file.read(most)
         try:
             return _struct(data, 0)
-        except IndexError:  # it is longer
+        except IndexError:  # the header is longer than `most`
             continue
         except RecursionError:
             break
     raise ValueError(f"at byte {begin:,} begins a page's header that has no end, or is nested too deep")
 
 
-# Thrift's compact protocol, as far as page headers use it: they have no lists and no maps.
+# The subset of Thrift's compact protocol that page headers use: they have no lists and no maps.
 # github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 
 
 def _struct(data: bytes, at: int) -> tuple[dict[int, int], int]:
-    """The integers of the struct that begins at `at`, and where it ends."""
+    """The integer fields of the struct at offset `at`, by field number, and the offset after the struct."""
     integers: dict[int, int] = {}
     number = 0
     while head := data[at]:
@@ -64,7 +63,7 @@ def _struct(data: bytes, at: int) -> tuple[dict[int, int], int]:
             number += step
         else:
             number, at = _integer(data, at)
-        if kind in (4, 5, 6):  # of 16, 32 and 64 bits
+        if kind in (4, 5, 6):  # integers of 16, 32 and 64 bits
             integers[number], at = _integer(data, at)
         else:
             at = _after(data, at, kind)
@@ -72,7 +71,7 @@ def _struct(data: bytes, at: int) -> tuple[dict[int, int], int]:
 
 
 def _after(data: bytes, at: int, kind: int) -> int:
-    """Where the value of the type `kind` that begins at `at` ends."""
+    """The offset after the value of type `kind` that begins at offset `at`."""
     if kind in (1, 2):  # true and false
         return at
     if kind == 3:  # a byte

@@ -1,4 +1,4 @@
-"""The source `python-docs`: the docstrings of the installed Python and its packages. Nothing to download."""
+"""The source `python-docs`: the docstrings of the installed Python and its packages, which need no download."""
 
 import ast
 import os
@@ -14,11 +14,11 @@ from pathlib import Path
 from bert_jax.system.workers import available_cores, map_in_processes
 
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "testing", "_vendor", "__pycache__"}
-"""Folders without prose of their own."""
+"""Directories that are skipped: packages listed elsewhere, copies, tests and caches."""
 
 
 class PythonDocs:
-    """A document is a docstring of more than one line, in paragraphs. One that is found again is left out."""
+    """A corpus of docstrings: each docstring of more than one line is a document; duplicates are left out."""
 
     unit = "files"
 
@@ -30,18 +30,18 @@ class PythonDocs:
 
     @cached_property
     def stamp(self) -> str:
-        """Hash of the modules' names and sizes."""
+        """Hash of the paths and sizes of the modules."""
         modules = [(os.fspath(path), path.stat().st_size) for path in self.paths]
         return blake2b(repr(modules).encode(), digest_size=8).hexdigest()
 
     @cached_property
     def revision(self) -> str:
-        """Hash of the modules' times."""
+        """Hash of the paths and modification times of the modules."""
         times = [(os.fspath(path), path.stat().st_mtime_ns) for path in self.paths]
         return blake2b(repr(times).encode(), digest_size=8).hexdigest()
 
     def documents(self) -> Iterator[list[str]]:
-        """Each docstring of several lines, as its paragraphs; none comes twice."""
+        """Yields each docstring of several lines as a list of paragraphs, without duplicates."""
         seen = set()
         docstrings = map_in_processes(_docstrings, self.paths, available_cores(), items_at_once=64)
         for self.position, module in enumerate(docstrings, 1):
@@ -53,7 +53,7 @@ class PythonDocs:
 
 
 def _module_paths() -> list[Path]:
-    """Every Python file below the standard library and the installed packages, tests left out."""
+    """All Python files of the standard library and the installed packages, except tests."""
     roots = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
     return [
         path
@@ -66,13 +66,13 @@ def _module_paths() -> list[Path]:
 
 
 def _docstrings(path: Path) -> list[str]:
-    """Docstrings of the module, its classes and their methods, and its functions, in the order of the text."""
+    """The docstrings of a module and its classes, methods and functions, in source order."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # other people's invalid escapes
+            warnings.simplefilter("ignore")  # invalid escapes in other people's code
             module = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError):
-        return []  # templates and broken files in packages are not modules
+        return []  # packages contain templates and broken files, which can't be parsed
     found, pending = [], [module]
     while pending:
         node = pending.pop()
@@ -83,7 +83,7 @@ def _docstrings(path: Path) -> list[str]:
 
 
 def _definitions(node: ast.AST) -> Iterator[ast.AST]:
-    """Classes and functions in the body of a module or class, also below `if` and `try`; not inside functions."""
+    """Yields the classes and functions in the body of a module or class, also in `if`, `try` and `with` blocks."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return
     for child in ast.iter_child_nodes(node):

@@ -1,7 +1,7 @@
-"""What an ArrayRecord file unpacks to, told before any of it is unpacked.
+"""Checks the decompressed size of an ArrayRecord file by its chunk headers, before anything is decompressed.
 
-Such a file is one of Riegeli (github.com/google/riegeli, doc/riegeli_records_file_format.md): a chain of chunks, each
-of which holds a group of records and is unpacked at once.
+An ArrayRecord file is a Riegeli file (github.com/google/riegeli, doc/riegeli_records_file_format.md): a sequence of
+chunks. Each chunk holds a group of records and is decompressed as a whole.
 """
 
 import mmap
@@ -13,21 +13,21 @@ from bert_jax.corpora.compressed_files import check_expansion
 from bert_jax.system.errors import UsageError
 
 MOST_GROUP_BYTES = 1 << 27
-"""Of a group of records, unpacked. TFDS writes each record as a group of its own."""
+"""Largest decompressed group of records. TFDS writes one record per group."""
 _BLOCK_BYTES = 1 << 16
 _BLOCK_HEADER_BYTES = 24
-"""Of a header at each multiple of _BLOCK_BYTES, which may interrupt a chunk anywhere."""
+"""Size of the block header at each multiple of _BLOCK_BYTES. It may interrupt a chunk anywhere."""
 _CHUNK_HEADER = struct.Struct("<8xQ8xQQ")
-"""Without its hashes: size of the chunk's data; type (a byte) and number of records; their size unpacked."""
+"""Fields other than hashes: size of the data; type (one byte) and number of records; decompressed size."""
 _TYPES = b"smprt"
-"""Of chunks: signature, metadata, padding, and two ways to write records."""
+"""Chunk types: signature, metadata, padding, simple records and transposed records."""
 
 
 def check_groups(path: Path) -> None:
-    """Raises UsageError where the file at `path`, or one group of records in it, unpacks to too much.
+    """Raises UsageError if the file at `path`, or one group of records in it, decompresses to too many bytes.
 
-    The library unpacks no more of a group than its header says. Raises OSError where the file can't be read, ValueError
-    where it is damaged.
+    The headers can be trusted, since the library never decompresses more of a group than its header says. Raises
+    OSError if the file can't be read, and ValueError if it is damaged.
     """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         total = 0
@@ -42,7 +42,7 @@ def check_groups(path: Path) -> None:
 
 
 def _unpacked_sizes(content: bytes | mmap.mmap) -> Iterator[int]:
-    """The size of each chunk, unpacked, as its header says."""
+    """Yields the decompressed size of each chunk in bytes, from the chunk headers."""
     position = 0
     while position < len(content):
         begin = position if position % _BLOCK_BYTES else position + _BLOCK_HEADER_BYTES

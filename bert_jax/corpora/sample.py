@@ -1,4 +1,4 @@
-"""A uniform sample of a stream whose length nobody knows."""
+"""Uniform samples of a stream of documents of unknown length."""
 
 import heapq
 from collections.abc import Iterable, Sequence
@@ -7,14 +7,14 @@ from hashlib import blake2b
 from bert_jax.corpora.corpus import Document
 
 Sourced = tuple[int, Document]
-"""A document and the number of its source."""
+"""The index of a document's source, and the document."""
 
 
 def sample_documents(documents: Iterable[Sourced], limit_bytes: float) -> list[Sourced]:
-    """Documents of at most `limit_bytes` UTF-8 bytes together (but one at least), in their order.
+    """A sample of at most `limit_bytes` UTF-8 bytes, but of at least one document, in input order.
 
-    All of them if they fit; otherwise those with the smallest hashes. The same corpus gives the same sample. Memory:
-    the sample.
+    If all documents fit, the sample is all of them; otherwise it is those with the smallest hashes, so the same corpus
+    gives the same sample. Only the sample is in memory.
     """
     sample = _Sample(limit_bytes)
     for document in documents:
@@ -23,10 +23,10 @@ def sample_documents(documents: Iterable[Sourced], limit_bytes: float) -> list[S
 
 
 def sample_mixture(documents: Iterable[Sourced], shares: Sequence[float], limit_bytes: float) -> list[Sourced]:
-    """Documents of all sources, of each so many that its bytes are its share of the sample, to within a document.
+    """A sample of all sources in which each source has its share of the bytes, to within one document.
 
-    The sample has as many bytes as the corpus, but at most `limit_bytes`. Where a source has less than its share, its
-    documents are repeated, as training repeats them. Memory: `limit_bytes`.
+    The sample has as many bytes as the corpus, but at most `limit_bytes`; that is also the memory it takes. The
+    documents of a source that is smaller than its share are repeated, as they are in training.
     """
     samples = [_Sample(share * limit_bytes) for share in shares]
     seen = sum(samples[document[0]].add(document) for document in documents)
@@ -39,16 +39,17 @@ def sample_mixture(documents: Iterable[Sourced], shares: Sequence[float], limit_
 
 
 class _Sample:
-    """The documents with the smallest hashes of those that it was given, within so many bytes."""
+    """Keeps the documents with the smallest hashes of all those added, in at most `limit_bytes` bytes."""
 
     def __init__(self, limit_bytes: float):
         self.size = 0
         self._limit, self._bound = limit_bytes, 2**64
-        self._kept: list[tuple[int, int, int, Sourced]] = []  # a heap, the largest hash first
+        # A heap with the largest hash first: negated hash, negated position, bytes, document.
+        self._kept: list[tuple[int, int, int, Sourced]] = []
         self._count = 0
 
     def add(self, sourced: Sourced) -> int:
-        """Takes the document or leaves it; returns its bytes."""
+        """Offers a document to the sample, which keeps it or not; returns the document's size in bytes."""
         encoded = "\n".join(sourced[1]).encode()
         order = int.from_bytes(blake2b(encoded, digest_size=8).digest())
         if order < self._bound:
@@ -62,5 +63,5 @@ class _Sample:
 
     @property
     def documents(self) -> list[Sourced]:
-        """In the order in which they were given."""
+        """The documents of the sample, in the order in which they were added."""
         return [sourced for _, _, _, sourced in sorted(self._kept, key=lambda entry: -entry[1])]

@@ -1,4 +1,4 @@
-"""One row of a task's file: named values, and where they stand."""
+"""One row of a task's file: named values with their location."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from bert_jax.system.errors import UsageError
 
 
 class Record(NamedTuple):
-    """A row of a table, a sentence of words, a question: whatever a task's file has one after the other."""
+    """One row of a task's file: a row of a table, a sentence with its tags, or a question with its context."""
 
     place: str
-    """File and line, as an error names them."""
+    """File and line of the row, for error messages."""
     values: dict[str, Any]
     columns: tuple[str, ...] = ()
-    """Of a table the names of all its columns, of which a row may lack the last ones."""
+    """The names of all columns of a table; a row may lack the last ones. Empty for other formats."""
 
     def value(self, name: str) -> Any:
-        """The value named `name`, or with dots one in an object: `a.b`. Raises UsageError where there is none."""
+        """The value of column `name`, or with dots of a nested field: `a.b`. Raises UsageError if it is missing."""
         if name in self.values:
             return self.values[name]
         value = self.values
@@ -34,7 +34,7 @@ class Record(NamedTuple):
         return value
 
     def has(self, name: str) -> bool:
-        """Whether `value` would give something that is not null."""
+        """Whether the column or nested field `name` exists and isn't null."""
         try:
             return self.value(name) is not None
         except UsageError:
@@ -42,7 +42,7 @@ class Record(NamedTuple):
 
 
 def check_names(names: Sequence[str], place: str) -> None:
-    """Raises UsageError, which says what at `place` names the columns, for a name that stands twice."""
+    """Raises UsageError if a column name occurs twice. `place` says in the message where the names come from."""
     if len(set(names)) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
         raise UsageError(f"{place} names the column {quoted(twice)} twice; rename one")

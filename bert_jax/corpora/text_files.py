@@ -1,4 +1,4 @@
-"""The source `text:GLOB`: lines of UTF-8, a blank line between documents."""
+"""The source `text:GLOB`: files of UTF-8 lines, with a blank line between documents."""
 
 import io
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from bert_jax.system.bucket import Place
 
 
 class TextFiles(FileSource):
-    """Plain, .gz and .zst files of lines."""
+    """Plain, .gz and .zst text files, in which blank lines separate documents."""
 
     def _file_lines(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
         for line in self._text_lines(self._numbered_parts(path, raw), str(path)):

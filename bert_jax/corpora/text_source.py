@@ -1,4 +1,4 @@
-"""What all sources of raw text have in common: bounded lines and documents, and a count of what was mended."""
+"""The base class of all sources of text: it bounds lines and documents, and counts what it repairs."""
 
 import io
 from collections import Counter
@@ -8,33 +8,38 @@ from bert_jax.config.language import usual_encoding
 from bert_jax.system.errors import UsageError
 
 MAX_LINE_BYTES = 1 << 20
-"""A longer line is cut at a space, so that memory stays bounded."""
+"""Longest line in bytes; longer lines are cut at a space, so that memory stays bounded."""
 MOST_UNDECODABLE = 0.1
+"""Highest share of lines that aren't UTF-8. Beyond it the text has another encoding, and a model would learn U+FFFD."""
 FEWEST_UNDECODABLE = 10
-"""A source with at least so many lines, and more than such a share of all, that are not UTF-8 is written in something
-else: a model would learn U+FFFD from it."""
+"""Number of undecodable lines from which on MOST_UNDECODABLE applies."""
 _CHECKED_EVERY = 1000
 _REPLACED = "lines with undecodable bytes"
 
 
 class TextSource:
-    """A Corpus whose `_lines` gives its text; see there."""
+    """A Corpus made of lines of text. Subclasses define `_lines`, which yields the lines and the ends of documents."""
 
     total: float
     language = "en"
-    """The code of the text's language: what a message guesses the encoding by."""
+    """Language code of the text, by which an error message suggests an encoding."""
 
     def __init__(self, undecodable: str, document_bytes: int):
-        """`undecodable`: "replace" or "refuse". A longer document than `document_bytes` is cut between two lines."""
+        """Sets how text is repaired.
+
+        `undecodable` says what happens to bytes that aren't UTF-8: "replace" or "refuse". A document longer than
+        `document_bytes` is cut between two lines.
+        """
         self.undecodable, self.document_bytes = undecodable, document_bytes
         self.position = 0.0
         self.repairs = Counter()
         self._decoded_lines = 0
 
     def documents(self) -> Iterator[list[str]]:
-        """A pass over the documents, none of them empty.
+        """Starts a pass over the documents; none is empty.
 
-        Raises UsageError for damaged input, where many lines aren't UTF-8 and, if so set, where any isn't.
+        Raises UsageError if the input is damaged, if many lines aren't UTF-8, or, with `undecodable` "refuse", if any
+        line isn't.
         """
         self.position, self.repairs, self._decoded_lines = 0.0, Counter(), 0
         document, size = [], 0
@@ -53,11 +58,11 @@ class TextSource:
         self.position = self.total
 
     def _lines(self) -> Iterator[str]:
-        """All stripped lines, an empty one where a document ends; sets `position` as it goes."""
+        """Yields all lines, stripped, and an empty line at the end of each document; updates `position`."""
         raise NotImplementedError
 
     def _text_lines(self, parts: Iterable[tuple[int, bytes]], place: str) -> Iterator[str]:
-        """`parts` (of `numbered_parts`) as stripped text, over-long lines in pieces."""
+        """Decodes and strips the `parts` that `numbered_parts` yields; counts lines that were cut."""
         before = 0
         for number, part in parts:
             if number == before:
@@ -66,7 +71,7 @@ class TextSource:
             yield self._decoded(part, place, number).strip()
 
     def _record_lines(self, text: bytes | None, place: str) -> Iterator[str]:
-        """The lines of a record that is a document: blank ones inside it don't end it, its own end does."""
+        """Yields the lines of a record that is one document, without its blank lines, and an empty line at its end."""
         lines = list(filter(None, self._text_lines(numbered_parts(io.BytesIO(text or b"")), place)))
         if not lines:
             self.repairs["records without text"] += 1
@@ -89,7 +94,7 @@ class TextSource:
             return line.decode(errors="replace")
 
     def _check_decodable(self, place: str) -> None:
-        """Raises UsageError, which names the `place` that was read last, where too many lines weren't UTF-8."""
+        """Raises UsageError if too many lines weren't UTF-8. `place` is what was read last, for the message."""
         bad, seen = self.repairs[_REPLACED], self._decoded_lines
         if bad >= FEWEST_UNDECODABLE and bad > MOST_UNDECODABLE * seen:
             raise UsageError(
@@ -100,7 +105,7 @@ class TextSource:
 
 
 def numbered_parts(file: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers from 1; an over-long one comes in parts, cut at spaces, which share its number."""
+    """Yields each line with its number, from 1. An over-long line is cut at spaces; its parts share its number."""
     number, rest = 1, b""
     while line := rest + file.readline(MAX_LINE_BYTES - len(rest)):
         rest = b""
@@ -111,7 +116,7 @@ def numbered_parts(file: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
 
 
 def _cut(line: bytes) -> tuple[bytes, bytes]:
-    """Splits at the last space of the second half, or else between two characters."""
+    """Splits a line at the last space of its second half, or if there is none, between two UTF-8 characters."""
     at = line.rfind(b" ", len(line) // 2)
     if at < 0:
         at = len(line) - 1

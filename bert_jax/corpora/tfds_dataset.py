@@ -23,31 +23,33 @@ from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError, install_extra
 
 _PLACE = re.compile(r"(?P<name>[\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):(?P<split>[^#]+)(?:#(?P<feature>.+))?")
-"""NAME/CONFIG (a version after it if need be), SPLIT as TFDS writes it (`train[:1%]`), FEATURE."""
+"""NAME/CONFIG with an optional version (`:1.0.0`), SPLIT in TFDS' syntax (`train[:1%]`), and an optional FEATURE."""
 _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
-"""Otherwise several groups of records are unpacked ahead."""
+"""No read-ahead: by default several groups of records are decompressed ahead, which takes memory."""
 _READER_BUFFER_BYTES = 1 << 15
 _TEXT = tfds.features.Text()
 
 
 def tfds_place(text: str) -> tuple[str, str, str | None] | None:
-    """Name, split and feature (None: the only one) of NAME/CONFIG:SPLIT#FEATURE; None where `text` isn't like that."""
+    """Name, split and feature of NAME/CONFIG:SPLIT#FEATURE, or None if `text` doesn't have this form.
+
+    The feature is None if `text` names none.
+    """
     found = _PLACE.fullmatch(text)
     return found and found.group("name", "split", "feature")
 
 
 class TfdsDataset(TextSource):
-    """One text feature of a set that lies prepared in TFDS' data directory. A record without text is left out."""
+    """One text feature of a prepared dataset in TFDS' data directory. Records without text are skipped."""
 
     unit = "records"
 
     def __init__(self, name: str, split: str, feature: str | None, undecodable: str, document_bytes: int):
-        """`feature` may be None where there is only one; with dots it is one of a nested: `a.b`.
+        """Opens the split. `feature` may be nested, with dots: `a.b`; None means the dataset's only text feature.
 
-        Raises UsageError where the set, the split or the feature isn't there.
+        Raises UsageError if the dataset, the split or the feature doesn't exist.
         """
         super().__init__(undecodable, document_bytes)
-        # Text is stored as it is: to decode the other features too would only cost time.
         self._split = opened = _Split(name, split)
         builder = opened.builder
         self._feature = _chosen(feature, sorted(_text_features(builder.info.features)), name)
@@ -62,6 +64,7 @@ class TfdsDataset(TextSource):
 
     def _lines(self) -> Iterator[str]:
         key = self._feature.replace(".", "/")
+        # Text needs no decoding by TFDS, and decoding the other features would only cost time.
         for number, record in self._split.read(tf_example_pb2.Example.FromString):
             self.position = number + 1
             text = record.features.feature[key].bytes_list.value[:1]
@@ -69,8 +72,11 @@ class TfdsDataset(TextSource):
 
 
 def tfds_records(name: str, split: str) -> Iterator[Record]:
-    """Records with all features: text as text, classes by their names (None where there is none, as in test splits),
-    sequences as lists, translations by language. Raises UsageError where the set or the split isn't there."""
+    """Yields the records of a split with all their features.
+
+    Texts become str, sequences lists, and translations an object by language. A class label becomes its name, or None
+    if it is unknown, as in test splits. Raises UsageError if the dataset or the split doesn't exist.
+    """
     opened = _Split(name, split)
     features = opened.builder.info.features
     for number, record in opened.read(lambda record: _plain(features, features.deserialize_example_np(record))):
@@ -78,26 +84,29 @@ def tfds_records(name: str, split: str) -> Iterator[Record]:
 
 
 def tfds_size(name: str, split: str) -> int:
-    """Bytes of the files that a split is in. Raises UsageError where the set or the split isn't there."""
+    """Total size in bytes of a split's files. Raises UsageError if the dataset or the split doesn't exist."""
     return sum(os.path.getsize(file.filename) for file in _Split(name, split).files)
 
 
 class _Split:
-    """A split opened: `files` that it is in, and the number of its `records`, at least one."""
+    """An opened split: the file instructions of TFDS in `files`, and the number of `records`, at least one."""
 
     def __init__(self, name: str, split: str):
-        """Raises UsageError where the set or the split isn't there."""
+        """Opens the split. Raises UsageError if the dataset or the split doesn't exist, or the split is empty."""
         self.name, self.builder = f"tfds:{name}:{split}", _builder(name)
         try:
             self.files = self.builder.info.splits[split].file_instructions
-        except Exception as error:  # ValueError for unknown splits and bad syntax, TFDS' own
+        except Exception as error:  # ValueError for unknown splits and bad syntax, and TFDS' own exceptions
             raise UsageError(f"{self.name} can't be read ({_first_line(error)}); name a split that is there") from None
         self.records = sum(file.take for file in self.files)
         if not self.records:
             raise UsageError(f"{self.name} holds no record; name another split")
 
     def read(self, decode: Callable[[bytes], Any]) -> Iterator[tuple[int, Any]]:
-        """Each record, decoded, with its number. Raises UsageError for a damaged file or too large a record."""
+        """Yields each record's number, from 0, and its value by `decode`.
+
+        Raises UsageError if a file is damaged or a record is too large.
+        """
         number = 0
         for file in self.files:
             reader = None
@@ -113,7 +122,7 @@ class _Split:
                     decoded = decode(record)
                 except UsageError:
                     raise
-                except Exception as error:  # the readers underneath raise ValueError, RuntimeError, DecodeError
+                except Exception as error:  # the library's readers raise ValueError, RuntimeError, DecodeError
                     raise UsageError(
                         f"{self.name}: record {number:,} can't be read, a file is damaged ({_first_line(error)}); copy "
                         "or prepare the set again"
@@ -123,7 +132,7 @@ class _Split:
 
 
 def _reader(file: Any) -> ArrayRecordReader:
-    """Opened at the first record of a FileInstruction. Raises UsageError where its file unpacks to too much."""
+    """Opens the file of a FileInstruction at its first record. Raises UsageError if the file decompresses too far."""
     check_groups(Path(file.filename))
     reader = ArrayRecordReader(os.fspath(file.filename), _READER_OPTIONS, file_reader_buffer_size=_READER_BUFFER_BYTES)
     reader.seek(file.skip)
@@ -131,7 +140,7 @@ def _reader(file: Any) -> ArrayRecordReader:
 
 
 def _plain(feature: tfds.features.FeatureConnector, value: Any) -> Any:
-    """A decoded value as JSON would have it."""
+    """Converts a value that TFDS decoded to the types of JSON."""
     if isinstance(feature, tfds.features.TranslationVariableLanguages):
         return {_plain(_TEXT, code): _plain(_TEXT, text) for code, text in zip(value["language"], value["translation"])}
     if isinstance(feature, tfds.features.FeaturesDict):
@@ -151,10 +160,10 @@ def _plain(feature: tfds.features.FeatureConnector, value: Any) -> Any:
 
 
 def _builder(name: str) -> tfds.core.DatasetBuilder:
-    """The set's builder.
+    """The TFDS builder of the dataset, set to its ArrayRecord files.
 
-    Raises UsageError where the set isn't prepared in the format that is read without TensorFlow, or where its metadata
-    are refused.
+    Raises UsageError if the dataset isn't prepared as ArrayRecord, the one format that is read without TensorFlow, or
+    if `check_metadata` refuses its metadata.
     """
     directory = os.environ.get("TFDS_DATA_DIR")
     _check_all(place_of(os.path.expanduser(directory or tfds.core.constants.DATA_DIR)), name)
@@ -162,11 +171,11 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
         builder = tfds.builder(name, data_dir=directory)
         formats = builder.info.available_file_formats() if builder.info.splits else set()
         if FileFormat.ARRAY_RECORD in formats:
-            if builder.info.file_format != FileFormat.ARRAY_RECORD:  # prepared in several
+            if builder.info.file_format != FileFormat.ARRAY_RECORD:  # prepared in several formats
                 builder.info.set_file_format(FileFormat.ARRAY_RECORD, override=True, override_if_initialized=True)
             return builder
         found = f"its format is {formats.pop().value}" if formats else "it is not prepared"
-    except Exception as error:  # TFDS' own for an unknown name; a builder's code without TensorFlow raises others
+    except Exception as error:  # TFDS' own for an unknown name, and any of a builder that needs TensorFlow
         found = _first_line(error).rstrip(".")
     raise UsageError(
         f"no set tfds:{name} in array_record format in {directory or tfds.core.constants.DATA_DIR} ({found}); prepare "
@@ -176,16 +185,16 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
 
 
 def _check_all(data_dir: Place, name: str) -> None:
-    """`check_metadata` of the folder below which TFDS looks for the set `name`."""
+    """Calls `check_metadata` for the directory in which TFDS looks for the dataset `name`."""
     try:
         parsed, settings = naming.parse_builder_name_kwargs(name)
-    except ValueError:  # which TFDS' builder says as well
+    except ValueError:  # tfds.builder raises for the same name, with a better message
         return
     check_metadata(data_dir / parsed.name / settings.get("config", ""))
 
 
 def _text_features(features: tfds.features.FeaturesDict, above: str = "") -> list[str]:
-    """Dotted names of all features that hold one string."""
+    """The names of all features that are one string; dots separate nested names."""
     found = []
     for name, feature in features.items():
         if isinstance(feature, tfds.features.FeaturesDict):
@@ -196,6 +205,7 @@ def _text_features(features: tfds.features.FeaturesDict, above: str = "") -> lis
 
 
 def _chosen(feature: str | None, there: list[str], name: str) -> str:
+    """The text feature to read: `feature`, or the only one. Raises UsageError if it doesn't exist or is ambiguous."""
     listed = ", ".join(map(repr, there)) or "none"
     if feature is None and len(there) == 1:
         return there[0]

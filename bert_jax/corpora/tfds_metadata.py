@@ -1,7 +1,7 @@
-"""The metadata of a TFDS set that somebody else made, checked before TFDS builds readers from it.
+"""Checks the metadata of a downloaded TFDS dataset before TFDS uses them.
 
-TFDS imports the module of every feature class that features.json names, whatever module that is, and makes file names
-from a template in dataset_info.json. So a set could run code, or read files elsewhere.
+TFDS imports the module of every feature class named in features.json, whatever module that is, and builds file names
+from a template in dataset_info.json. A malicious dataset could thus run code, or read files of other directories.
 """
 
 import math
@@ -34,25 +34,25 @@ _CLASSES = (
     tfds.features.Video,
 )
 _KNOWN = {f"{feature.__module__}.{feature.__name__}" for feature in _CLASSES}
-"""Names of the feature classes that a set may name: all of TFDS' own."""
+"""Feature classes that features.json may name: all of TFDS' own."""
 _TEMPLATE = re.compile(r"(?:[\w.-]|\{(?:DATASET|SPLIT|SHARD_INDEX|NUM_SHARDS|SHARD_X_OF_Y|FILEFORMAT)\})*")
-"""A shard's file name: no folder, and no format specification, by which a short template makes a long name."""
+"""A valid template of shard names: without directories, and without format specifications such as {SPLIT:9999}."""
 _NAME = re.compile(r"[\w.-]*")
 _FOLDERS = ("", "*/", "*/*/")
-"""Where a set's metadata may lie: in its folder, in one of a version, or in one of a version of a config."""
+"""Directories that may contain metadata: the dataset's, that of a version, and that of a config's version."""
 MOST_FEATURES = 1_000
 MOST_SHARDS = 100_000
 _MOST_ELEMENTS = 1 << 26
-"""Of a tensor of known shape."""
+"""Most elements of a tensor of known shape."""
 _MOST_CLASSES = 10_000_000
 _MOST_RECORDS = 1 << 53
 
 
 def check_metadata(directory: Place) -> None:
-    """Checks every features.json and dataset_info.json of all configs and versions of the set in `directory`.
+    """Checks every features.json and dataset_info.json of all configs and versions of the dataset in `directory`.
 
-    Nothing of a set is imported. Raises UsageError where a file is damaged, names a class that isn't one of TFDS' own,
-    or has sizes or names that no set needs.
+    Nothing that the dataset names is imported. Raises UsageError if a file is damaged, names a class that isn't TFDS'
+    own, or has implausible sizes or names.
     """
     for name, check in (("features.json", _check_features_file), ("dataset_info.json", _check_info_file)):
         for path in [path for folder in _FOLDERS for path in directory.glob(folder + name)]:
@@ -66,7 +66,7 @@ def check_metadata(directory: Place) -> None:
 
 def _check_features_file(path: Place) -> None:
     value = parse_object(read_bytes(path, MOST_BYTES))
-    if "type" in value:  # which TFDS takes as well, with classes named in other places
+    if "type" in value:  # the old format, which TFDS still reads, names classes in other fields
         raise ValueError("it is of TFDS before 4.5")
     _check_feature(_message(value, feature_pb2.Feature()))
 
@@ -88,10 +88,10 @@ def _check_info_file(path: Place) -> None:
 
 
 def _message(value: dict[str, Any], message: Any) -> Any:
-    """The protobuf message that a JSON object stands for, as TFDS reads it. Raises ValueError for any other."""
+    """Parses a JSON object as a protobuf message, like TFDS does. Raises ValueError if it isn't one."""
     try:
         return json_format.ParseDict(value, message)
-    except Exception as error:  # ParseError, and whatever protobuf stumbles over
+    except Exception as error:  # ParseError, and other exceptions of protobuf for malformed values
         raise ValueError(str(error).partition("\n")[0][:200] or type(error).__name__) from None
 
 
@@ -119,7 +119,7 @@ def _all_features(top: feature_pb2.Feature) -> Iterator[feature_pb2.Feature]:
 
 def _check_content(feature: feature_pb2.Feature) -> None:
     kind = feature.WhichOneof("content")
-    if kind in (None, "json_feature"):  # JSON within JSON, in which classes and files may be named again
+    if kind in (None, "json_feature"):  # a json_feature is nested JSON, which may again name classes and files
         raise ValueError(f"a feature of class {feature.python_class_name} lacks what TFDS writes of it")
     content = getattr(feature, kind)
     if kind in ("tensor", "image", "video", "audio", "bounding_box"):

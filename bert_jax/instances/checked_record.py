@@ -1,4 +1,4 @@
-"""A JSON object on disk with a checksum of its own."""
+"""JSON files that contain a checksum of their own content."""
 
 import json
 import zlib
@@ -12,14 +12,14 @@ _KEY = "crc32"
 
 
 def write_checked(path: Place, value: dict[str, Any]) -> None:
-    """Writes `value` atomically, with its checksum."""
+    """Writes `value` and its CRC-32 to `path` as one JSON object, atomically."""
     write_json(path, value | {_KEY: _crc32(value)})
 
 
 def read_checked(path: Place, unchecked_formats: int = 0) -> dict[str, Any]:
-    """The object that `write_checked` wrote. Its `format` may be one up to `unchecked_formats` without a checksum.
+    """Reads an object that `write_checked` wrote. Formats 1 to `unchecked_formats` may lack the checksum.
 
-    Raises OSError where it can't be read, ValueError where it is damaged.
+    Raises OSError if the file can't be read, and ValueError if it is damaged.
     """
     value = read_object(path)
     written = value.pop(_KEY, None)
@@ -31,5 +31,5 @@ def read_checked(path: Place, unchecked_formats: int = 0) -> dict[str, Any]:
 
 
 def _crc32(value: dict[str, Any]) -> int:
-    """Of the fields in whatever order."""
+    """CRC-32 of the fields, independent of their order."""
     return zlib.crc32(json.dumps(value, sort_keys=True).encode())

@@ -1,4 +1,4 @@
-"""One chunk of text to one shard: what a worker process does."""
+"""Turns one chunk of text into one shard, in a worker process."""
 
 import functools
 import json
@@ -29,69 +29,72 @@ from bert_jax.text.tokenizer import load_tokenizer
 
 TRAIN, HELD_OUT = "train", "held_out"
 SHARED_PARAGRAPH_CHARACTERS = 64
-"""A paragraph at least so long counts when documents are compared; headings and the like are everywhere."""
+"""Shortest paragraph that is compared between held-out and training documents; headings recur in many documents."""
 LEAST_END_BYTES = 10_000
-"""Text held out at the end of a document, where no whole document is, unless that is more than a tenth of it."""
+"""Least size of a held-out end of a document, unless this is more than a tenth of the document.
+
+Ends are held out if there are too few documents to hold out whole ones."""
 
 
 class Recipe(NamedTuple):
-    """All that turns text into instances."""
+    """All settings that determine how text becomes instances."""
 
     data: DataConfig
     length: int
     seed: int
     tokenizer_directory: Path
     pair: str = ObjectiveConfig().pair
-    """The objective's."""
+    """The value of objective.pair: "next_sentence" or "none"."""
 
 
 class ChunkFiles(NamedTuple):
-    """What a finished chunk leaves beside its shard, until the whole set is finished."""
+    """The temporary files of a finished chunk, which exist until the whole data set is finished."""
 
     record: Path
-    """Written last: the chunk is finished if it is there."""
+    """The ChunkRecord, written last: the chunk is finished if this file exists."""
     held_out: Path
-    """Held-out documents, a JSON list of lines each."""
+    """Held-out documents: each line is a JSON list with the lines of one document."""
     paragraphs: Path
-    """Hashes of the training paragraphs, without repetition."""
+    """Distinct hashes of the training paragraphs."""
     piece_counts: Path
-    """How often each piece occurs in training."""
+    """Number of occurrences of each piece in the training documents."""
 
     @classmethod
     def of(cls, directory: Path, index: int) -> "ChunkFiles":
-        """The files of chunk `index` of the set in `directory`."""
+        """The files of chunk `index` of the data set in `directory`."""
         base = directory / "chunks" / f"{index:05d}"
         names = (".json", ".held_out.jsonl", ".paragraphs.npy", ".piece_counts.npy")
         return cls(*(base.with_suffix(name) for name in names))
 
 
 class ChunkRecord(Shape):
-    """What is written down of a finished chunk."""
+    """The record of a finished chunk: its settings, its text, its statistics, and the checksums of its files."""
 
     fingerprint: str
-    """Of the settings."""
+    """Fingerprint of the settings."""
     text_crc32: Annotated[int, Field(ge=0, lt=1 << 32)]
     source: Count
+    """Index of the chunk's source."""
     statistics: Statistics
-    """Of the training documents."""
+    """Statistics of the training documents."""
     held_out: Count
-    """Documents set aside."""
+    """Number of held-out documents."""
     shard: FileSum
     held_out_file: FileSum
     paragraphs_file: FileSum
     piece_counts_file: FileSum
 
     def write(self, path: Path) -> None:
-        """Writes it atomically as JSON, with a checksum of its own."""
+        """Writes the record atomically as JSON with a checksum."""
         write_checked(path, self.model_dump(mode="json"))
 
     @classmethod
     def read(cls, path: Path) -> "ChunkRecord":
-        """Reads it. Raises OSError where it can't be read, ValueError where it is damaged."""
+        """Reads the record at `path`. Raises OSError if it can't be read, and ValueError if it is damaged."""
         return as_shape(read_checked(path), cls)
 
     def changed_file(self, directory: Path, index: int) -> Path | None:
-        """The first file of chunk `index` that isn't as it was written. Reads all of them."""
+        """The first file of chunk `index` whose checksum differs, or None. Reads the files completely."""
         files = ChunkFiles.of(directory, index)
         written = {
             shard_path(directory, TRAIN, index): self.shard,
@@ -105,11 +108,16 @@ class ChunkRecord(Shape):
 def prepare_chunk(
     chunk: Chunk, recipe: Recipe, directory: Path, fingerprint: str, ends_held_out: bool = False
 ) -> ChunkRecord:
-    """Writes the shard of `chunk`'s training documents and sets its held-out ones aside, or with `ends_held_out` the
-    end of each document."""
+    """Writes the shard of a chunk's training documents and the files beside it; returns the chunk's record.
+
+    Held-out documents are left out of the shard; with `ends_held_out`, the end of each document is instead.
+    """
     files = ChunkFiles.of(directory, chunk.index)
-    files.record.unlink(missing_ok=True)  # of other settings: it would vouch for what is written now
-    train, held_out = (_without_ends if ends_held_out else _separated)(chunk, recipe.data)
+    files.record.unlink(missing_ok=True)  # an old record would mark the files as finished while they are rewritten
+    if ends_held_out:
+        train, held_out = _without_ends(chunk, recipe.data)
+    else:
+        train, held_out = _separated(chunk, recipe.data)
     write_text(files.held_out, "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in held_out))
     statistics, shard, piece_counts = write_instances(train, recipe, directory, TRAIN, chunk.index, chunk.source)
     record = ChunkRecord(
@@ -128,7 +136,7 @@ def prepare_chunk(
 
 
 def _separated(chunk: Chunk, data: DataConfig) -> tuple[list[list[str]], list[list[str]]]:
-    """Training and held-out documents."""
+    """The training documents and the held-out documents of a chunk."""
     parts: tuple[list[list[str]], list[list[str]]] = ([], [])
     for document in chunk.documents:
         parts[is_held_out(document, data.held_out)].append(document)
@@ -136,17 +144,17 @@ def _separated(chunk: Chunk, data: DataConfig) -> tuple[list[list[str]], list[li
 
 
 def _without_ends(chunk: Chunk, data: DataConfig) -> tuple[list[list[str]], list[list[str]]]:
-    """The documents without their ends, and the ends."""
+    """The documents of a chunk without their held-out ends, and the ends."""
     divided = [split_end(document, data, chunk.source) for document in chunk.documents]
     return [begin for begin, _ in divided], [end for _, end in divided if end]
 
 
 def split_end(document: list[str], data: DataConfig, source: int) -> tuple[list[str], list[str]]:
-    """A document from `source` divided into what is trained on and its end, by its text alone.
+    """Splits a document from `source` into a training part and a held-out end. Depends on its text alone.
 
-    The end is `data.held_out` of the text or, where that is less than LEAST_END_BYTES, as much as that but no more
-    than a tenth. It is made of whole lines or, where even the last line is more than that, of whole sentences; empty
-    where there is no sentence so short.
+    The end is the share `data.held_out` of the bytes, but at least LEAST_END_BYTES or a tenth of the document,
+    whichever is less; this is an upper limit. It consists of whole lines, or of whole sentences if the last line alone
+    is too long. It is empty if the last sentence is too long, too.
     """
     for lines in (document, as_sentences(document, data, source)):
         sizes = [len(line.encode()) + 1 for line in lines]
@@ -163,9 +171,9 @@ def split_end(document: list[str], data: DataConfig, source: int) -> tuple[list[
 def write_instances(
     documents: Sequence[Sequence[str]], recipe: Recipe, directory: Path, split: str, index: int, source: int
 ) -> tuple[Statistics, FileSum, Int[np.ndarray, " V"]]:
-    """Writes shard `index` of `split` from text of one source.
+    """Writes shard `index` of `split` from documents of one source.
 
-    Returns what was seen, the shard's checksum and each piece's count.
+    Returns the statistics, the shard's checksum, and the number of occurrences of each piece in the text.
     """
     tokenizer = _tokenizer(recipe.tokenizer_directory)
     vocabulary = tokenizer.vocabulary
@@ -183,7 +191,7 @@ def write_instances(
 
     def instances():
         for one_pass in range(recipe.data.dupe_factor if split == TRAIN else 1):
-            # Seeded by what the chunk is, so that it is the same in whatever process and order.
+            # The seed depends on the chunk alone, so the result is the same in any process and any order.
             seed = np.random.SeedSequence([recipe.seed, split == HELD_OUT, index, one_pass])
             rng = np.random.Generator(np.random.Philox(seed))
             segments = cut_up(text, recipe.length, recipe.data.short_sequence_probability, rng)
@@ -201,7 +209,7 @@ def write_instances(
 
 
 def as_sentences(document: Sequence[str], data: DataConfig, source: int) -> Sequence[str]:
-    """The sentences of a document from `source`: its lines, or what they are split into."""
+    """The sentences of a document from `source`: its lines, if the layout is "sentences", or else split paragraphs."""
     if data.layout == "sentences":
         return document
     language = data.languages[source]
@@ -214,13 +222,13 @@ def _tokenizer(directory: Path):
 
 
 def is_held_out(document: Iterable[str], share: float) -> bool:
-    """Whether a document belongs to the held-out `share`: a property of its text alone, whatever seed and order."""
+    """Whether a document belongs to the held-out `share`, by a hash of its text: independent of seed and order."""
     digest = blake2b("\n".join(document).encode(), digest_size=8).digest()
     return int.from_bytes(digest) < share * 2**64
 
 
 def paragraph_hashes(documents: Iterable[Iterable[str]]) -> UInt64[np.ndarray, " n"]:
-    """A 64-bit hash of each long enough line of `documents`."""
+    """A 64-bit hash of each line of `documents` that has at least SHARED_PARAGRAPH_CHARACTERS characters."""
     digests = (
         blake2b(line.encode(), digest_size=8).digest()
         for document in documents

@@ -1,4 +1,4 @@
-"""The corpus cut into chunks: what one unit of preparation takes."""
+"""Cuts the corpus into chunks, the units of work of preparation."""
 
 import itertools
 import zlib
@@ -8,24 +8,25 @@ from typing import NamedTuple
 
 
 class Chunk(NamedTuple):
-    """Consecutive documents."""
+    """Consecutive documents of one source."""
 
     index: int
-    """Position in the corpus, from 0."""
+    """Position of the chunk in the corpus, from 0."""
     source: int
-    """Number of the source that the documents are from."""
+    """Index of the documents' source."""
     documents: list[list[str]]
-    """Lines of each document."""
+    """The lines of each document."""
     size: int
-    """Bytes of text."""
+    """Size of the text in bytes."""
     crc32: int
-    """Checksum of the text: an interrupted preparation knows by it what it has done already."""
+    """Checksum of the text, by which a resumed preparation recognizes finished chunks."""
 
 
 def cut_chunks(sources: Iterable[Iterable[list[str]]], chunk_bytes: int) -> Iterator[Chunk]:
-    """Cuts the documents of each source by the text alone: a chunk ends with the one that brings it to `chunk_bytes`.
+    """Cuts each source into chunks: a chunk ends with the document that brings it to `chunk_bytes`.
 
-    What is left at a source's end joins the chunk before it if it is less than half a chunk. Memory: two chunks.
+    The rest at the end of a source joins the previous chunk if it is less than half a chunk. The cuts depend on the
+    text alone. At most two chunks are in memory.
     """
     indices = itertools.count()
     for source, documents in enumerate(sources):
@@ -34,7 +35,7 @@ def cut_chunks(sources: Iterable[Iterable[list[str]]], chunk_bytes: int) -> Iter
 
 
 def text_hash(chunks: Iterable[tuple[int, int]]) -> str:
-    """Hash of all text, from the source and the checksum of each chunk."""
+    """Hash of the whole corpus, computed from the source and the checksum of each chunk."""
     return blake2b(repr([(source, crc32) for source, crc32 in chunks]).encode(), digest_size=8).hexdigest()
 
 

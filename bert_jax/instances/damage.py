@@ -1,11 +1,11 @@
-"""What is said of a damaged file of a prepared data set."""
+"""The error for a damaged file of a prepared data set."""
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError
 
 
 def damage_error(path: Place, error: Exception | str) -> RunError:
-    """The error to raise where the file at `path` can't be used for the reason `error`."""
+    """Builds the error to raise if the file at `path` can't be used, with `error` as the reason."""
     return RunError(
         f"{path} is damaged ({first_line(error)}); delete {path.parent} and give the same command again to prepare it "
         "anew"
@@ -13,5 +13,5 @@ def damage_error(path: Place, error: Exception | str) -> RunError:
 
 
 def first_line(error: Exception | str) -> str:
-    """The reason that a library gives, or the name of its exception."""
+    """The first line of a library's message, or the name of its exception if there is no message."""
     return str(error).partition("\n")[0] or type(error).__name__

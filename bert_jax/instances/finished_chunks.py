@@ -1,4 +1,4 @@
-"""What finished chunks left beside their shards, read back: never other content than was written."""
+"""Reads the temporary files of finished chunks, and verifies their checksums."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,9 +15,9 @@ from bert_jax.system.json_file import parse_json
 
 
 def held_out_documents(directory: Path, chunks: Sequence[ChunkRecord]) -> Iterator[tuple[int, list[str]]]:
-    """All held-out documents of the set in `directory`, each with the number of its source.
+    """Yields all held-out documents of the data set in `directory`, each with the index of its source.
 
-    This and the next two raise RunError where a file isn't as it was written.
+    Raises RunError if a file isn't as it was written.
     """
     for index, chunk in enumerate(chunks):
         path = _unchanged(ChunkFiles.of(directory, index).held_out, chunk.held_out_file)
@@ -27,7 +27,7 @@ def held_out_documents(directory: Path, chunks: Sequence[ChunkRecord]) -> Iterat
 
 
 def held_out_document(line: str, path: Path) -> list[str]:
-    """The document that a line of the file at `path` holds. Raises RunError for any other value."""
+    """Parses one line of the held-out file at `path` as a document. Raises RunError if it is anything else."""
     try:
         document = parse_json(line)
     except ValueError as error:
@@ -38,12 +38,15 @@ def held_out_document(line: str, path: Path) -> list[str]:
 
 
 def read_paragraphs(directory: Path, index: int, chunk: ChunkRecord) -> UInt64[np.ndarray, " n"]:
-    """Hashes of the training paragraphs of chunk `index`."""
+    """The hashes of the training paragraphs of chunk `index`. Raises RunError if the file isn't as it was written."""
     return _numbers(ChunkFiles.of(directory, index).paragraphs, chunk.paragraphs_file, np.uint64)
 
 
 def read_piece_counts(directory: Path, index: int, chunk: ChunkRecord) -> Int[np.ndarray, " V"]:
-    """How often each piece occurs in training in chunk `index`."""
+    """The number of occurrences of each piece in the training documents of chunk `index`.
+
+    Raises RunError if the file isn't as it was written.
+    """
     return _numbers(ChunkFiles.of(directory, index).piece_counts, chunk.piece_counts_file, np.int64)
 
 
@@ -55,6 +58,7 @@ def _numbers(path: Path, written: FileSum, kind: type[np.integer]) -> np.ndarray
 
 
 def _unchanged(path: Path, written: FileSum) -> Path:
+    """Returns `path`. Raises RunError if the file can't be read or its checksum isn't `written`."""
     try:
         if FileSum.of(path) == written:
             return path

@@ -1,4 +1,4 @@
-"""Sentences packed to sequences where no pair is asked about (FULL-SENTENCES of Liu et al. 2019, section 4.2)."""
+"""Packs sentences into sequences without segment pairs (FULL-SENTENCES of Liu et al. 2019, section 4.2)."""
 
 from bisect import bisect_right
 
@@ -9,23 +9,23 @@ from bert_jax.instances.instances import Segments
 from bert_jax.instances.sentences import Sentences
 
 SPECIAL_TOKENS = 2
-"""[CLS] sentences [SEP]."""
+"""Special tokens per sequence: [CLS] sentences [SEP]."""
 
 
 def pack_sentences(
     text: Sentences, length: int, short_sequence_probability: float, rng: np.random.Generator
 ) -> Segments:
-    """Every token of `text` once, in sequences of whole sentences that hold at most `length` tokens.
+    """Packs whole sentences into sequences of at most `length` tokens, each token of `text` exactly once.
 
-    A sequence takes sentences as long as they fit and goes on with the next document, a [SEP] between the two: each
-    document's part is a segment of its own. Documents come in random order. A sentence that is longer than a sequence
-    is cut into pieces, which count as sentences. With `short_sequence_probability` a sequence has a random shorter
-    target, and takes one sentence at least.
+    A sequence takes consecutive sentences while they fit, and continues in the next document after a [SEP]; the part
+    of each document is a segment. Documents are in random order. A sentence longer than a sequence is cut into parts,
+    which count as sentences. With probability `short_sequence_probability` a sequence has a random shorter target
+    length, but takes at least one sentence.
     """
     most = length - SPECIAL_TOKENS
     order = rng.permutation(len(text.documents) - 1)
     begin, end, document = _pieces(text, order, most)
-    # Where each piece ends if all of them stood in a row, a [SEP] between documents.
+    # End offset of each sentence if all were concatenated with a [SEP] between documents.
     place = np.cumsum(end - begin) + document
     ends = place.tolist()
     starts = (place - (end - begin)).tolist()
@@ -36,7 +36,7 @@ def pack_sentences(
     while first < len(ends):
         firsts.append(first)
         first = bisect_right(ends, starts[first] + targets[len(firsts) - 1], first + 1)
-    # A segment begins with each sequence and with each document.
+    # A segment begins at the start of each sequence and of each document.
     heads = np.union1d(firsts, np.flatnonzero(np.diff(document, prepend=-1))).astype(np.int64)
     tails = np.append(heads[1:], len(ends))[: len(heads)] - 1
     counts = np.bincount(np.searchsorted(firsts, heads, side="right") - 1, minlength=len(firsts))
@@ -46,7 +46,7 @@ def pack_sentences(
 def _pieces(
     text: Sentences, order: Int[np.ndarray, " D"], most: int
 ) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-    """First token, last token + 1 and document (numbered by `order`) of each sentence, none longer than `most`."""
+    """Begin token, end token and document (its position in `order`) of each sentence, cut to parts of `most` tokens."""
     counts = np.diff(text.documents)[order]
     document = np.repeat(np.arange(len(order)), counts)
     sentence = np.repeat(text.documents[order] - (np.cumsum(counts) - counts), counts) + np.arange(len(document))

@@ -1,4 +1,4 @@
-"""Training instances: sequences of piece ids with their special tokens, unmasked, many at once."""
+"""Builds training instances: unmasked sequences of piece ids with special tokens, many at once."""
 
 from typing import NamedTuple
 
@@ -10,36 +10,37 @@ from bert_jax.layout import MASKABLE, WORD_START
 
 
 class Segments(NamedTuple):
-    """n sequences before they are put together: which stretches of a text's tokens follow one another."""
+    """Plan of n sequences with m segments in all; a segment is a non-empty range of a text's tokens."""
 
     begin: Int[np.ndarray, " m"]
-    """First token of each segment, those of all sequences one after the other. None is empty."""
+    """Index of the first token of each segment, sequence after sequence."""
     end: Int[np.ndarray, " m"]
-    """The token after its last."""
+    """Index after the last token of each segment."""
     counts: Int[np.ndarray, " n"]
-    """Segments of each sequence."""
+    """Number of segments of each sequence."""
     pair_label: Int[np.ndarray, " n"]
-    """Of two segments: 0 where the second follows the first, 1 where it was drawn at random."""
+    """Label of a pair of segments: 0 if the second follows the first in the text, 1 if it was drawn at random."""
     tokens_cut: int
-    """Tokens taken off to fit the length."""
+    """Number of tokens that were removed to fit the length."""
 
 
 class Instances(NamedTuple):
-    """n sequences as they are stored, N tokens in all."""
+    """n sequences in the form in which they are stored, concatenated to N tokens."""
 
     ids: Int[np.ndarray, " N"]
-    """Piece ids of all sequences, one after the other: [CLS], then each segment and a [SEP] after it."""
+    """Piece ids of all sequences, concatenated. A sequence is [CLS], then each segment followed by [SEP]."""
     units: UInt8[np.ndarray, " N"]
     """Unit bits of each token (bert_jax/layout.py)."""
     ends: Int[np.ndarray, " n+1"]
-    """Sequence i is ids[ends[i]:ends[i + 1]]."""
+    """Offsets of the sequences: sequence i is ids[ends[i]:ends[i + 1]]."""
     first_length: Int[np.ndarray, " n"]
-    """Tokens of what is segment 0 to the model, [CLS] and [SEP] included."""
+    """Number of tokens with segment id 0, [CLS] and [SEP] included."""
     pair_label: Int[np.ndarray, " n"]
+    """1 if the second segment was drawn at random, 0 otherwise."""
 
     @property
     def count(self) -> int:
-        """Sequences."""
+        """Number of sequences."""
         return len(self.first_length)
 
 
@@ -52,15 +53,15 @@ def build_instances(
     *,
     paired: bool,
 ) -> Instances:
-    """Puts the special tokens round the segments and marks the words.
+    """Adds the special tokens to the segments and marks where words begin.
 
-    `paired`: the first of two segments is segment 0 to the model; otherwise all of a sequence is.
-    A segment's first token always begins a word. (In the original's whole-word masking a ##piece after [SEP] joins
-    the last word of the first segment.)
+    If `paired`, the first of two segments has segment id 0; otherwise the whole sequence has. The first token of a
+    segment always begins a word. (In the whole-word masking of the original BERT, a ##piece after [SEP] joins the last
+    word of the first segment.)
     """
     sizes = segments.end - segments.begin
     owner = np.repeat(np.arange(len(segments.counts)), segments.counts)
-    # Before a segment stand the [CLS] of its own and of all earlier sequences, and a [SEP] after each earlier segment.
+    # A segment's offset counts the [CLS] of its own and all earlier sequences, and a [SEP] per earlier segment.
     begin = np.cumsum(sizes + 1) - sizes + owner
     last = np.cumsum(segments.counts) - 1
     ends = np.concatenate([[0], (begin + sizes)[last] + 1])

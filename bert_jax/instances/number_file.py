@@ -1,4 +1,4 @@
-"""One array of integers as a file in NumPy's format, of one dimension. No header is believed before it is checked."""
+"""One-dimensional integer arrays as .npy files, read with strict checks of the header."""
 
 import io
 import re
@@ -12,7 +12,7 @@ from bert_jax.system.files import FileSum, replacing
 from bert_jax.system.json_file import read_bytes
 
 _MOST_BYTES = 1 << 30
-"""The hashes of a chunk's paragraphs take 32 MB at most."""
+"""Largest file that is read. The paragraph hashes of a chunk take at most 32 MB."""
 _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(
     rb"\{'descr': '(?P<type>[<>|]\w+)', 'fortran_order': False, 'shape': \((?P<length>\d{1,12}),\), \} *\n"
@@ -20,7 +20,7 @@ _HEADER = re.compile(
 
 
 def write_numbers(path: Path, numbers: Integer[np.ndarray, " n"]) -> FileSum:
-    """Writes the array atomically; `numpy.load` reads it too. Returns the file's checksum."""
+    """Writes the array atomically as a .npy file, which `numpy.load` reads, too. Returns the file's checksum."""
     with replacing(path) as temporary:
         with open(temporary, "wb") as file:
             np.save(file, numbers, allow_pickle=False)
@@ -28,10 +28,10 @@ def write_numbers(path: Path, numbers: Integer[np.ndarray, " n"]) -> FileSum:
 
 
 def read_numbers(path: Place, kind: type[np.integer]) -> Integer[np.ndarray, " n"]:
-    """The array that `write_numbers` wrote, of the type `kind`.
+    """Reads an array of type `kind` that `write_numbers` wrote.
 
-    Memory: the file's size, whatever its header says. Raises OSError where it can't be read, ValueError where it holds
-    anything else.
+    Takes as much memory as the file is large, whatever its header says. Raises OSError if the file can't be read, and
+    ValueError if it contains anything else.
     """
     content = read_bytes(path, _MOST_BYTES)
     stream = io.BytesIO(content)

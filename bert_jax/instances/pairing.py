@@ -1,4 +1,4 @@
-"""Sentences to pairs of segments, for next sentence prediction (the original's create_pretraining_data.py)."""
+"""Builds pairs of segments for next sentence prediction, as create_pretraining_data.py of the original BERT does."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -10,23 +10,25 @@ from bert_jax.instances.instances import Segments
 from bert_jax.instances.sentences import Sentences
 
 SPECIAL_TOKENS = 3
-"""[CLS] first [SEP] second [SEP]."""
+"""Special tokens per sequence: [CLS] first [SEP] second [SEP]."""
 OTHER_DOCUMENT_TRIES = 10
-"""Draws for a random document that isn't the first segment's."""
+"""Most attempts to draw a random document other than the first segment's."""
 _DRAWS_AT_ONCE = 1 << 12
 
 
 def pair_segments(
     text: Sentences, length: int, short_sequence_probability: float, rng: np.random.Generator
 ) -> Segments:
-    """Every sentence of `text` in some pair of at most `length` - 3 tokens.
+    """Pairs up the sentences of `text`: each is in some pair of segments, of at most `length` - 3 tokens together.
 
-    Sentences of a document are gathered until a target length is reached; the first segment takes a random number of
-    them; the second is the rest, or (half of the time, and always if there is no rest) sentences of another document,
-    in which case the rest is gathered again. As the original does: the target is drawn once a document, and a random
-    document may be the same one if ten draws give no other. Unlike there, it comes from the same chunk of text.
-    He and Xu (2020), section 4, pair two sentences, cut so that they fill the length; BERT's code, and this, two runs
-    of sentences, which may be shorter.
+    Sentences of a document are gathered until they reach a target length. The first segment takes a random number of
+    them. The second segment takes the rest, or, half of the time and always if there is no rest, sentences of a random
+    other document; then the rest is gathered again.
+
+    As in the original BERT, the target length is drawn once per document, and the random document is the same one if
+    ten draws give no other. Unlike there, the random document comes from the same chunk of text. He and Xu (2020),
+    section 4, pair two single sentences, cut to fill the length; the original BERT and this function pair two runs of
+    sentences, which may be shorter than the length.
     """
     most = length - SPECIAL_TOKENS
     ends, documents = text.ends.tolist(), text.documents.tolist()
@@ -56,17 +58,18 @@ def pair_segments(
 
 
 def _uniform(rng: np.random.Generator) -> Iterator[float]:
-    """Endless numbers from [0, 1): drawn one by one they would cost more than all else here."""
+    """Yields uniform random numbers from [0, 1), drawn in blocks: single draws would dominate the running time."""
     while True:
         yield from rng.random(_DRAWS_AT_ONCE).tolist()
 
 
 def _gather(ends: list[int], begin: int, stop: int, target: int) -> int:
-    """The sentence after those from `begin` that together reach `target` tokens: at least one, at most to `stop`."""
+    """The end of the shortest run of sentences from `begin` that has `target` tokens: after `begin`, at most `stop`."""
     return bisect_left(ends, ends[begin] + target, begin + 1, stop)
 
 
 def _another(document: int, count: int, draws: Iterator[float]) -> int:
+    """A random one of `count` documents, other than `document` unless OTHER_DOCUMENT_TRIES draws give no other."""
     for _ in range(OTHER_DOCUMENT_TRIES):
         other = int(next(draws) * count)
         if other != document:
@@ -77,10 +80,11 @@ def _another(document: int, count: int, draws: Iterator[float]) -> int:
 def _truncate(
     begin: Int[np.ndarray, "n 2"], end: Int[np.ndarray, "n 2"], most: int, rng: np.random.Generator
 ) -> tuple[Int[np.ndarray, "n 2"], Int[np.ndarray, "n 2"], int]:
-    """Cuts pairs down to `most` tokens: each off the longer segment (the second if they are equal), at a random end.
+    """Cuts each pair to `most` tokens; returns the new begins and ends, and the number of tokens removed.
 
-    Token by token, that evens out the two and then takes turns, and each segment's share falls on its two ends by
-    fair coins; here both are computed at once. Returns how many tokens went, too.
+    The original BERT removes one token at a time from the longer segment (the second if both are equally long), at a
+    random end. This makes the segments equally long and then alternates between them, and fair coins divide the
+    tokens of a segment between its two ends. Here the totals are computed directly, with the same distribution.
     """
     sizes = end - begin
     excess = np.maximum(sizes.sum(1) - most, 0)

@@ -1,4 +1,4 @@
-"""A corpus to a prepared data set: chunk by chunk, in parallel, taken up again where it stopped."""
+"""Prepares a corpus as a data set, chunk by chunk and in parallel; an interrupted preparation can be resumed."""
 
 import functools
 import hashlib
@@ -43,16 +43,17 @@ from bert_jax.text.sentences import has_rules
 from bert_jax.text.tokenizer import load_tokenizer
 
 _EXAMPLES = 16
+"""Number of example sentences that are kept."""
 MOST_UNKNOWN = 0.05
-"""Share of unknown pieces above which a warning is due; text like a vocabulary's own has a thousandth."""
+"""Share of unknown pieces above which a warning is given; with a fitting vocabulary the share is about 0.001."""
 HELD_OUT_BYTES = 16_000_000
-"""Held-out text that is used at most: a sample of a large corpus' held-out documents measures as well as all."""
+"""Most held-out text that is used, in bytes: for a large corpus a sample measures as well as all of it."""
 
 
 def prepare(corpus: Mixture, recipe: Recipe, directory: Path, processes: int | None = None) -> PreparedData:
-    """Writes the data set to `directory`; what an interrupted attempt finished there is used.
+    """Writes the data set to `directory`. Chunks that an interrupted attempt finished there are used again.
 
-    Raises UsageError where a source has too little text, RunError where the disk is full or a worker dies.
+    Raises UsageError if a source has too little text, and RunError if the disk is full or a worker process dies.
     """
     shape = fingerprint(recipe)
     _say_missing_rules(recipe)
@@ -67,7 +68,7 @@ def prepare(corpus: Mixture, recipe: Recipe, directory: Path, processes: int | N
     train_shards = {shard_path(directory, TRAIN, index).name: record.shard for index, record in enumerate(chunks)}
     shards = train_shards | held_out_shards
     for path in directory.glob("*.array_record"):
-        if path.name not in shards:  # of an attempt on a longer corpus
+        if path.name not in shards:  # left by an earlier attempt on a longer corpus
             path.unlink()
     prepared = PreparedData(
         directory=directory,
@@ -91,7 +92,7 @@ def prepare(corpus: Mixture, recipe: Recipe, directory: Path, processes: int | N
 
 
 def _chunks(corpus: Mixture, recipe: Recipe, directory: Path, shape: str, processes: int) -> list[ChunkRecord]:
-    """Has all chunks made. Where too few documents were held out to measure anything, the end of each document is."""
+    """Prepares all chunks. If too few documents are held out, prepares them again with held-out ends of documents."""
     chunks = list(_chunk_records(corpus, recipe, directory, shape, processes))
     for source, name in enumerate(recipe.data.source):
         _check_enough(name, sum(chunk.statistics.documents for chunk in chunks if chunk.source == source), recipe)
@@ -110,7 +111,10 @@ def _chunks(corpus: Mixture, recipe: Recipe, directory: Path, shape: str, proces
 def _write_small_files(
     recipe: Recipe, directory: Path, chunks: Sequence[ChunkRecord], held_out: Sequence[int]
 ) -> dict[str, FileSum]:
-    """Writes what lies beside the shards; `held_out` are the sequences of each held-out shard. Returns checksums."""
+    """Writes the piece counts and the TFDS metadata; returns the checksum of each file by name.
+
+    `held_out`: number of sequences of each held-out shard.
+    """
     counts = sum(read_piece_counts(directory, index, chunk) for index, chunk in enumerate(chunks))
     write_numbers(directory / COUNTS_FILE, counts)
     lengths = {TRAIN: [chunk.statistics.instances for chunk in chunks], HELD_OUT: held_out}
@@ -122,7 +126,7 @@ def _write_small_files(
 
 
 def _say_missing_rules(recipe: Recipe) -> None:
-    """Says of each language for which there are no rules that others split its sentences."""
+    """Says for each language without sentence rules that other rules are used."""
     if recipe.data.layout == "sentences":
         return
     for code in dict.fromkeys(recipe.data.languages):
@@ -134,7 +138,7 @@ def _say_missing_rules(recipe: Recipe) -> None:
 
 
 def _warn_of_unknown_pieces(seen: Statistics) -> None:
-    """Warns where the vocabulary, which may have been made of other text, can't read a large part of this."""
+    """Warns if the share of unknown pieces is so large that the vocabulary seems to belong to other text."""
     if seen.unknown_share > MOST_UNKNOWN:
         warn(
             f"{seen.unknown_share:.1%} of the pieces of this text are unknown to the vocabulary: the model is "
@@ -149,7 +153,7 @@ def _total(chunks: Iterable[ChunkRecord]) -> Statistics:
 def _write_held_out(
     kept: Sequence[Sequence[Document]], recipe: Recipe, directory: Path
 ) -> tuple[list[Statistics], dict[str, FileSum]]:
-    """A shard for the held-out documents of each source: what was seen, and the shards by name."""
+    """Writes one held-out shard per source; returns the statistics of each, and the checksums by file name."""
     statistics, shards = [], {}
     with stage("Preparing held-out sequences", sum(map(len, kept)), "documents") as shown:
         for source, documents in enumerate(kept):
@@ -161,7 +165,7 @@ def _write_held_out(
 
 
 def _documents_needed(recipe: Recipe) -> int:
-    """A random pair takes two documents."""
+    """Least number of documents per source: a random second segment needs another document."""
     return 2 if recipe.pair == "next_sentence" else 1
 
 
@@ -169,7 +173,7 @@ def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
     if documents < _documents_needed(recipe):
         wanting = "next sentence prediction needs two" if documents else "one is needed"
         remedy = ", or set --objective.pair none, which needs no pairs" if documents else ""
-        purpose = " for training" if recipe.data.held_out else ""  # without, evaluate reads it as well
+        purpose = " for training" if recipe.data.held_out else ""  # without a held-out share, evaluate reads it, too
         raise UsageError(
             f"data.source={source!r} holds {counted(documents, 'document')}{purpose} and {wanting}; give more text, "
             f"with a blank line between documents{remedy}"
@@ -179,14 +183,14 @@ def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
 def _chunk_records(
     corpus: Mixture, recipe: Recipe, directory: Path, shape: str, processes: int, ends_held_out: bool = False
 ) -> Iterator[ChunkRecord]:
-    """Records of all chunks in order, those that are finished already and those that this makes."""
+    """Yields the records of all chunks in order, and prepares the chunks that aren't finished yet."""
     work = functools.partial(
         _prepare_unless_finished, recipe=recipe, directory=directory, fingerprint=shape, ends_held_out=ends_held_out
     )
     with stage(f"Preparing sequences of {recipe.length}", corpus.total, corpus.unit) as shown:
         finished, text, read = 0.0, 0, deque()
 
-        def show():  # a chunk is half done when it has been read
+        def show():  # reading a chunk counts as half of its work
             note = f"{text / 1e6:,.0f} MB of text" if text and corpus.unit != "MB" else ""
             shown.advance((corpus.position + finished) / 2 - shown.done, note)
 
@@ -205,7 +209,7 @@ def _chunk_records(
 
 
 def cut_corpus(corpus: Mixture, data: DataConfig, show: Callable[[], None]) -> Iterator[Chunk]:
-    """The chunks of a corpus; `show` is called whenever a document has been read."""
+    """Yields the chunks of a corpus; calls `show` after each document that is read."""
 
     def shown_while_read(documents: Iterable[Document]) -> Iterator[Document]:
         for document in documents:
@@ -218,7 +222,10 @@ def cut_corpus(corpus: Mixture, data: DataConfig, show: Callable[[], None]) -> I
 def _prepare_unless_finished(
     chunk: Chunk, recipe: Recipe, directory: Path, fingerprint: str, ends_held_out: bool = False
 ) -> tuple[ChunkRecord, str | None]:
-    """The chunk's record and, where the chunk had been finished and can't be used, what is damaged."""
+    """Prepares a chunk, or returns the record of an earlier attempt if its files are intact.
+
+    The second result describes the damage if a finished chunk couldn't be used, or is None.
+    """
     path, remark = ChunkFiles.of(directory, chunk.index).record, None
     try:
         record = ChunkRecord.read(path)
@@ -238,9 +245,9 @@ def _prepare_unless_finished(
 def _separate_held_out(
     directory: Path, chunks: Sequence[ChunkRecord], sources: int, least: int
 ) -> tuple[list[list[Document]], int]:
-    """Held-out documents of each source that share no long paragraph with training, and how many do.
+    """The held-out documents of each source that share no long paragraph with training, and how many were dropped.
 
-    A source of which fewer than `least` are left has none.
+    A source with fewer than `least` documents left gets none.
     """
     documents = sample_documents(held_out_documents(directory, chunks), HELD_OUT_BYTES)
     hashes = [paragraph_hashes([document]) for _, document in documents]
@@ -254,7 +261,7 @@ def _separate_held_out(
 
 
 def _example_sentences(kept: Sequence[Sequence[Document]], recipe: Recipe) -> list[str]:
-    """The first sentence of each document that a person would read as one, in the order of their hashes."""
+    """The first well-formed sentence of each document, at most _EXAMPLES, in the order of their hashes."""
     found = []
     for source, documents in enumerate(kept):
         for document in documents:
@@ -264,7 +271,7 @@ def _example_sentences(kept: Sequence[Sequence[Document]], recipe: Recipe) -> li
 
 
 def _reads_well(sentence: str) -> bool:
-    """Of middling length, with a stop at its end, and made of words: no table, no code, no heading."""
+    """Whether a sentence is of medium length, ends with a stop and is mostly letters: no table, code or heading."""
     if not 30 <= len(sentence) <= 120 or sentence[-1] not in ".!?。！？।؟":
         return False
     return sum(character.isalpha() or character.isspace() for character in sentence) >= 0.93 * len(sentence)
@@ -273,6 +280,6 @@ def _reads_well(sentence: str) -> bool:
 def _seen_in_training(
     held_out: UInt64[np.ndarray, " n"], directory: Path, chunks: Sequence[ChunkRecord]
 ) -> UInt64[np.ndarray, " m"]:
-    """Those of the held-out paragraphs that some chunk has in training. Memory: one chunk's hashes."""
+    """The hashes in `held_out` of paragraphs that also occur in training. Only one chunk's hashes are in memory."""
     shared = [np.intersect1d(held_out, read_paragraphs(directory, index, chunk)) for index, chunk in enumerate(chunks)]
     return np.concatenate([*shared, np.zeros(0, np.uint64)])

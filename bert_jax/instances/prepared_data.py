@@ -1,4 +1,4 @@
-"""A data set on disk: its record, its checksums, and what shaped it."""
+"""A prepared data set on disk: its record, its checksums, and the fingerprint of its settings."""
 
 import hashlib
 import json
@@ -21,12 +21,14 @@ from bert_jax.system.formats import check_format
 from bert_jax.system.json_file import Shape, as_shape
 
 _FORMAT = 3
-"""Counts up when the same settings would give other records, and when the default of a setting changes: fingerprints
-leave defaults out. Sets of earlier formats stay readable: `fingerprint` still makes theirs."""
+"""Current format of data sets; `fingerprint` still computes the fingerprints of earlier formats.
+
+It is increased when the same settings give other records, and when the default of a setting changes, since
+fingerprints leave out defaults."""
 _LAST_WITH_DEFAULTS = 2
-"""The last format whose fingerprint has the defaults in it. A record without a format has this one or an earlier."""
+"""Last format whose fingerprint includes default values. A record without a format has this or an earlier one."""
 _LAST_UNCHECKED = 2
-"""The last format of which some records have no checksum: those of early releases."""
+"""Last format of which some records, those of early releases, have no checksum."""
 _SETTINGS_OF_FORMAT_2 = {
     "source",
     "layout",
@@ -37,49 +39,49 @@ _SETTINGS_OF_FORMAT_2 = {
     "dupe_factor",
     "chunk_megabytes",
 }
-"""Whose defaults are in the fingerprint of format 2. Never changes: later settings are new to such a set."""
+"""Settings whose defaults are in the fingerprint of format 2. Must never change: later settings didn't exist then."""
 _RECORD = "prepared.json"
 COUNTS_FILE = "piece_counts.npy"
 SMALL_FILES = (COUNTS_FILE, FEATURES_FILE, INFO_FILE)
-"""What lies beside the shards and the record."""
+"""The other files of a data set besides the shards and the record."""
 _Hash = Annotated[str, Field(max_length=128)]
 _ShardName = Annotated[str, Field(pattern=r"^(train|held_out)-\d{5,9}\.array_record$")]
 
 
 class PreparedData(Shape):
-    """A finished data set: what is written down of it in prepared.json."""
+    """A finished data set, as recorded in its prepared.json."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     directory: Annotated[Place, Field(exclude=True)]
     format: Annotated[int, Field(ge=1)] = _FORMAT
-    """Of the record, the shards and the fingerprint."""
+    """Format of the record, the shards and the fingerprint."""
     length: Annotated[int, Field(ge=1, le=1 << 20)]
-    """Tokens of a full sequence."""
+    """Number of tokens of a full sequence."""
     fingerprint: _Hash
-    """Hash of all that shaped the set but the text."""
+    """Hash of everything that determines the records, except the text."""
     corpus: _Hash
-    """The corpus' stamp: names, sizes and both ends of its files."""
+    """Stamp of the corpus: a hash of the names, sizes and both ends of its files."""
     revision: _Hash | None = None
-    """The corpus' revision: it tells whether a file was written since. None of an earlier release."""
+    """Revision of the corpus, which changes when a file is written again. None in sets of earlier releases."""
     text: _Hash | None = None
-    """Hash of all text. None of an earlier release."""
+    """Hash of the whole text. None in sets of earlier releases."""
     sources: list[Count]
-    """Training sequences of each source; those of a source lie together, source after source."""
+    """Number of training sequences of each source. The records are ordered by source."""
     train: Statistics
     held_out: Statistics
     held_out_dropped: Count
-    """Held-out documents left out because they share a long paragraph with a training document."""
+    """Number of held-out documents left out because they share a long paragraph with a training document."""
     shards: dict[_ShardName, FileSum]
     """Checksum of every shard by file name."""
     files: dict[Literal[SMALL_FILES], FileSum] = {}
-    """Checksum of every small file by its name. Empty of an earlier release."""
+    """Checksum of each of SMALL_FILES by name. Empty in sets of earlier releases."""
     example_sentences: list[str]
-    """A few held-out sentences of middling length, to show what the model makes of them."""
+    """A few held-out sentences of medium length, for showing the model's predictions."""
 
     @property
     def piece_counts(self) -> Int[np.ndarray, " V"]:
-        """How often each piece occurs in the training documents. Raises RunError where the file is damaged."""
+        """Number of occurrences of each piece in the training documents. Raises RunError if the file is damaged."""
         path = self.directory / COUNTS_FILE
         try:
             return read_numbers(path, np.int64)
@@ -87,15 +89,15 @@ class PreparedData(Shape):
             raise damage_error(path, error) from None
 
     def save(self) -> None:
-        """Writes prepared.json: the set is finished with it."""
+        """Writes prepared.json, which marks the data set as finished."""
         write_checked(self.directory / _RECORD, self.model_dump(mode="json"))
 
     @classmethod
     def open(cls, directory: Place) -> "PreparedData | None":
-        """The finished set in `directory`, or None. Of one in a bucket, which can't be read there, a checked copy.
+        """Opens the finished data set in `directory`, or returns None if there is none. A set in a bucket is copied.
 
-        Small files are read and compared with their checksums; of shards only the sizes are. Raises RunError where one
-        is missing or isn't as it was written, UsageError where a newer release wrote the set.
+        The checksums of the small files are verified; of shards only the sizes are. Raises RunError if a file is
+        missing or changed, and UsageError if a newer release wrote the data set.
         """
         found = cls.read(directory)
         if not found:
@@ -114,15 +116,15 @@ class PreparedData(Shape):
 
     @classmethod
     def read(cls, directory: Place) -> "PreparedData | None":
-        """What is written down of the finished set in `directory`, without its files.
+        """Reads the record of the data set in `directory` without checking its files; None if there is no record.
 
-        Raises RunError if damaged, UsageError where a newer release wrote it.
+        Raises RunError if the record is damaged, and UsageError if a newer release wrote it.
         """
         path = directory / _RECORD
         try:
             value = read_checked(path, unchecked_formats=_LAST_UNCHECKED)
             value["format"] = check_format(path, value.get("format", _LAST_WITH_DEFAULTS), _FORMAT)
-            if "sources" not in value and isinstance(value.get("train"), dict):  # of a release that knew only one
+            if "sources" not in value and isinstance(value.get("train"), dict):  # early releases had only one source
                 value["sources"] = [value["train"].get("instances")]
             found = as_shape(value | {"directory": directory}, cls)
             if sum(found.sources) != found.train.instances:
@@ -134,26 +136,26 @@ class PreparedData(Shape):
             raise damage_error(path, error) from None
 
     def is_of(self, recipe: Recipe) -> bool:
-        """Whether the set has the fingerprint that one of `recipe` has in the set's format."""
+        """Whether the data set was made with `recipe`, by its fingerprint in the format of the set."""
         return self.fingerprint == fingerprint(recipe, self.format)
 
     def damaged_file(self) -> str | None:
-        """The first file that isn't as it was written, or None. Reads all of them."""
+        """The name of the first file whose checksum differs, or None. Reads all files completely."""
         for name, written in (self.shards | self.files).items():
             try:
                 if FileSum.of(self.directory / name) != written:
                     return name
-            except OSError:  # gone, or on a disk that can't read it
+            except OSError:  # the file is missing or unreadable
                 return name
         return None
 
     @property
     def not_covered(self) -> list[str]:
-        """Files of the set of which no checksum was noted: of a set that an earlier release made."""
+        """Names of files without a recorded checksum, which exist in sets of earlier releases."""
         return [name for name in SMALL_FILES if name not in self.files]
 
     def _check_metadata(self) -> None:
-        """Raises RunError where the metadata are of another set: of an earlier release they have no checksum."""
+        """Raises RunError if the metadata have another number of records; in early sets they have no checksum."""
         lengths = StoreMetadata.read(self.directory).shard_lengths
         for split, seen in ((TRAIN, self.train), (HELD_OUT, self.held_out)):
             if sum(lengths.get(split, [])) != seen.instances:
@@ -161,28 +163,30 @@ class PreparedData(Shape):
 
 
 def discard(directory: Place) -> None:
-    """Deletes the data set in `directory`, its record first: half a deletion leaves none."""
+    """Deletes the data set in `directory`, the record first, so that a partial deletion leaves no finished set."""
     (directory / _RECORD).unlink(missing_ok=True)
     remove_directory(directory)
 
 
 def publish_prepared(directory: Place) -> None:
-    """Copies the set made in `worked_on(directory)` to its bucket, if it belongs in one, its record last."""
+    """Uploads the data set in `worked_on(directory)` if `directory` is in a bucket; uploads the record last."""
     publish(directory, last=_RECORD)
 
 
 def fingerprint(recipe: Recipe, format: int = _FORMAT) -> str:
-    """A hash of all that shapes the records, but for the text itself; weights only shape their order.
+    """Hash of everything that determines the records, except the text.
 
-    Of the settings, those that differ from their defaults: a new setting whose default does what was done before it
-    was there leaves all sets as they are. In earlier formats also those that were there then.
+    `data.weights` is left out, as it only determines the order. Settings with their default value are left out, too:
+    a new setting whose default keeps the earlier behaviour doesn't change any fingerprint. Up to format 2 the defaults
+    of the settings of that time are included.
     """
     there = (path for path in recipe.tokenizer_directory.iterdir() if path.is_file())
     files = sorted(path for path in there if path.name != "origin.json")
-    tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]  # a model is no text
+    # A sentencepiece model is binary, so undecodable bytes are kept as surrogates.
+    tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]
     settings = recipe.data.model_dump(exclude={"weights"}, exclude_defaults=True)
     if format <= _LAST_WITH_DEFAULTS:
-        format = _LAST_WITH_DEFAULTS  # sets of an earlier one have other records and match none
+        format = _LAST_WITH_DEFAULTS  # sets of format 1 have other records, so they must not match
         settings |= recipe.data.model_dump(include=_SETTINGS_OF_FORMAT_2)
     shape = [format, settings, recipe.length, recipe.seed, tokenizer, recipe.pair]
     return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Instances as records and back. A record has one feature for each field of an instance."""
+"""Encodes instances as records and decodes them. A record has one feature for each field of an instance."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ _READER = ExampleReader({"first_length": int, "ids": bytes, "pair_label": int, "
 
 
 def encode_instances(instances: Instances, dtype: type[np.integer]) -> Iterator[bytes]:
-    """A record an instance: features `first_length`, `ids` (of `dtype`), `pair_label` and `units` in this order."""
+    """Yields a record per instance with the features `first_length`, `ids` (of type `dtype`), `pair_label`, `units`."""
     width = np.dtype(dtype).itemsize
     ids, units = instances.ids.astype(dtype).tobytes(), instances.units.tobytes()
     ends = instances.ends.tolist()
@@ -24,9 +24,9 @@ def encode_instances(instances: Instances, dtype: type[np.integer]) -> Iterator[
 
 
 def decode_instances(records: Sequence[bytes], dtype: type[np.integer]) -> Instances:
-    """Inverse of `encode_instances`, for features in any order and whatever others there are beside them.
+    """Decodes records of `encode_instances`. Features may be in any order; unknown features are ignored.
 
-    Raises ValueError for a record that is none, or whose fields are no instance.
+    Raises ValueError if a record is malformed, or if its fields are inconsistent.
     """
     if not records:
         return Instances(np.zeros(0, dtype), np.zeros(0, np.uint8), np.zeros(1, int), *np.zeros((2, 0), np.int32))

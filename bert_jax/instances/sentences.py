@@ -1,4 +1,4 @@
-"""Documents as piece ids: flat arrays instead of lists of lists."""
+"""Encodes documents as piece ids in flat arrays, instead of lists of lists."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -9,29 +9,31 @@ from jaxtyping import Int
 
 
 class Sentences(NamedTuple):
-    """N tokens in S sentences in D documents. No sentence and no document is empty."""
+    """D documents with S sentences and N tokens in all. No sentence and no document is empty."""
 
     tokens: Int[np.ndarray, " N"]
-    """Piece ids of all sentences, one after the other."""
+    """Piece ids of all sentences, concatenated."""
     ends: Int[np.ndarray, " S+1"]
-    """Sentence s is tokens[ends[s]:ends[s + 1]]."""
+    """Offsets of the sentences: sentence s is tokens[ends[s]:ends[s + 1]]."""
     documents: Int[np.ndarray, " D+1"]
-    """Document d is the sentences documents[d] to documents[d + 1]."""
+    """Offsets of the documents: document d consists of the sentences documents[d] to documents[d + 1] - 1."""
 
 
 @runtime_checkable
 class TextEncoder(Protocol):
-    """What this needs of a tokenizer."""
+    """The interface of a tokenizer that `encode_documents` uses."""
 
     cuts: Sequence[Callable[[str], list[str]]]
-    """Ways to cut text, from coarse to fine, that change no piece: its ids are those of its parts in their order."""
+    """Functions that cut a text into parts, from coarse to fine.
+
+    The ids of the text are the concatenated ids of its parts."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Piece ids of each text."""
+        """Returns the piece ids of each text."""
 
 
 def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder) -> Sentences:
-    """Encodes every sentence of `documents` (lists of sentences); those without a piece are left out."""
+    """Encodes `documents`, each a list of sentences. Sentences and documents without any piece are left out."""
     sizes = []
 
     def sentences():
@@ -40,7 +42,7 @@ def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder)
             yield from document
 
     tokens, lengths = _encode(sentences(), tokenizer, tokenizer.cuts)
-    # A document's end, counted in sentences that have pieces.
+    # Number of sentences with pieces before each sentence.
     kept_before = np.concatenate([[0], np.cumsum(lengths > 0)])
     bounds = kept_before[np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])]
     return Sentences(tokens, np.concatenate([[0], np.cumsum(lengths[lengths > 0])]), np.unique(bounds))
@@ -49,9 +51,9 @@ def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder)
 def _encode(
     texts: Iterable[str], tokenizer: TextEncoder, cuts: Sequence[Callable[[str], list[str]]]
 ) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " n"]]:
-    """Piece ids of all texts, one after the other, and how many each has.
+    """Returns the concatenated piece ids of all texts, and the number of ids of each text.
 
-    A part that occurs again, as most words do, isn't encoded again: that takes a sixth of the time for English.
+    Each distinct part, such as a word, is encoded only once; for English this takes a sixth of the time.
     """
     if not cuts:
         encoded = tokenizer.encode_batch(list(texts))
@@ -74,13 +76,13 @@ def _encode(
 
 
 def ranges(begin: Int[np.ndarray, " m"], sizes: Int[np.ndarray, " m"]) -> Int[np.ndarray, " n"]:
-    """The numbers begin[i] to begin[i] + sizes[i] - 1 for each i, one after the other."""
+    """Concatenates the ranges of numbers from begin[i] to begin[i] + sizes[i] - 1, for each i."""
     before = np.cumsum(sizes) - sizes
     return np.repeat(begin - before, sizes) + np.arange(int(sizes.sum()))
 
 
 class _Numbers(dict[str, int]):
-    """Texts numbered in the order in which they are asked for."""
+    """Numbers texts in the order of their first lookup."""
 
     def __missing__(self, text: str) -> int:
         self[text] = number = len(self)

@@ -1,4 +1,4 @@
-"""What preparation saw."""
+"""Statistics of the text and the instances that preparation processed."""
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
@@ -11,21 +11,22 @@ Count = Annotated[int, Field(ge=0, lt=1 << 53, strict=True)]
 
 @dataclass
 class Statistics:
-    """Counts over some part of the corpus; they add up."""
+    """Counts over a part of the corpus. The `+` operator adds those of two parts."""
 
-    __pydantic_config__: ClassVar = ConfigDict(strict=False)  # so that pydantic makes it of a JSON object
+    __pydantic_config__: ClassVar = ConfigDict(strict=False)  # lets pydantic build it from a JSON object
     documents: Count = 0
     sentences: Count = 0
     tokens: Count = 0
     unknown_tokens: Count = 0
     instances: Count = 0
     instance_tokens: Count = 0
-    """Tokens in instances, special ones included, padding not."""
+    """Number of tokens in instances, with special tokens and without padding."""
     random_pairs: Count = 0
+    """Number of instances whose second segment was drawn at random."""
     tokens_cut: Count = 0
-    """Tokens taken off to fit the length."""
+    """Number of tokens that were removed to fit the length."""
     repairs: Counter[str] = field(default_factory=Counter)
-    """What was mended, and how often."""
+    """Kinds of damage that were repaired, with their counts."""
 
     def __add__(self, other: "Statistics") -> "Statistics":
         mine, theirs = vars(self), vars(other)
@@ -33,24 +34,30 @@ class Statistics:
 
     @property
     def unknown_share(self) -> float:
-        """Unknown pieces of all."""
+        """Share of unknown pieces among all pieces, from 0 to 1."""
         return self.unknown_tokens / max(self.tokens, 1)
 
     def as_json(self) -> dict[str, Any]:
-        """For a JSON file."""
+        """The statistics as a JSON object."""
         return asdict(self) | {"repairs": dict(self.repairs)}
 
     def rows(self, length: int) -> list[tuple[str, str]]:
-        """Names and values for a person; `length` is that of a full sequence."""
-        share = lambda part, whole: f"{part / max(whole, 1):.2%}"
-        return [
+        """Names and values for a table that a person reads; `length` is the number of tokens of a full sequence."""
+        rows = [
             ("documents", f"{self.documents:,}"),
             ("sentences", f"{self.sentences:,}"),
             ("tokens", f"{self.tokens:,}"),
             ("unknown pieces", f"{self.unknown_share:.2%}"),
             ("instances", f"{self.instances:,}"),
-            *([("random second segments", share(self.random_pairs, self.instances))] if self.random_pairs else []),
-            ("padding", share(self.instances * length - self.instance_tokens, self.instances * length)),
-            ("tokens cut to fit", f"{self.tokens_cut:,}"),
-            *((name, f"{times:,}") for name, times in sorted(self.repairs.items())),
         ]
+        if self.random_pairs:
+            rows.append(("random second segments", _percentage(self.random_pairs, self.instances)))
+        places = self.instances * length
+        rows.append(("padding", _percentage(places - self.instance_tokens, places)))
+        rows.append(("tokens cut to fit", f"{self.tokens_cut:,}"))
+        rows += [(name, f"{times:,}") for name, times in sorted(self.repairs.items())]
+        return rows
+
+
+def _percentage(part: int, whole: int) -> str:
+    return f"{part / max(whole, 1):.2%}"

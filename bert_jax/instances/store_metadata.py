@@ -1,8 +1,8 @@
-"""The TFDS metadata of a prepared data set.
+"""Reads and writes the TFDS metadata of a prepared data set.
 
-Everybody may read the set by `tfds.builder_from_directory`. Here the metadata are read without TFDS, which imports
-whatever classes features.json names: ours are known, and of the files only the type of the piece ids and the length of
-each shard are taken.
+The metadata let other programs read the data set by `tfds.builder_from_directory`. This program reads them without
+TFDS, because TFDS imports whatever classes features.json names. It only needs the type of the piece ids and the number
+of records of each shard.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from bert_jax.system.json_file import Shape, read_shape
 
 FEATURES_FILE, INFO_FILE = "features.json", "dataset_info.json"
 _TEMPLATE = "{SPLIT}-{SHARD_INDEX}.{FILEFORMAT}"
-"""Shard names without a total, since a shard is final before anybody knows how many there will be."""
+"""Shard names without a total, since shards are written before their number is known."""
 _DATASET = "bert_instances"
 
 
@@ -53,16 +53,16 @@ class _InfoFile(Shape):
 
 
 class StoreMetadata(NamedTuple):
-    """What is read of the metadata."""
+    """The part of the metadata that this program uses."""
 
     dtype: type[np.integer]
-    """Of the stored piece ids."""
+    """Type of the stored piece ids."""
     shard_lengths: dict[str, list[int]]
-    """Records of each shard, by split."""
+    """Number of records of each shard, by split."""
 
     @classmethod
     def read(cls, directory: Place) -> "StoreMetadata":
-        """Reads both files. Raises RunError where one is damaged or gone."""
+        """Reads both metadata files in `directory`. Raises RunError if one is damaged or missing."""
         path = directory / FEATURES_FILE
         try:
             features = read_shape(path, _FeaturesFile)
@@ -75,9 +75,9 @@ class StoreMetadata(NamedTuple):
 
 
 def write_metadata(directory: Path, shard_lengths: dict[str, Sequence[int]], dtype: type[np.integer]) -> None:
-    """Makes `directory` a data set that `tfds.builder_from_directory` reads.
+    """Writes the metadata with which `tfds.builder_from_directory` reads the data set in `directory`.
 
-    `shard_lengths`: records a shard, by split.
+    `shard_lengths`: number of records of each shard, by split.
     """
     features = tfds.features.FeaturesDict(
         {

@@ -1,4 +1,4 @@
-"""The codec of one record: a TF Example (tensorflow/core/example/example.proto), a map from names to values.
+"""Encodes and decodes TF Examples (tensorflow/core/example/example.proto): maps from names to values.
 
     Example           1: Features
     Features          1: entry, once for each feature
@@ -7,9 +7,9 @@
     BytesList         1: bytes
     Int64List         1: varints, packed
 
-Each of these stands as a tag, its size and its content, one after the other (protobuf.dev, "Encoding"). Here a value is
-one string of bytes or one number. Through protobuf's own classes a record takes 20 microseconds either way, here one
-or two.
+Each field is encoded as a tag, its size and its content (protobuf.dev, "Encoding"). In this module a value is either
+one byte string or one number. Encoding or decoding a record takes one or two microseconds; with protobuf's own classes
+it takes 20.
 """
 
 import functools
@@ -24,22 +24,22 @@ from jaxtyping import Int
 Value = bytes | int
 
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
-"""Wire types. The low three bits of a tag; the field's number is above them."""
+"""Wire types, the low three bits of a tag. The upper bits are the field number."""
 _FEATURES = _ENTRY = _NAME = _BYTES_LIST = _CONTENT = 1 << 3 | _LENGTH_DELIMITED
 _FEATURE = 2 << 3 | _LENGTH_DELIMITED
 _INT64_LIST = 3 << 3 | _LENGTH_DELIMITED
 _MOST_VARINT_BYTES = 10
 _MOST_NUMBER = (1 << 31) - 1
 _MOST_LAYOUTS = 8
-"""Layouts that are remembered for records of one size: those of one writer have one, seldom two."""
+"""Most layouts that are cached per record size. The records of one writer have one layout per size, rarely two."""
 _MOST_SIZES = 1 << 14
-"""Sizes of records for which layouts are remembered."""
+"""Most record sizes for which layouts are cached."""
 
 
 def encode_example(features: Sequence[tuple[str, Value]]) -> bytes:
-    """The record with these features, in this order; protobuf's own classes write them in the order of their names.
+    """Encodes a record with these features, in this order. Numbers must be from 0 to 2^31 - 1.
 
-    Numbers are from 0 to 2^31 - 1.
+    Protobuf's own classes write the features sorted by name.
     """
     parts: list[bytes] = []
     for name, value in features:
@@ -51,22 +51,22 @@ def encode_example(features: Sequence[tuple[str, Value]]) -> bytes:
 
 
 class ExampleReader:
-    """Reads the features of some names and kinds, in whatever order they stand; skips all others.
+    """Reads chosen features of records, in any order, and skips all others. Thread-safe.
 
-    A record is walked from its begin to its end by its own tags and sizes. Records of one writer have the same tags and
-    sizes in the same places, so those of a walked record are remembered: a record that has just these bytes in these
-    places would be walked in the same way, and its values are taken out at once. Threads may share a reader.
+    The first record of a layout is parsed field by field. Records of one writer have the same tags and sizes at the
+    same offsets, so the layout is cached: if another record of the same size has exactly these bytes at these offsets,
+    parsing it would give the same offsets, and its values are extracted without parsing.
     """
 
     def __init__(self, kinds: dict[str, type[Value]]):
-        """`kinds`: bytes or int for each name that is read."""
+        """Creates a reader of the features in `kinds`, which maps each name to bytes or int."""
         self._kinds = kinds
         self._layouts: dict[int, list[_Layout]] = {}
 
     def read(self, records: Sequence[bytes]) -> list[tuple[bytes, ...]]:
-        """Values of each record in the order of `kinds`, numbers as `numbers_of` takes them.
+        """Returns the values of each record in the order of `kinds`; a number is an encoded varint (see `numbers_of`).
 
-        Raises ValueError for a record that lacks one, or isn't well-formed.
+        Raises ValueError if a record lacks a feature or is malformed.
         """
         found, layouts = [], self._layouts
         for record in records:
@@ -81,31 +81,32 @@ class ExampleReader:
         return found
 
     def _walked(self, record: bytes) -> "_Layout":
-        """Where this record has its values."""
+        """Parses a record field by field; returns its layout."""
         spans = _spans(record, self._kinds)
         if missing := self._kinds.keys() - spans.keys():
             raise ValueError(f"a record has no {min(missing)}")
         return _layout(record, [spans[name] for name in self._kinds])
 
     def _remember(self, size: int, layout: "_Layout") -> None:
-        """The newest first. All are forgotten where there are too many, as no writer makes them."""
+        """Caches a layout, newest first. Too many sizes empty the cache, which no ordinary writer causes."""
         if len(self._layouts) >= _MOST_SIZES:
             self._layouts = {}
         self._layouts[size] = [layout, *self._layouts.get(size, [])][:_MOST_LAYOUTS]
 
 
 class _Layout(NamedTuple):
-    """Where records of one size have their values, and which bytes stand between these in all of them."""
+    """The offsets of the values in records of one size, and the bytes around the values."""
 
     frame_of: Callable[[bytes], tuple[bytes, ...]]
-    """What stands before, between and after the values of a record: tags, sizes, names, skipped features."""
+    """Extracts all bytes before, between and after the values of a record: tags, sizes, names, skipped features."""
     frame: tuple[bytes, ...]
+    """The bytes around the values that all records of this layout have in common."""
     values_of: Callable[[bytes], tuple[bytes, ...]]
-    """The values of a record, in the order of the names that are read."""
+    """Extracts the values of a record, in the order of the requested names."""
 
 
 def _layout(record: bytes, values: Sequence[tuple[int, int]]) -> _Layout:
-    """The layout of `record`, whose values begin and end there."""
+    """Builds the layout of `record` from the begin and end offset of each value."""
     bounds = [0, *(bound for span in sorted(values) for bound in span), len(record)]
     sizes = [end - begin for begin, end in zip(bounds, bounds[1:])]
     formats = ("".join(f"{size}{'sx'[(number + odd) % 2]}" for number, size in enumerate(sizes)) for odd in (0, 1))
@@ -117,7 +118,7 @@ def _layout(record: bytes, values: Sequence[tuple[int, int]]) -> _Layout:
 
 
 def _spans(record: bytes, kinds: dict[str, type[Value]]) -> dict[str, tuple[int, int]]:
-    """Begin and end of the value of each name in `kinds` that the record has; of the last where one comes twice."""
+    """The begin and end of each value in `kinds` that the record has, by name; the last one if a name occurs twice."""
     found = {}
     for features in _fields(record, (0, len(record)), _FEATURES):
         for entry in _fields(record, features, _ENTRY):
@@ -131,7 +132,7 @@ def _spans(record: bytes, kinds: dict[str, type[Value]]) -> dict[str, tuple[int,
 
 
 def _only(record: bytes, message: tuple[int, int], tag: int) -> tuple[int, int]:
-    """Begin and end of the one field of `message` that has this tag."""
+    """The begin and end of the only field of `message` with this tag. Raises ValueError if there isn't exactly one."""
     found = list(_fields(record, message, tag))
     if len(found) != 1:
         raise ValueError(f"a record has {len(found)} fields where it has one")
@@ -139,7 +140,7 @@ def _only(record: bytes, message: tuple[int, int], tag: int) -> tuple[int, int]:
 
 
 def _fields(record: bytes, message: tuple[int, int], wanted: int) -> Iterator[tuple[int, int]]:
-    """Begin and end of each field with the tag `wanted` in the message that begins and ends at `message`."""
+    """Yields the begin and end of each field with the tag `wanted`; `message` is the begin and end of the message."""
     at, end = message
     while at < end:
         tag, at = _varint_at(record, at, end)
@@ -162,7 +163,7 @@ def _fields(record: bytes, message: tuple[int, int], wanted: int) -> Iterator[tu
 
 
 def _varint_at(record: bytes, at: int, end: int) -> tuple[int, int]:
-    """The number that begins at `at`, and where it ends."""
+    """Decodes the varint at offset `at`; returns the number and the offset after it."""
     value = 0
     for place, digit in enumerate(record[at : min(end, at + _MOST_VARINT_BYTES)]):
         value |= (digit & 0x7F) << 7 * place
@@ -172,12 +173,12 @@ def _varint_at(record: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def numbers_of(varints: Sequence[bytes]) -> Int[np.ndarray, " n"]:
-    """The number that each holds. Raises ValueError where one holds none, several, or one over 2^31 - 1."""
+    """Decodes each varint. Raises ValueError if one isn't exactly one number from 0 to 2^31 - 1."""
     return np.fromiter(map(_NUMBERS.__getitem__, varints), np.int32, len(varints))
 
 
 class _Numbers(dict[bytes, int]):
-    """The number of every varint that was seen: it is looked up sooner than worked out."""
+    """Cache of decoded varints, as a lookup is faster than decoding."""
 
     def __missing__(self, varint: bytes) -> int:
         value, end = _varint_at(varint, 0, len(varint))
@@ -192,7 +193,7 @@ _NUMBERS = _Numbers()
 
 @functools.cache
 def _number_entry(name: str, value: int) -> bytes:
-    """All of the entry of one number."""
+    """The complete entry of a feature with one number."""
     number = _varint(value)
     values = _head(_CONTENT, len(number)) + number
     return _before_feature(name, _INT64_LIST, len(values)) + values
@@ -200,13 +201,13 @@ def _number_entry(name: str, value: int) -> bytes:
 
 @functools.cache
 def _before_bytes(name: str, size: int) -> bytes:
-    """The entry of one string of `size` bytes, up to that string."""
+    """The entry of a feature with one byte string of `size` bytes, up to the string itself."""
     before = _head(_CONTENT, size)
     return _before_feature(name, _BYTES_LIST, len(before) + size) + before
 
 
 def _before_feature(name: str, kind: int, size: int) -> bytes:
-    """What stands before the values, of `size` bytes, in the entry of one feature."""
+    """The bytes of a feature's entry that precede its values, which take `size` bytes."""
     values = _head(kind, size)
     named = _head(_NAME, len(name.encode())) + name.encode() + _head(_FEATURE, len(values) + size)
     return _head(_ENTRY, len(named) + len(values) + size) + named + values
@@ -214,7 +215,7 @@ def _before_feature(name: str, kind: int, size: int) -> bytes:
 
 @functools.cache
 def _head(tag: int, size: int) -> bytes:
-    """Tag and size of a length-delimited field."""
+    """The encoded tag and size of a length-delimited field."""
     return bytes([tag]) + _varint(size)
 
 
