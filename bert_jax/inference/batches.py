@@ -1,4 +1,4 @@
-"""Texts of any length as batches for the encoder, and what was computed of them as texts again."""
+"""Batches sequences of any length for the encoder, and puts the outputs back in the order of the sequences."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -10,24 +10,24 @@ from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
 from bert_jax.model.bert import Encoded
 
 Text = str | tuple[str, str]
-"""A text, or a pair of them: the model's first and second segment."""
+"""A text, or a pair of texts: the model's first and second segment."""
 
 
 class Batch(NamedTuple):
-    """Sequences together, each in a row of its own; rows past `places` hold nothing."""
+    """A padded batch with one sequence per row; rows beyond the length of `places` are padding."""
 
     places: list[int]
-    """Which sequences they are, counted from the first of all."""
+    """Index in the input of each row's sequence, from 0."""
     tokens: Tokens
 
 
 class Output(NamedTuple):
-    """Vectors of a batch, or of one sequence; None for what wasn't asked for."""
+    """The vectors of a batch or of one sequence. A field is None if it wasn't requested."""
 
     tokens: Float[Any, "..."] | None
-    """Of each token."""
+    """The vector of each token."""
     pooled: Float[Any, "..."] | None
-    """One for all of them."""
+    """One vector per sequence."""
 
 
 def batches(
@@ -38,13 +38,17 @@ def batches(
     compiling: float = 0,
     window: int = WINDOW_GROUPS,
 ) -> Iterator[Batch]:
-    """All `sequences` in `grouped` batches, padded to 16, 24, 32, 48, 64, ... or `longest` tokens."""
+    """Yields all `sequences` in batches of similar length, padded to 16, 24, 32, 48, 64, ... or `longest` tokens.
+
+    `tokens` is the size of a batch and `compiling` the cost of a new shape, both in tokens; `window` is the number of
+    batches within which sequences are sorted by length.
+    """
     for group in grouped(sequences, lambda one: len(one.ids), usual_lengths(longest), tokens, compiling, window):
         yield Batch(group.places, lay_out_sequences(group.items, group.shape, pad_id))
 
 
 def in_order(computed: Iterable[tuple[Batch, Encoded | Output]]) -> Iterator[Output]:
-    """What was computed of each sequence, without padding, in the order of the sequences."""
+    """Yields the output of each sequence without padding, in the input order of the sequences."""
     found, next_place = {}, 0
     for batch, output in computed:
         tokens, pooled = output.tokens, output.pooled

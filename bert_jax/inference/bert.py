@@ -1,4 +1,4 @@
-"""A trained model to use: fill masks, encode text, take features from layers, look at attention."""
+"""Uses a trained model: fills masks, encodes text, extracts features of layers, shows attention, predicts."""
 
 import os
 import sys
@@ -34,28 +34,27 @@ Computed = TypeVar("Computed", Encoded, Output)
 Fill = tuple[str, float]
 """A piece and its probability."""
 _TEXTS_AT_ONCE = 512
-"""Go to the tokenizer, which uses several threads."""
+"""Number of texts per call of the tokenizer, which uses several threads."""
 _MASKS_AT_ONCE = 256
-"""Get their logits over the vocabulary."""
+"""Number of masks whose logits over the vocabulary are computed at once."""
 
 
 class Vectors(NamedTuple):
-    """What the encoder says of N texts, padded to T tokens."""
+    """The encoder's output for N texts, padded to T tokens."""
 
     tokens: Float[np.ndarray, "N T D"]
     """The last layer's vector of each token, [CLS] and [SEP] included; 0 at padding."""
     pooled: Float[np.ndarray, "N D"] | None
-    """One vector a text; None where the model has no pooler."""
+    """The pooler's vector of each text; None if the model has no pooler."""
     mask: Bool[np.ndarray, "N T"]
-    """False at padding."""
+    """True at tokens, False at padding."""
 
 
 class Bert:
-    """A model with its tokenizer. `config`, `params`, `tokenizer` and, of a fine-tuned one, `task` are there to be
-    used."""
+    """A model with its tokenizer. Public attributes: `config`, `params`, `tokenizer`, and `task` if fine-tuned."""
 
     def __init__(self, config: ModelConfig, params: Parameters, tokenizer: Tokenizer, task: TaskConfig | None = None):
-        """Raises UsageError where the tokenizer's vocabulary isn't the model's."""
+        """Prepares the model for use. Raises UsageError if its vocabulary and the tokenizer's differ in size."""
         if len(tokenizer.vocabulary) != config.vocabulary_size:
             raise UsageError(
                 f"the tokenizer has {len(tokenizer.vocabulary)} pieces and the model {config.vocabulary_size}; "
@@ -72,11 +71,11 @@ class Bert:
     @overload
     def fill_mask(self, text: Sequence[str], top: int = 5) -> list[list[list[Fill]]]: ...
     def fill_mask(self, text, top=5):
-        """For each [MASK] in `text`, in order, the `top` likeliest pieces with their probabilities.
+        """For each [MASK] in `text`, in order, the `top` most likely pieces with their probabilities.
 
-        Several texts are computed together, and there is one such answer for each. Pieces are written as in the
-        vocabulary: a ## of WordPiece joins, a \u2581 of sentencepiece begins a word. Raises UsageError where there is
-        no [MASK], a text is too long, or the model has no head for it or sees only what stands before it.
+        A list of texts is computed together, and gives a list of such results. Pieces are written as in the vocabulary:
+        ## of WordPiece marks a continuation of a word, \u2581 of sentencepiece the start of a word. Raises UsageError
+        if a text has no [MASK] or is too long, or if the model is causal or has no masked-language head.
         """
         if self.config.causal:
             raise UsageError(
@@ -98,12 +97,12 @@ class Bert:
         return list(fills.values())
 
     def encode(self, texts: Sequence[Text]) -> Vectors:
-        """Vectors of `texts`, each a text or a pair (first, second), in their order.
+        """The vectors of `texts`, each a text or a pair (first, second), in input order.
 
-        They are computed in batches of similar length, at most 51 compiled shapes with 512 positions, and but for
-        rounding a text has the same vectors whatever it is computed with. What is longer than the model has positions
-        is cut, and how many were is said in one line. A pair's longer text loses its end first. Raises UsageError for
-        what is neither.
+        Texts are computed in batches of similar length, with at most 51 compiled shapes for 512 positions. Apart from
+        rounding, the vectors of a text don't depend on the other texts. A text longer than the model's positions is
+        cut; the longer text of a pair loses its end first. One line reports how many were cut. Raises UsageError if an
+        element is neither a text nor a pair.
         """
         if isinstance(texts, str):
             raise UsageError(f"encode takes a list of texts and got the text {_shown(texts)}; put it in brackets")
@@ -111,10 +110,11 @@ class Bert:
         return self._stacked(in_order(self._computed(rows, self._encode)), [len(row.ids) for row in rows])
 
     def encode_stream(self, texts: Iterable[Text], batch_size: int = 64) -> Iterator[Vectors]:
-        """`encode` of `batch_size` texts at a time, in their order, however many there are: memory doesn't grow.
+        """Yields the vectors of `batch_size` texts or pairs at a time, in input order, in bounded memory.
 
-        Reads ahead of what it yields: two windows of 65,536 tokens (on an accelerator 262,144), some thousands of
-        sentences each, within which texts are sorted by length. How many were cut is said once, at the end.
+        Reads ahead two windows of 65,536 tokens (on an accelerator 262,144), some thousands of sentences each; within a
+        window texts are sorted by length. Texts that are too long are cut; one line at the end reports how many. Raises
+        UsageError if an element is neither a text nor a pair.
         """
         if isinstance(texts, str) or batch_size < 1:
             raise UsageError(
@@ -132,29 +132,35 @@ class Bert:
         pool: str = "none",
         dtype: str = "float32",
     ) -> Iterator[Feature]:
-        """Each text with vectors of its tokens, or with `pool` one of its own, from chosen layers, in their order.
+        """Yields each text with vectors of chosen layers: of each token, or with `pool` one of the whole text.
 
-        `join`, `pool` and `dtype` are words of Join, Pool and Precision in bert_jax.inference.features.
-        Layers are numbered as the blocks are, from 1; 0 are the embeddings, -1 is the last block, -2 the one before.
-        None named are the last four, -1 -2 -3 -4, or all of a model that has fewer. Several are joined in the order
-        given. Pooling counts all of a text's tokens, [CLS] and [SEP] too. Reads ahead as `encode_stream` does, a
-        shorter way where layers are concatenated: memory doesn't grow. Raises UsageError, for settings at once.
+        The allowed values of `join`, `pool` and `dtype` are those of Join, Pool and Precision in
+        bert_jax.inference.choices. Blocks are numbered from 1, and 0 is the embeddings; -1 is the last block, -2 the
+        one before. The default is the last four, -1 -2 -3 -4, or all layers of a model that has fewer. Several layers
+        are joined in the given order. Pooling includes [CLS] and [SEP].
+
+        Memory is bounded: texts are read ahead as in `encode_stream`, but fewer if layers are concatenated. Raises
+        UsageError at once for invalid settings, and later for an element that is neither a text nor a pair.
         """
         if isinstance(texts, str):
             raise UsageError(f"features takes texts and got the text {_shown(texts)}; put it in brackets")
         return self._features_of(texts, Choice.of(layers, join, pool, dtype, self.config.num_layers))
 
     def predict(self, rows: Iterable[Any]) -> list[Prediction]:
-        """What a fine-tuned model says of `rows`, each an object of columns, a text, or a tuple of the task's texts.
+        """The fine-tuned model's prediction for each of `rows`: a mapping of columns, a text, or a tuple of texts.
 
-        A prediction has `predicted_label` and `probabilities`, `predicted_number`, `predicted_choice`,
-        `predicted_tags`, or `predicted_answer` with its `probability`, the `best` ones and `null_odds`. Raises
-        UsageError where the model has no task, or a row lacks a column.
+        Depending on the task, a prediction has `predicted_label` and `probabilities`, `predicted_number`,
+        `predicted_choice`, `predicted_tags`, or `predicted_answer` with its `probability`, the `best` answers and
+        `null_odds`. Raises UsageError if the model has no task, or if a row lacks a column.
         """
         return list(self.predict_stream(rows))
 
     def predict_stream(self, rows: Iterable[Any]) -> Iterator[Prediction]:
-        """`predict`, row by row, however many there are: memory doesn't grow. Reads ahead as `encode_stream` does."""
+        """Yields the prediction for each of `rows`, in input order and bounded memory; reads rows ahead.
+
+        Rows and predictions are those of `predict`. Raises UsageError if the model has no task, or if a row lacks a
+        column.
+        """
         if isinstance(rows, str | Mapping):
             raise UsageError(f"predict takes rows and got the row {_shown(rows)}; put it in brackets")
         records = given_records(rows, self.predictor.task)
@@ -162,7 +168,7 @@ class Bert:
 
     @cached_property
     def predictor(self) -> Predictor:
-        """What predicts. Raises UsageError where the model has no task."""
+        """The predictor of the fine-tuned model. Raises UsageError if the model has no task."""
         if self.task is None:
             raise UsageError(
                 "the model has no head for a task (those of other programs' files aren't read); make it one with "
@@ -171,13 +177,13 @@ class Bert:
         return Predictor(self.task, self.config, self.params, self.tokenizer)
 
     def attention(self, text: Text) -> Float[np.ndarray, "L H T T"]:
-        """How much each token (row) attends to each other (column), in every layer and head."""
+        """The attention weights of every layer and head: how much each token (row) attends to each other (column)."""
         [(batch, encoded)] = self._computed(self._rows([text]), self._encode, return_attention=True)
         length = int(batch.tokens.length[0, 0])
         return encoded.attention[:, 0, :, :length, :length]
 
     def _rows(self, texts: Iterable) -> Iterator[TokenSequence]:
-        """`texts` as token ids, cut to the model's positions; says at the end how many were."""
+        """Yields `texts` as token ids, cut to the model's positions; reports at the end how many texts were cut."""
         texts, read, cut = iter(texts), 0, 0
         try:
             while some := [self._segments(text) for text in islice(texts, _TEXTS_AT_ONCE)]:
@@ -192,7 +198,7 @@ class Bert:
                 say(f"{cut:,} of {read:,} texts are longer than {self.config.max_positions} tokens and were cut")
 
     def _segments(self, text: object) -> tuple[str, ...]:
-        """The one or two texts that `text` is."""
+        """The one or two segments of a text or a pair. Raises UsageError if `text` is neither."""
         segments = (text,) if isinstance(text, str) else text
         if not (isinstance(segments, (tuple, list)) and len(segments) in (1, 2)) or not all(
             isinstance(segment, str) for segment in segments
@@ -203,6 +209,7 @@ class Bert:
         return tuple(segments)
 
     def _masked_sequence(self, text: object) -> TokenSequence:
+        """The token ids of a text with [MASK]. Raises UsageError if it has none or is too long."""
         if not isinstance(text, str) or MASK not in text:
             raise UsageError(f"there is no {MASK} in {_shown(text)}; put one where a piece is to be filled in")
         one = joined([self.tokenizer.encode_masked(text)], self.tokenizer.vocabulary, sys.maxsize)
@@ -219,14 +226,14 @@ class Bert:
         window = max(WINDOW_GROUPS // choice.vectors_a_token, 1)
         pieces = self.tokenizer.vocabulary.pieces
         computed = in_order(self._computed(rows, self._features, window, choice=choice))
-        for found, one, text in zip(computed, read, given):  # in this order all three are read to their ends
+        for found, one, text in zip(computed, read, given):  # `computed` first: it drives the other two iterators
             vectors = found.tokens if found.pooled is None else found.pooled
             yield Feature(text, [pieces[number] for number in one.ids], vectors)
 
     def _computed(
         self, rows: Iterable[TokenSequence], compute: Callable[..., Computed], window: int = WINDOW_GROUPS, **settings
     ) -> Iterator[tuple[Batch, Computed]]:
-        """Batches and what is computed of them, as numpy arrays; the next ones are computed while one is used."""
+        """Yields each batch with its output as numpy arrays; the next batches are computed in the background."""
 
         def computed(batch: Batch) -> Computed:
             return jax.device_get(compute(self.params, batch.tokens, **settings))
@@ -236,7 +243,7 @@ class Bert:
         return ahead(computed, batches(rows, pad_id, longest, tokens_at_once(), compiling, window))
 
     def _stacked(self, each: Iterable[Output], lengths: Sequence[int]) -> Vectors:
-        """Vectors of texts one by one, of so many tokens, as arrays of all."""
+        """Stacks the outputs of single texts, of `lengths` tokens, into padded arrays."""
         count, longest, width = len(lengths), max(lengths, default=0), self.config.hidden_size
         tokens, pooled = np.zeros((count, longest, width), np.float32), np.zeros((count, width), np.float32)
         for place, (of_tokens, of_text) in enumerate(each):
@@ -245,7 +252,7 @@ class Bert:
         return Vectors(tokens, pooled if "pooler" in self.params["bert"] else None, mask)
 
     def _fills(self, vectors: Float[np.ndarray, "M D"], top: int) -> Iterator[list[Fill]]:
-        """For each vector of a masked position the `top` pieces."""
+        """Yields the `top` most likely pieces for each vector of a masked position."""
         pieces = self.tokenizer.vocabulary.pieces
         for begin in range(0, len(vectors), _MASKS_AT_ONCE):
             some = vectors[begin : begin + _MASKS_AT_ONCE]
@@ -256,11 +263,11 @@ class Bert:
 
 
 def load(path: str | os.PathLike) -> Bert:
-    """The model of a run (its newest undamaged checkpoint), of one checkpoint or of a Hugging Face directory.
+    """Loads the model of a run (its newest undamaged checkpoint), a checkpoint, or a Hugging Face directory.
 
-    Each may be in a bucket. A name like "bert-base-uncased" that is no path here is looked up in the Hugging Face hub.
-    The model is put on the default device. Raises UsageError where there is none, or where its files don't belong
-    together; RunError where they are damaged.
+    Each of these may be in a bucket. A name like "bert-base-uncased" that isn't an existing path is looked up in the
+    Hugging Face hub. The parameters are placed on the first local device. Raises UsageError if there is no model or its
+    files are inconsistent, and RunError if they are damaged.
     """
     keep_compiled_programs()
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
@@ -274,7 +281,7 @@ def _encode(
     tokens: Tokens,
     return_attention: bool = False,
 ) -> Encoded:
-    """The vectors of rows of one sequence each: `pooled` is [B, D]."""
+    """Encodes a batch with one sequence per row, so that `pooled` has shape [B, D]."""
     encoded = network.apply({"params": params}, tokens, return_attention=return_attention, method="encode")
     return encoded if encoded.pooled is None else encoded._replace(pooled=encoded.pooled[:, 0])
 
@@ -282,7 +289,7 @@ def _encode(
 def _likeliest(
     network: BertForPretraining, params: Parameters, vectors: Float[Array, "M D"], top: int
 ) -> tuple[Float[Array, "M k"], Int[Array, "M k"]]:
-    """Probabilities and ids of the k = `top` likeliest pieces by the last layer's `vectors` of masked tokens."""
+    """Probabilities and ids of the k = `top` most likely pieces, from the last layer's `vectors` of masked tokens."""
 
     def head(network: BertForPretraining) -> Float[Array, "1 M V"]:
         return network.masked_lm(vectors[None], network.bert.embeddings.word)
@@ -292,5 +299,5 @@ def _likeliest(
 
 
 def _shown(text: object) -> str:
-    """A value as an error quotes it."""
+    """The `repr` of a value for an error message, cut after 60 characters."""
     return repr(text) if len(repr(text)) <= 60 else repr(text)[:60] + "..."

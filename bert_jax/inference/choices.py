@@ -1,11 +1,12 @@
-"""The words by which vectors of texts are chosen."""
+"""The allowed values of the settings that choose the vectors of texts."""
 
 from typing import Literal
 
 Join = Literal["concat", "sum", "mean", "none"]
-"""What becomes of a token's vectors from several layers: one behind the other, added, averaged, or kept apart."""
+"""How a token's vectors of several layers are joined: concatenated, added, averaged, or kept separate."""
 Pool = Literal["none", "cls", "mean", "max"]
-"""What stands for a text: every token's vector, that of [CLS] (of the last token in a causal model, whose first one has
-seen nothing), or the mean or maximum of all tokens'."""
+"""How a text's vectors are pooled: not at all, the vector of [CLS], or the mean or maximum over all tokens.
+
+In a causal model the last token replaces [CLS], since the first token can't attend to the others."""
 Precision = Literal["float32", "float16"]
-"""Type of the numbers that are written."""
+"""Type of the returned or written numbers."""

@@ -1,4 +1,4 @@
-"""Sentences with one word masked, to show what a model knows."""
+"""Example sentences with one masked word, for showing a model's predictions."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,16 +14,20 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK, PieceSpan
 
 _SHORTEST_WORD = 4
+"""Least number of letters of a masked word, unless it is an ideograph."""
 _CUT = "..."
-"""Stands for what is cut off."""
+"""Replaces text that is cut off."""
 
 _WORD = re.compile(r"\s+|\S+")
 _UNIT = re.compile(rf"{re.escape(MASK)}|.")
 
 
 class MaskedText:
-    """A text with [MASK] in a table of rich: lines are broken at spaces and beside characters that set none, and never
-    within [MASK]. (rich itself would break it, as it knows no such characters.)"""
+    """A text with [MASK] for a table of rich, which never breaks a line within [MASK].
+
+    Lines break at spaces, and beside characters of scripts without spaces. rich itself doesn't know these scripts, and
+    would also break within [MASK].
+    """
 
     def __init__(self, text: str):
         self._text = text
@@ -39,7 +43,7 @@ class MaskedText:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """`text` in lines of at most `width` cells of a terminal, which has room for [MASK] at least."""
+    """Breaks `text` into lines of at most `width` terminal cells; `width` must have room for [MASK]."""
     lines = [""]
     for word in _WORD.findall(text):
         divisible = cell_len(word) > width or any(map(sets_no_spaces, word))
@@ -51,9 +55,10 @@ def folded(text: str, width: int) -> list[str]:
 
 
 def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -> list[tuple[str, str]]:
-    """Each sentence of at most `most` pieces that has a fitting word: with that word replaced by [MASK], and the word.
+    """Masks one word in each suitable sentence; returns pairs of the masked sentence and the word.
 
-    A word fits if it is one piece and either long enough to carry meaning or an ideograph.
+    A sentence is suitable if it has at most `most` pieces and a word that is a single piece of at least four letters,
+    or an ideograph. Of several such words a hash chooses one.
     """
     examples = []
     for sentence in sentences:
@@ -69,9 +74,9 @@ def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -
 
 
 def around_mask(text: str, most: int) -> str:
-    """`text` in at most `most` cells of a terminal, a Chinese character taking two: cut around its first [MASK].
+    """Cuts `text` around its first [MASK] to at most `most` terminal cells; a Chinese character takes two.
 
-    "..." stands for what is cut off.
+    "..." replaces the text that is cut off.
     """
     before, after = text.split(MASK, 1)
     room = most - len(MASK)
@@ -81,7 +86,7 @@ def around_mask(text: str, most: int) -> str:
 
 
 def _begin_of(text: str, most: int) -> str:
-    """`text`, or as much of it as fits in `most` cells with what stands for the rest."""
+    """`text` if it fits in `most` cells, or else its beginning, followed by "..."."""
     if cell_len(text) <= most:
         return text
     while text and cell_len(text) > most - len(_CUT):
@@ -90,11 +95,12 @@ def _begin_of(text: str, most: int) -> str:
 
 
 def _end_of(text: str, most: int) -> str:
-    """As `_begin_of`, of the end of `text`."""
+    """`text` if it fits in `most` cells, or else "..." and its end."""
     return _begin_of(text[::-1], most)[::-1]
 
 
 def _fits(sentence: str, piece: PieceSpan, after: PieceSpan | None, tokenizer: Tokenizer) -> bool:
+    """Whether `piece` is a whole word to mask; `after` is the next piece of the sentence, None at its end."""
     starts = tokenizer.starts_word
     word = sentence[piece.begin : piece.end]
     whole = starts[piece.id] and (after is None or starts[after.id]) and piece.id != tokenizer.vocabulary.unknown_id

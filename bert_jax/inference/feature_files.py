@@ -1,4 +1,4 @@
-"""Features of texts written to a file: .npz, .parquet or .jsonl."""
+"""Writes features of texts to .npz, .parquet or .jsonl files."""
 
 import contextlib
 import json
@@ -18,13 +18,16 @@ from bert_jax.system.errors import UsageError, install_extra
 from bert_jax.system.files import check_written, replacing
 
 _GROUP_BYTES = 1 << 24
-"""Vectors that make a row group of a Parquet file: what is in memory of it at once."""
+"""Size of a row group's vectors in a Parquet file, in bytes. One row group is in memory at a time."""
 _COPY_BYTES = 1 << 20
 
 
 def check_output(path: Place, read: str = "") -> None:
-    """Raises UsageError where features of what is `read` can't be written to `path`: by its name, or for want of
-    pyarrow; and as `check_written` does."""
+    """Raises UsageError if features can't be written to `path`.
+
+    The suffix may be unknown, pyarrow may be missing, `path` may be the input file `read`, or `check_written` refuses
+    it.
+    """
     if path.suffix not in _WRITERS:
         raise UsageError(f"{path}: features are written to {', '.join(_WRITERS)}; name it so")
     if path.suffix == ".parquet":
@@ -33,12 +36,16 @@ def check_output(path: Place, read: str = "") -> None:
 
 
 def write_features(path: Place, found: Iterable[Feature], pooled: bool) -> None:
-    """Writes `found` as the name of `path` ends; the file is whole or absent, and replaces an older one.
+    """Writes the features to `path` in the format of its suffix; atomic, replaces an existing file, bounded memory.
 
-    `.npz`: `vectors`, all tokens' one after the other, of row i those from `offsets[i]` to `offsets[i + 1]`, and
-    `pieces`, as many; with `pooled` `vectors` alone, one a row. `.parquet` and `.jsonl`: a row with `text`, of a pair
-    `text_pair` too, then `pieces` and `vectors`, or `vector` if `pooled`. Memory doesn't grow with their number.
-    Raises UsageError for what `check_output` refuses, and where there is no row.
+    A .npz file has the arrays `vectors`, the vectors of all tokens of all texts, `pieces`, the token of each, and
+    `offsets`: text i has the tokens from `offsets[i]` to `offsets[i + 1]` - 1. If `pooled`, it has only `vectors`, one
+    per text.
+
+    .parquet and .jsonl files have a row per text with `text`, `text_pair` for pairs, and `pieces` and `vectors`, or if
+    `pooled`, `vector`.
+
+    Raises UsageError if `check_output` refuses the path, or if there is no text.
     """
     check_output(path)
     found = iter(found)
@@ -51,13 +58,16 @@ def write_features(path: Place, found: Iterable[Feature], pooled: bool) -> None:
 
 def _write_jsonl(path: Path, _: Feature, found: Iterable[Feature], pooled: bool) -> None:
     with open(path, "w", encoding="utf-8") as file:
-        for one in found:
-            row = {**_texts(one), **({} if pooled else {"pieces": one.pieces}), _column(pooled): _shortest(one.vectors)}
+        for feature in found:
+            row: dict[str, Any] = _texts(feature)
+            if not pooled:
+                row["pieces"] = feature.pieces
+            row[_column(pooled)] = _shortest(feature.vectors)
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def _shortest(vectors: Float[np.ndarray, "..."]) -> list:
-    """As numbers with the fewest digits that are read back as the same float32 or float16."""
+    """Converts to the shortest decimal numbers that are read back as the same float32 or float16."""
     return vectors.astype(str).astype(float).tolist()
 
 
@@ -67,7 +77,7 @@ def _write_parquet(path: Path, _: Feature, found: Iterable[Feature], pooled: boo
         writer = None
         for group in _groups(found):
             table = arrow.table(_columns(arrow, group, pooled))
-            # Of vectors, which don't repeat, a dictionary would only be begun and given up.
+            # Dictionary encoding only for pieces: vectors don't repeat, so their dictionary would be useless.
             writer = writer or stack.enter_context(
                 arrow.parquet.ParquetWriter(path, table.schema, use_dictionary=["pieces.list.element"])
             )
@@ -75,6 +85,7 @@ def _write_parquet(path: Path, _: Feature, found: Iterable[Feature], pooled: boo
 
 
 def _groups(found: Iterable[Feature]) -> Iterator[list[Feature]]:
+    """Yields the features in groups of at least _GROUP_BYTES bytes of vectors; the last group may be smaller."""
     group, size = [], 0
     for one in found:
         group.append(one)
@@ -122,7 +133,7 @@ def _write_npz(path: Path, first: Feature, found: Iterable[Feature], pooled: boo
 
 
 class _Growing:
-    """An array in the making of which nobody knows the length yet, in a file without a name, gone with the process."""
+    """An array of growing length in an unnamed temporary file, which disappears with the process."""
 
     def __init__(self, folder: Path, dtype: Any, shape: tuple[int, ...] = ()):
         self.length, self._dtype, self._shape = 0, np.dtype(dtype), shape
@@ -135,16 +146,16 @@ class _Growing:
         self._file.close()
 
     def extend(self, items: Shaped[np.ndarray, "N ..."] | list[int]) -> None:
-        """Puts `items` at the end."""
+        """Appends `items` to the array."""
         self._file.write(np.ascontiguousarray(items, self._dtype).data)
         self.length += len(items)
 
     def copy_to(self, archive: zipfile.ZipFile, name: str, table: Shaped[np.ndarray, " K"] | None = None) -> None:
-        """Writes the array `name`; with `table` not its numbers, but what stands there under them."""
+        """Writes the array to `archive` as `name`; with `table`, each number is replaced by the entry at its index."""
         dtype = self._dtype if table is None else table.dtype
         header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
         self._file.seek(0)
-        # The date of all members is that of zip's beginning, so that the same features are the same bytes.
+        # ZipInfo has a fixed date, 1980, so that the same features give the same bytes.
         with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
             np.lib.format.write_array_header_1_0(member, {**header, "shape": (self.length, *self._shape)})
             while block := self._file.read(_COPY_BYTES):
@@ -152,7 +163,7 @@ class _Growing:
 
 
 def _texts(one: Feature) -> dict[str, str]:
-    """A row's columns of text."""
+    """The text columns of a row: `text`, and `text_pair` for a pair."""
     return {"text": one.text} if isinstance(one.text, str) else dict(zip(("text", "text_pair"), one.text))
 
 
@@ -176,4 +187,4 @@ _WRITERS: dict[str, Callable[[Path, Feature, Iterable[Feature], bool], None]] = 
     ".parquet": _write_parquet,
     ".jsonl": _write_jsonl,
 }
-"""By the end of the file's name."""
+"""The function that writes a file, by the file's suffix."""

@@ -1,4 +1,4 @@
-"""Vectors of texts from chosen layers, as feature-based models use them (Devlin et al. 2019, section 5.3)."""
+"""Computes vectors of texts from chosen layers, for feature-based models (Devlin et al. 2019, section 5.3)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, get_args
@@ -16,34 +16,36 @@ from bert_jax.model.bert import BertForPretraining, Parameters, pooled_places
 from bert_jax.system.errors import UsageError
 
 _LAST = 4
-"""Layers that are taken if none are named: concatenated, the best of that section's table 7."""
+"""Default number of layers, from the last: concatenated, they are the best choice in table 7 of that section."""
 
 
 class Feature(NamedTuple):
-    """What a model makes of one text of T tokens."""
+    """The vectors of one text of T tokens."""
 
     text: Text
     pieces: list[str]
-    """Its tokens, [CLS] and [SEP] included: T of them."""
+    """The T tokens, [CLS] and [SEP] included."""
     vectors: Float[np.ndarray, "..."]
-    """[T, X], or pooled [X]; X is the width, times the number of layers where these are concatenated. With join "none"
-    each vector is [layers, width]."""
+    """Shape [T, X], or [X] if pooled. X is the width, or with join "concat" the width times the number of layers.
+
+    With join "none" a vector has shape [layers, width]."""
 
 
 class Choice(NamedTuple):
-    """Which vectors are asked for."""
+    """Which layers' vectors are computed, and how they are joined and pooled."""
 
     layers: tuple[int, ...]
-    """0 for the embeddings, 1 to L for the blocks, in the order in which they are joined."""
+    """Layer numbers in the order in which they are joined: 0 for the embeddings, 1 to L for the blocks."""
     join: Join
     pool: Pool
     dtype: Precision
 
     @classmethod
     def of(cls, layers: Sequence[int], join: str, pool: str, dtype: str, count: int) -> "Choice":
-        """For a model of `count` blocks; negative `layers` count from the last, -1. No layers: the last four, or all.
+        """Checks the settings for a model of `count` blocks. Negative `layers` count from the last one, -1.
 
-        Raises UsageError for a layer that isn't there or that is named twice, and for other words than those above.
+        Empty `layers` mean the last four, or all of a model that has fewer. Raises UsageError if a layer doesn't exist
+        or is named twice, or if `join`, `pool` or `dtype` has an unknown value.
         """
         for name, value, words in (("join", join, Join), ("pool", pool, Pool), ("dtype", dtype, Precision)):
             if value not in get_args(words):
@@ -63,7 +65,7 @@ class Choice(NamedTuple):
 
     @property
     def vectors_a_token(self) -> int:
-        """How many of the model's width leave the device for each token, at most; 1 where they are pooled."""
+        """Most vectors of the model's width that are copied from the device per token; 1 if they are pooled."""
         return len(self.layers) if self.pool == "none" and self.join in ("concat", "none") else 1
 
 
@@ -73,7 +75,10 @@ def features(
     tokens: Tokens,
     choice: Choice,
 ) -> Output:
-    """Of each token, or pooled of each text. Blocks above the highest one of `choice` are not computed."""
+    """Computes the vectors of each token, or with pooling of each text, in a batch with one text per row.
+
+    Blocks above the highest layer of `choice` aren't computed.
+    """
     depth = max(*choice.layers, 1)
     blocks = jax.tree.map(lambda leaf: leaf[:depth], params["bert"]["encoder"])
     variables = {"params": {**params, "bert": {**params["bert"], "encoder": blocks}}}
@@ -90,13 +95,20 @@ def _joined(layers: list[Float[Array, "B T D"]], join: Join) -> Float[Array, "B 
     if join == "concat":
         return jnp.concatenate(layers, axis=-1)
     stacked = jnp.stack(layers, axis=2)
-    return stacked if join == "none" else stacked.sum(axis=2) if join == "sum" else stacked.mean(axis=2)
+    if join == "sum":
+        return stacked.sum(axis=2)
+    if join == "mean":
+        return stacked.mean(axis=2)
+    return stacked
 
 
 def _pooled(
     vectors: Float[Array, "B T ..."], mask: Bool[Array, "B T"], pool: Pool, telling: Int[Array, " B"]
 ) -> Float[Array, "B ..."]:
-    """One vector a text: that of the token `telling`, or of all, [CLS] and [SEP] too, as in sentence-transformers."""
+    """One vector per text: that of token `telling`, or the mean or maximum of all tokens.
+
+    [CLS] and [SEP] are included, as in sentence-transformers.
+    """
     if pool == "cls":
         return vectors[jnp.arange(len(vectors)), telling]
     real = mask.reshape(*mask.shape, *[1] * (vectors.ndim - 2))

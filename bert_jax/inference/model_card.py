@@ -1,4 +1,4 @@
-"""The README.md of an exported model: what it is, what it was trained on and how, what was measured, how to load it."""
+"""Writes the model card (README.md) of an exported model: its kind, training, results, and how to load it."""
 
 import json
 from collections.abc import Iterator
@@ -20,26 +20,26 @@ _USES = {
     "BertForPreTraining": "fill-mask",
     "BertForMaskedLM": "fill-mask",
 } | {kind.exported_as: kind.hub_use for kind in TASK_KINDS.values() if kind.exported_as}
-"""What the hub calls the use of a class of transformers; of all others feature-extraction."""
+"""The hub's pipeline tag of each class of transformers; all other classes have feature-extraction."""
 _NAMES = {question.loss: f"{question.title} loss (nats)" for question in QUESTIONS} | {
     question.accuracy: f"{question.title} accuracy" for question in QUESTIONS
 }
 
 
 class _Training(NamedTuple):
-    """How an exported model came about, as far as its run says."""
+    """How an exported model was trained, as far as its run records it."""
 
     config: RunConfig | TaskRunConfig | None
-    """None of a model that another program trained."""
+    """Settings of the run; None if another program trained the model."""
     steps: int
     results: dict[str, Any]
-    """Of results.json, where that is of the exported checkpoint."""
+    """Contents of results.json; empty if they don't belong to the exported checkpoint."""
     origin: str | None
-    """Where a model comes from that was not trained here."""
+    """Source of a model that another program trained, or None."""
 
     @classmethod
     def of(cls, path: Place) -> "_Training":
-        """Of a run, a checkpoint, or a directory of another program's."""
+        """Reads how the model at `path` was trained: a run, a checkpoint, or another program's directory."""
         if holds_published_model(path):
             return cls(None, 0, {}, path.name)
         checkpoint = checkpoint_of(path)
@@ -48,16 +48,16 @@ class _Training(NamedTuple):
         step = Manifest.read(checkpoint).step
         try:
             results = read_object(path / "results.json")
-        except (OSError, ValueError):  # not finished, or a checkpoint by itself
+        except (OSError, ValueError):  # the run isn't finished, or the path is that of a checkpoint
             results = {}
         measured = results.get("best_step", results.get("steps")) == step
         return cls(read_config(checkpoint), step, results if measured else {}, None)
 
 
 def model_card(path: Place, model: Bert, architecture: str, name: str) -> str:
-    """The card of `model`, exported from `path` under `name` as transformers' class `architecture`.
+    """The text of the model card of `model`, exported from `path` as `name`, for transformers' class `architecture`.
 
-    It says what the run's settings and results say, and nothing else; the license is left to whoever publishes it.
+    It only states facts from the run's settings and results. The license is left to whoever publishes the model.
     """
     training = _Training.of(path)
     sections = [
@@ -76,7 +76,7 @@ def model_card(path: Place, model: Bert, architecture: str, name: str) -> str:
 
 
 def _front_matter(config: RunConfig | TaskRunConfig | None, architecture: str) -> Iterator[str]:
-    """The hub's metadata, in YAML."""
+    """Yields the lines of the hub's metadata, in YAML."""
     yield "---"
     yield "# license: add the one under which you publish the model, such as apache-2.0"
     if isinstance(config, RunConfig):
@@ -110,8 +110,8 @@ def _training_facts(training: _Training) -> Iterator[str]:
     yield f"began with {_code(config.init)}" if config.init else "began with random parameters"
     if isinstance(config, RunConfig):
         yield f"text: {', '.join(map(_code, config.data.source))}"
-        asked = "masked pieces" if config.objective.predict == "masked" else "each next piece"
-        yield f"objective: {asked}{' and next sentences' if config.objective.pair == 'next_sentence' else ''}"
+        predicted = "masked pieces" if config.objective.predict == "masked" else "each next piece"
+        yield f"objective: {predicted}{' and next sentences' if config.objective.pair == 'next_sentence' else ''}"
     else:
         rows = f", {results['training_rows']:,} rows" if isinstance(results.get("training_rows"), int) else ""
         yield f"task: {_code(config.task.name)} ({config.task.kind}), learned from {_code(config.task.train)}{rows}"
@@ -128,7 +128,7 @@ def _training_facts(training: _Training) -> Iterator[str]:
 
 
 def _results_table(training: _Training) -> Iterator[str]:
-    """Every number of results.json that was measured, and what of."""
+    """Yields the lines of a table with every metric of results.json, after a line that says what it was measured on."""
     results, config = training.results, training.config
     baseline = results.get("baseline") if isinstance(results.get("baseline"), dict) else {}
     numbers = {
@@ -146,7 +146,10 @@ def _results_table(training: _Training) -> Iterator[str]:
     yield "| | model |" + (" by frequency alone |" if baseline else "")
     yield "|---|---|" + ("---|" if baseline else "")
     for name, value in numbers.items():
-        guess = f" {baseline[name]:.4f} |" if name in baseline else " |" if baseline else ""
+        if name in baseline:
+            guess = f" {baseline[name]:.4f} |"
+        else:
+            guess = " |" if baseline else ""
         yield f"| {_NAMES.get(name, name)} | {value:.4f} |{guess}"
 
 
@@ -159,5 +162,5 @@ def _loading(architecture: str, name: str) -> str:
 
 
 def _code(text: str | None) -> str:
-    """`text` as Markdown's code, on one line."""
+    """Formats `text` as inline code of Markdown, on one line."""
     return "`" + " ".join(str(text).replace("`", "'").split()) + "`"

@@ -1,4 +1,4 @@
-"""A fine-tuned model used: rows to predictions."""
+"""Predicts rows with a fine-tuned model, and measures it on labelled rows."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ from bert_jax.training.devices import compiling_tokens, tokens_at_once
 
 
 class Predictor:
-    """What a task's model says of rows, on one device."""
+    """A fine-tuned model that predicts rows on one device."""
 
     def __init__(self, task: TaskConfig, config: ModelConfig, params: Parameters, tokenizer: Tokenizer):
         self.task, self._tokenizer = task, tokenizer
@@ -34,14 +34,14 @@ class Predictor:
         self._outputs = Outputs(TaskObjective(task, config, ExecutionConfig()), mesh)
 
     def predictions(self, records: Iterable[Record], repairs: Counter[str]) -> Iterator[tuple[Record, Prediction]]:
-        """Each record with what is said of it, in their order; memory doesn't grow with their number.
+        """Yields each record with its prediction, in input order and bounded memory.
 
-        `repairs` counts what was cut or is empty.
+        `repairs` counts texts that were cut or are empty.
         """
         return predictions(self._task, records, self._run, repairs, pad_id=self._pad_id, **self._costs)
 
     def stream(self, records: Iterable[Record]) -> Iterator[Prediction]:
-        """The predictions alone; says at the end what was cut or is empty."""
+        """Yields the predictions alone; reports at the end how many texts were cut or are empty."""
         repairs = Counter()
         for _, prediction in self.predictions(records, repairs):
             yield prediction
@@ -54,12 +54,12 @@ class Predictor:
         unlabelled: Literal["refuse", "skip"] | None = None,
         stamp: str = "",
     ) -> dict[str, Any]:
-        """Every metric over the labelled rows of `source`, those of `task.dev` where None, as results.json has them.
+        """Every metric over the labelled rows of `source`, in the form of results.json; None means `task.dev`.
 
-        `source` is written as `written` says, otherwise as `written_as` finds; of rows without a label becomes what
-        `unlabelled` says, or what `task.unlabelled` said in training. Where the rows of `task.dev` don't end the run's
-        `stamp` of its rows, they are others than in training, which is said. Raises UsageError for a label that wasn't
-        there in training.
+        `written` is the format of `source`; None means that `written_as` finds it. `unlabelled` says what happens to
+        rows without a label; None means the setting in training, `task.unlabelled`. `stamp` is the run's hash of its
+        rows, which ends with the hash of the dev rows: if the rows of `task.dev` have another hash, a warning says that
+        they have changed since training. Raises UsageError for a label that didn't occur in training.
         """
         config = self.task
         if source:

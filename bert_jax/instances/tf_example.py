@@ -109,6 +109,7 @@ def _layout(record: bytes, values: Sequence[tuple[int, int]]) -> _Layout:
     """Builds the layout of `record` from the begin and end offset of each value."""
     bounds = [0, *(bound for span in sorted(values) for bound in span), len(record)]
     sizes = [end - begin for begin, end in zip(bounds, bounds[1:])]
+    # Struct formats that take every second stretch of the record ("s") and skip the others ("x").
     formats = ("".join(f"{size}{'sx'[(number + odd) % 2]}" for number, size in enumerate(sizes)) for odd in (0, 1))
     frame_of, values_of = (struct.Struct(form).unpack for form in formats)
     if list(values) != sorted(values):

@@ -1,4 +1,4 @@
-"""A model written as Hugging Face's transformers read it."""
+"""Writes a model in the format of Hugging Face's transformers."""
 
 import shutil
 from collections.abc import Callable
@@ -21,11 +21,11 @@ from bert_jax.text.tokenizer import Tokenizer
 
 
 class _Class(NamedTuple):
-    """A class of transformers."""
+    """A model class of transformers."""
 
     name: str
     beginning: tuple[str, str] = ("", "")
-    """How PARAMETERS begins the names of some of its tensors, and what stands there in its files."""
+    """A prefix of tensor names in PARAMETERS, and the prefix that replaces it in files of this class."""
 
 
 def write_model_directory(
@@ -36,14 +36,14 @@ def write_model_directory(
     task: TaskConfig | None = None,
     card: Callable[[str], str] | None = None,
 ) -> str:
-    """Writes config.json, model.safetensors and the tokenizer's files; returns the class it is of.
+    """Writes config.json, model.safetensors and the tokenizer's files; returns the name of the model's class.
 
-    `card` gives the text of a README.md from the name of that class.
+    A model fine-tuned for `task` gets the class with the head of the task, and its labels. A pretrained model can be
+    loaded by AutoModelForPreTraining if it has both heads, by AutoModelForMaskedLM if it lacks the next-sentence head,
+    and by AutoModel if it lacks both. `card` maps the name of the class to the text of a README.md.
 
-    A model fine-tuned for `task` is of the class with its head, and has its labels. A pretrained one is for
-    AutoModelForPreTraining where both heads are there, AutoModelForMaskedLM without the second one, AutoModel without
-    both. Raises UsageError where no class has the head, where the model is causal, or where something is at
-    `directory` already; it appears when all is written.
+    `directory` appears only when everything is written. Raises UsageError if no class has the task's head, if the
+    model is causal, or if `directory` exists.
     """
     if config.causal:
         raise UsageError(
@@ -62,12 +62,13 @@ def write_model_directory(
         if card:
             write_text(temporary / "README.md", card(kind.name))
         save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
-        # The library makes a file for its owner alone; it gets the mode that the umask gave the others.
+        # The library creates a file that only its owner can read; give it the mode of the other files.
         shutil.copymode(temporary / HUGGING_FACE_CONFIG, temporary / WEIGHTS)
     return kind.name
 
 
 def _class_for(task: TaskConfig) -> _Class:
+    """The class that has the head of `task`. Raises UsageError if there is none."""
     facts = task.facts
     if facts.exported_as is None:
         raise UsageError(
@@ -78,9 +79,9 @@ def _class_for(task: TaskConfig) -> _Class:
 
 
 def _class_with(absent: frozenset[str]) -> _Class:
-    """The class that has the parts of a pretrained model that are here."""
+    """The class of a pretrained model that lacks the parts in `absent`."""
     if {"masked_lm", "next_sentence"} <= absent:
-        return _Class("BertModel", ("bert.", ""))  # an encoder by itself is named so in its files
+        return _Class("BertModel", ("bert.", ""))  # tensor names of a bare encoder have no prefix
     if "masked_lm" in absent:
         return _Class("BertForNextSentencePrediction")
     return _Class("BertForMaskedLM" if absent else "BertForPreTraining")

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub, named as there: bert-base-uncased, google/bert_uncased_L-2_H-128_A-2."""
+"""Downloads models of the Hugging Face hub by name: bert-base-uncased, google/bert_uncased_L-2_H-128_A-2."""
 
 import importlib.util
 import os
@@ -11,20 +11,21 @@ from bert_jax.system.errors import UsageError, install_extra, shown
 from bert_jax.system.progress import say
 
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
-"""A model of the hub, or one of an organization there."""
+"""The name of a model in the hub, with an optional organization."""
 _FILES = (
     *("config.json", WEIGHTS, INDEX, "model-*-of-*.safetensors"),
     *("vocab.txt", "tokenizer.json", "tokenizer_config.json", "tokenizer.model"),
 )
-"""What is fetched: the files that are read here, of which none can run code."""
+"""Patterns of the files to download: those that this package reads. None of them can run code."""
 
 
 def model_place(source: str | os.PathLike) -> Place:
-    """Where the model lies that `source` names: a path, gs:// too, or a model of the hub, which is then fetched.
+    """The location of the model that `source` names: a path, a gs:// URL, or a model of the hub, which is downloaded.
 
-    What exists as a path is that path. Only a string that names nothing here, and no place in a folder that exists, is
-    looked up in the hub; huggingface_hub keeps what it fetched, and uses that where the hub can't be reached. Raises
-    UsageError where the library is missing, or where neither hub nor cache has the model.
+    An existing path always wins. The hub is asked only if `source` is a string in the form of a model's name, and
+    neither the path NAME or OWNER/NAME nor the directory OWNER exists. huggingface_hub caches downloads, and uses the
+    cache if the hub can't be reached. Raises UsageError if that library is missing, or if neither the hub nor the cache
+    has the model.
     """
     place = place_of(source)
     if not isinstance(source, str) or not isinstance(place, Path) or not _NAME.fullmatch(source):
@@ -33,13 +34,13 @@ def model_place(source: str | os.PathLike) -> Place:
         if (place / WEIGHTS).is_file() or (place / INDEX).is_file():
             say(f"{source} is the folder of this name, not a model of the Hugging Face hub")
         return place
-    if "/" in source and place.parent.is_dir():  # a run's name with a slip in it
+    if "/" in source and place.parent.is_dir():  # probably the mistyped path of a run
         return place
     return _fetched(source)
 
 
 def _fetched(name: str) -> Path:
-    """The files of a model of the hub, on this machine; says which revision they are of."""
+    """Downloads a model of the hub; returns the local directory, and reports the revision."""
     if importlib.util.find_spec("huggingface_hub") is None:
         raise UsageError(
             f"there is no folder {name} here, and a model of the Hugging Face hub needs huggingface_hub: "
@@ -49,7 +50,7 @@ def _fetched(name: str) -> Path:
     from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
 
     try:
-        endpoint = os.environ.get("HF_ENDPOINT")  # which the library by itself reads once, at its import
+        endpoint = os.environ.get("HF_ENDPOINT")  # passed on, as the library reads it only at its import
         folder = Path(snapshot_download(name, allow_patterns=list(_FILES), endpoint=endpoint))
     except RepositoryNotFoundError:
         raise UsageError(
@@ -61,7 +62,7 @@ def _fetched(name: str) -> Path:
             f"there is no folder {name} here, and the Hugging Face hub can't be reached nor is the model in its cache; "
             f"fetch it where there is a network (hf download {name}), or give its folder as ./NAME"
         ) from None
-    except Exception as error:  # of the library, of its HTTP client, of the disk
+    except Exception as error:  # raised by the library, its HTTP client or the file system
         reason = shown(str(error))
         raise UsageError(f"{name} can't be fetched from the Hugging Face hub ({reason}); try again") from None
     if not any((folder / weights).is_file() for weights in (WEIGHTS, INDEX)):

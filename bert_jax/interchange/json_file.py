@@ -1,4 +1,4 @@
-"""JSON files of other programs: whatever is wrong with one is a UsageError that names it."""
+"""Reads JSON files of other programs; any defect raises a UsageError that names the file."""
 
 from pathlib import Path
 from typing import Any
@@ -8,18 +8,18 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import Shape, ShapeKind, as_shape
 
 _MOST_BYTES = 32_000_000
-"""The largest is the tokenizer.json of a large vocabulary: 501,153 pieces of a BERT for 109 languages take 13 MB."""
+"""Largest file that is read. The tokenizer.json of a BERT for 109 languages, with 501,153 pieces, has 13 MB."""
 
 __all__ = ["Shape", "read_object", "read_shape", "shaped"]
 
 
 def read_shape(path: Path, shape: type[ShapeKind]) -> ShapeKind:
-    """What `path` holds of `shape`. Raises UsageError in one line for the first field that isn't as it should be."""
+    """Reads `path` and checks the fields of `shape`. Raises UsageError, in one line, for the first invalid field."""
     return shaped(read_object(path), shape, path)
 
 
 def shaped(value: dict[str, Any], shape: type[ShapeKind], path: Path) -> ShapeKind:
-    """What `value`, read from `path`, holds of `shape`. Raises UsageError as `read_shape` does."""
+    """Checks the fields of `shape` in `value`, read from `path`. Raises UsageError for the first invalid field."""
     try:
         return as_shape(value, shape)
     except ValueError as error:
@@ -27,7 +27,7 @@ def shaped(value: dict[str, Any], shape: type[ShapeKind], path: Path) -> ShapeKi
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`. Raises UsageError where there is none, or an absurdly large one."""
+    """Reads the JSON object in `path`. Raises UsageError if it is missing, damaged or implausibly large."""
     try:
         return json_file.read_object(path, _MOST_BYTES)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A model in a folder of Hugging Face's kind, or of Google's."""
+"""Reads models from directories in the format of Hugging Face or of Google's BERT release."""
 
 import re
 import shlex
@@ -27,27 +27,31 @@ _FLOATS = ("float32", "float16", "bfloat16", "float64")
 
 
 class PublishedModel(NamedTuple):
-    """A model as others publish it, opened and checked; its tensors are read when they are wanted."""
+    """A model of another program, opened and checked. Its tensors are read on demand."""
 
     config: ModelConfig
     tokenizer: Tokenizer
     absent: frozenset[str]
-    """Parts that it lacks; of OPTIONAL_PARTS."""
+    """The members of OPTIONAL_PARTS that the model lacks."""
     unused: dict[str, str]
-    """Tensors that are not taken, by the file's name for them, and why."""
+    """Tensors that aren't used: the reason by the tensor's name in the file."""
     slots: list[str]
-    """Tensors of the optimizer, ignored."""
+    """Names of the optimizer's tensors, which are ignored."""
     tensors: dict[str, Tensor]
+    """All tensors by Hugging Face's current names."""
 
     def parameters(self) -> Parameters:
-        """Numpy arrays in float32, without the absent parts. Raises UsageError for a tensor that isn't of floats."""
+        """Reads the parameters as float32 numpy arrays, without absent parts.
+
+        Raises UsageError if a tensor doesn't hold finite floating-point numbers.
+        """
         return to_parameters(lambda name: _floats(self.tensors[name]), self.config, self.absent)
 
 
 def holds_published_model(path: Place) -> bool:
-    """Whether `path` is a folder that another program wrote a model to; a run's config.json has a schema_version."""
+    """Whether `path` is a directory with a model of another program. A run's config.json has a schema_version."""
     if (path / "checkpoints").is_dir() or (path / "manifest.json").is_file():
-        return False  # a run, or a checkpoint of one, however damaged its config.json
+        return False  # a run or a checkpoint, even if its config.json is damaged
     if (path / GOOGLE_CONFIG).is_file():
         return True
     config = path / HUGGING_FACE_CONFIG
@@ -57,11 +61,11 @@ def holds_published_model(path: Place) -> bool:
 def open_model_directory(
     directory: Place, activation: Activation | None = None, lowercase: bool | None = None
 ) -> PublishedModel:
-    """The model in `directory`, which has safetensors files or a TensorFlow checkpoint, a config and a vocabulary.
+    """Opens the model in `directory`: safetensors files or a TensorFlow checkpoint, a config, and a vocabulary.
 
-    `activation` and `lowercase` go before what the files say. Where these leave it open, as Google's do, GELU has the
-    tanh form, which their code has since February 2019, and the vocabulary's own letters tell its casing. Raises
-    UsageError where something is missing, damaged, or doesn't belong to the rest; nothing is ever unpickled.
+    `activation` and `lowercase` override the files. If neither says, as with Google's files, GELU has the tanh form,
+    which Google's code has used since February 2019, and the letters in the vocabulary decide the casing. Pickles are
+    never read. Raises UsageError if a file is missing, damaged, or inconsistent with the others.
     """
     if not directory.is_dir():
         raise UsageError(f"there is no folder {directory}; give one with a model's files")
@@ -98,9 +102,9 @@ def _config_file(directory: Path) -> Path:
 
 
 def _nothing_to_read(directory: Path) -> str:
-    """Why there is no model: what lies there instead, and what to do about it."""
+    """The error message for a directory without readable weights: what it contains instead, and the remedy."""
     if found := sorted(path.name for pattern in _PICKLES for path in directory.glob(pattern)):
-        # Of its own class: another one would be given random heads.
+        # Convert with the model's own class, since another class would add random heads.
         kind = _architecture(directory)
         script = (
             f"import sys, transformers; transformers.{kind}.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])"
@@ -116,7 +120,7 @@ def _nothing_to_read(directory: Path) -> str:
 
 
 def _architecture(directory: Path) -> str:
-    """The class that config.json names, if it names one of BERT's."""
+    """The BERT class that config.json names, or else AutoModel."""
     path = directory / HUGGING_FACE_CONFIG
     named = read_object(path).get("architectures") if path.is_file() else None
     first = named[0] if isinstance(named, list) and named else None
@@ -124,7 +128,7 @@ def _architecture(directory: Path) -> str:
 
 
 def _floats(tensor: Tensor) -> np.ndarray:
-    """The tensor in float32."""
+    """Reads a tensor as float32. Raises UsageError if it doesn't hold finite floating-point numbers."""
     array = tensor.read()
     if array.dtype.name not in _FLOATS:
         raise UsageError(f"{tensor.source} holds {array.dtype.name} numbers; one of {', '.join(_FLOATS)} was expected")

@@ -1,4 +1,4 @@
-"""A model's shape as Hugging Face's config.json and Google's bert_config.json write it."""
+"""Converts a model's configuration from and to Hugging Face's config.json; reads Google's bert_config.json, too."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
 }
-"""Hugging Face's names. In Google's files `gelu` is what the code of the time made of it: erf until February 2019."""
+"""Activations by Hugging Face's names. In Google's files `gelu` was the erf form until February 2019, then tanh."""
 
 _NAMES = {
     "num_hidden_layers": "num_layers",
@@ -41,18 +41,18 @@ _FIXED = {
     "tie_word_embeddings": True,
     "pruned_heads": {},
 }
-"""What decides the numbers and has one value here; a file that leaves one out means this value."""
+"""Settings that change the computation and of which only this value is supported; it is also their default."""
 _MOST = 10_000_000
-"""No size of a BERT comes near it."""
+"""Largest plausible size, far above any of a BERT."""
 
 
 def model_config(
     values: dict[str, Any], path: Path, activation: Activation | None = None, of_google: bool = False
 ) -> ModelConfig:
-    """The shape that `values`, read from `path`, tell of. `activation` goes before the form of GELU there; in
-    Google's own files `gelu` is the tanh form.
+    """The configuration in `values`, read from `path`. `activation` overrides the activation in the file.
 
-    Raises UsageError for a model that isn't BERT's, and for sizes that are missing or absurd.
+    `of_google` means that `gelu` is the tanh form. Raises UsageError if the model isn't a BERT, or if a size is missing
+    or implausible.
     """
     for name, value in _FIXED.items():
         if values.get(name, value) not in (value, None):
@@ -67,7 +67,7 @@ def model_config(
 
 
 def config_values(model: ModelConfig, pad_id: int) -> dict[str, Any]:
-    """Hugging Face's config.json of `model`, but for `architectures`."""
+    """The values of Hugging Face's config.json for `model`, except `architectures`."""
     written = {form: name for name, form in ACTIVATIONS.items() if name in ("gelu", "gelu_new")}
     sizes = {theirs: getattr(model, ours) for theirs, ours in (_NAMES | _RATES).items()}
     return {
@@ -83,9 +83,10 @@ def config_values(model: ModelConfig, pad_id: int) -> dict[str, Any]:
 
 
 def head_values(task: TaskConfig) -> dict[str, Any]:
-    """What Hugging Face's config.json says of the head of a model fine-tuned for `task`, whose labels are known.
+    """The values of Hugging Face's config.json for the head of `task`: its labels and problem type.
 
-    Nothing of choices and answers: there is one shape of their heads.
+    Empty for multiple choice and question answering, whose heads always have the same shape. The labels of `task` must
+    be known.
     """
     names = task.labels if task.facts.labelled else ("LABEL_0",) if task.facts.loss == "squares" else None
     if not names:

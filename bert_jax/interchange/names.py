@@ -1,4 +1,4 @@
-"""Which of Hugging Face's tensors is which of our parameters, and how each is laid out."""
+"""Maps Hugging Face's tensors to our parameters and back, with their names and layouts."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -16,26 +16,26 @@ _WORD_TABLE = "bert.embeddings.word_embeddings.weight"
 _POSITIONS = "bert.embeddings.position_embeddings.weight"
 _MLM_BIAS = "cls.predictions.bias"
 TIED = {"cls.predictions.decoder.weight": _WORD_TABLE, "cls.predictions.decoder.bias": _MLM_BIAS}
-"""Tensors that repeat another one."""
+"""Tensors that must equal another one, by name."""
 
 
 def part_of(path: str) -> str | None:
-    """Which of OPTIONAL_PARTS the parameter at `path` belongs to; None for the encoder's."""
+    """The member of OPTIONAL_PARTS that contains the parameter at `path`, or None for the encoder."""
     return next((part for part in OPTIONAL_PARTS if path.startswith(f"{part}/")), None)
 
 
 class Expected(NamedTuple):
-    """A tensor that a model needs."""
+    """A tensor that a model of Hugging Face must have."""
 
     name: str
     shape: tuple[int, ...]
-    """Theirs: the vocabulary not padded."""
+    """Shape in Hugging Face's layout, in which the vocabulary isn't padded."""
     path: str
-    """Of the parameter that it goes into."""
+    """Path of the parameter that the tensor is a part of."""
 
 
 def expected_tensors(config: ModelConfig) -> Iterator[Expected]:
-    """Every tensor of the model with all its parts, block by block within a parameter; nothing is allocated."""
+    """Yields every tensor of a model with all parts, by parameter and then by block. Allocates no arrays."""
     shapes = _flat(parameter_shapes(config))
     for parameter in PARAMETERS:
         if parameter.path in shapes:
@@ -48,9 +48,9 @@ def expected_tensors(config: ModelConfig) -> Iterator[Expected]:
 
 
 def to_parameters(read: Callable[[str], np.ndarray], config: ModelConfig, absent: frozenset[str]) -> Parameters:
-    """Our parameter tree in float32, the vocabulary padded with zeros, from tensors as `expected_tensors` has them.
+    """Builds our parameter tree in float32 from Hugging Face's tensors; the vocabulary is padded with zeros.
 
-    `read` is called once for each. Parts that are `absent` (see OPTIONAL_PARTS) are left out.
+    `read` is called once for each name of `expected_tensors`. Members of OPTIONAL_PARTS in `absent` are left out.
     """
     params: Parameters = {}
     shapes = _flat(parameter_shapes(config))
@@ -65,10 +65,9 @@ def to_parameters(read: Callable[[str], np.ndarray], config: ModelConfig, absent
 
 
 def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.ndarray, "..."]]:
-    """Their tensors by name from our parameters, of which optional parts may be missing; the head of a task is written
-    where there is one.
+    """Converts our parameters to Hugging Face's tensors by name. Includes the head of a task if there is one.
 
-    Fixed positions (`config.positions` sinusoidal) become a table, which is what Hugging Face's BERT has.
+    Optional parts may be missing. Sinusoidal positions become a table, as Hugging Face's BERT has only tables.
     """
     tensors = {}
     leaves = _flat(params)
@@ -85,7 +84,7 @@ def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.nd
 
 
 def _places(parameter: Parameter, whole: np.ndarray, config: ModelConfig) -> Iterator[tuple[str, np.ndarray]]:
-    """Each tensor of a parameter and the part of ours that it is, a view; the vocabulary's padding is left out."""
+    """Yields each tensor's name and the view of `whole`, our parameter, that holds it, without vocabulary padding."""
     inside = whole[: config.vocabulary_size] if parameter.padded else whole
     for layer, block in enumerate(inside if parameter.of_a_block else [inside]):
         for number, name in enumerate(parameter.tensors):
@@ -93,7 +92,7 @@ def _places(parameter: Parameter, whole: np.ndarray, config: ModelConfig) -> Ite
 
 
 def _shape_of_theirs(parameter: Parameter, own: tuple[int, ...]) -> tuple[int, ...]:
-    """Of one tensor, from the shape of our parameter of one block."""
+    """The shape of one tensor in Hugging Face's layout, from the shape of our parameter in one block."""
     if len(parameter.tensors) > 1:
         own = own[:-3] + own[-2:]
     if parameter.inputs:
@@ -102,7 +101,7 @@ def _shape_of_theirs(parameter: Parameter, own: tuple[int, ...]) -> tuple[int, .
 
 
 def _flat(tree: Parameters, path: str = "") -> dict[str, Any]:
-    """Leaves by their path from the root."""
+    """The leaves of a tree by their path, with / between names."""
     flat = {}
     for name, child in tree.items():
         flat |= _flat(child, f"{path}{name}/") if isinstance(child, dict) else {f"{path}{name}": child}
@@ -110,6 +109,7 @@ def _flat(tree: Parameters, path: str = "") -> dict[str, Any]:
 
 
 def _put(tree: Parameters, path: str, leaf: np.ndarray) -> None:
+    """Stores `leaf` in the tree at `path`; creates the nodes on the way."""
     *parents, name = path.split("/")
     for parent in parents:
         tree = tree.setdefault(parent, {})

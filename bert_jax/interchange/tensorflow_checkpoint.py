@@ -1,4 +1,4 @@
-"""Google's checkpoints: bert_model.ckpt, as TensorFlow 1 wrote it."""
+"""Reads checkpoints of TensorFlow 1, such as the bert_model.ckpt of Google's BERT release."""
 
 import importlib.util
 import os
@@ -17,15 +17,15 @@ _RENAMED = (
     (r"/(kernel|gamma|output_weights)$", "/weight"),
     (r"/(beta|output_bias)$", "/bias"),
 )
-"""From TensorFlow's names to Hugging Face's, / for . meanwhile."""
+"""Replacements that turn TensorFlow's names into Hugging Face's, except that / still stands for a dot."""
 _MOST_S = 600
-"""Longest time for reading a checkpoint; that of BERT-large, with its optimizer 4 GB, takes less than a minute."""
+"""Timeout of reading a checkpoint, in seconds. That of BERT-large with its optimizer, 4 GB, takes under a minute."""
 _MOST_SHOWN = 200
-"""Characters of TensorFlow's own message in an error."""
+"""Most characters of TensorFlow's message that an error quotes."""
 
 
 def find_tensorflow_checkpoint(directory: Path) -> Path | None:
-    """The prefix of the one checkpoint in `directory`; None where there is none. Raises UsageError for several."""
+    """The prefix of the checkpoint in `directory`, or None if there is none. Raises UsageError if there are several."""
     found = sorted(directory.glob("*.ckpt*.index"))
     if len(found) > 1:
         raise UsageError(f"{directory} has {len(found)} checkpoints ({found[0].name}, ...); leave one there")
@@ -33,10 +33,10 @@ def find_tensorflow_checkpoint(directory: Path) -> Path | None:
 
 
 def read_tensorflow_checkpoint(prefix: Path) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors by Hugging Face's names, and the names of those of the optimizer.
+    """Reads a checkpoint; returns the tensors by Hugging Face's names, and the names of the optimizer's tensors.
 
-    TensorFlow reads it in a process of its own. Raises UsageError where TensorFlow isn't installed, or where that
-    process fails, whatever it ends by.
+    TensorFlow runs in a subprocess. Raises UsageError if TensorFlow isn't installed, or if the subprocess fails, times
+    out or is killed.
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise UsageError(
@@ -45,12 +45,12 @@ def read_tensorflow_checkpoint(prefix: Path) -> tuple[dict[str, Tensor], list[st
     with tempfile.TemporaryDirectory() as folder:
         converted = Path(folder) / "tensors.safetensors"
         optimizers = _converted(prefix, converted)
-        tensors = tensors_of(converted)  # opened: they can be read when the file has no name any more
+        tensors = tensors_of(converted)  # keeps the file open, so tensors can be read after it is deleted
     return {_todays_name(name): _transposed(tensor) for name, tensor in tensors.items()}, optimizers
 
 
 def _converted(prefix: Path, target: Path) -> list[str]:
-    """Has tensorflow_conversion.py write `target`; returns what that prints. Raises UsageError where it fails."""
+    """Runs tensorflow_conversion.py to write `target`; returns the lines it prints. Raises UsageError if it fails."""
     command = [sys.executable, "-P", "-m", "bert_jax.interchange.tensorflow_conversion", str(prefix), str(target)]
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     try:
@@ -70,13 +70,14 @@ def _damaged(prefix: Path, reason: str) -> UsageError:
 
 
 def _todays_name(name: str) -> str:
+    """Hugging Face's current name of a TensorFlow variable."""
     for old, today in _RENAMED:
         name = re.sub(old, today, name)
     return name.replace("/", ".")
 
 
 def _transposed(tensor: Tensor) -> Tensor:
-    """A kernel is the transpose of what Hugging Face calls its weight."""
+    """Transposes a kernel, as Hugging Face stores its transpose as the weight; returns other tensors unchanged."""
     if tensor.source.endswith("/kernel"):
         return Tensor(tensor.source, tensor.shape[::-1], lambda: tensor.read().T)
     return tensor

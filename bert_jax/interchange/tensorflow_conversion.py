@@ -1,7 +1,7 @@
-"""A TensorFlow checkpoint written as safetensors: a program of its own, which tensorflow_checkpoint.py starts.
+"""A program that converts a TensorFlow checkpoint to safetensors; tensorflow_checkpoint.py runs it as a subprocess.
 
-TensorFlow's reader aborts its whole process where an index is damaged in certain ways, and allocates what the shapes in
-it claim. In a process of its own that is an error like any other.
+For some damaged indexes TensorFlow's reader aborts its process, or allocates as much memory as the index claims. In a
+subprocess this becomes an ordinary error.
 """
 
 import math
@@ -17,16 +17,16 @@ OPTIMIZER = re.compile(
     r"^global_step$|^(beta1|beta2)_power$|^loss_scale|/(adam|lamb)_[mv]$"
     r"|/(Adam(_1)?|Momentum|ExponentialMovingAverage)$"
 )
-"""Names of an optimizer's tensors."""
+"""Pattern of the names of an optimizer's tensors."""
 _MOST_MEMORY = 1 << 34
-"""Address space in bytes, besides four times the checkpoint's size. TensorFlow by itself maps some GB."""
+"""Limit of the address space in bytes, plus four times the checkpoint's size. TensorFlow alone maps several GB."""
 
 
 def convert(prefix: str, target: str) -> None:
-    """Writes the tensors of the checkpoint `prefix` to the safetensors file `target`, by TensorFlow's names.
+    """Writes the tensors of the checkpoint `prefix` to the safetensors file `target`, with TensorFlow's names.
 
-    Those of the optimizer are left out and printed by name. Raises ValueError where the tensors that the index
-    describes are larger than the files that should hold them, and whatever TensorFlow raises for a damaged checkpoint.
+    The optimizer's tensors are left out; their names are printed. Raises ValueError if the index describes more bytes
+    than the data files have, and the exceptions of TensorFlow for a damaged checkpoint.
     """
     from tensorflow.train import load_checkpoint
 
@@ -43,7 +43,7 @@ def convert(prefix: str, target: str) -> None:
 
 
 def _limit_memory(size: int) -> None:
-    """Allocations beyond `size` bytes fail from now on, or beyond the limit that is set already."""
+    """Limits the address space of this process to `size` bytes, or to the existing hard limit if that is lower."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     allowed = size if hard == resource.RLIM_INFINITY else min(size, hard)
     resource.setrlimit(resource.RLIMIT_AS, (allowed, hard))

@@ -1,4 +1,4 @@
-"""Tensors in other programs' files, under Hugging Face's names; and which of them a model takes."""
+"""Reads tensors of safetensors files by Hugging Face's names, and selects those that a model needs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,9 +16,9 @@ from bert_jax.system.files import open_regular
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _MOST_HEADER_BYTES = 10_000_000
-"""A header tells of every tensor; that of BERT-large has 50 kB."""
+"""Largest header that is read. It describes every tensor; for BERT-large it has 50 kB."""
 _READABLE = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL")
-"""Number types of safetensors that numpy has. A BERT needs the first four; the others are refused by name later."""
+"""Types of safetensors that numpy supports. A BERT uses the first four; a later check refuses the others by name."""
 _REASONS = (
     ("embeddings.position_ids", "the positions' numbers, not learned"),
     ("classifier.", "a fine-tuned model's head"),
@@ -27,31 +27,31 @@ _REASONS = (
     ("output_bias", "a fine-tuned model's head"),
     ("cls.squad.", "a fine-tuned model's head"),
 )
-"""Beginnings of names, without `bert.`, and why such tensors aren't used."""
+"""Prefixes of tensor names, without `bert.`, and the reason why such tensors aren't used."""
 _OF_NO_BERT = "not a tensor of BERT"
 
 
 class _Index(Shape):
-    """model.safetensors.index.json."""
+    """The contents of model.safetensors.index.json: the file that holds each tensor."""
 
     weight_map: dict[str, str]
 
 
 class Tensor(NamedTuple):
-    """One tensor in a file, read when it is wanted."""
+    """One tensor in a file, which is read on demand."""
 
     source: str
-    """What the file calls it."""
+    """Name of the tensor in the file."""
     shape: tuple[int, ...]
     read: Callable[[], np.ndarray]
 
 
 def read_safetensors(directory: Path) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors of model.safetensors, or of the files that its index names, by their names of today.
+    """The tensors of model.safetensors, or of the files in its index, by their current names; reads only headers.
 
-    And the names of those in these files that the index doesn't list. Nothing but headers is read. Raises UsageError
-    where a header is damaged or doesn't fit its file, where the index names a file outside `directory`, or where a file
-    lacks a tensor that the index says it has.
+    Also returns the names of tensors in these files that the index doesn't list. Raises UsageError if a header is
+    damaged or doesn't match its file, if the index names a file outside `directory`, or if a file lacks a tensor that
+    the index lists.
     """
     if not (directory / INDEX).is_file():
         return _by_todays_names(tensors_of(directory / WEIGHTS), directory), []
@@ -62,7 +62,8 @@ def read_safetensors(directory: Path) -> tuple[dict[str, Tensor], list[str]]:
             raise UsageError(
                 f"{directory / INDEX} names {shown(file)}, which is no safetensors file in its folder; fetch it again"
             )
-        inside |= (of_file := tensors_of(directory / file))
+        of_file = tensors_of(directory / file)
+        inside |= of_file
         if missing := [name for name, place in places.items() if place == file and name not in of_file]:
             raise UsageError(f"{directory / file} lacks {missing[0]}, which {INDEX} says is there; fetch both again")
     listed = {name: inside[name] for name in places}
@@ -70,9 +71,10 @@ def read_safetensors(directory: Path) -> tuple[dict[str, Tensor], list[str]]:
 
 
 def tensors_of(path: Path) -> dict[str, Tensor]:
-    """Every tensor of one safetensors file, by its name there.
+    """The tensors of one safetensors file, by their names in it.
 
-    The library checks that the header describes each byte of the file once. Raises UsageError for a damaged file.
+    The library checks that the header describes each byte of the file exactly once. Raises UsageError if the file is
+    damaged.
     """
     try:
         with open_regular(path) as file:
@@ -100,7 +102,11 @@ def _read(opened: safe_open, name: str, dtype: str) -> np.ndarray:
 
 
 def _by_todays_names(tensors: dict[str, Tensor], directory: Path) -> dict[str, Tensor]:
-    """Old names (gamma, beta) and those of an encoder by itself, which lack `bert.`, as PARAMETERS has them."""
+    """Renames tensors to the names in PARAMETERS.
+
+    Old files have gamma and beta for weight and bias, and names of a bare encoder lack `bert.`. Raises UsageError if
+    two tensors get the same name.
+    """
     alone = "embeddings.word_embeddings.weight" in tensors
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -121,19 +127,19 @@ def _by_todays_names(tensors: dict[str, Tensor], directory: Path) -> dict[str, T
 
 
 class Selection(NamedTuple):
-    """What a model takes of the tensors of a file."""
+    """Which tensors of a file a model uses."""
 
     absent: frozenset[str]
-    """Parts (of OPTIONAL_PARTS) of which there is no tensor."""
+    """The members of OPTIONAL_PARTS without any tensor."""
     unused: dict[str, str]
-    """Why each of the rest isn't taken, by the file's own name."""
+    """The reason why each remaining tensor isn't used, by its name in the file."""
 
 
 def select(tensors: dict[str, Tensor], config: ModelConfig, origin: Path) -> Selection:
-    """Checks that `tensors` hold a model of this shape; names what is left over. `origin` is named in errors.
+    """Checks that `tensors` contain a model of this configuration; returns its missing parts and unused tensors.
 
-    Raises UsageError for a tensor that is missing or of another shape, and for an output table that is not the word
-    table.
+    Raises UsageError, naming `origin`, if a tensor is missing or has another shape, or if the output embeddings differ
+    from the word embeddings.
     """
     missing: dict[str, str] = {}
     partial_parts: set[str] = set()

@@ -1,4 +1,4 @@
-"""Tokenizers as Hugging Face and Google publish them."""
+"""Reads tokenizers in the formats of Hugging Face and Google."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,11 +16,11 @@ from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
 
 TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 SPECIAL_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-"""What the settings call the special pieces, in the order of Vocabulary.special_ids."""
+"""Names of the special pieces in tokenizer_config.json, in the order of Vocabulary.special_ids."""
 _UNLIMITED = 1_000_000
-"""A model_max_length above this means that none was set."""
+"""A model_max_length from this value on means that there is no limit."""
 _MOST_DIGITS = 9
-"""Of a piece's number. Python takes more, up to some thousands, and then raises."""
+"""Most digits of a piece's number: int() raises for strings of some thousand digits."""
 
 
 class _Piece(Shape):
@@ -32,12 +32,14 @@ class _AddedPiece(_Piece):
 
 
 class _WordPiece(Shape):
-    """The model but for `type` and `vocab`, which `_numbered_pieces` reads."""
+    """The `model` of a tokenizer.json, except `type` and `vocab`, which `_numbered_pieces` reads."""
 
     unk_token: Literal["[UNK]"] = UNKNOWN
     continuing_subword_prefix: Literal["##"] = CONTINUATION
     max_input_chars_per_word: Annotated[int, Field(ge=100, le=200)] = 100
-    """A longer word is unknown whole: of over 200 characters in the original and here, of over 100 in most files."""
+    """Longest word that is split into pieces; a longer word is unknown.
+
+    The limit is 200 characters in the original BERT and here, but 100 in most files."""
 
 
 class _Cleaning(Shape):
@@ -53,7 +55,7 @@ class _Splitting(Shape):
 
 
 class _TokenizerFile(Shape):
-    """tokenizer.json of a BERT; what would tokenize otherwise is refused."""
+    """A tokenizer.json of BERT. Settings that would change the tokenization are refused."""
 
     model: _WordPiece
     normalizer: _Cleaning
@@ -62,7 +64,7 @@ class _TokenizerFile(Shape):
 
 
 class _Settings(Shape):
-    """tokenizer_config.json."""
+    """The contents of tokenizer_config.json."""
 
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
@@ -77,10 +79,10 @@ class _Settings(Shape):
 
 
 def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None = None) -> Tokenizer:
-    """A sentencepiece tokenizer.model, the WordPiece of a tokenizer.json, or a vocab.txt, whichever is there first.
+    """Reads the first that exists of tokenizer.model (sentencepiece), tokenizer.json (WordPiece) and vocab.txt.
 
-    `lowercase` goes before what the files say of a WordPiece; where nobody says, its own letters tell. Raises
-    UsageError where there is none, where it would tokenize otherwise than BERT's, or where the files contradict each
+    `lowercase` overrides the files of a WordPiece tokenizer; if neither says, the letters in the vocabulary decide.
+    Raises UsageError if there is no tokenizer, if it doesn't tokenize like BERT's, or if the files contradict each
     other or the model.
     """
     settings = read_shape(directory / SETTINGS, _Settings) if (directory / SETTINGS).is_file() else _Settings()
@@ -102,7 +104,7 @@ def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None 
 
 
 def _contradiction(settings: _Settings, vocabulary: Vocabulary, config: ModelConfig) -> str | None:
-    """What of the vocabulary doesn't fit its settings or the model; None where all does."""
+    """A description of how the vocabulary contradicts its settings or the model; None if it doesn't."""
     if len(vocabulary) != config.vocabulary_size:
         return f"the vocabulary has {len(vocabulary):,} pieces and the model's table {config.vocabulary_size:,} rows"
     for number, piece in settings.added_tokens_decoder.items():
@@ -127,12 +129,17 @@ def _contradiction(settings: _Settings, vocabulary: Vocabulary, config: ModelCon
 
 
 def _wordpiece_over(path: Path, settings: _Settings, lowercase: bool | None) -> WordPieceTokenizer:
+    """A tokenizer with the vocabulary in the vocab.txt at `path`."""
     vocabulary = Vocabulary.read(path)
-    said = (lowercase, settings.do_lower_case, vocabulary.share_of_capitals < MANY_CAPITALS)
-    return WordPieceTokenizer(vocabulary, next(one for one in said if one is not None), settings.strip_accents)
+    if lowercase is None:
+        lowercase = settings.do_lower_case
+    if lowercase is None:
+        lowercase = vocabulary.share_of_capitals < MANY_CAPITALS
+    return WordPieceTokenizer(vocabulary, lowercase, settings.strip_accents)
 
 
 def _wordpiece_of(directory: Path, settings: _Settings, lowercase: bool | None) -> WordPieceTokenizer:
+    """The tokenizer in tokenizer.json. Raises UsageError if the file is invalid or contradicts `settings`."""
     path = directory / TOKENIZER
     value = read_object(path)
     ids = _numbered_pieces(value, path)
@@ -159,9 +166,10 @@ def _wordpiece_of(directory: Path, settings: _Settings, lowercase: bool | None) 
 
 
 def _numbered_pieces(value: dict[str, Any], path: Path) -> dict[str, int]:
-    """Takes `vocab` out of the `model` of a tokenizer.json: every piece and its number.
+    """Removes `vocab` from the `model` of a tokenizer.json and returns it: the number of every piece.
 
-    By itself: pydantic would describe each of a million wrong numbers before it refused one.
+    It is checked without pydantic, which would describe each of a million wrong numbers. Raises UsageError if the model
+    isn't a WordPiece, or if a number isn't an integer.
     """
     model = value.get("model")
     if not isinstance(model, dict) or model.get("type", "WordPiece") != "WordPiece":

@@ -1,4 +1,4 @@
-"""Tokenizers as transformers' AutoTokenizer reads them."""
+"""Writes tokenizers for AutoTokenizer of transformers."""
 
 from pathlib import Path
 
@@ -11,10 +11,11 @@ from bert_jax.text.wordpiece import WordPieceTokenizer
 
 
 def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -> None:
-    """Writes tokenizer.json, its settings and the vocabulary's own file, for AutoTokenizer and for `read_tokenizer`.
+    """Writes tokenizer.json, tokenizer_config.json and the vocabulary file, for AutoTokenizer and `read_tokenizer`.
 
-    AutoTokenizer then gives our ids, and takes a special piece that is written in a text for that piece. It is to use
-    tokenizer.json as it is: its class for BERT would make words of over 100 characters unknown, not of over 200.
+    AutoTokenizer then gives the same ids as ours, except that special pieces in a text, such as [MASK], are recognized.
+    The tokenizer class is the generic one, which uses tokenizer.json unchanged: transformers' class for BERT would
+    make words of over 100 characters unknown, instead of over 200.
     """
     vocabulary = tokenizer.vocabulary
     cls, sep = vocabulary.pieces[vocabulary.cls_id], vocabulary.pieces[vocabulary.sep_id]

@@ -1,4 +1,4 @@
-"""Sentences with a word a line: CoNLL columns and CoNLL-U."""
+"""Reads sentences with one word per line: CoNLL columns and CoNLL-U."""
 
 import itertools
 import re
@@ -12,22 +12,22 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 
 _CONLLU = "id words lemma upos xpos feats head deprel deps misc".split()
-"""CoNLL-U's ten columns; the second, FORM, is what the words are called everywhere here."""
+"""The ten columns of CoNLL-U. The second one, FORM, is named `words` as in the other formats."""
 _WORD_NUMBER = re.compile(r"[1-9]\d*")
 _SPACES = re.compile(" +")
 _TAB = re.compile(" *\t *")
 _Line = tuple[int, list[str]]
-"""Its number, and its columns."""
+"""The number of a line, and its columns."""
 MOST_WORDS = 100_000
-"""Of a sentence, which is held in memory. A file without blank lines would be one sentence."""
+"""Most words per sentence, since a sentence is held in memory: a file without blank lines is one sentence."""
 
 
 def conll_records(path: Place, columns: Sequence[str] | None, repairs: Counter[str]) -> Iterator[Record]:
-    """A list for each column: `words` (the first), `tags` (the last), `column 2`, ... unless `columns` names them.
+    """Yields a record per sentence, with a list for each column.
 
-    Columns stand apart by a tab and any spaces, or by spaces where a line has no tab; a blank line or -DOCSTART- ends a
-    sentence.
-    Raises UsageError for a line with another number of columns than the first, or for a name that stands twice.
+    `columns` names the columns; by default they are `words`, `column 2`, `column 3`, ..., `tags`. Columns are
+    separated by a tab and any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence.
+    Raises UsageError if a line has another number of columns than the first, or if a name occurs twice.
     """
     split = (_columns(line) for line in decoded_lines(path, repairs))
     names = list(columns) if columns else None
@@ -44,8 +44,11 @@ def conll_records(path: Place, columns: Sequence[str] | None, repairs: Counter[s
 
 
 def conllu_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
-    """A list for each of CoNLL-U's columns: words, upos, xpos, ... Comments are left out, and so are ranges (`3-4`) and
-    words that the text doesn't have (`3.1`), which have no tags of their own."""
+    """Yields a record per sentence, with a list for each column of CoNLL-U: words, upos, xpos, ...
+
+    Comments are skipped, and so are multiword tokens (`3-4`) and empty nodes (`3.1`), which aren't tagged words of the
+    text. Raises UsageError for a line that doesn't have ten columns.
+    """
     lines = decoded_lines(path, repairs)
     split = ([] if not line.strip() else line.rstrip("\r\n").split("\t") for line in lines)
     for sentence in _sentences(path, split, lambda columns: False):
@@ -65,7 +68,7 @@ def conllu_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
 
 
 def _columns(line: str) -> list[str]:
-    """The columns of a line; none of a blank one. White space other than tabs and spaces may be a word."""
+    """Splits a line into columns; a blank line has none. White space other than tabs and spaces may be a word."""
     line = line.rstrip("\r\n")
     if not line.strip("\t "):
         return []
@@ -73,13 +76,14 @@ def _columns(line: str) -> list[str]:
 
 
 def _default_names(count: int) -> list[str]:
-    return ["words", *(f"column {number}" for number in range(2, count)), *["tags"][: count - 1]]
+    names = ["words", *(f"column {number}" for number in range(2, count))]
+    return [*names, "tags"] if count > 1 else names
 
 
 def _sentences(path: Place, lines: Iterable[list[str]], ends: Callable[[list[str]], bool]) -> Iterator[list[_Line]]:
-    """Numbered lines in groups; a line without columns, or one that `ends` a sentence, is in none.
+    """Yields the numbered lines of each sentence. Blank lines, and lines for which `ends` is true, separate sentences.
 
-    Raises UsageError for a group of more than MOST_WORDS lines.
+    Raises UsageError for a sentence of more than MOST_WORDS lines.
     """
     numbered = enumerate(lines, 1)
     for inside, group in itertools.groupby(numbered, lambda line: bool(line[1]) and not ends(line[1])):

@@ -1,4 +1,4 @@
-"""Rows written as JSON: an object a line; and what is mended in any JSON of rows."""
+"""Reads rows of JSON lines, and repairs lone surrogates in JSON."""
 
 import re
 from collections import Counter
@@ -14,13 +14,16 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 
 _ESCAPED = re.compile(r"\\u[dD][89a-fA-F]")
-"""As JSON writes halves of surrogate pairs, alone or together."""
+"""A JSON escape of one half of a surrogate pair."""
 _HALVES = re.compile("[\ud800-\udfff]")
 _REPLACED = "texts with half a surrogate pair, replaced"
 
 
 def jsonl_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
-    """A JSON object a line. Empty lines are left out, which `repairs` counts unless they are at the file's end."""
+    """Yields a record per line, which must be a JSON object. Empty lines are skipped.
+
+    `repairs` counts empty lines, except at the file's end, and replaced surrogates. Raises UsageError for other lines.
+    """
     lines = enumerate(decoded_lines(path, repairs), 1)
     rows = ((number, [line] if line.strip() else []) for number, line in lines)
     for number, (line,) in without_empty(rows, False, repairs):
@@ -32,7 +35,7 @@ def jsonl_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
 
 
 def mended(text: str, value: Any, repairs: Counter[str]) -> Any:
-    """`value`, which `text` stands for, with U+FFFD for halves of surrogate pairs: UTF-8 can't write them."""
+    """Replaces lone surrogates by U+FFFD in `value`, parsed from the JSON `text`: UTF-8 can't encode them."""
     return _mended(value, repairs) if _ESCAPED.search(text) else value
 
 
@@ -42,7 +45,7 @@ def _mended(value: Any, repairs: Counter[str]) -> Any:
         repairs[_REPLACED] += count > 0
         return whole
     if isinstance(value, list):
-        return [_mended(one, repairs) for one in value]
+        return [_mended(element, repairs) for element in value]
     if isinstance(value, dict):
-        return {_mended(name, repairs): _mended(one, repairs) for name, one in value.items()}
+        return {_mended(name, repairs): _mended(field, repairs) for name, field in value.items()}
     return value

@@ -1,4 +1,4 @@
-"""Questions about texts: the JSON of SQuAD 1.1 and 2.0."""
+"""Reads questions about texts from the JSON format of SQuAD 1.1 and 2.0."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,13 +14,16 @@ from bert_jax.system.errors import UsageError
 
 _MOST_BYTES = 1 << 27
 _MOST_VALUES = 5_000_000
-"""Of a file that is read whole, at up to four bytes of memory for each. SQuAD 2.0's training rows have 42 MB and a
-million values."""
+"""Limits of a file in bytes and JSON values, as it is read whole and takes up to four times its size in memory.
+
+The training file of SQuAD 2.0 has 42 MB and a million values."""
 
 
 def squad_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
-    """A record a question: `id`, `title`, `context`, `question`, `answers` if there are any, `is_impossible` if it is
-    said. Raises UsageError where the file is none of SQuAD's, or too large to be read whole."""
+    """Yields a record per question: `id`, `title`, `context`, `question`, and `answers` and `is_impossible` if present.
+
+    Raises UsageError if the file doesn't have the format of SQuAD, or is too large to be read whole.
+    """
     text = decoded_text(path, repairs, _MOST_BYTES)
     value = mended(text, parsed(text, str(path), _MOST_VALUES), repairs)
     for number, article in enumerate(_list(value, "data", str(path)), 1):
@@ -37,6 +40,7 @@ def squad_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
 
 
 def _list(value: Any, name: str, place: str) -> list:
+    """The array in field `name` of the object `value`. Raises UsageError if it is missing or not an array."""
     found = _value(value, name, place)
     if not isinstance(found, list):
         raise UsageError(f"{place}: {name!r} is {kind_of(found)} and in SQuAD's JSON it is an array")
@@ -44,6 +48,7 @@ def _list(value: Any, name: str, place: str) -> list:
 
 
 def _value(value: Any, name: str, place: str) -> Any:
+    """Field `name` of the object `value`. Raises UsageError, naming `place`, if it is missing."""
     if not isinstance(value, dict) or name not in value:
         raise UsageError(
             f"{place} has no {name!r}: it is {kind_of(value)}; expected SQuAD's JSON, data: [{{paragraphs: [{{context, "

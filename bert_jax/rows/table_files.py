@@ -1,4 +1,4 @@
-"""Rows with named columns: csv and tsv."""
+"""Reads rows with named columns from CSV and TSV files."""
 
 import csv
 import itertools
@@ -14,14 +14,15 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
 MOST_COLUMNS = 100_000
-"""Separators in a line. Of millions each would cost a hundred bytes of memory."""
+"""Most separators per line, since each field takes about a hundred bytes of memory."""
 _SEPARATORS = ",;\t|"
-"""Of a .csv, the likeliest first."""
+"""Separators of .csv files, the most likely first."""
 _NAMED = {"\t": "tab"}
+"""Names of separators that are invisible in a message."""
 _LOOKED_AT = 10_000
-"""Blank lines and characters of a line that are looked at to find the separator."""
+"""Number of blank lines, and of characters of the first other line, that are examined to find the separator."""
 _Row = tuple[int, list[str]]
-"""The number of a row's first line, and its fields; an empty line has none."""
+"""The number of a row's first line, and the row's fields; an empty line has no fields."""
 _EMPTY = "empty lines left out"
 _HEADER = "line of column names left out"
 
@@ -29,10 +30,11 @@ _HEADER = "line of column names left out"
 def csv_records(
     path: Place, columns: Sequence[str] | None, separator: str | None, repairs: Counter[str]
 ) -> Iterator[Record]:
-    """Rows of which a field may be quoted and then hold separators, line feeds and doubled quotes.
+    """Yields the rows of a CSV file. Quoted fields may contain separators, line feeds and doubled quotes.
 
-    Without `separator` it is the comma, or what the first line has instead, which is said. In a file of one column an
-    empty line is an empty text, unless it is at the file's end. In others it is left out, which `repairs` counts.
+    If `separator` is None, it is guessed from the first line; any other than a comma is reported. In a file with one
+    column an empty line is an empty text, except at the file's end. In other files empty lines are skipped, and
+    `repairs` counts them. Raises UsageError for rows that can't be read.
     """
     lines = decoded_lines(path, repairs)
     if separator is None:
@@ -41,7 +43,8 @@ def csv_records(
             begin.append(line)
             if line.strip():
                 break
-        lines, separator = itertools.chain(begin, lines), likely_separator("".join(begin[-1:]), len(columns or ()))
+        lines = itertools.chain(begin, lines)
+        separator = likely_separator(begin[-1] if begin else "", len(columns or ()))
         if separator != ",":
             say(f"{path}: columns are separated by {_NAMED.get(separator, separator)}")
     return _named(path, _csv_rows(path, lines, separator), columns, repairs)
@@ -50,19 +53,25 @@ def csv_records(
 def tsv_records(
     path: Place, columns: Sequence[str] | None, separator: str | None, repairs: Counter[str]
 ) -> Iterator[Record]:
-    """Rows with tabs, or another `separator`; quotes are ordinary characters, as in GLUE's files. Empty lines as in
-    csv_records."""
+    """Yields the rows of a TSV file, with tabs or another `separator`. Quotes are ordinary characters, as in GLUE.
+
+    In a file with one column an empty line is an empty text, except at the file's end. In other files empty lines are
+    skipped, and `repairs` counts them. Raises UsageError for rows that can't be read.
+    """
     return _named(path, _tsv_rows(path, decoded_lines(path, repairs), separator or "\t"), columns, repairs)
 
 
 def likely_separator(line: str, columns: int) -> str:
-    """The first of comma, semicolon, tab and vertical bar that cuts `line` into `columns`; where none does, or 0
-    columns are known, the first that it has outside of quotes; the comma where it has none."""
+    """Guesses the separator of `line`: comma, semicolon, tab or vertical bar, tried in this order.
+
+    The result is the first one that gives `columns` fields. If there is none, or `columns` is 0 (unknown), it is the
+    first one that occurs outside of quotes; if there is none either, the comma.
+    """
     begin = line[:_LOOKED_AT].strip("\r\n")
-    fields = {one: len(next(csv.reader([begin], delimiter=one), [])) for one in _SEPARATORS}
-    fitting = [one for one in _SEPARATORS if columns > 1 and fields[one] == columns]
-    there = [one for one in _SEPARATORS if fields[one] > 1]
-    return [*fitting, *there, ","][0]
+    fields = {separator: len(next(csv.reader([begin], delimiter=separator), [])) for separator in _SEPARATORS}
+    fitting = [separator for separator in _SEPARATORS if columns > 1 and fields[separator] == columns]
+    present = [separator for separator in _SEPARATORS if fields[separator] > 1]
+    return [*fitting, *present, ","][0]
 
 
 def _tsv_rows(path: Place, lines: Iterable[str], separator: str) -> Iterator[_Row]:
@@ -72,7 +81,7 @@ def _tsv_rows(path: Place, lines: Iterable[str], separator: str) -> Iterator[_Ro
 
 
 def _csv_rows(path: Place, lines: Iterable[str], separator: str) -> Iterator[_Row]:
-    csv.field_size_limit(MAX_RECORD_BYTES)  # the module's own is 131,072 characters
+    csv.field_size_limit(MAX_RECORD_BYTES)  # the default limit is 131,072 characters
     begin, size = 1, 0
 
     def bounded() -> Iterator[str]:
@@ -107,10 +116,10 @@ def _check_width(path: Place, number: int, line: str, separator: str) -> None:
 
 
 def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, repairs: Counter[str]) -> Iterator[Record]:
-    """`rows` with the names in the first of them, or `columns`; a line of these is no row then either.
+    """Yields `rows` as records, with the names in `columns`, or else in the first row.
 
-    Raises UsageError for a row with more fields, for a name that stands twice, or where the first row names columns
-    otherwise.
+    With `columns`, a first row that repeats exactly these names is skipped. Raises UsageError if a row has more fields
+    than names, if a name occurs twice, or if the first row seems to name the columns in another way.
     """
     if columns:
         names, place = list(columns), "task.columns"
@@ -140,7 +149,10 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
 
 
 def without_empty(rows: Iterable[_Row], one_column: bool, repairs: Counter[str]) -> Iterator[_Row]:
-    """`rows` without empty lines, which are counted unless they come last; those of one column are empty texts."""
+    """Yields `rows` without empty lines, which `repairs` counts; with `one_column` they become empty texts instead.
+
+    Empty lines at the end are dropped without being counted.
+    """
     waiting = 0
     for number, fields in rows:
         if not fields:

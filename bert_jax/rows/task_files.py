@@ -1,4 +1,4 @@
-"""The rows of a task, whatever their file is written as."""
+"""Reads the rows of a task from a file of any supported format, or from a TFDS dataset."""
 
 import os
 import sys
@@ -31,10 +31,10 @@ _FORMATS = {
     ".conllu": "conllu",
 }
 _COLUMNS_GIVEN = ("csv", "tsv", "conll", "text")
-"""Of these the columns may be named by a setting."""
+"""Formats whose columns can be named by task.columns."""
 _SEPARATED = ("csv", "tsv")
 _RECORD_BYTES = 200
-"""Memory of a Record without its values: the tuple and the place."""
+"""Memory that a Record takes without its values, in bytes: the tuple and the place."""
 
 
 def task_records(
@@ -44,10 +44,10 @@ def task_records(
     columns: Sequence[str] | None = None,
     separator: str | None = None,
 ) -> Iterator[Record]:
-    """The rows of `source`, a file or `tfds:NAME/CONFIG:SPLIT`, one after the other; SQuAD's JSON is read whole.
+    """Yields the rows of `source`, which is a file or `tfds:NAME/CONFIG:SPLIT`. Only SQuAD's JSON is read whole.
 
-    `format`, `columns` and `separator` as in TaskConfig; `repairs` counts what was mended. Raises UsageError with file
-    and line for what can't be.
+    `format`, `columns` and `separator` are the settings of TaskConfig: by default the suffix of the file and its first
+    line decide. `repairs` counts what was repaired. Raises UsageError with file and line for rows that can't be read.
     """
     kind, _, place = source.partition(":")
     if kind == "tfds":
@@ -96,7 +96,10 @@ def held_records(
     columns: Sequence[str] | None = None,
     separator: str | None = None,
 ) -> list[Record]:
-    """`task_records`, all in memory. Raises UsageError also where they take too much of it for the size of the file."""
+    """All rows of `source` in memory, with the arguments of `task_records`.
+
+    Raises UsageError for rows that can't be read, and if the rows take implausibly much memory for the file's size.
+    """
     records, held, compressed = [], 0, None
     for record in task_records(source, repairs, format, columns, separator):
         records.append(record)
@@ -108,37 +111,42 @@ def held_records(
 
 
 def _memory(value: Any) -> int:
-    """Bytes that a value as JSON has them takes, keys not counted, which rows share."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    """The memory in bytes that a JSON value takes, without the keys of objects, which the rows share."""
+    if isinstance(value, dict):
+        parts = value.values()
+    elif isinstance(value, list):
+        parts = value
+    else:
+        parts = ()
     return sys.getsizeof(value) + sum([sys.getsizeof(part) if type(part) is str else _memory(part) for part in parts])
 
 
 def _compressed_bytes(source: str) -> int:
-    """Size of the file or files that the rows of `source` come from."""
-    if parts := tfds_place(source.removeprefix("tfds:")) if source.startswith("tfds:") else None:
+    """Size in bytes of the files that contain the rows of `source`; unlimited for a pipe, as it isn't compressed."""
+    if source.startswith("tfds:") and (parts := tfds_place(source.removeprefix("tfds:"))):
         return tfds_size(*parts[:2])
     path = place_of(source)
     if not path.is_file():
-        return sys.maxsize  # a pipe, whose content isn't compressed
+        return sys.maxsize
     with opened(path) as raw:
         return raw.seek(0, os.SEEK_END)
 
 
 def has_columns(source: str) -> bool:
-    """Whether `source` is written as rows of columns, as far as its name tells; a .txt may be either and counts not."""
+    """Whether the name of `source` says that it has rows with columns. A .txt file may have them, but counts as not."""
     return source.startswith("tfds:") or suffix(source) in _FORMATS.keys() - {".txt"}
 
 
 def format_of(source: str) -> str | None:
-    """What a file is written as, by the end of its name, before .gz or .zst; None where that doesn't tell."""
+    """The format of a file by its suffix, ignoring .gz and .zst; None if the suffix is unknown."""
     return _FORMATS.get(suffix(source))
 
 
 def takes_columns(format: str | None) -> bool:
-    """Whether the columns of such a file may be named by a setting."""
+    """Whether the columns of a file of this format can be named by task.columns."""
     return format in _COLUMNS_GIVEN
 
 
 def suffix(source: str) -> str:
-    """The end of a file's name, before .gz or .zst."""
+    """The suffix of a file's name, ignoring .gz and .zst; empty if there is none."""
     return next((end for end in reversed(PurePath(source).suffixes) if end not in (".gz", ".zst")), "")

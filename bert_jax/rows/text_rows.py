@@ -1,4 +1,4 @@
-"""Rows that are a text a line, and nothing else."""
+"""Reads files with one text per line and no other columns."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,10 @@ from bert_jax.system.errors import UsageError
 
 
 def text_records(path: Place, columns: Sequence[str] | None, repairs: Counter[str]) -> Iterator[Record]:
-    """The lines of `path`, empty ones too, each in the one column of `columns`. Raises UsageError for several."""
+    """Yields a record per line, including empty lines; the only column is named by `columns`, by default `text`.
+
+    Raises UsageError if `columns` has more than one name.
+    """
     name, *others = columns or ("text",)
     if others:
         raise UsageError(f"{path} has a text a line, and {len(others) + 1} columns are named; name one")
