@@ -1,4 +1,4 @@
-"""How good answers are: exact match and F1 as SQuAD's official script (evaluate-v2.0.py) has them, as shares of 1."""
+"""Metrics of answers: exact match and F1 as in SQuAD's official script (evaluate-v2.0.py), as shares of 1."""
 
 import re
 import string
@@ -16,14 +16,14 @@ _ASCII_PUNCTUATION = frozenset(string.punctuation)
 
 
 class Answered(NamedTuple):
-    """What was said of a question."""
+    """The prediction for one question."""
 
     answer: str
-    """Empty where the text is said to hold none."""
+    """The predicted answer; empty if the prediction is that the text holds none."""
     best: str
-    """The best answer, whether it is given or not."""
+    """The best non-empty answer, whether or not it is the prediction."""
     null_odds: float | None
-    """By how much the score of no answer is larger than the best answer's; None where there always is one."""
+    """Score of no answer minus the best answer's score; None if every question has an answer."""
 
 
 def answer_metrics(golds: Sequence[Sequence[str]], answers: Sequence[Answered], by_character: bool) -> dict[str, float]:
@@ -83,7 +83,7 @@ def _is_punctuation(character: str, by_character: bool) -> bool:
 
 
 def _best(given: np.ndarray, unanswerable: np.ndarray, odds: np.ndarray) -> tuple[float, float]:
-    """The best mean F1 and its threshold: answers are given up to these null odds, and none above."""
+    """The best mean F1 and its threshold: questions with larger null odds get no answer."""
     order = np.argsort(odds, kind="stable")
     gains = np.concatenate([[0.0], np.cumsum(given[order] - unanswerable[order])])
     last = np.append(odds[order][1:] != odds[order][:-1], True)  # a threshold takes all of the same odds

@@ -13,7 +13,7 @@ from bert_jax.layout import Tokens, lay_out_sequences
 from bert_jax.training.input import ShuffledOrder
 
 _ROWS, _BATCHES = 0, 1
-"""What has an order of its own."""
+"""Random streams: the order of rows, and the order of batches."""
 _WINDOW_BATCHES = 256
 """Examples are sorted by length within windows of at least so many batches."""
 
@@ -92,7 +92,7 @@ class TrainingBatches:
 
 
 def assemble(examples: Sequence[Example], shape: tuple[int, int], pad_id: int, first_ordinal: int = 0) -> TaskBatch:
-    """`examples`, all of one task, filled up to `shape`, their number and length."""
+    """Puts `examples` of one task into a batch of `shape` (examples, length), filled up with padding and fillers."""
     count, length = shape
     choices, of_marks = len(examples[0].sequences), len(examples[0].marks)
     sequences = [sequence for example in examples for sequence in example.sequences]

@@ -14,14 +14,14 @@ from bert_jax.finetuning.windows import TextWindow
 
 class _Candidate(NamedTuple):
     score: float
-    """Of its first and its last token together."""
+    """Sum of the scores of its first and its last token."""
     begin: int
-    """In characters."""
+    """Place of its first character in the text."""
     end: int
 
 
 class BestSpans:
-    """Collects candidates window by window, then says which is the answer."""
+    """Collects candidates of all windows and picks the answer."""
 
     def __init__(self, text: str, config: SpanConfig):
         self._text, self._config = text, config

@@ -62,7 +62,7 @@ class ChoiceTask:
         return {"predicted_choice": int(np.argmax(shares)), "probabilities": shares}
 
     def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """The accuracy."""
+        """Returns the accuracy."""
         names = list(map(str, range(len(self.config.choices))))
         found = class_metrics(golds, [one["predicted_choice"] for one in predictions], names)
         return {"accuracy": found["accuracy"]}

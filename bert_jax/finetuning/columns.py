@@ -1,4 +1,4 @@
-"""What a record's columns hold, as the kind of task needs it."""
+"""Reads a record's columns: texts, words, numbers and class names."""
 
 import math
 import re
@@ -11,13 +11,13 @@ from bert_jax.corpora.task_record import Record
 from bert_jax.system.errors import UsageError
 
 MOST_CHARACTERS = 1_000_000
-"""Of one text: its pieces take some two hundred bytes of memory a character."""
+"""Most characters of one text: its pieces take about 200 bytes of memory for each character."""
 _MOST_DIGITS = 18
-"""Of a whole number that is read from a text."""
+"""Most digits of a whole number that is read from text."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _WHOLE = re.compile(r"\s*-?\d+\s*")
 _LARGEST = 1e18
-"""Of numbers to be learned: the square of an error must be one in float32."""
+"""Largest number to be learned: the square of an error must be finite in float32."""
 
 
 def text(record: Record, template: str) -> str:

@@ -1,4 +1,4 @@
-"""How often each class was taken for each, as a picture."""
+"""Draws the confusion matrix of a task."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.picture import write_picture
 
 _FONT = "DejaVu Sans"
-"""Comes with matplotlib."""
+"""A font that comes with matplotlib."""
 _LARGEST_NAMED = 30
-"""With more classes counts and names would lie over each other."""
+"""Most classes drawn: with more, counts and names would overlap."""
 
 
 def write_confusion_picture(path: Place, confusion: dict[str, Any], title: str) -> None:

@@ -36,20 +36,20 @@ _KINDS = {
     "span": SpanTask,
 }
 _RECORDS_AT_ONCE = 512
-"""Go to the tokenizer, which uses several threads."""
+"""Most records that go to the tokenizer at once; it uses several threads."""
 _CHARACTERS_AT_ONCE = 1_000_000
 _SHOWN = 5
-"""Places of rows without a label that an error names."""
+"""Most rows without a label that an error lists."""
 
 
 class Learned(NamedTuple):
-    """What is learned from."""
+    """The encoded training rows of a task."""
 
     task: Task
-    """Its config has labels and padded lengths: a run keeps it, and needs the rows no more to predict."""
+    """The task. Its config has labels and padded lengths, so predicting needs no training rows."""
     examples: list[Example]
     rows: int
-    """How many rows they are of."""
+    """Number of rows that `examples` come from."""
 
     def batches(self, seed: int, pad_id: int) -> TrainingBatches:
         """The batches of all epochs, in the order of `seed`."""
@@ -65,7 +65,7 @@ class Learned(NamedTuple):
 
     @property
     def stamp(self) -> str:
-        """Hash of the rows as they are encoded."""
+        """Hash of the encoded rows."""
         digest = hashlib.blake2b(digest_size=8)
         for example in self.examples:
             digest.update(repr((example.target, example.marks)).encode())
@@ -75,15 +75,15 @@ class Learned(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What is measured on."""
+    """The dev rows of a task."""
 
     records: list[Record]
     golds: list[Any]
-    """What ought to be said of each."""
+    """The right answer for each record."""
 
     @property
     def stamp(self) -> str:
-        """Hash of the rows and of what is right."""
+        """Hash of the rows and their right answers."""
         rows = repr([(record.values, gold) for record, gold in zip(self.records, self.golds)])
         return hashlib.blake2b(rows.encode(errors="surrogatepass"), digest_size=8).hexdigest()
 

@@ -1,4 +1,4 @@
-"""A trained model made one for a task: the one loop on the task's rows, measured on its dev rows."""
+"""Fine-tuning: trains a model with the one loop on a task's rows and measures it on its dev rows."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -35,11 +35,11 @@ from bert_jax.training.train import train
 from bert_jax.training.trainer import Trainer
 
 _FEWEST_POSITIONS = 8
-"""The least that task.max_length may be."""
+"""Least value of task.max_length."""
 
 
 class Planned(NamedTuple):
-    """What a fine-tuning will do."""
+    """Everything that a fine-tuning needs, read and checked."""
 
     started: TrainedModel
     learned: Learned
@@ -88,7 +88,7 @@ def _draw(results: dict[str, Any], run: RunDirectory) -> None:
 
 
 def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Planned:
-    """Reads model and rows. Writes nothing. Raises UsageError; says where the memory may not do."""
+    """Reads model and rows and writes nothing. Raises UsageError; warns if the memory may not suffice."""
     check_batch_size(config.task.batch_size, config.execution.accumulation, mesh)
     started = open_initial(config)
     task = _as_begun(_fitted(config.task, started.config.max_positions), run)
@@ -107,7 +107,7 @@ def read_by(config: FinetuneConfig) -> list[str | None]:
 
 
 def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
-    """What a step of the longest rows takes on one device, by formula."""
+    """Memory of a step with the longest rows on one device, by formula."""
     longest = config.phases[0].replace(length=config.task.padded_lengths[-1])
     return phase_memory(config, config.model, mesh, longest, predictions=0)
 
@@ -139,7 +139,7 @@ def open_initial(config: FinetuneConfig) -> TrainedModel:
 
 
 def _fitted(task: TaskConfig, positions: int) -> TaskConfig:
-    """`task` for a model of so many positions; says what becomes shorter, if anything does."""
+    """Shortens `task` to a model's positions, and says what becomes shorter."""
     fitting = task.fitting(positions)
     if fitting != task:
         shorter = [f"sequences have {positions} pieces at most (task.max_length={task.max_length})"]
@@ -165,7 +165,7 @@ def _as_begun(task: TaskConfig, run: RunDirectory) -> TaskConfig:
 
 
 class DevRows:
-    """The rows that a task is measured on."""
+    """Measures a task on its dev rows."""
 
     def __init__(self, task: Task, rows: Measured, outputs: Outputs, pad_id: int, compiling: float):
         self.count = len(rows.records)
@@ -173,7 +173,7 @@ class DevRows:
         self._costs = {"pad_id": pad_id, "tokens": tokens_at_once(), "compiling": compiling}
 
     def measure(self, params: Parameters, stop: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
-        """Every metric, and `metric` and `score`; None where `stop`, asked before each batch, says so."""
+        """Returns every metric, `metric` and `score`; None if `stop`, called before each batch, returns True."""
 
         def run(batch: TaskBatch) -> Any:
             if stop():
@@ -186,13 +186,13 @@ class DevRows:
             return None
 
     def evaluate(self, params: Parameters, stop: Callable[[], bool]) -> dict[str, float] | None:
-        """The numbers of `measure`."""
+        """Returns the floats among the results of `measure`."""
         measured = self.measure(params, stop)
         return measured and {name: value for name, value in measured.items() if isinstance(value, float)}
 
 
 class _Stopped(Exception):
-    """A measurement was given up."""
+    """Raised to end a measurement early."""
 
 
 def _work(trainer: Trainer, batches: TrainingBatches, dev: DevRows | None) -> PhaseWork:
@@ -237,7 +237,7 @@ def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh
 
 
 def _results(config: TaskRunConfig, steps: int, run: RunDirectory, dev: DevRows | None, mesh: Mesh) -> dict[str, Any]:
-    """What results.json says after so many steps: the best checkpoint, measured."""
+    """The content of results.json: the measurements of the best checkpoint."""
     results = {"task": config.task.name, "steps": steps, "seeds": [config.seed]}
     results |= {"planned_steps": config.steps, "stopped_early": steps < config.steps}
     if dev is None:

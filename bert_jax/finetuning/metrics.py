@@ -1,4 +1,4 @@
-"""How good predictions are. All scores are shares of 1; those that nothing defines (of constant numbers) are 0."""
+"""Metrics of predictions. Scores are shares of 1; undefined ones, such as correlations of constants, are 0."""
 
 import importlib
 import re
@@ -15,7 +15,7 @@ OUTSIDE = "O"
 """The tag of a word outside of every entity."""
 _ENTITY_TAG = re.compile(r"O|[BIMESLU]-.+")
 _INSIDE = {"M": "I", "L": "E", "U": "S"}
-"""BMES and BILOU's letters as IOBES has them."""
+"""Maps the letters of BMES and BILOU tags to those of IOBES."""
 
 
 def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def number_metrics(golds: Sequence[float], predicted: Sequence[float]) -> dict[s
 
 
 def names_entities(tags: Sequence[str]) -> bool:
-    """Whether `tags` are such as B-PER, I-PER and O."""
+    """Whether `tags` name entities, as B-PER, I-PER and O do."""
     return OUTSIDE in tags and all(map(_ENTITY_TAG.fullmatch, tags))
 
 

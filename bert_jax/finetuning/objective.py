@@ -1,4 +1,4 @@
-"""What a task learns from a batch (Devlin et al. 2019, section 4)."""
+"""The objective of fine-tuning (Devlin et al. 2019, section 4)."""
 
 import jax
 import jax.numpy as jnp
@@ -25,14 +25,14 @@ _NOWHERE = -1e30
 
 
 class Outputs:
-    """The model run on a mesh, without dropout, on batches of any shape."""
+    """Runs the model on a mesh, without dropout, on batches of any shape."""
 
     def __init__(self, objective: "TaskObjective", mesh: Mesh):
         self._rows, self._shards = batch_sharding(mesh), row_shards(mesh)
         self._run = jax.jit(on_mesh(mesh, objective.outputs), out_shardings=NamedSharding(mesh, PartitionSpec()))
 
     def __call__(self, params: Parameters, batch: TaskBatch) -> Float[Array, "N ..."]:
-        """What it says of the batch, on every device; fillers may follow the batch's own rows."""
+        """Returns the model's outputs on every device; rows of fillers may follow those of the batch."""
         count = -(-len(batch.weight) // self._shards) * self._shards
         here = local_rows(self._rows, count)
 
@@ -94,15 +94,15 @@ class TaskObjective:
         return 3 * rows * choices * encoder_flops(self.model, length, wanted)
 
     def targets(self, batch: TaskBatch, keys: Key[Array, " B"]) -> TaskBatch:
-        """The batch itself: nothing in it is random."""
+        """Returns the batch itself: nothing in it is random."""
         return batch
 
     def counts(self, targets: TaskBatch) -> dict[str, Float[Array, ""]]:
-        """The number of rows or, of tags, of words."""
+        """The number of rows; for tags, the number of words."""
         return {"task_loss": jnp.sum(self._weights(targets))}
 
     def measure(self, params: Parameters, targets: TaskBatch, dropout_keys: Key[Array, " B"] | None) -> Means:
-        """The loss and, but for numbers, the share of right answers."""
+        """Returns the loss and, except for numbers, the accuracy."""
         outputs, weights = self.outputs(params, targets, dropout_keys), self._weights(targets)
         if self._loss == "squares":
             return {"task_loss": Mean.of(jnp.square(outputs[:, 0] - targets.target), weights)}
@@ -120,7 +120,7 @@ class TaskObjective:
         return self._network.apply({"params": params}, batch.tokens, batch.marks, dropout_keys)
 
     def _weights(self, batch: TaskBatch) -> Float[Array, "B ..."]:
-        """How much each label counts."""
+        """Weights of the labels in the loss."""
         match self._loss:
             case "tags":
                 return jnp.where(batch.target == IGNORED, 0.0, batch.weight[:, None])

@@ -1,4 +1,4 @@
-"""Predictions written to a file, with the rows that they are of."""
+"""Writes predictions to a file, together with their rows."""
 
 import csv
 import io
@@ -146,4 +146,4 @@ _LINES: dict[str, Callable[[Predicted], Iterator[str]]] = {
     ".csv": _csv_lines,
     ".tsv": _tsv_lines,
 }
-"""By the end of the file's name."""
+"""Writers of lines by file suffix."""

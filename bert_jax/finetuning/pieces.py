@@ -1,4 +1,4 @@
-"""From characters to pieces and back."""
+"""Maps characters of a text to pieces and back."""
 
 import unicodedata
 from collections.abc import Sequence

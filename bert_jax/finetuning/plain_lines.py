@@ -1,4 +1,4 @@
-"""Rows to predict that are no table: a text a line."""
+"""Reads rows to predict from plain text, one text per line."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Several runs that differ by their seed alone: how far a score is chance."""
+"""Several runs that differ in their seed alone, to show the spread of a score."""
 
 import statistics
 from typing import Any
@@ -12,7 +12,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
 
 _SEED = "seed-"
-"""Begins the names of runs that differ by it alone."""
+"""Prefix of the names of such runs."""
 
 
 def finetune_seeds(config: FinetuneConfig, path: Place, count: int) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def finetune_seeds(config: FinetuneConfig, path: Place, count: int) -> dict[str,
 
 
 def summed_up(each: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The results of runs, by their paths, as one."""
+    """Combines the results of runs, which are given by their paths."""
     all_results = list(each.values())
     scores = [results["score"] for results in all_results]
     best = max(each, key=lambda run: each[run]["score"])

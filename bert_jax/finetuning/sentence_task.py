@@ -40,7 +40,7 @@ class SentenceTask:
         return encoded
 
     def gold(self, record: Record) -> Any:
-        """What is right, as the kind of task has it."""
+        """Returns the right answer of a record."""
         raise NotImplementedError
 
 
@@ -54,7 +54,7 @@ class ClassTask(SentenceTask):
         self.outputs = len(self.labels)
 
     def gold(self, record: Record) -> int:
-        """The number of the class."""
+        """Returns the number of the record's class."""
         return self.labels.number(class_name(record, self.config.label), record.place)
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
@@ -83,7 +83,7 @@ class NumberTask(SentenceTask):
         return number(record, self.config.label)
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
-        """The head's output."""
+        """Returns the head's output as the predicted number."""
         return {"predicted_number": float(outputs[0][0])}
 
     def measure(self, golds: Sequence[float], predictions: Sequence[Prediction]) -> dict[str, Any]:

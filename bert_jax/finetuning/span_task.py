@@ -22,7 +22,7 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import PieceSpan
 
 OUTPUTS = 2
-"""A score for the answer's first token and one for its last."""
+"""Outputs for each token: the scores of being the answer's first and last token."""
 _ELSEWHERE = "questions whose answer is not in the text where it should be, not learned from"
 _DROPPED = "questions whose answer has no piece, not learned from"
 _QUESTION = "questions longer than {} pieces, cut"
@@ -58,7 +58,7 @@ class SpanTask:
         return encoded
 
     def _examples(self, question: list[int], spans: Sequence[PieceSpan]) -> list[Example]:
-        """An example a window, without target."""
+        """Builds one example for each window, without target."""
         vocabulary = self._tokenizer.vocabulary
         found = windows(len(spans), self.config.max_length - len(question) - 3, self.config.span.stride)
         examples = []

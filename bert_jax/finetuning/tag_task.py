@@ -54,7 +54,7 @@ class TagTask:
     def _parts(
         self, spans: list[PieceSpan], first: list[int | None], tags: list[str] | None, repairs: Counter[str]
     ) -> list[Example]:
-        """The sentence as one example or several."""
+        """Builds one example, or several for a long sentence."""
         vocabulary, room = self._tokenizer.vocabulary, self.config.max_length - 2
         cuts = _cuts(sorted({0, *(piece for piece in first if piece is not None)}), len(spans), room)
         repairs[_PARTS.format(self.config.max_length)] += len(cuts) > 2
@@ -74,7 +74,7 @@ class TagTask:
         return parts
 
     def _asked(self, first: list[int | None], tags: list[str], repairs: Counter[str]) -> dict[int, int]:
-        """The number of the tag that is asked at each first piece of a word."""
+        """Maps the first piece of each word to the number of the word's tag."""
         asked: dict[int, int] = {}
         for piece, tag in zip(first, tags):
             if piece is None or piece in asked:

@@ -1,4 +1,4 @@
-"""What every kind of task can do."""
+"""The interface of all kinds of tasks."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from bert_jax.corpora.task_record import Record
 from bert_jax.layout import TokenSequence
 
 IGNORED = -1
-"""The tag of a piece of which none is asked."""
+"""Target of a piece that has no tag."""
 Prediction = dict[str, Any]
 """Named values, as JSON has them; the names begin with `predicted_` where a column might be called so."""
 EMPTY = "rows with an empty text"
@@ -24,7 +24,7 @@ class Example(NamedTuple):
     """What the model reads at once: all of a record, or a part of a long one."""
 
     sequences: tuple[TokenSequence, ...]
-    """One, or one a choice."""
+    """One sequence, or one for each choice."""
     target: int | float | Sequence[int] | None = None
     """What the right output is: a class, a number, a tag for each token, an answer's first and last token. None where
     it is asked for."""
@@ -35,7 +35,7 @@ class Example(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Tokens of the longest sequence."""
+        """Number of tokens of the longest sequence."""
         return max(len(one.ids) for one in self.sequences)
 
     def mostly(self, piece: int) -> bool:
@@ -49,9 +49,9 @@ class Task(Protocol):
     """A task: rows to what the model reads, and its outputs to predictions."""
 
     config: TaskConfig
-    """With `labels` set where the kind has any."""
+    """The task's settings; `labels` is set if the kind has labels."""
     unknown_id: int
-    """The piece for what the vocabulary doesn't know."""
+    """Id of the unknown piece."""
     outputs: int
     """Numbers that the head gives: for a row, for each of its choices (`choice`) or for each token (`tags`, `span`)."""
 
@@ -69,7 +69,7 @@ class Task(Protocol):
         """
 
     def gold(self, record: Record) -> Any:
-        """What ought to be said of it. Raises UsageError where the record doesn't tell."""
+        """Returns the right answer of a record. Raises UsageError if the record has none."""
 
     def measure(self, golds: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Every metric of the kind by name, as shares of 1, and for classes the `confusion`."""

@@ -1,4 +1,4 @@
-"""A long text in windows that overlap."""
+"""Overlapping windows over a long text."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,22 +10,22 @@ from bert_jax.text.vocabulary import PieceSpan
 
 
 class Window(NamedTuple):
-    """The pieces begin to end - 1 of a text, in one sequence with the question."""
+    """A range of a text's pieces, begin to end - 1, that stands in one sequence with the question."""
 
     begin: int
     end: int
 
 
 class TextWindow(NamedTuple):
-    """An example's part of the text."""
+    """The window of a text that an example holds."""
 
     window: Window
     best_context: Bool[np.ndarray, " N"]
-    """Which of its pieces are to be looked for here and not in another window."""
+    """Pieces that have their best context in this window: an answer may begin with these alone."""
     spans: Sequence[PieceSpan]
     """The pieces of all the text."""
     offset: int
-    """The token that the window's first piece is."""
+    """Place in the sequence of the window's first piece."""
 
 
 def windows(count: int, most: int, stride: int) -> list[Window]:
