@@ -2,7 +2,7 @@
 # Sets up .venv with the test extra and runs the tests. Arguments are passed on to pytest:
 #   launch/test.sh                 everything, in one process
 #   launch/test.sh -n 2            the same in two; a file's tests stay in one of them, with what they share
-#   launch/test.sh tests/instances      one folder
+#   launch/test.sh tests/instances one folder
 #   launch/test.sh --slow -n 2     the slow tier, for a night: a hundred kills, every mesh, every training, 50 times the damages
 # EXTRA: another extra to install than test, which it is to include
 set -euo pipefail

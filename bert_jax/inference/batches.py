@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from jaxtyping import Float
+import numpy as np
+from jaxtyping import Bool, Float
 
 from bert_jax.batching.grouping import WINDOW_GROUPS, grouped, usual_lengths
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
@@ -28,6 +29,17 @@ class Output(NamedTuple):
     """The vector of each token."""
     pooled: Float[Any, "..."] | None
     """One vector per sequence."""
+
+
+class Vectors(NamedTuple):
+    """The encoder's output for N texts, padded to T tokens."""
+
+    tokens: Float[np.ndarray, "N T D"]
+    """The last layer's vector of each token, [CLS] and [SEP] included; 0 at padding."""
+    pooled: Float[np.ndarray, "N D"] | None
+    """The pooler's vector of each text; None if the model has no pooler."""
+    mask: Bool[np.ndarray, "N T"]
+    """True at tokens, False at padding."""
 
 
 def batches(

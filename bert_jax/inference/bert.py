@@ -5,11 +5,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import islice, tee
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from bert_jax.batching.grouping import WINDOW_GROUPS, ahead, row_count
 from bert_jax.batching.sequences import joined
@@ -17,7 +17,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.predicting import given_records
 from bert_jax.finetuning.task import Prediction
-from bert_jax.inference.batches import Batch, Output, Text, batches, in_order
+from bert_jax.inference.batches import Batch, Output, Text, Vectors, batches, in_order
 from bert_jax.inference.features import Choice, Feature, features
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.hub import model_place
@@ -37,17 +37,6 @@ _TEXTS_AT_ONCE = 512
 """Number of texts per call of the tokenizer, which uses several threads."""
 _MASKS_AT_ONCE = 256
 """Number of masks whose logits over the vocabulary are computed at once."""
-
-
-class Vectors(NamedTuple):
-    """The encoder's output for N texts, padded to T tokens."""
-
-    tokens: Float[np.ndarray, "N T D"]
-    """The last layer's vector of each token, [CLS] and [SEP] included; 0 at padding."""
-    pooled: Float[np.ndarray, "N D"] | None
-    """The pooler's vector of each text; None if the model has no pooler."""
-    mask: Bool[np.ndarray, "N T"]
-    """True at tokens, False at padding."""
 
 
 class Bert:

@@ -29,7 +29,7 @@ class Instruction(NamedTuple):
 
     name: str
     kind: str
-    """XLA's name of the operation: `fusion`, `all-reduce`, `while`, ..."""
+    """XLA's name of the operation, such as `fusion`, `all-reduce` or `while`."""
     shape: str
     """Printed shape of the result: an array or a tuple of arrays."""
     operands: tuple[str, ...]

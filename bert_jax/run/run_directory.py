@@ -15,15 +15,14 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.config.training import TrainingConfig
 from bert_jax.run.checkpoint_choice import runs_within
+from bert_jax.run.events import open_events
 from bert_jax.run.hosts import is_first
 from bert_jax.run.manifest import complete, damaged_file
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place, in_bucket, place_of
-from bert_jax.system.copies import worked_on
 from bert_jax.system.disk import FULL_DISK, disk_explained
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import remove_directory, write_json, write_text
-from bert_jax.system.journal import FILE_NAME, open_journal
 from bert_jax.system.json_file import MOST_BYTES, parse_json, read_bytes, read_object
 from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer
@@ -127,7 +126,7 @@ class RunDirectory:
                     raise
                 reason = error.strerror or str(error).partition("\n")[0]
                 raise UsageError(f"--workdir {self.path} can't be written ({reason}); choose another") from None
-        open_journal(worked_on(self.path / FILE_NAME))
+        open_events(self.path)
         self._complete_manifest()
         write_config(self.config_file, config)
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-Event = Literal["begun", "resumed", "fault", "stopped", "finished"]
+Event = Literal["begun", "resumed", "fault", "stopped", "failed", "finished"]
 FILE_NAME = "events.jsonl"
 _file: Path | None = None
 """The journal of the run that this process trains; None while there is none."""

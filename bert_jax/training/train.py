@@ -12,6 +12,7 @@ from bert_jax.run.metrics import MetricsLog, changed_lines
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.state import TrainState
 from bert_jax.run.tracking import open_trackers
+from bert_jax.system.errors import BertJaxError, Interrupted
 from bert_jax.system.journal import note, open_journal
 from bert_jax.system.progress import say, tell, warn
 from bert_jax.training.devices import peak_flops
@@ -54,6 +55,11 @@ def train(
         finished = True
         note("finished", f"step {int(last.step):,}")
         return last
+    except Interrupted:
+        raise  # noted when the stop began
+    except BertJaxError as error:
+        note("failed", str(error))
+        raise
     finally:
         log.close()
         for tracker in trackers:
