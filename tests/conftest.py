@@ -60,6 +60,19 @@ def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="damage 10^5 files instead of 2,000, kill 100 times, ...")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_mappings():
+    """Frees compiled programs before they are too many for one process, whatever the number of tests.
+
+    Each has some mappings of memory; where a process has vm.max_map_count of them (65,530 in Linux), XLA ends by a
+    segmentation fault when it loads the next program.
+    """
+    yield
+    mappings = Path("/proc/self/maps")
+    if mappings.exists() and len(mappings.read_bytes().splitlines()) > 20_000:
+        jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def slow(request) -> bool:
     """Whether the long form of a test was asked for, by --slow."""
