@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from conftest import command, program
+from conftest import command, faked_devices, program
 
 import bert_jax
 from bert_jax.config.operation import HostsConfig
@@ -26,7 +26,7 @@ from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.training.input import ShuffledOrder
 
-TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+TWO_DEVICES = faked_devices(2)
 HEARTBEAT_S = 8
 """Instead of 30: a busy machine must not take a living process for a dead one."""
 SOON_NOTICED = {"BERT_JAX_HEARTBEAT_SECONDS": str(HEARTBEAT_S)}

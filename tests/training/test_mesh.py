@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from conftest import command, program
+from conftest import command, faked_devices, program
 
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import read_config, write_config
@@ -67,7 +67,7 @@ def results(tiny_run, tmp_path_factory, slow):
     write_config(run / "config.json", config.replace(model=model, phases=phases, logging=logging))
     for name in ("tokenizer", "data"):
         (run / name).symlink_to(tiny_run.path / name)
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    environment = os.environ | faked_devices(8)
     meshes = MESHES if slow else SEEN_EACH_TIME
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = program(ON_EIGHT_DEVICES, run, "1x1x1", *meshes, env=environment, **pipes)
@@ -90,8 +90,7 @@ def test_the_command_trains_and_evaluates_on_a_mesh(tiny_run, config_file, tmp_p
     for name in ("tokenizer", "data"):
         (tmp_path / name).symlink_to(tiny_run.path / name)
     mesh = ["--mesh.data", 2, "--mesh.fsdp", 2, "--mesh.tensor", 2]
-    environment = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    process = command("pretrain", config_file, "--workdir", tmp_path, *mesh, **environment)
+    process = command("pretrain", config_file, "--workdir", tmp_path, *mesh, **faked_devices(8))
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
     expected, found = (read_metrics(run / "metrics.jsonl") for run in (tiny_run.path, tmp_path))

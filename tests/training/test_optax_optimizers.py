@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import faked_devices
 
 ON_EIGHT_DEVICES = """
 import json, sys
@@ -67,7 +68,7 @@ for mesh in ((1, 1, 1), (2, 2, 2)):
 
 @pytest.mark.parametrize("name, split_slots", [("muon", 10), ("adafactor", 1)])
 def test_it_trains_alike_on_one_and_on_eight_devices(name, split_slots):
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    environment = os.environ | faked_devices(8)
     line = [sys.executable, "-c", ON_EIGHT_DEVICES, name]
     done = subprocess.run(line, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from conftest import faked_devices
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.optimizer import OptimizerConfig
@@ -201,7 +202,7 @@ print(max(map(float, jax.tree.leaves(differences))))
 
 
 def test_lambs_norms_do_not_depend_on_the_mesh():
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    environment = os.environ | faked_devices(8)
     done = subprocess.run([sys.executable, "-c", ON_EIGHT_DEVICES], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 1e-6
