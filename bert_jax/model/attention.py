@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
-from bert_jax.model.dropout import dropout
+from bert_jax.model.dropout import dropout, split
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
 
 
@@ -37,6 +37,8 @@ class AttentionPattern(NamedTuple):
     """Whether a query attends to no later position than its own."""
     window: int | None = None
     """A query attends to keys at most so many positions away from its own; None: to all."""
+    rows: Int[Array, "B T"] | None = None
+    """The place of each query in its row; None: the queries are all of the row, in order."""
 
     @classmethod
     def of(cls, tokens: Tokens, causal: bool) -> "AttentionPattern":
@@ -48,7 +50,8 @@ class AttentionPattern(NamedTuple):
         """The pattern for the queries at these places of the row; for all of them where None."""
         if wanted is None:
             return self
-        return self._replace(queries=Places(*(jnp.take_along_axis(each, wanted, axis=1) for each in self.queries)))
+        queries = Places(*(jnp.take_along_axis(each, wanted, axis=1) for each in self.queries))
+        return self._replace(queries=queries, rows=wanted)
 
     def admitted(self) -> Bool[Array, "B #T S"]:
         """The pattern as booleans, for the exact form. One row stands for all queries that attend to the same keys."""
@@ -115,8 +118,14 @@ def attend(
     `dropout_keys`: one a row; None means no dropout. This is the exact form, with which any other has to agree.
     """
     probabilities = attention_probabilities(query, key, pattern)
-    dropped = dropout(probabilities, rate, dropout_keys).astype(value.dtype)
+    rows = None if pattern.rows is None else pattern.rows[:, None]
+    dropped = dropout(probabilities, rate, head_keys(dropout_keys, query.shape[2]), rows).astype(value.dtype)
     return jnp.einsum("BHTS,BSHK->BTHK", dropped, value)
+
+
+def head_keys(dropout_keys: Key[Array, " B"] | None, heads: int) -> Key[Array, "B H"] | None:
+    """The key of each head's dropout in each row: which of its probabilities are kept depends on it and their place."""
+    return None if dropout_keys is None else split(dropout_keys, heads).T
 
 
 def attention_probabilities(

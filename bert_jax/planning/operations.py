@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Key
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import AttentionPattern, softmax_where
+from bert_jax.model.attention import AttentionPattern, head_keys, softmax_where
 from bert_jax.model.dropout import dropout
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.heads import MaskedLanguageHead
@@ -52,9 +53,7 @@ def operations(trainer: Trainer) -> list[Operation]:
         _matrices(model, of_tokens, inner, blocks),
         _attention_products(model, batch, length, blocks),
         _elementwise("softmax", blocks, lambda x: softmax_where(x, admitted), scores, passes=5),
-        _elementwise(
-            "dropout of attention", blocks, lambda x: dropout(x, model.attention_dropout, keys), scores, passes=4
-        ),
+        _elementwise("dropout of attention", blocks, _attention_dropout(model, keys), scores, passes=4),
         _elementwise(
             "dropout of outputs", 2 * blocks + 1, lambda x: dropout(x, model.dropout, keys), of_tokens, passes=4
         ),
@@ -88,6 +87,11 @@ def _timed(function: Callable, *arguments: jax.Array) -> Callable[[], Any]:
 
 def _elementwise(name: str, count: int, function: Callable, x: jax.Array, passes: int) -> Operation:
     return Operation(name, count, _timed(function, x), 0, passes * x.nbytes)
+
+
+def _attention_dropout(model: ModelConfig, keys: Key[Array, " B"]) -> Callable:
+    of_heads = head_keys(keys, model.num_heads)
+    return lambda x: dropout(x, model.attention_dropout, of_heads)
 
 
 def _layer_norm(model: ModelConfig) -> Callable:

@@ -1,6 +1,7 @@
 """Makes the golden files in `trainings/` beside it: what pretraining, each kind of task, features and predict gave.
 
-    python tests/golden/make_trainings.py             # writes them: only where figures are meant to change
+    python tests/golden/make_trainings.py             # writes all of them
+    python tests/golden/make_trainings.py --figures   # losses.json and outputs.json alone, where figures are to change
     python tests/golden/make_trainings.py --compare   # by how much each figure differs as the code is now
 
 `trainings/` has the text and rows that everything is made from, `pretrained` (a run as it lies on disk, with data,
@@ -246,10 +247,16 @@ def difference(expected: list[float], found: list[float]) -> float:
 def make() -> None:
     shutil.rmtree(TRAININGS, ignore_errors=True)
     TRAININGS.mkdir()
-    with contextlib.chdir(TRAININGS), tempfile.TemporaryDirectory() as folder:
+    with contextlib.chdir(TRAININGS):
         write_inputs()
         pretrain(PRETRAINING, RunDirectory(Path("pretrained")))
         Path("pretrained/learning_curve.png").unlink(missing_ok=True)
+    make_figures()
+
+
+def make_figures() -> None:
+    """Writes both files of figures; text, rows and the pretrained run stay."""
+    with contextlib.chdir(TRAININGS), tempfile.TemporaryDirectory() as folder:
         made = dict(figures(Path(folder)))
         write_figures("losses.json", made)
         write_figures("outputs.json", outputs(Path(folder)))
@@ -272,4 +279,4 @@ def compare() -> None:
 
 
 if __name__ == "__main__":
-    compare() if "--compare" in sys.argv[1:] else make()
+    {"--compare": compare, "--figures": make_figures}.get("".join(sys.argv[1:]), make)()
