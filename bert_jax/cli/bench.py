@@ -53,6 +53,7 @@ def run(arguments: list[str]) -> None:
     asked = COMMAND.parse(arguments)
     of_a_run = place_of(arguments[0]).is_dir()
     from bert_jax.cli.bench_tables import operations_table, parts_table, step_table
+    from bert_jax.model.attention import check_attention
     from bert_jax.model.sharding import check_batch_size, make_mesh
     from bert_jax.planning.bench import bench, operation_costs
     from bert_jax.pretraining.trainer import planned_vocabulary_size, pretraining_trainer
@@ -67,6 +68,7 @@ def run(arguments: list[str]) -> None:
     keep_compiled_programs()
     mesh = make_mesh(config.mesh)
     check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
+    check_attention(config.execution, config.model, [phase.length], mesh)
     if of_a_run:
         trainer, batches = _of_a_run(config, place_of(arguments[0]))
     else:

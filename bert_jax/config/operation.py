@@ -56,6 +56,9 @@ class ExecutionConfig(Settings):
     unroll: Annotated[int, Field(gt=0)] = 1
     """Blocks in one iteration of the compiled loop over layers. More take longer to compile and, on a CPU, make each
     step faster."""
+    attention: Literal["auto", "exact", "tpu"] = "auto"
+    """How attention is computed: by einsum and softmax (exact), by a kernel that keeps its [T, T] arrays on the chip
+    (tpu), or by the kernel where the chip and the sizes allow it (auto). The result is the same up to rounding."""
     max_skipped_steps: Annotated[int, Field(gt=0)] = 20
     """Steps in a row with gradients that aren't finite, each of which is skipped, after which the run stops."""
     stuck_after_minutes: Annotated[float, Field(ge=0)] | None = 30

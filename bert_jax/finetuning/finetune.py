@@ -15,6 +15,7 @@ from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.finetuning.predicting import measure, metric_of
 from bert_jax.finetuning.task import Task
 from bert_jax.interchange.hub import model_place
+from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters
 from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, placed, tree_shardings
@@ -97,6 +98,7 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
     batches = learned.batches(config.seed, started.tokenizer.vocabulary.pad_id)
     planned = config.planned(started.config, learned.task.config, stamp, len(batches))
+    check_attention(config.execution, started.config, planned.task.padded_lengths, mesh)
     check_room(planned_memory(planned, mesh), planned.phases[0], mesh)
     return Planned(started, learned, measured, batches, planned)
 

@@ -62,7 +62,9 @@ class TaskObjective:
         """`task` has its labels; `frozen_layers` and `probe` as in FinetuneConfig."""
         self.model, self._loss, self._frozen_layers, self._probe = model, task.facts.loss, frozen_layers, probe
         self._head = HeadShape.of(task)
-        self._network = BertForTask(model, self._head, execution.remat, execution.unroll, frozen_layers, probe)
+        self._network = BertForTask(
+            model, self._head, execution.remat, execution.unroll, execution.attention, frozen_layers, probe
+        )
         self.shown = {"accuracy": "accuracy"}
         self.measurements = self.losses if self._loss == "squares" else (*self.losses, "accuracy")
 

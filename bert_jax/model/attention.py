@@ -1,17 +1,29 @@
 """Multi-head self-attention: who attends to whom, and the one function that attends."""
 
+import functools
 import math
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.dropout import dropout, split
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
+from bert_jax.model.placement import BATCH_AXES
+from bert_jax.system.errors import UsageError
+
+AttentionForm = Literal["auto", "exact", "tpu", "interpreted"]
+"""How attention is computed: `exact`, by einsum and softmax; `tpu`, by a kernel for TPUs; `interpreted`, for tests, by
+that kernel's operations on any backend; `auto`, by the kernel where it can. All have the same result up to the order of
+sums."""
 
 
 class Places(NamedTuple):
@@ -74,6 +86,7 @@ class SelfAttention(nn.Module):
 
     config: ModelConfig
     bias: bool = True
+    form: AttentionForm = "auto"
 
     @nn.compact
     def __call__(
@@ -92,15 +105,20 @@ class SelfAttention(nn.Module):
         shape = (3, config.num_heads, config.head_size)
         kernel = self.param("kernel", initial_weights(config), (config.hidden_size, *shape))
         bias = self.param("bias", nn.initializers.zeros_init(), shape) if self.bias else None
+        by_kernel = wanted is None and not obstacle(self.form, config, x.shape[1])
+        of_each = [None] * 3 if bias is None else bias
+        if by_kernel:  # it takes three arrays as they are, and to take one apart would copy it
+            query, key, value = (project(x, kernel[:, part], of_each[part], dtype) for part in range(3))
         # Heads are the slowest of the features' axes, since they are what may be split over devices.
-        if wanted is None:  # one product instead of two
+        elif wanted is None:  # one product instead of two
             query, key, value = _parted(project(x, kernel, bias, dtype, slowest=1))
         else:
-            of_query, of_others = (None, None) if bias is None else (bias[0], bias[1:])
-            query = project(taken(x, wanted), kernel[:, 0], of_query, dtype)
-            key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=1))
+            query = project(taken(x, wanted), kernel[:, 0], of_each[0], dtype)
+            key, value = _parted(project(x, kernel[:, 1:], bias if bias is None else bias[1:], dtype, slowest=1))
         pattern = pattern.of_queries(wanted)
-        context = attend(query, key, value, pattern, config.attention_dropout, dropout_keys)
+        # Few queries have few probabilities: those of all are what the kernel keeps out of main memory.
+        form = functools.partial(attend_by_kernel, self.form) if by_kernel else attend
+        context = form(query, key, value, pattern, config.attention_dropout, dropout_keys)
         output = Linear(config, (config.hidden_size,), contracted=2, bias=self.bias, name="output")(context)
         return output, attention_probabilities(query, key, pattern) if return_probabilities else None
 
@@ -121,6 +139,79 @@ def attend(
     rows = None if pattern.rows is None else pattern.rows[:, None]
     dropped = dropout(probabilities, rate, head_keys(dropout_keys, query.shape[2]), rows).astype(value.dtype)
     return jnp.einsum("BHTS,BSHK->BTHK", dropped, value)
+
+
+def attend_by_kernel(
+    form: AttentionForm,
+    query: Float[Array, "B T H K"],
+    key: Float[Array, "B T H K"],
+    value: Float[Array, "B T H K"],
+    pattern: AttentionPattern,
+    rate: float,
+    dropout_keys: Key[Array, " B"] | None,
+) -> Float[Array, "B T H K"]:
+    """What `attend` gives for all queries of each row, on every device for its own rows and heads."""
+    from bert_jax.model import tpu_attention  # imports Pallas, which takes a second
+
+    batch, length, heads, size = query.shape
+    mesh = jax.sharding.get_abstract_mesh()
+    if dropout_keys is None:
+        rate, keys = 0.0, jnp.zeros((batch, heads, 2), jnp.uint32)
+    else:
+        keys = jax.random.key_data(head_keys(dropout_keys, heads))
+    kernel = tpu_attention.Kernel(
+        heads // _shares_of_heads(),
+        size,
+        rate,
+        pattern.sequences,
+        pattern.causal,
+        pattern.window,
+        form == "interpreted",
+    )
+    attend_here = functools.partial(tpu_attention.attend, kernel)
+    if not mesh.empty:  # XLA can't split a kernel over devices by itself
+        features, rows = P(BATCH_AXES, None, "tensor"), P(BATCH_AXES)
+        attend_here = jax.shard_map(
+            attend_here,
+            mesh=mesh,
+            in_specs=(features, features, features, rows, P(BATCH_AXES, "tensor")),
+            out_specs=features,
+            check_vma=False,
+        )
+    places = jnp.stack([pattern.keys.sequence, pattern.keys.position], axis=1)
+    flat = (each.reshape(batch, length, -1) for each in (query, key, value))
+    return attend_here(*flat, places, keys).reshape(query.shape)
+
+
+def obstacle(form: AttentionForm, config: ModelConfig, length: int) -> str | None:
+    """Why rows of `length` tokens aren't attended over by the kernel, on the mesh in force; None where they are."""
+    mesh = jax.sharding.get_abstract_mesh()
+    platform = jax.default_backend() if mesh.empty else mesh.abstract_device.platform
+    if form == "exact":
+        return "the exact form is asked for"
+    if form != "interpreted" and platform != "tpu":
+        return f"this is a {platform.upper()}, and the kernel is for TPUs"
+    from bert_jax.model import tpu_attention
+
+    return tpu_attention.obstacle(config.num_heads // _shares_of_heads(), config.head_size, length)
+
+
+def check_attention(
+    execution: ExecutionConfig, config: ModelConfig, lengths: Iterable[int], mesh: Mesh | AbstractMesh
+) -> None:
+    """Raises UsageError where the kernel is asked for by name and can't be had for one of `lengths`."""
+    if execution.attention != "tpu":
+        return
+    with jax.sharding.use_abstract_mesh(mesh if isinstance(mesh, AbstractMesh) else mesh.abstract_mesh):
+        for length in lengths:
+            if why := obstacle("tpu", config, length):
+                raise UsageError(f"execution.attention=tpu can't be had: {why}; leave it at auto, or ask for exact")
+
+
+def _shares_of_heads() -> int:
+    """The number of devices over which the heads are split, on the mesh in force."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return 1 if mesh.empty else mesh.shape["tensor"]
 
 
 def head_keys(dropout_keys: Key[Array, " B"] | None, heads: int) -> Key[Array, "B H"] | None:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
-from bert_jax.model.attention import AttentionPattern, taken
+from bert_jax.model.attention import AttentionForm, AttentionPattern, taken
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import Embeddings
 from bert_jax.model.encoder import Encoder, Remat
@@ -49,12 +49,13 @@ class BertEncoder(nn.Module):
     config: ModelConfig
     remat: Remat = "none"
     unroll: int = 1
+    attention: AttentionForm = "auto"
     frozen_layers: int | None = None
     """Number of first blocks that get no gradient, nor do the embeddings. None: all get one."""
 
     def setup(self):
         self.embeddings = Embeddings(self.config)
-        self.encoder = Encoder(self.config, self.remat, self.unroll, self.frozen_layers)
+        self.encoder = Encoder(self.config, self.remat, self.unroll, self.attention, self.frozen_layers)
         self.pooler = Pooler(self.config)
 
     def __call__(
@@ -99,9 +100,10 @@ class BertForPretraining(nn.Module):
     config: ModelConfig
     remat: Remat = "none"
     unroll: int = 1
+    attention: AttentionForm = "auto"
 
     def setup(self):
-        self.bert = BertEncoder(self.config, self.remat, self.unroll)
+        self.bert = BertEncoder(self.config, self.remat, self.unroll, self.attention)
         self.masked_lm = MaskedLanguageHead(self.config)
         self.next_sentence = NextSentenceHead(self.config)
 

@@ -8,7 +8,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import AttentionPattern, SelfAttention, taken
+from bert_jax.model.attention import AttentionForm, AttentionPattern, SelfAttention, taken
 from bert_jax.model.dropout import dropout, split
 from bert_jax.model.linear import LayerNorm, Linear, activation
 from bert_jax.model.placement import split_by_rows
@@ -71,6 +71,7 @@ class Block(nn.Module):
     feedforward: type[nn.Module] = FeedForward
     bias: bool = True
     """Whether the linear layers have biases."""
+    attention: AttentionForm = "auto"
 
     @nn.compact
     def __call__(
@@ -85,7 +86,7 @@ class Block(nn.Module):
         config = self.config
         keys = [None] * 3 if dropout_keys is None else split(dropout_keys, 3)
         residual = self.residual(self.norm(config, name="attention_norm"))
-        attention = SelfAttention(config, self.bias, name="attention")
+        attention = SelfAttention(config, self.bias, self.attention, name="attention")
         attended, probabilities = attention(residual.before(x), pattern, keys[0], wanted, return_probabilities)
         x = residual.after(taken(x, wanted), dropout(attended, config.dropout, keys[1], wanted))
         residual = self.residual(self.norm(config, name="feedforward_norm"))
@@ -105,6 +106,7 @@ class Encoder(nn.Module):
     remat: Remat = "none"
     unroll: int = 1
     """Blocks in one turn of the loop. A larger number takes longer to compile and, on a CPU, makes each step faster."""
+    attention: AttentionForm = "auto"
     frozen_layers: int | None = None
     """The number of blocks, from the first on, that get no gradient; nothing below them gets one. None: all get one."""
 
@@ -120,7 +122,7 @@ class Encoder(nn.Module):
     ) -> tuple[Float[Array, "B R D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
         """The output at the places `wanted` (at all T where None); if asked for, every block's output and attention."""
         count = self.config.num_layers
-        block = Block(self.config, parent=None)
+        block = Block(self.config, attention=self.attention, parent=None)
         keys = None if dropout_keys is None else split(dropout_keys, count)
         layers = (self.param("layers", _stacked(block, count), x, pattern), keys)
 

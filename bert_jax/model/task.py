@@ -14,6 +14,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import HeadInput
 from bert_jax.layout import Tokens
+from bert_jax.model.attention import AttentionForm
 from bert_jax.model.bert import BertEncoder, Parameters, one_token, without
 from bert_jax.model.dropout import split
 from bert_jax.model.encoder import Remat
@@ -46,13 +47,14 @@ class BertForTask(nn.Module):
     head: HeadShape
     remat: Remat = "none"
     unroll: int = 1
+    attention: AttentionForm = "auto"
     frozen_layers: int | None = None
     """Number of first blocks that get no gradient, nor do the embeddings. None: all get one."""
     probe: bool = False
     """Whether the head alone gets a gradient."""
 
     def setup(self):
-        self.bert = BertEncoder(self.config, self.remat, self.unroll, self.frozen_layers)
+        self.bert = BertEncoder(self.config, self.remat, self.unroll, self.attention, self.frozen_layers)
         self.task = TaskHead(self.config, self.head.outputs)
 
     def __call__(

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 
 from bert_jax.config.run import RunConfig
+from bert_jax.model.attention import check_attention
 from bert_jax.model.sharding import abstract, batch_sharding, check_batch_size, make_mesh
 from bert_jax.model.size import train_flops
 from bert_jax.planning.bench import synthetic_batch
@@ -145,6 +146,7 @@ class Planner:
         mesh = make_mesh(config.mesh, self._devices)
         for phase in config.phases:
             check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
+        check_attention(config.execution, config.model, [phase.length for phase in config.phases], mesh)
         # The id of [MASK] makes no difference to the program.
         trainer = pretraining_trainer(config, mesh, self._vocabulary_size, mask_id=4)
         _ = trainer.state_shapes  # raises for sizes that can't be divided over the mesh

@@ -38,7 +38,7 @@ class PretrainingObjective:
 
     def __init__(self, config: ObjectiveConfig, model: ModelConfig, mask_id: int, execution: ExecutionConfig):
         self.model, self._config, self._mask_id = model, config, mask_id
-        self._network = BertForPretraining(model, execution.remat, execution.unroll)
+        self._network = BertForPretraining(model, execution.remat, execution.unroll, execution.attention)
         self._of_next = config.predict == "next"
         self.of_tokens = NEXT_TOKENS if self._of_next else MASKED_TOKENS
         """The question about tokens, by which a run is judged."""

@@ -17,6 +17,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.instances.chunk_worker import HELD_OUT, TRAIN
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.store import InstanceSource
+from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters, absent_parts, completed
 from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import (
@@ -100,6 +101,7 @@ def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> Trainer:
     """
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
+    check_attention(config.execution, config.model, [phase.length for phase in config.phases], mesh)
     check_sources(config, run)
     size = len(load_tokenizer(run.tokenizer).vocabulary) if run.under_way else planned_vocabulary_size(config)
     trainer = pretraining_trainer(config, mesh, size, mask_id=0)
