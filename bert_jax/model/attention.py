@@ -17,7 +17,7 @@ from bert_jax.config.operation import ExecutionConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.dropout import dropout, split
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
-from bert_jax.model.placement import BATCH_AXES
+from bert_jax.model.placement import BATCH_AXES, platform
 from bert_jax.system.errors import UsageError
 
 AttentionForm = Literal["auto", "exact", "tpu", "interpreted"]
@@ -185,12 +185,10 @@ def attend_by_kernel(
 
 def obstacle(form: AttentionForm, config: ModelConfig, length: int) -> str | None:
     """Why rows of `length` tokens aren't attended over by the kernel, on the mesh in force; None where they are."""
-    mesh = jax.sharding.get_abstract_mesh()
-    platform = jax.default_backend() if mesh.empty else mesh.abstract_device.platform
     if form == "exact":
         return "the exact form is asked for"
-    if form != "interpreted" and platform != "tpu":
-        return f"this is a {platform.upper()}, and the kernel is for TPUs"
+    if form != "interpreted" and platform() != "tpu":
+        return f"this is a {platform().upper()}, and the kernel is for TPUs"
     from bert_jax.model import tpu_attention
 
     return tpu_attention.obstacle(config.num_heads // _shares_of_heads(), config.head_size, length)

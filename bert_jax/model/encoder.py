@@ -11,7 +11,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.model.attention import AttentionForm, AttentionPattern, SelfAttention, taken
 from bert_jax.model.dropout import dropout, split
 from bert_jax.model.linear import LayerNorm, Linear, activation
-from bert_jax.model.placement import split_by_rows
+from bert_jax.model.placement import platform, split_by_rows
 
 Remat = Literal["none", "full", "dots"]
 """What the backward pass recomputes: nothing, whole blocks, or everything but matrix products."""
@@ -104,8 +104,9 @@ class Encoder(nn.Module):
 
     config: ModelConfig
     remat: Remat = "none"
-    unroll: int = 1
-    """Blocks in one turn of the loop. A larger number takes longer to compile and, on a CPU, makes each step faster."""
+    unroll: int | Literal["auto"] = 1
+    """Blocks in one turn of the loop; `auto`: one on a CPU, all on accelerators. More take longer to compile and make
+    each step faster: what a loop keeps for the backward pass is copied into stacks and out of them."""
     attention: AttentionForm = "auto"
     frozen_layers: int | None = None
     """The number of blocks, from the first on, that get no gradient; nothing below them gets one. None: all get one."""
@@ -122,6 +123,7 @@ class Encoder(nn.Module):
     ) -> tuple[Float[Array, "B R D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
         """The output at the places `wanted` (at all T where None); if asked for, every block's output and attention."""
         count = self.config.num_layers
+        at_once = (1 if platform() == "cpu" else count) if self.unroll == "auto" else self.unroll
         block = Block(self.config, attention=self.attention, parent=None)
         keys = None if dropout_keys is None else split(dropout_keys, count)
         layers = (self.param("layers", _stacked(block, count), x, pattern), keys)
@@ -139,7 +141,7 @@ class Encoder(nn.Module):
 
         def scan(x, begin, end):
             some = jax.tree.map(lambda leaf: leaf[begin:end], layers)
-            return jax.lax.scan(turn, x, some, unroll=min(self.unroll, max(end - begin, 1)))
+            return jax.lax.scan(turn, x, some, unroll=min(at_once, max(end - begin, 1)))
 
         x = split_by_rows(x)
         if return_layers or return_attention:

@@ -38,19 +38,21 @@ def step_memory(
     predictions: int,
     split: int = 1,
     tensor: int = 1,
+    kernel: bool = False,
 ) -> Memory:
     """The memory of a step on `rows` sequences of `length` tokens a device, `predictions` of each predicted.
 
     `parameters` are those of the model with its padding, `split` the devices that share one copy of them (mesh.fsdp x
-    mesh.tensor), `tensor` those that share heads and inner features of the same sequences. The vocabulary's size is
-    set in `model`. Without predictions (in fine-tuning) no logits over the vocabulary are counted.
+    mesh.tensor), `tensor` those that share heads and inner features of the same sequences; `kernel`: attention keeps
+    its probabilities on the chip. The vocabulary's size is set in `model`. Without predictions (in fine-tuning) no
+    logits over the vocabulary are counted.
 
     What a block keeps for its backward pass was read off the traced step (jax.vjp's residuals).
     """
     rows = -(-rows // execution.accumulation)
     size = 2 if model.compute_dtype == "bfloat16" else _F32
     tokens, width, inner = rows * length, model.hidden_size, model.inner_size
-    whole = tokens * _block_bytes(model, length, size, tensor)
+    whole = tokens * _block_bytes(model, 0 if kernel else length, size, tensor)
     kept = {
         "none": whole,
         "dots": tokens * size * (2 * width + (4 * width + inner) // tensor),
@@ -68,10 +70,9 @@ def step_memory(
     )
 
 
-def _block_bytes(model: ModelConfig, length: int, size: int, tensor: int) -> int:
-    """Bytes that one block keeps of each token, where nothing is computed again."""
-    width, scores = model.hidden_size, model.num_heads * length // tensor
+def _block_bytes(model: ModelConfig, probabilities: int, size: int, tensor: int) -> int:
+    """Bytes that one block keeps of each token, where nothing is computed again; `probabilities` of each head."""
+    width, scores = model.hidden_size, model.num_heads * probabilities // tensor
     # The block's input, LayerNorm's two, the residual sums; queries, keys, values and context; GELU's input and output.
     linear = size * (4 * width + (4 * width + 2 * model.inner_size) // tensor)
-    masks = 2 * width * bool(model.dropout) + scores * bool(model.attention_dropout)
-    return linear + masks + scores * (_F32 + size)
+    return linear + scores * (_F32 + size)

@@ -1,4 +1,4 @@
-"""Sharding constraints on activations."""
+"""Where the model is computed: sharding constraints on activations, and the kind of device."""
 
 import jax
 from jax.sharding import PartitionSpec as P
@@ -6,6 +6,12 @@ from jaxtyping import Array, Float
 
 BATCH_AXES = ("data", "fsdp")
 """Mesh axes over which a batch's rows are split."""
+
+
+def platform() -> str:
+    """The kind of device that is traced for, `cpu`, `gpu` or `tpu`: that of the mesh in force, or JAX' default."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return jax.default_backend() if mesh.empty else mesh.abstract_device.platform
 
 
 def split_by_rows(x: Float[Array, "B *rest"]) -> Float[Array, "B *rest"]:

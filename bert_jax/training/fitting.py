@@ -9,6 +9,7 @@ from jax.sharding import Mesh
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.training import OperationConfig
+from bert_jax.model.attention import obstacle
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.memory import Memory, step_memory
 from bert_jax.model.sharding import parts, row_shards
@@ -36,6 +37,8 @@ def device_memory(device: jax.Device) -> int | None:
 
 def phase_memory(config: OperationConfig, model: ModelConfig, mesh: Mesh, phase: Phase, predictions: int) -> Memory:
     """The formula for a step of `phase` on one device of `mesh`; `model.vocabulary_size` is set."""
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+        kernel = obstacle(config.execution.attention, model, phase.length) is None
     return step_memory(
         model,
         config.execution,
@@ -45,6 +48,7 @@ def phase_memory(config: OperationConfig, model: ModelConfig, mesh: Mesh, phase:
         predictions=predictions,
         split=parts(mesh, ("fsdp", "tensor")),
         tensor=parts(mesh, "tensor"),
+        kernel=kernel,
     )
 
 
