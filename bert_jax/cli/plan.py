@@ -13,6 +13,8 @@ class Plan(JsonArguments):
     """The TPU slice, like v5e:4x4, v6e:8x8, v4:2x2x1 or v5p:4x4x4, of 1 to 1,024 chips."""
     sweep: bool = False
     """Try other batch sizes and meshes too, with one compilation for each."""
+    operations: bool = False
+    """Also list what moves most bytes to and from main memory, in each phase."""
     exact: bool = False
     """Compile with the effort of a real run, which takes three times as long. Without it: with the least effort; the
     program then takes a few per cent more memory and memory traffic."""
@@ -46,6 +48,7 @@ COMMAND = Command(
 def run(arguments: list[str]) -> None:
     """Parses the command line, compiles the step of each phase for the slice and prints tables or JSON."""
     asked = COMMAND.parse(arguments)
+    from bert_jax.cli.plan_tables import movers_tables
     from bert_jax.cli.planning import planned
     from bert_jax.system.progress import output
 
@@ -53,4 +56,6 @@ def run(arguments: list[str]) -> None:
     if asked.json:
         print(json.dumps(result))
     else:
+        if asked.operations:
+            shown = [*shown, *movers_tables(result)]
         output.print(*shown, sep="\n")

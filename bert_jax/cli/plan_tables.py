@@ -1,5 +1,6 @@
 """The tables of bert-jax plan."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from rich.table import Table
@@ -9,6 +10,7 @@ from bert_jax.planning.plan import PhasePlan, hours_json
 from bert_jax.planning.topology import Topology
 from bert_jax.system.progress import duration
 
+_MOVERS_SHOWN = 15
 _TIMES = (("at_best", "all at once"), ("in_turn", "one after the other"))
 
 
@@ -125,6 +127,22 @@ def sweep_table(topology: Topology, found: list[PhasePlan]) -> Table:
             f"{each.flops / seconds / topology.chip.flops / topology.chips:.0%}",
         )
     return table
+
+
+def movers_tables(result: dict[str, Any]) -> Iterator[Table]:
+    """For each phase that was compiled, what moves most bytes; `result` is the plan's JSON object."""
+    for phase in (result.get("change") or result)["phases"]:
+        if not phase.get("movers"):
+            continue
+        moved = phase["traffic_bytes"]
+        title = f"What moves most of the {moved / 1e9:,.2f} GB of a step of {phase['length']} tokens, on each chip"
+        table = Table("part", "pass", "operation", title=title, title_justify="left")
+        for column in ("how often", "bytes", "of all"):
+            table.add_column(column, justify="right")
+        for each in phase["movers"][:_MOVERS_SHOWN]:
+            numbers = f"{each['count']:,} x", _bytes(each["bytes"]), f"{each['bytes'] / moved:.1%}"
+            table.add_row(each["part"], each["direction"], each["operation"], *numbers)
+        yield table
 
 
 def formulas_table(topology: Topology, result: dict[str, Any]) -> Table:

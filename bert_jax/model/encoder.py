@@ -90,7 +90,7 @@ class Block(nn.Module):
         attended, probabilities = attention(residual.before(x), pattern, keys[0], wanted, return_probabilities)
         x = residual.after(taken(x, wanted), dropout(attended, config.dropout, keys[1], wanted))
         residual = self.residual(self.norm(config, name="feedforward_norm"))
-        feedforward = self.feedforward(config, self.bias)
+        feedforward = self.feedforward(config, self.bias, name="feedforward")
         nn.share_scope(self, feedforward)  # its parameters are the block's, beside the attention's
         output = feedforward(residual.before(x))
         return residual.after(x, dropout(output, config.dropout, keys[2], wanted)), probabilities

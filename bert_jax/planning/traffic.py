@@ -1,11 +1,19 @@
 """Memory traffic of a compiled step: the bytes it moves to and from a device's main memory."""
 
+import re
+from collections import Counter
+from typing import NamedTuple
+
 from bert_jax.planning.collectives import kind_of
 from bert_jax.planning.program import Buffer, Computation, Instruction, Program, buffers
 
 _MOVES_NOTHING = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call")
 _NAMES_ONLY = ('custom_call_target="AllocateBuffer"', 'custom_call_target="ConcatBitcast"')
 """Custom calls that only name a buffer."""
+_WRAPPERS = re.compile(r".*\(.*|while|body|closed_call|cond|branch_\d+_fun|checkpoint|rematted_computation|shard_map")
+"""Parts of an operation's name that say how JAX came to it, not where in the model it stands."""
+_MODULES_OF_ALL = ("bert", "encoder", "Block")
+"""Modules whose names tell nothing, as they hold most of the others."""
 _SLICES = ("slice", "dynamic-slice", "gather")
 
 
@@ -15,6 +23,43 @@ def memory_traffic(program: Program) -> int:
     If only a slice of an array is read or replaced, the slice counts. Collectives aren't counted.
     """
     return sum(times * _moved(program, computation, one) for computation, one, times in program.executed())
+
+
+class Mover(NamedTuple):
+    """Operations of a step that stand at the same place of the model, with their traffic."""
+
+    part: str
+    """The module, such as `attention/output`; `optimizer`, or `step` for what is neither."""
+    direction: str
+    """`forward`, `backward` or, of the optimizer and the step, empty."""
+    operation: str
+    """JAX' name of the operation that ends the fusion, such as `dot_general`."""
+    count: int
+    """How often such an operation runs in a step."""
+    bytes: int
+    """Bytes that they move together."""
+
+
+def movers(program: Program) -> list[Mover]:
+    """Where the bytes of `memory_traffic` are moved, the largest movers first."""
+    moved, counts = Counter(), Counter()
+    for computation, one, times in program.executed():
+        if size := _moved(program, computation, one):
+            found = re.search(r'op_name="([^"]*)"', one.attributes)
+            where = _where(found[1]) if found else ("step", "", one.kind)
+            moved[where] += times * size
+            counts[where] += times
+    return [Mover(*where, counts[where], size) for where, size in moved.most_common()]
+
+
+def _where(name: str) -> tuple[str, str, str]:
+    """Module, direction and operation of JAX' name of an operation."""
+    *path, operation = name.split("/")
+    if "cond" in path:
+        return "optimizer", "", operation
+    inside = [part for part in dict.fromkeys(path) if not _WRAPPERS.fullmatch(part) and part not in _MODULES_OF_ALL]
+    direction = "backward" if "transpose(" in name else "forward" if "jvp(" in name else ""
+    return "/".join(inside) or ("encoder" if "encoder" in path else "step"), direction, operation
 
 
 def _moved(program: Program, computation: Computation, one: Instruction) -> int:
