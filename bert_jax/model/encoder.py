@@ -1,16 +1,17 @@
 """The stack of transformer blocks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.attention import AttentionForm, AttentionPattern, SelfAttention, taken
 from bert_jax.model.dropout import dropout, split
-from bert_jax.model.linear import LayerNorm, Linear, activation
+from bert_jax.model.linear import PRODUCT, LayerNorm, Linear, activation
 from bert_jax.model.placement import platform, split_by_rows
 
 Remat = Literal["none", "full", "dots"]
@@ -105,8 +106,9 @@ class Encoder(nn.Module):
     config: ModelConfig
     remat: Remat = "none"
     unroll: int | Literal["auto"] = 1
-    """Blocks in one turn of the loop; `auto`: one on a CPU, all on accelerators. More take longer to compile and make
-    each step faster: what a loop keeps for the backward pass is copied into stacks and out of them."""
+    """Blocks in one turn of the loop. `auto`: all on accelerators, but one with remat, whose memory a loop bounds, and
+    on a CPU. More take longer to compile and make each step faster: what a loop keeps for the backward pass is copied
+    into stacks and out of them."""
     attention: AttentionForm = "auto"
     frozen_layers: int | None = None
     """The number of blocks, from the first on, that get no gradient; nothing below them gets one. None: all get one."""
@@ -123,7 +125,9 @@ class Encoder(nn.Module):
     ) -> tuple[Float[Array, "B R D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
         """The output at the places `wanted` (at all T where None); if asked for, every block's output and attention."""
         count = self.config.num_layers
-        at_once = (1 if platform() == "cpu" else count) if self.unroll == "auto" else self.unroll
+        at_once = self.unroll
+        if at_once == "auto":
+            at_once = 1 if platform() == "cpu" or self.remat != "none" else count
         block = Block(self.config, attention=self.attention, parent=None)
         keys = None if dropout_keys is None else split(dropout_keys, count)
         layers = (self.param("layers", _stacked(block, count), x, pattern), keys)
@@ -133,28 +137,38 @@ class Encoder(nn.Module):
             x, probabilities = block.apply({"params": params}, x, pattern, keys, wanted, return_attention)
             return split_by_rows(x), probabilities
 
-        run = _rematerialised(run, self.remat)
+        run = _rematerialised(run, self.remat, in_a_loop=at_once < count - 1)
 
         def turn(x, layer):
             x, probabilities = run(layer, x)
             return x, (x if return_layers else None, probabilities)
 
-        def scan(x, begin, end):
-            some = jax.tree.map(lambda leaf: leaf[begin:end], layers)
-            return jax.lax.scan(turn, x, some, unroll=min(at_once, max(end - begin, 1)))
+        def scan(x, stack, length):
+            return jax.lax.scan(turn, x, stack, unroll=min(at_once, length))
 
         x = split_by_rows(x)
         if return_layers or return_attention:
-            x, (outputs, attention) = scan(x, 0, count)
+            x, (outputs, attention) = scan(x, layers, count)
             return x, outputs, attention
         frozen = min(self.frozen_layers or 0, count - 1)
-        if frozen:
-            x, _ = scan(x, 0, frozen)
-        if self.frozen_layers is not None:
-            x = jax.lax.stop_gradient(x)
-        x, _ = scan(x, frozen, count - 1)
-        x, _ = run(jax.tree.map(lambda leaf: leaf[-1], layers), x, wanted)
+        begins = range(count) if at_once >= count - 1 else sorted({0, frozen, count - 1})
+        ends = (*begins[1:], count)
+        for begin, end, stack in zip(begins, ends, _apart(layers, ends[:-1])):
+            if begin == frozen and self.frozen_layers is not None:
+                x = jax.lax.stop_gradient(x)
+            if end - begin > 1:
+                x, _ = scan(x, stack, end - begin)
+            else:
+                layer = jax.tree.map(lambda leaf: leaf[0], stack)
+                x, _ = run(layer, x, wanted if end == count else None)
         return (jax.lax.stop_gradient(x) if self.frozen_layers == count else x), None, None
+
+
+def _apart(layers: Any, places: Sequence[int]) -> list[Any]:
+    """Stacks of blocks, cut before these. By split, whose gradient puts all together once; slices' would add up as many
+    whole stacks."""
+    leaves, structure = jax.tree.flatten(layers)
+    return [structure.unflatten(parts) for parts in zip(*(jnp.split(leaf, list(places)) for leaf in leaves))]
 
 
 def _stacked(block: Block, count: int) -> Callable[..., Any]:
@@ -166,8 +180,10 @@ def _stacked(block: Block, count: int) -> Callable[..., Any]:
     return init
 
 
-def _rematerialised(run: Callable, remat: Remat) -> Callable:
+def _rematerialised(run: Callable, remat: Remat, in_a_loop: bool) -> Callable:
+    """`run` with less kept. Where forward and backward pass aren't loops of their own, XLA would merge what is computed
+    again with the first time, and keep it."""
     if remat == "none":
         return run
-    policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable if remat == "dots" else None
-    return jax.checkpoint(run, prevent_cse=False, policy=policy)
+    policy = jax.checkpoint_policies.save_only_these_names(PRODUCT) if remat == "dots" else None
+    return jax.checkpoint(run, prevent_cse=not in_a_loop, policy=policy)

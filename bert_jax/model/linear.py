@@ -7,9 +7,13 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from bert_jax.config.model import ModelConfig
+
+PRODUCT = "product"
+"""Name of the results of matrix products with weights, by which rematerialisation may keep them."""
 
 
 def initial_weights(config: ModelConfig) -> Callable[..., Array]:
@@ -51,7 +55,7 @@ def project(
     The result has the features' axes last, number `slowest` of them moved before the others.
     """
     outer, features = x.shape[: x.ndim - contracted], kernel.shape[contracted:]
-    product = _affine(x.astype(dtype), kernel, bias, contracted, slowest)
+    product = checkpoint_name(_affine(x.astype(dtype), kernel, bias, contracted, slowest), PRODUCT)
     return product.reshape(*outer, *_moved_to_front(features, slowest))
 
 
