@@ -60,6 +60,14 @@ def test_times_are_taken_in_turn(monkeypatch):
     assert calls == ["a", "b"] * 6 and len(times["a"]) == len(times["b"]) == 5
 
 
+def test_a_short_last_item_does_not_keep_the_others_running(monkeypatch):
+    """Until it had taken its seconds by itself the long one would take a thousand times as many."""
+    clock = iter(range(10**6))
+    monkeypatch.setattr(bench_module.time, "perf_counter", lambda: next(clock) / 1000)
+    times = bench_module._timed_in_turn({"long": lambda: [next(clock) for _ in range(999)] and 0, "short": int}, 10.0)
+    assert 10 < sum(times["long"]) < 25
+
+
 def test_a_timing_tells_the_spread():
     timing = Timing.of([float(number) for number in range(11)])
     assert timing == (5.0, 1.0, 9.0, 11)

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import jax
@@ -16,6 +17,7 @@ from bert_jax.planning.collectives import Collective
 from bert_jax.planning.plan import Memory, PhasePlan, Planner, StepTime, formulas, refusal
 from bert_jax.planning.sweep import most_compilations, splits, sweep
 from bert_jax.planning.topology import parse_topology
+from bert_jax.planning.traffic import Mover
 from bert_jax.system.errors import RunError, UsageError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -70,6 +72,8 @@ class FakePlanner(Planner):
             memory=memory if fits else None,
             collectives=[Collective("all-reduce", 13, 10**9, 2 * 10**9)] if fits else [],
             time=StepTime(0.5 * config.mesh.fsdp, 0.3, 0.2) if fits else None,
+            traffic_bytes=10**10 if fits else None,
+            movers=[Mover("attention", "backward", "dot_general", 24, 4 * 10**9)] if fits else [],
         )
         self.on_compiled(plan)
         return plan
@@ -206,6 +210,15 @@ def test_json_is_all_that_is_printed(fake, capsys):
     best = found["change"]["phases"][0]["time"]["at_best"]
     assert best == {"step_seconds": 0.5, "hours": 900_000 * 0.5 / 3600, "chip_hours": 900_000 * 0.5 / 3600 * 16}
     assert found["total"]["at_best"]["hours"] == pytest.approx(1_000_000 * 0.5 / 3600)
+
+
+def test_operations_are_listed_by_the_bytes_that_they_move(fake, capsys):
+    line = ["plan", str(CONFIGS / "tiny.py"), "--topology", "v5e:4x4"]
+    assert run(line) == 0 and "What moves most" not in capsys.readouterr().out
+    assert run([*line, "--operations"]) == 0
+    shown = capsys.readouterr().out
+    assert "What moves most of the 10.00 GB of a step of 128 tokens" in " ".join(shown.split())
+    assert re.search(r"attention +. +backward +. +dot_general +. +24 x +. +4.00 GB +. +40.0%", shown)
 
 
 def test_a_sweep_is_a_table_of_what_fits(fake, capsys):
