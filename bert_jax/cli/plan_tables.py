@@ -140,7 +140,7 @@ def movers_tables(result: dict[str, Any]) -> Iterator[Table]:
         for column in ("how often", "bytes", "of all"):
             table.add_column(column, justify="right")
         for each in phase["movers"][:_MOVERS_SHOWN]:
-            numbers = f"{each['count']:,} x", _bytes(each["bytes"]), f"{each['bytes'] / moved:.1%}"
+            numbers = f"{each['times']:,} x", _bytes(each["bytes"]), f"{each['bytes'] / moved:.1%}"
             table.add_row(each["part"], each["direction"], each["operation"], *numbers)
         yield table
 

@@ -136,9 +136,10 @@ def attend(
     `dropout_keys`: one a row; None means no dropout. This is the exact form, with which any other has to agree.
     """
     probabilities = attention_probabilities(query, key, pattern)
-    rows = None if pattern.rows is None else pattern.rows[:, None]
-    dropped = dropout(probabilities, rate, head_keys(dropout_keys, query.shape[2]), rows).astype(value.dtype)
-    return jnp.einsum("BHTS,BSHK->BTHK", dropped, value)
+    if dropout_keys is not None:
+        rows = None if pattern.rows is None else pattern.rows[:, None]
+        probabilities = dropout(probabilities, rate, head_keys(dropout_keys, query.shape[2]), rows)
+    return jnp.einsum("BHTS,BSHK->BTHK", probabilities.astype(value.dtype), value)
 
 
 def attend_by_kernel(
@@ -160,13 +161,13 @@ def attend_by_kernel(
     else:
         keys = jax.random.key_data(head_keys(dropout_keys, heads))
     kernel = tpu_attention.Kernel(
-        heads // _shares_of_heads(),
-        size,
-        rate,
-        pattern.sequences,
-        pattern.causal,
-        pattern.window,
-        form == "interpreted",
+        heads=heads // _shares_of_heads(),
+        head_size=size,
+        rate=rate,
+        sequences=pattern.sequences,
+        causal=pattern.causal,
+        window=pattern.window,
+        interpreted=form == "interpreted",
     )
     attend_here = functools.partial(tpu_attention.attend, kernel)
     if not mesh.empty:  # XLA can't split a kernel over devices by itself
@@ -212,9 +213,9 @@ def _shares_of_heads() -> int:
     return 1 if mesh.empty else mesh.shape["tensor"]
 
 
-def head_keys(dropout_keys: Key[Array, " B"] | None, heads: int) -> Key[Array, "B H"] | None:
+def head_keys(dropout_keys: Key[Array, " B"], heads: int) -> Key[Array, "B H"]:
     """The key of each head's dropout in each row: which of its probabilities are kept depends on it and their place."""
-    return None if dropout_keys is None else split(dropout_keys, heads).T
+    return split(dropout_keys, heads).T
 
 
 def attention_probabilities(

@@ -168,7 +168,7 @@ def _apart(layers: Any, places: Sequence[int]) -> list[Any]:
     """Stacks of blocks, cut before these. By split, whose gradient puts all together once; slices' would add up as many
     whole stacks."""
     leaves, structure = jax.tree.flatten(layers)
-    return [structure.unflatten(parts) for parts in zip(*(jnp.split(leaf, list(places)) for leaf in leaves))]
+    return [jax.tree.unflatten(structure, parts) for parts in zip(*(jnp.split(leaf, list(places)) for leaf in leaves))]
 
 
 def _stacked(block: Block, count: int) -> Callable[..., Any]:

@@ -193,7 +193,7 @@ def _differentiate_block(
 
 def _here() -> tuple[Array, Array, Array]:
     """The program's numbers along rows, heads and blocks of queries. Not to be asked for within a loop."""
-    return tuple(pl.program_id(axis) for axis in range(3))
+    return pl.program_id(0), pl.program_id(1), pl.program_id(2)
 
 
 def _heads(kernel: Kernel) -> list[slice]:
@@ -239,5 +239,5 @@ def _admitted(kernel: Kernel, here, places, row, block: int):
 
 def _product(first, second, contracted: tuple[int, int]):
     """A product of two matrices over these axes, summed in float32."""
-    axes = tuple((axis,) for axis in contracted)
-    return jax.lax.dot_general(first, second, (axes, ((), ())), preferred_element_type=jnp.float32)
+    axes = ((contracted[0],), (contracted[1],)), ((), ())
+    return jax.lax.dot_general(first, second, axes, preferred_element_type=jnp.float32)

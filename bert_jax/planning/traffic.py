@@ -34,22 +34,23 @@ class Mover(NamedTuple):
     """`forward`, `backward` or, of the optimizer and the step, empty."""
     operation: str
     """JAX' name of the operation that ends the fusion, such as `dot_general`."""
-    count: int
-    """How often such an operation runs in a step."""
+    times: int
+    """How often such operations run in a step, together."""
     bytes: int
     """Bytes that they move together."""
 
 
 def movers(program: Program) -> list[Mover]:
     """Where the bytes of `memory_traffic` are moved, the largest movers first."""
-    moved, counts = Counter(), Counter()
+    moved: Counter[tuple[str, str, str]] = Counter()
+    runs: Counter[tuple[str, str, str]] = Counter()
     for computation, one, times in program.executed():
         if size := _moved(program, computation, one):
             found = re.search(r'op_name="([^"]*)"', one.attributes)
             where = _where(found[1]) if found else ("step", "", one.kind)
             moved[where] += times * size
-            counts[where] += times
-    return [Mover(*where, counts[where], size) for where, size in moved.most_common()]
+            runs[where] += times
+    return [Mover(*where, runs[where], size) for where, size in moved.most_common()]
 
 
 def _where(name: str) -> tuple[str, str, str]:

@@ -82,5 +82,5 @@ def test_movers_are_named_by_their_place_in_the_model(name, where):
     program = Program(STEP.replace("NAMED", text))
     first, last = movers(program)
     assert (f"{first.part} {first.direction}", first.operation) == (where, name.rpartition("/")[2])
-    assert (first.count, first.bytes) == (2, 6 * ARRAY) and (last.part, last.operation) == ("step", "add")
+    assert (first.times, first.bytes) == (2, 6 * ARRAY) and (last.part, last.operation) == ("step", "add")
     assert first.bytes + last.bytes == memory_traffic(program)
