@@ -15,7 +15,7 @@ _MARGIN = 34
 """Column at which the description of a flag starts."""
 _LONG = 60
 """Length in characters above which the short form cuts a sentence at its colon."""
-_SENTENCE_END = re.compile(r"(?<=[a-z0-9)`\]]\.)\s+(?=[A-Z`])")
+_SENTENCE_END = re.compile(r"(?<=[a-z0-9)`\]]\.)\s+(?=[A-Z0-9`])")
 
 
 def short_help(flags: Iterable[Flag]) -> str:

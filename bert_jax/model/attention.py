@@ -38,13 +38,14 @@ class Places(NamedTuple):
 class AttentionPattern(NamedTuple):
     """Which keys each query attends to.
 
-    It is a description and never a [B, T, S] array: a fused kernel works it out block by block.
+    It is a description and never a [B, T, S] array: a kernel works it out block by block.
     """
 
     queries: Places
     keys: Places
     sequences: int
-    """How many sequences a row may hold. With one, all queries of a row attend to the same keys."""
+    """How many sequences a row may hold. With one, and neither causal nor a window, all queries of a row attend to the
+    same keys."""
     causal: bool = False
     """Whether a query attends to no later position than its own."""
     window: int | None = None

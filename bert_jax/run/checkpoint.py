@@ -52,8 +52,9 @@ class Checkpoints:
     """The checkpoints of a run: one directory a step, with parameters, training state, config and tokenizer.
 
     One counts as good when all files have their checksums and, right after it was written, gave back the state bit for
-    bit. The newest `keep` good ones stay, the one with the lowest held-out loss, the newest that was saved after a step
-    with finite gradients, and for good each whose step is a multiple of `keep_every`.
+    bit. The newest `keep` good ones stay, the best one (of a task by its score, otherwise by its held-out loss), the
+    newest that was saved after a step with finite gradients, and for good each whose step is a multiple of
+    `keep_every`.
     """
 
     def __init__(

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from typing import Literal, TypeVar
 
 from bert_jax.run.manifest import Manifest, complete, damaged_file, has_manifest, lost
-from bert_jax.run.run_manifest import MANIFEST, RunManifest
+from bert_jax.run.run_manifest import MANIFEST
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import warn
 
 _LOOKS = 20
@@ -81,11 +82,11 @@ def checkpoint_of(path: Place) -> Place:
 
 
 def _is_checkpoint(path: Place) -> bool:
-    """Whether `path` has a checkpoint's manifest. That of a run, which has the same name, is of another shape."""
+    """Whether `path` has a checkpoint's manifest. That of a run has the same name, and no step."""
     if not (path / MANIFEST).is_file() or (path / "checkpoints").is_dir():
         return False
     try:
-        return RunManifest(path).noted() is None
+        return "step" in read_object(path / MANIFEST)
     except (OSError, ValueError):
         return True
 
@@ -98,6 +99,7 @@ def _checkpoint_of_run(path: Place) -> Place:
             damaged = damaged_file(best)
         if not damaged:
             return best
+        warn(f"{best}, which has the best score, is damaged ({damaged} is not as it was written); another is used")
     found, gone = newest_undamaged(directory), lost(directory)
     for newer in gone:
         if found and newer.name > found.name:

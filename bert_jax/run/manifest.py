@@ -86,8 +86,9 @@ class Manifest(NamedTuple):
         written = value.pop("sum", None)
         if written not in (None, checksum(value)):  # None: of a release that had none
             raise ValueError("it hasn't the sum that it had")
+        if "format" in value:  # before the shape, which is that of a format
+            check_format(directory / MANIFEST, value["format"], _FORMAT)
         found = as_shape(value, _Written)
-        check_format(directory / MANIFEST, found.format, _FORMAT)
         files = {name: FileSum(*total) for name, total in found.files.items()}
         metrics = found.metrics and FileSum(*found.metrics)
         window = {name: tuple(both) for name, both in found.window.items()}

@@ -58,8 +58,10 @@ class RunManifest:
             return None
         if value.pop("sum", None) != checksum(value):
             raise ValueError("it hasn't the sum that it had")
+        if "step" in value:
+            raise ValueError("it is that of a checkpoint")
+        check_format(self.path, value.get("format"), _FORMAT)  # before the shape, which is that of a format
         written = as_shape(value, _Written)
-        check_format(self.path, written.format, _FORMAT)
         if outside := [name for name in written.files if not _is_inside(name)]:
             raise ValueError(f"it names {outside[0]!r}, which is no file of the run")
         return {name: [FileSum(*total) for total in totals] for name, totals in written.files.items()}

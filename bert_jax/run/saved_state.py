@@ -16,9 +16,10 @@ from bert_jax.system.files import absolute
 
 
 def restored_state(path: Place, shapes: TrainState) -> TrainState:
-    """The state of the checkpoint at `path`, with the shapes and shardings of `shapes`, whose window it keeps.
+    """The state of the checkpoint at `path`, with the shapes and shardings of `shapes`.
 
-    Measurements in an earlier release's are left out. Raises RunError where Orbax can't read it.
+    Its window is that of `shapes`: measurements are in the manifest, and those in an earlier release's checkpoint are
+    left out. Raises RunError where Orbax can't read it.
     """
     found = _restored(path, saved_item(shapes))
     return shapes._replace(params=found["params"], **found["training"])

@@ -26,9 +26,19 @@ def note(event: Event, message: str) -> None:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     line = json.dumps({"time": now, "event": event, "message": message}, ensure_ascii=False) + "\n"
     with contextlib.suppress(OSError):
+        line = "\n" * _ends_within_a_line(_file) + line
         # Not blocking, since a pipe may stand in its place.
         file = os.open(_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
         try:
             os.write(file, line.encode(errors="replace"))
         finally:
             os.close(file)
+
+
+def _ends_within_a_line(file: Path) -> bool:
+    """Whether a process was killed, or the disk full, while the last line was written."""
+    if not file.is_file() or not file.stat().st_size:
+        return False
+    with open(file, "rb") as written:
+        written.seek(-1, os.SEEK_END)
+        return written.read() != b"\n"

@@ -13,7 +13,8 @@ from bert_jax.run.metrics import MetricsLog
 from bert_jax.run.state import TrainState
 from bert_jax.system.errors import Interrupted, RunError
 from bert_jax.system.files import write_json
-from bert_jax.system.progress import say, stage, tell, warn
+from bert_jax.system.journal import note
+from bert_jax.system.progress import say, stage, warn
 from bert_jax.system.whereabouts import here
 from bert_jax.training.cadence import Cadence
 from bert_jax.training.phase_work import PhaseWork
@@ -144,10 +145,7 @@ class _Loop:
         stopping = self._stop.at(step)  # read once: a signal may come at any time
         if self._cadence.due(step) or last or stopping or self._out_of_patience():
             if stopping:
-                tell(
-                    "stopped",
-                    f"stopping after step {step:,} with a checkpoint; Ctrl-C (once more) ends at once, without it",
-                )
+                say(f"stopping after step {step:,} with a checkpoint; Ctrl-C (once more) ends at once, without it")
             self._at("writing the checkpoint of", step)
             self._log.publish()
             self._checkpoints.save(step, state, evaluation, self._log.sum)
@@ -155,6 +153,7 @@ class _Loop:
         if stopping:
             self._at("finishing the checkpoint of", step)
             _finish(self._checkpoints)
+            note("stopped", f"after step {step:,}, with a checkpoint")
             raise self._interrupted(step)
 
     def _tell_skipped(self, step: int, skipped: int) -> None:

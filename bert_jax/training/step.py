@@ -94,6 +94,9 @@ def make_train_step(
 ) -> Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]:
     """`(state, batch) -> (state, measurements of the window so far)`, to be jitted with the state donated.
 
+    `optimizer` is at learning rate 1 and takes extra arguments (`optax.with_extra_args_support`): its updates are
+    scaled by `learning_rate`, and it is given the gradients' global norm as `gradient_norm`.
+
     A window begins anew every `window` steps. `skipped_records`, the batch's rows of weight 0, are those of the step
     alone; `skipped` and `skipped_in_a_row`, steps, those of the run up to it. Where gradients are not finite,
     parameters, optimizer and window stay as they are.

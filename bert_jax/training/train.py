@@ -1,6 +1,7 @@
 """Trains a run from its newest checkpoint to its end."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 
 import jax
 
@@ -22,6 +23,21 @@ from bert_jax.training.profile import StepTrace
 from bert_jax.training.trainer import Trainer
 
 
+@contextlib.contextmanager
+def _journal_to_its_end() -> Iterator[None]:
+    """Notes why what is within failed, and closes the journal."""
+    try:
+        yield
+    except Interrupted:
+        raise  # noted with its checkpoint
+    except Exception as error:
+        note("failed", str(error) if isinstance(error, BertJaxError) else f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        open_journal(None)
+
+
+@_journal_to_its_end()
 def train(
     trainer: Trainer, run: RunDirectory, phases: list[PhaseWork], initial: Callable[[], Parameters | None]
 ) -> TrainState:
@@ -55,14 +71,8 @@ def train(
         finished = True
         note("finished", f"step {int(last.step):,}")
         return last
-    except Interrupted:
-        raise  # noted when the stop began
-    except BertJaxError as error:
-        note("failed", str(error))
-        raise
     finally:
         log.close()
         for tracker in trackers:
             tracker.close(finished)
         checkpoints.close()
-        open_journal(None)

@@ -9,6 +9,7 @@ import jax
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import publish, worked_on
+from bert_jax.system.journal import note
 from bert_jax.system.whereabouts import Whereabouts, here
 
 STUCK = 124
@@ -64,6 +65,7 @@ class Watchdog:
             "--execution.stuck-after-minutes if that may take so long\n"
         )
         os.write(2, line.encode())
+        note("failed", f"no progress for {self._seconds / 60:g} minutes while {where}")
         with open(worked_on(path), "w") as file:
             self._dump(file, where)
         publish(path)

@@ -125,6 +125,15 @@ def test_a_stopped_run_goes_on_bit_for_bit(tiny_run, tiny_config, tmp_path, monk
     assert parameter_sums(run) == parameter_sums(tiny_run)
     ours, theirs = (read_metrics(some.path / "metrics.jsonl") for some in (run, tiny_run))
     assert without_speed(ours) == without_speed(theirs)
+    noted = map(json.loads, (run.path / "events.jsonl").read_text().splitlines())
+    events = [(event["event"], event["message"]) for event in noted]
+    stopped = ("stopped", f"after step {stop_at}, with a checkpoint")
+    assert events == [
+        ("begun", "12 steps"),
+        stopped,
+        ("resumed", f"going on from step {stop_at}"),
+        ("finished", "step 12"),
+    ]
 
 
 def test_accumulation_and_remat_are_the_same_run(tiny_run, tiny_config, tmp_path):

@@ -409,11 +409,12 @@ def test_measurements_are_not_in_the_state_and_another_one_makes_no_run_unresuma
     assert equal(restored.window, {"another": Mean.zero(), "loss": window["loss"]})
 
 
+@pytest.mark.parametrize("of_another_shape", [{}, {"files": []}], ids=["", "shape"])
 @pytest.mark.parametrize("whose", ["a checkpoint", "the run"])
-def test_what_a_newer_release_wrote_is_left_as_it_is(checkpoints, tmp_path, whose):
+def test_what_a_newer_release_wrote_is_left_as_it_is(checkpoints, tmp_path, whose, of_another_shape):
     save(checkpoints, 10)
     path = tmp_path / ("checkpoints/00000010/manifest.json" if whose == "a checkpoint" else "manifest.json")
-    value = json.loads(path.read_text()) | {"format": 7}
+    value = json.loads(path.read_text()) | {"format": 7} | of_another_shape
     del value["sum"]
     text = json.dumps(value | {"sum": checksum(value)})
     path.write_text(text)

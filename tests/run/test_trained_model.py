@@ -71,6 +71,15 @@ def test_files_that_are_gone_before_the_manifest_is_are_damage(run):
         TrainedModel.open(newest)
 
 
+def test_where_the_best_checkpoint_of_a_task_is_damaged_the_one_that_is_used_is_told_of(run, monkeypatch, capsys):
+    best = complete(run.checkpoints)[0]
+    monkeypatch.setattr(checkpoint_choice, "best_of", lambda paths, by: best)
+    assert TrainedModel.open(run.path).step == int(best.name)
+    (best / "config.json").write_text("{}")
+    assert TrainedModel.open(run.path).step == 12
+    assert f"{best}, which has the best score, is damaged" in capsys.readouterr().err.replace("\n", "")
+
+
 def test_a_copied_checkpoint_may_have_any_name(run, tmp_path):
     copy = shutil.copytree(run.checkpoints / "00000012", tmp_path / "my model, 50%20#?")
     assert TrainedModel.open(copy).step == 12

@@ -32,6 +32,17 @@ def test_what_is_said_of_faults_and_turns_is_noted_too(journal, capsys):
     ]
 
 
+def test_a_line_that_was_not_written_to_its_end_costs_no_other(journal):
+    tell("begun", "12 steps")
+    whole = journal.read_text()
+    journal.write_text(whole + whole[:20])
+    tell("resumed", "going on from step 5")
+    tell("finished", "step 12")
+    first, torn, *others = journal.read_text().splitlines()
+    assert (first, torn) == (whole.strip(), whole[:20])
+    assert [json.loads(line)["event"] for line in others] == ["resumed", "finished"]
+
+
 @pytest.mark.parametrize("place", ["gone/events.jsonl", "pipe"])
 def test_a_journal_that_cannot_be_written_ends_nothing(tmp_path, capsys, place):
     os.mkfifo(tmp_path / "pipe")
