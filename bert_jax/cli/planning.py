@@ -39,9 +39,7 @@ def planned(config: RunConfig, slice_name: str, with_sweep: bool, exact: bool) -
         result |= _made_with(planner) | plan_json(topology, phases, change)
         shown = plan_tables(topology, phases, change)
     if can_compile() and not exact:
-        shown.append(
-            "Compiled with the least effort: a real run takes a few per cent less memory and traffic; see --exact."
-        )
+        shown.append("Compiled with the least effort: a real run moves fewer bytes; see --exact.")
     return result, shown
 
 

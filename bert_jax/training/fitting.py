@@ -20,7 +20,7 @@ from bert_jax.training.devices import chip_of
 TIGHT, TOO_MUCH = 0.8, 1.5
 """Shares of a device's memory by the formula: from the first on a start is warned of, from the second on refused. For
 eleven shapes on a CPU the formula gave 0.74 to 1.36 times what XLA's program took; for BERT-base and large on TPUs (by
-libtpu's compiler, least effort) 0.42 to 0.87 times."""
+libtpu's compiler, least effort) 0.55 to 1.42 times."""
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
