@@ -47,7 +47,7 @@ def init(tiny_run, tmp_path_factory) -> Path:
     trained = TrainedModel.open(tiny_run.path)
     params = trained.read(jax.tree.map(lambda _: None, trained.shapes))
     larger = {"kernel", "word", "segment", "position"}
-    params = jax.tree_util.tree_map_with_path(lambda path, x: 2 * x if path[-1].key in larger else x, params)
+    params = jax.tree_util.tree_map_with_path(lambda path, x: 1.5 * x if path[-1].key in larger else x, params)
     write_model(path / "checkpoints", params, (tiny_run.config_file, tiny_run.tokenizer))
     return path
 
