@@ -64,10 +64,10 @@ def pytest_addoption(parser):
 
 @pytest.fixture(scope="module", autouse=True)
 def few_mappings():
-    """Frees compiled programs before they are too many for one process, whatever the number of tests.
+    """Frees the compiled programs of a process of tests after a file, where their memory mappings are many.
 
-    Each has some mappings of memory; where a process has vm.max_map_count of them (65,530 in Linux), XLA ends by a
-    segmentation fault when it loads the next program.
+    Each program has tens of mappings. Linux allows a process 65,530 (vm.max_map_count), and XLA was seen to end by a
+    segmentation fault near that number, when it loaded another program.
     """
     yield
     mappings = Path("/proc/self/maps")

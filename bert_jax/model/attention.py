@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -106,18 +106,19 @@ class SelfAttention(nn.Module):
         shape = (3, config.num_heads, config.head_size)
         kernel = self.param("kernel", initial_weights(config), (config.hidden_size, *shape))
         bias = self.param("bias", nn.initializers.zeros_init(), shape) if self.bias else None
+        # The kernel is for all queries of a row; the probabilities of a few take little memory.
         by_kernel = wanted is None and not obstacle(self.form, config, x.shape[1])
-        of_each = [None] * 3 if bias is None else bias
-        if by_kernel:  # it takes three arrays as they are, and to take one apart would copy it
-            query, key, value = (project(x, kernel[:, part], of_each[part], dtype) for part in range(3))
         # Heads are the slowest of the features' axes, since they are what may be split over devices.
+        if by_kernel:  # three products: the kernel reads whole arrays, and parts of one would be copied
+            biases = [None] * 3 if bias is None else bias
+            query, key, value = (project(x, kernel[:, part], biases[part], dtype) for part in range(3))
         elif wanted is None:  # one product instead of two
             query, key, value = _parted(project(x, kernel, bias, dtype, slowest=1))
         else:
-            query = project(taken(x, wanted), kernel[:, 0], of_each[0], dtype)
-            key, value = _parted(project(x, kernel[:, 1:], bias if bias is None else bias[1:], dtype, slowest=1))
+            of_query, of_others = (None, None) if bias is None else (bias[0], bias[1:])
+            query = project(taken(x, wanted), kernel[:, 0], of_query, dtype)
+            key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=1))
         pattern = pattern.of_queries(wanted)
-        # Few queries have few probabilities: those of all are what the kernel keeps out of main memory.
         form = functools.partial(attend_by_kernel, self.form) if by_kernel else attend
         context = form(query, key, value, pattern, config.attention_dropout, dropout_keys)
         output = Linear(config, (config.hidden_size,), contracted=2, bias=self.bias, name="output")(context)
@@ -152,7 +153,7 @@ def attend_by_kernel(
     rate: float,
     dropout_keys: Key[Array, " B"] | None,
 ) -> Float[Array, "B T H K"]:
-    """What `attend` gives for all queries of each row, on every device for its own rows and heads."""
+    """The same as `attend`, by the kernel: all queries of each row, on every device for its own rows and heads."""
     from bert_jax.model import tpu_attention  # imports Pallas, which takes a second
 
     batch, length, heads, size = query.shape
@@ -186,7 +187,7 @@ def attend_by_kernel(
 
 
 def obstacle(form: AttentionForm, config: ModelConfig, length: int) -> str | None:
-    """Why rows of `length` tokens aren't attended over by the kernel, on the mesh in force; None where they are."""
+    """Why the kernel isn't used for rows of `length` tokens on the mesh in force; None where it is."""
     if form == "exact":
         return "the exact form is asked for"
     if form != "interpreted" and platform() != "tpu":
@@ -196,20 +197,18 @@ def obstacle(form: AttentionForm, config: ModelConfig, length: int) -> str | Non
     return tpu_attention.obstacle(config.num_heads // _shares_of_heads(), config.head_size, length)
 
 
-def check_attention(
-    execution: ExecutionConfig, config: ModelConfig, lengths: Iterable[int], mesh: Mesh | AbstractMesh
-) -> None:
-    """Raises UsageError where the kernel is asked for by name and can't be had for one of `lengths`."""
+def check_attention(execution: ExecutionConfig, config: ModelConfig, lengths: Iterable[int], mesh: Mesh) -> None:
+    """Raises UsageError where `execution.attention` is tpu and the kernel can't attend over rows of one of `lengths`."""
     if execution.attention != "tpu":
         return
-    with jax.sharding.use_abstract_mesh(mesh if isinstance(mesh, AbstractMesh) else mesh.abstract_mesh):
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
         for length in lengths:
             if why := obstacle("tpu", config, length):
                 raise UsageError(f"execution.attention=tpu can't be had: {why}; leave it at auto, or ask for exact")
 
 
 def _shares_of_heads() -> int:
-    """The number of devices over which the heads are split, on the mesh in force."""
+    """Devices of the mesh in force over which a layer's heads are split."""
     mesh = jax.sharding.get_abstract_mesh()
     return 1 if mesh.empty else mesh.shape["tensor"]
 

@@ -106,9 +106,9 @@ class Encoder(nn.Module):
     config: ModelConfig
     remat: Remat = "none"
     unroll: int | Literal["auto"] = 1
-    """Blocks in one turn of the loop. `auto`: all on accelerators, but one with remat, whose memory a loop bounds, and
-    on a CPU. More take longer to compile and make each step faster: what a loop keeps for the backward pass is copied
-    into stacks and out of them."""
+    """Blocks in one turn of the loop. `auto` is one on a CPU and with `remat`, where the loop bounds the memory, and
+    all blocks otherwise. More take longer to compile and make each step faster: a loop copies what it keeps for the
+    backward pass into stacks and out of them."""
     attention: AttentionForm = "auto"
     frozen_layers: int | None = None
     """The number of blocks, from the first on, that get no gradient; nothing below them gets one. None: all get one."""
@@ -165,8 +165,8 @@ class Encoder(nn.Module):
 
 
 def _apart(layers: Any, places: Sequence[int]) -> list[Any]:
-    """Stacks of blocks, cut before these. By split, whose gradient puts all together once; slices' would add up as many
-    whole stacks."""
+    """The stack of blocks `layers`, cut before each of `places`. The gradient of split joins the parts once, where that
+    of slices would add up one whole stack for each part."""
     leaves, structure = jax.tree.flatten(layers)
     return [jax.tree.unflatten(structure, parts) for parts in zip(*(jnp.split(leaf, list(places)) for leaf in leaves))]
 
@@ -181,8 +181,8 @@ def _stacked(block: Block, count: int) -> Callable[..., Any]:
 
 
 def _rematerialised(run: Callable, remat: Remat, in_a_loop: bool) -> Callable:
-    """`run` with less kept. Where forward and backward pass aren't loops of their own, XLA would merge what is computed
-    again with the first time, and keep it."""
+    """`run` that computes again in the backward pass what `remat` says. Outside of loops XLA is kept from merging that
+    with the first computation, which would keep its result in memory."""
     if remat == "none":
         return run
     policy = jax.checkpoint_policies.save_only_these_names(PRODUCT) if remat == "dots" else None

@@ -21,10 +21,13 @@ from bert_jax.model.dropout import scale, survives
 
 LANES = 128
 """Width of a TPU's vector registers: the last axis of every block is a multiple of it."""
-MOST_KEYS = 2048
-"""Keys of a head for which the scores of a block of LANES queries fit on every chip beside what is made of them."""
+MOST_KEYS = {16: 512, 32: 1024, 64: 2048, 128: 2048, 256: 1024}
+"""Tokens of the longest rows, by the width of a head. So many fit in the chip's fast memory with every pattern in
+float32, as libtpu 0.0.42 compiles for v4, which has the least of it."""
 _MOST_SCORES = 512 * 512
 """Scores of a head in a program at a time: a MiB in float32, of which about six are alive at once."""
+_MOST_FEATURES = 1024 * LANES
+"""Features of queries, or of keys, in a program where that has several rows."""
 _LEAST = float(np.finfo(np.float32).min)
 
 
@@ -48,21 +51,21 @@ class Kernel(NamedTuple):
         return max(1, LANES // self.head_size)
 
     @property
-    def places(self) -> bool:
-        """Whether a query's own place decides which keys it attends to."""
+    def by_query(self) -> bool:
+        """Whether the queries of a row attend to different keys."""
         return self.sequences > 1 or self.causal or self.window is not None
 
 
 def obstacle(heads: int, head_size: int, length: int) -> str | None:
     """Why the kernel can't attend over rows of `length` tokens; None where it can."""
-    if head_size % LANES and LANES % head_size:
-        return f"heads of width {head_size}, which neither divides {LANES} nor is a multiple of it"
+    if head_size not in MOST_KEYS:
+        return f"heads of width {head_size}, and the kernel is for {', '.join(map(str, MOST_KEYS))}"
     if heads * head_size % LANES:
         return (
             f"{heads} heads of {head_size} that take up {heads * head_size} lanes together, not a multiple of {LANES}"
         )
-    if length % LANES or length > MOST_KEYS:
-        return f"rows of {length:,} tokens, not a multiple of {LANES} up to {MOST_KEYS:,}"
+    if length % LANES or length > MOST_KEYS[head_size]:
+        return f"rows of {length:,} tokens, not a multiple of {LANES} up to {MOST_KEYS[head_size]:,}"
     return None
 
 
@@ -108,7 +111,8 @@ def _call(
     query, places = arrays[0], arrays[3]
     batch, length, width = query.shape
     block = _block(length)
-    rows, lanes = math.gcd(batch, max(1, _MOST_SCORES // (block * length))), kernel.together * kernel.head_size
+    lanes = kernel.together * kernel.head_size
+    rows = math.gcd(batch, max(1, _MOST_FEATURES // (length * lanes)))
     grid = batch // rows, width // lanes, length // block
     by = {
         "queries": pl.BlockSpec((rows, block, lanes), lambda row, head, part, *_: (row, part, head)),
@@ -137,11 +141,9 @@ def _call(
 
 
 def _block(length: int) -> int:
-    """Queries in a block."""
-    size = length
-    while size * length > _MOST_SCORES and size % (2 * LANES) == 0:
-        size //= 2
-    return size
+    """Queries in a block: as many as have no more than _MOST_SCORES scores, in blocks of equal size."""
+    sizes = [size for size in range(LANES, length + 1, LANES) if length % size == 0 and size * length <= _MOST_SCORES]
+    return max(sizes, default=LANES)
 
 
 def _attend_block(kernel: Kernel, head_keys, query, key, value, places, context):
@@ -223,7 +225,7 @@ def _admitted(kernel: Kernel, here, places, row, block: int):
     """Which keys each query of the block attends to; one line for all where that is the same."""
     sequence, position = places[row, :1], places[row, 1:]
     admitted = sequence > 0
-    if not kernel.places:
+    if not kernel.by_query:
         return admitted
     begin = pl.multiple_of(here[2] * block, LANES)
     own = jnp.transpose(jnp.broadcast_to(places[row, :1, pl.ds(begin, block)], (LANES, block)))[:, :1]

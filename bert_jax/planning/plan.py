@@ -20,7 +20,7 @@ from bert_jax.planning.bench import synthetic_batch
 from bert_jax.planning.collectives import Collective, collectives
 from bert_jax.planning.program import Program
 from bert_jax.planning.topology import Topology, topology_devices
-from bert_jax.planning.traffic import Mover, memory_traffic, movers
+from bert_jax.planning.traffic import Mover, movers
 from bert_jax.pretraining.trainer import pretraining_trainer
 from bert_jax.system.errors import RunError, install_extra
 from bert_jax.training.trainer import Trainer
@@ -39,7 +39,7 @@ moves 29 ms of bytes instead of 17 at 512 tokens, 14 instead of 10 at 128; its m
 _LISTS = ("collectives", "movers")
 """Fields of a plan that are lists."""
 _MOST_MOVERS = 40
-"""Movers in a plan."""
+"""How many movers, the largest ones, a plan lists."""
 
 _REFUSALS = (
     r"\(([\d.]+[KMGT]?)\) exceeds available HBM \(([\d.]+[KMGT]?)\)",
@@ -179,7 +179,7 @@ class Planner:
             memory = _memory(trainer, compiled.memory_analysis())
             program = program_of(compiled)
             needed, sent, moved = memory.total, collectives(program), movers(program)
-            traffic = memory_traffic(program)
+            traffic = sum(each.bytes for each in moved)
             step_time = self._time(trainer, number, traffic, sum(each.sent for each in sent))
         plan = PhasePlan(
             phase=number,

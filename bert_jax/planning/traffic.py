@@ -11,18 +11,10 @@ _MOVES_NOTHING = ("parameter", "constant", "tuple", "get-tuple-element", "bitcas
 _NAMES_ONLY = ('custom_call_target="AllocateBuffer"', 'custom_call_target="ConcatBitcast"')
 """Custom calls that only name a buffer."""
 _WRAPPERS = re.compile(r".*\(.*|while|body|closed_call|cond|branch_\d+_fun|checkpoint|rematted_computation|shard_map")
-"""Parts of an operation's name that say how JAX came to it, not where in the model it stands."""
+"""Components of an operation's name that JAX' transformations added; the others are modules."""
 _MODULES_OF_ALL = ("bert", "encoder", "Block")
-"""Modules whose names tell nothing, as they hold most of the others."""
+"""Modules left out of the names of parts, since most operations are in them."""
 _SLICES = ("slice", "dynamic-slice", "gather")
-
-
-def memory_traffic(program: Program) -> int:
-    """Bytes that a step reads from and writes to main memory, summed over operands and results of its instructions.
-
-    If only a slice of an array is read or replaced, the slice counts. Collectives aren't counted.
-    """
-    return sum(times * _moved(program, computation, one) for computation, one, times in program.executed())
 
 
 class Mover(NamedTuple):
@@ -41,7 +33,11 @@ class Mover(NamedTuple):
 
 
 def movers(program: Program) -> list[Mover]:
-    """Where the bytes of `memory_traffic` are moved, the largest movers first."""
+    """Bytes that a step reads from and writes to main memory, by part of the model and operation, largest first.
+
+    Operands and results of every instruction count; of an array of which a slice is read or replaced, that slice.
+    Collectives aren't counted.
+    """
     moved: Counter[tuple[str, str, str]] = Counter()
     runs: Counter[tuple[str, str, str]] = Counter()
     for computation, one, times in program.executed():

@@ -6,10 +6,10 @@ from bert_jax.system.journal import FILE_NAME, open_journal
 
 
 def open_events(run: Place) -> None:
-    """Has what befalls the run from now on added to its journal.
+    """Opens the run's journal: events are appended to it from now on.
 
-    A journal in a bucket is continued in a local copy, which MetricsLog uploads with the metrics. The copy of an
-    earlier run at the same place is deleted.
+    The journal of a run in a bucket is downloaded, appended to here, and uploaded by MetricsLog with the metrics. A
+    local copy left by another run at the same place is deleted.
     """
     journal = run / FILE_NAME
     if in_bucket(journal):

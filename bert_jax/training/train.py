@@ -24,12 +24,12 @@ from bert_jax.training.trainer import Trainer
 
 
 @contextlib.contextmanager
-def _journal_to_its_end() -> Iterator[None]:
-    """Notes why what is within failed, and closes the journal."""
+def _failures_noted() -> Iterator[None]:
+    """Adds a failure of the code within to the run's journal, and closes the journal."""
     try:
         yield
     except Interrupted:
-        raise  # noted with its checkpoint
+        raise  # the loop noted it, with the checkpoint
     except Exception as error:
         note("failed", str(error) if isinstance(error, BertJaxError) else f"{type(error).__name__}: {error}")
         raise
@@ -37,7 +37,7 @@ def _journal_to_its_end() -> Iterator[None]:
         open_journal(None)
 
 
-@_journal_to_its_end()
+@_failures_noted()
 def train(
     trainer: Trainer, run: RunDirectory, phases: list[PhaseWork], initial: Callable[[], Parameters | None]
 ) -> TrainState:
