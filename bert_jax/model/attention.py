@@ -198,7 +198,7 @@ def obstacle(form: AttentionForm, config: ModelConfig, length: int) -> str | Non
 
 
 def check_attention(execution: ExecutionConfig, config: ModelConfig, lengths: Iterable[int], mesh: Mesh) -> None:
-    """Raises UsageError where `execution.attention` is tpu and the kernel can't attend over rows of one of `lengths`."""
+    """Raises UsageError where `execution.attention` is tpu and the kernel can't be used for rows of `lengths`."""
     if execution.attention != "tpu":
         return
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):

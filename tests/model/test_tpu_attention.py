@@ -126,7 +126,7 @@ def test_on_a_mesh_each_device_attends_with_its_own_rows_and_heads():
 LARGEST = [(32, 128, 12, 64), (2, 1408, 2, 64)] + [
     (2, most, max(2, 256 // size), size) for size, most in MOST_KEYS.items()
 ]
-"""Shapes that take most of the fast memory of a v4, which has the least: many short rows; the longest of every width."""
+"""Shapes that take most of the fast memory of a v4, which has the least: many short rows, the longest of each width."""
 
 
 @pytest.mark.parametrize(
