@@ -26,7 +26,7 @@ def planned(config: RunConfig, slice_name: str, with_sweep: bool, exact: bool) -
     result |= {"parameters": parameters, "compiled": can_compile()}
     if not can_compile():
         result["phases"] = formulas(config, topology, size)
-        say(f"{install_extra('plan')} for memory and collectives, which need libtpu, the TPU compiler")
+        say(f"{install_extra('plan')} for memory, collectives and traffic, which need libtpu, the TPU compiler")
         shown = [formulas_table(topology, result)]
     elif with_sweep:
         planner = Planner(topology, size, exact)

@@ -8,7 +8,7 @@ Letters in shapes and einsum strings, here and everywhere:
 """
 
 from collections.abc import Collection
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +48,7 @@ class BertEncoder(nn.Module):
 
     config: ModelConfig
     remat: Remat = "none"
-    unroll: int | Literal["auto"] = 1
+    unroll: int | None = 1
     attention: AttentionForm = "auto"
     frozen_layers: int | None = None
     """Number of first blocks that get no gradient, nor do the embeddings. None: all get one."""
@@ -99,7 +99,7 @@ class BertForPretraining(nn.Module):
 
     config: ModelConfig
     remat: Remat = "none"
-    unroll: int | Literal["auto"] = 1
+    unroll: int | None = 1
     attention: AttentionForm = "auto"
 
     def setup(self):

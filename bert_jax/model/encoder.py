@@ -105,9 +105,9 @@ class Encoder(nn.Module):
 
     config: ModelConfig
     remat: Remat = "none"
-    unroll: int | Literal["auto"] = 1
-    """Blocks in one turn of the loop. `auto` is one on a CPU and with `remat`, where the loop bounds the memory, and
-    all blocks otherwise. More take longer to compile and make each step faster: a loop copies what it keeps for the
+    unroll: int | None = 1
+    """Blocks in one turn of the loop. None is one on a CPU and with `remat`, where the loop bounds the memory, and all
+    blocks otherwise. More take longer to compile and make each step faster: a loop copies what it keeps for the
     backward pass into stacks and out of them."""
     attention: AttentionForm = "auto"
     frozen_layers: int | None = None
@@ -126,7 +126,7 @@ class Encoder(nn.Module):
         """The output at the places `wanted` (at all T where None); if asked for, every block's output and attention."""
         count = self.config.num_layers
         at_once = self.unroll
-        if at_once == "auto":
+        if at_once is None:
             at_once = 1 if platform() == "cpu" or self.remat != "none" else count
         block = Block(self.config, attention=self.attention, parent=None)
         keys = None if dropout_keys is None else split(dropout_keys, count)

@@ -3,7 +3,7 @@
 Further letters in shapes: C sequences a row (its choices, otherwise one), M marked words, O outputs of the head.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,7 +46,7 @@ class BertForTask(nn.Module):
     config: ModelConfig
     head: HeadShape
     remat: Remat = "none"
-    unroll: int | Literal["auto"] = 1
+    unroll: int | None = 1
     attention: AttentionForm = "auto"
     frozen_layers: int | None = None
     """Number of first blocks that get no gradient, nor do the embeddings. None: all get one."""
