@@ -18,6 +18,7 @@ from bert_jax.layout import Tokens
 from bert_jax.model.dropout import dropout, split
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
 from bert_jax.model.placement import BATCH_AXES, platform
+from bert_jax.model.products import heads_first, inner_products, weighted_sums
 from bert_jax.system.errors import UsageError
 
 AttentionForm = Literal["auto", "exact", "tpu", "interpreted"]
@@ -108,16 +109,17 @@ class SelfAttention(nn.Module):
         bias = self.param("bias", nn.initializers.zeros_init(), shape) if self.bias else None
         # The kernel is for all queries of a row; the probabilities of a few take little memory.
         by_kernel = wanted is None and not obstacle(self.form, config, x.shape[1])
-        # Heads are the slowest of the features' axes, since they are what may be split over devices.
+        # Heads that are split over devices have to be the slowest of the features' axes; else the stored order is best.
+        heads_first = int(_shares_of_heads() > 1)
         if by_kernel:  # three products: the kernel reads whole arrays, and parts of one would be copied
             biases = [None] * 3 if bias is None else bias
             query, key, value = (project(x, kernel[:, part], biases[part], dtype) for part in range(3))
         elif wanted is None:  # one product instead of two
-            query, key, value = _parted(project(x, kernel, bias, dtype, slowest=1))
+            query, key, value = _parted(project(x, kernel, bias, dtype, slowest=heads_first), 2 + heads_first)
         else:
             of_query, of_others = (None, None) if bias is None else (bias[0], bias[1:])
             query = project(taken(x, wanted), kernel[:, 0], of_query, dtype)
-            key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=1))
+            key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=heads_first), 2 + heads_first)
         pattern = pattern.of_queries(wanted)
         form = functools.partial(attend_by_kernel, self.form) if by_kernel else attend
         context = form(query, key, value, pattern, config.attention_dropout, dropout_keys)
@@ -141,7 +143,7 @@ def attend(
     if dropout_keys is not None:
         rows = None if pattern.rows is None else pattern.rows[:, None]
         probabilities = dropout(probabilities, rate, head_keys(dropout_keys, query.shape[2]), rows)
-    return jnp.einsum("BHTS,BSHK->BTHK", probabilities.astype(value.dtype), value)
+    return weighted_sums(probabilities.astype(value.dtype), heads_first(value), value.dtype).swapaxes(1, 2)
 
 
 def attend_by_kernel(
@@ -222,7 +224,7 @@ def attention_probabilities(
     query: Float[Array, "B T H K"], key: Float[Array, "B S H K"], pattern: AttentionPattern
 ) -> Float[Array, "B H T S"]:
     """Each query's softmax over the keys that `pattern` admits, in float32."""
-    scores = jnp.einsum("BTHK,BSHK->BHTS", query, key, preferred_element_type=jnp.float32)
+    scores = inner_products(heads_first(query), heads_first(key), jnp.float32)
     return softmax_where(scores / math.sqrt(query.shape[-1]), pattern.admitted())
 
 
@@ -236,6 +238,6 @@ def taken(x: Float[Array, "B S D"], wanted: Int[Array, "B R"] | None) -> Float[A
     return x if wanted is None else jnp.take_along_axis(x, wanted[:, :, None], axis=1)
 
 
-def _parted(x: Float[Array, "B T H N K"]) -> list[Float[Array, "B T H K"]]:
-    """The N parts of `x`. By split, whose gradient puts the parts together once; that of indexing adds up N wholes."""
-    return [jnp.squeeze(part, 3) for part in jnp.split(x, x.shape[3], axis=3)]
+def _parted(x: Float[Array, "B T _ _ K"], axis: int) -> list[Float[Array, "B T H K"]]:
+    """The parts of `x` along `axis`. By split, whose gradient joins them once; that of indexing adds up wholes."""
+    return [jnp.squeeze(part, axis) for part in jnp.split(x, x.shape[axis], axis)]

@@ -12,7 +12,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.model.attention import AttentionForm, AttentionPattern, SelfAttention, taken
 from bert_jax.model.dropout import dropout, split
 from bert_jax.model.linear import PRODUCT, LayerNorm, Linear, activation
-from bert_jax.model.placement import platform, split_by_rows
+from bert_jax.model.placement import split_by_rows
 
 Remat = Literal["none", "full", "dots"]
 """What the backward pass recomputes: nothing, whole blocks, or everything but matrix products."""
@@ -106,9 +106,9 @@ class Encoder(nn.Module):
     config: ModelConfig
     remat: Remat = "none"
     unroll: int | None = 1
-    """Blocks in one turn of the loop. None is one on a CPU and with `remat`, where the loop bounds the memory, and all
-    blocks otherwise. More take longer to compile and make each step faster: a loop copies what it keeps for the
-    backward pass into stacks and out of them."""
+    """Blocks in one turn of the loop. None is one with `remat`, where the loop bounds the memory, and all blocks
+    otherwise. More take longer to compile and make each step faster: a loop copies what it keeps for the backward pass
+    into stacks and out of them."""
     attention: AttentionForm = "auto"
     frozen_layers: int | None = None
     """The number of blocks, from the first on, that get no gradient; nothing below them gets one. None: all get one."""
@@ -127,7 +127,7 @@ class Encoder(nn.Module):
         count = self.config.num_layers
         at_once = self.unroll
         if at_once is None:
-            at_once = 1 if platform() == "cpu" or self.remat != "none" else count
+            at_once = 1 if self.remat != "none" else count
         block = Block(self.config, attention=self.attention, parent=None)
         keys = None if dropout_keys is None else split(dropout_keys, count)
         layers = (self.param("layers", _stacked(block, count), x, pattern), keys)

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.dropout import dropout
 from bert_jax.model.linear import LayerNorm, Linear, activation, compute_dtype
+from bert_jax.model.products import product, product_of_transposed, product_with_transposed
 
 MASKED_OUT = -1e30
 """Added to the logits of the vocabulary's padding rows: their probability is exactly 0."""
@@ -81,7 +82,7 @@ def times_table(x: Float[Array, "N D"], table: Float[Array, "V D"]) -> Float[Arr
     The gradient is written out for the order of its factors: for the table's, XLA would transpose the gradient of the
     logits, the largest array of a small model's step, and here transposes x and the result.
     """
-    return jnp.einsum("ND,VD->NV", x, table, preferred_element_type=jnp.float32)
+    return product_with_transposed(x, table, jnp.float32)
 
 
 def _forward(x, table):
@@ -91,8 +92,8 @@ def _forward(x, table):
 def _backward(kept, gradient):
     x, table = kept
     gradient = jax.lax.optimization_barrier(gradient.astype(x.dtype))
-    of_table = jax.lax.optimization_barrier(jax.lax.optimization_barrier(x.T) @ gradient)
-    return gradient @ table, of_table.T
+    of_table = jax.lax.optimization_barrier(product_of_transposed(x, gradient, x.dtype))
+    return product(gradient, table, x.dtype), of_table.T
 
 
 times_table.defvjp(_forward, _backward)

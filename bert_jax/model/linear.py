@@ -11,6 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.model.products import product, product_of_transposed, product_with_transposed
 
 PRODUCT = "product"
 """Name of the results of matrix products with weights, by which rematerialisation may keep them."""
@@ -55,8 +56,8 @@ def project(
     The result has the features' axes last, number `slowest` of them moved before the others.
     """
     outer, features = x.shape[: x.ndim - contracted], kernel.shape[contracted:]
-    product = checkpoint_name(_affine(x.astype(dtype), kernel, bias, contracted, slowest), PRODUCT)
-    return product.reshape(*outer, *_moved_to_front(features, slowest))
+    result = checkpoint_name(_affine(x.astype(dtype), kernel, bias, contracted, slowest), PRODUCT)
+    return result.reshape(*outer, *_moved_to_front(features, slowest))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
@@ -71,8 +72,8 @@ def _affine(
     gradient together once, not in another layout for each of the three that are made of it.
     """
     rows, weights = _as_matrices(x, kernel, contracted, slowest)
-    product = rows @ weights
-    return product if bias is None else product + jnp.moveaxis(bias, slowest, 0).reshape(-1).astype(x.dtype)
+    result = product(rows, weights, x.dtype)
+    return result if bias is None else result + jnp.moveaxis(bias, slowest, 0).reshape(-1).astype(x.dtype)
 
 
 def _as_matrices(
@@ -95,13 +96,13 @@ def _affine_backward(contracted, slowest, kept, gradient):
     x, kernel, bias = kept
     rows, weights = _as_matrices(x, kernel, contracted, slowest)
     gradient = jax.lax.optimization_barrier(gradient)
-    of_kernel = jnp.matmul(rows.T, gradient, preferred_element_type=kernel.dtype)
+    of_kernel = product_of_transposed(rows, gradient, kernel.dtype)
     features = _moved_to_front(kernel.shape[contracted:], slowest)
     of_bias = None
     if bias is not None:
         of_bias = jnp.moveaxis(jnp.sum(gradient, axis=0, dtype=bias.dtype).reshape(features), 0, slowest)
     return (
-        (gradient @ weights.T).reshape(x.shape),
+        product_with_transposed(gradient, weights, x.dtype).reshape(x.shape),
         jnp.moveaxis(of_kernel.reshape(-1, *features), 1, slowest + 1).reshape(kernel.shape),
         of_bias,
     )

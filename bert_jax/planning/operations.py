@@ -13,6 +13,7 @@ from bert_jax.model.dropout import dropout
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.heads import MaskedLanguageHead
 from bert_jax.model.linear import LayerNorm, activation, compute_dtype, project
+from bert_jax.model.products import heads_first, inner_products, weighted_sums
 from bert_jax.planning.synthetic import synthetic_batch
 from bert_jax.training.trainer import Trainer
 
@@ -123,8 +124,8 @@ def _attention_products(model: ModelConfig, batch: int, length: int, blocks: int
     query, key, value = (_random(model, *shape) for _ in range(3))
 
     def products(query, key, value):
-        scores = jnp.einsum("BTHK,BSHK->BHTS", query, key)
-        return scores, jnp.einsum("BHTS,BSHK->BTHK", scores, value)
+        scores = inner_products(heads_first(query), heads_first(key), jnp.float32)
+        return weighted_sums(scores.astype(value.dtype), heads_first(value), value.dtype).swapaxes(1, 2)
 
     flops = 2 * 2 * batch * length * length * model.hidden_size
     return Operation(

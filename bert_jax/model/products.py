@@ -1,0 +1,107 @@
+"""Matrix products and their gradients, each in the form that the backend computes fastest."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, DTypeLike, Float
+
+from bert_jax.model.placement import platform
+
+_BLOCK = 8
+"""Rows that a transposition moves together."""
+
+
+def product(a: Float[Array, "*B N D"], b: Float[Array, "*B D F"], dtype: DTypeLike) -> Float[Array, "*B N F"]:
+    """a b in `dtype`, its sums in float32."""
+    return _product(a, b, -1, -2, dtype)
+
+
+def product_with_transposed(
+    a: Float[Array, "*B N F"], b: Float[Array, "*B D F"], dtype: DTypeLike
+) -> Float[Array, "*B N D"]:
+    """a b^T in `dtype`, its sums in float32."""
+    return _product(a, b, -1, -1, dtype)
+
+
+def product_of_transposed(
+    a: Float[Array, "*B N D"], b: Float[Array, "*B N F"], dtype: DTypeLike
+) -> Float[Array, "*B D F"]:
+    """a^T b in `dtype`, its sums in float32."""
+    if a.dtype == jnp.bfloat16 and platform() == "cpu":
+        return _product(_transposed(a), b, -1, -2, dtype)
+    return _product(a, b, -2, -2, dtype)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def weighted_sums(
+    weights: Float[Array, "*B T S"], values: Float[Array, "*B S K"], dtype: DTypeLike
+) -> Float[Array, "*B T K"]:
+    """The sums of `values` with `weights`, in `dtype`: a product whose gradients take the forms above."""
+    return product(weights, values, dtype)
+
+
+weighted_sums.defvjp(
+    lambda weights, values, dtype: (product(weights, values, dtype), (weights, values)),
+    lambda dtype, kept, gradient: _gradients_of_sums(*kept, gradient.astype(kept[0].dtype)),
+)
+
+
+def _gradients_of_sums(weights, values, gradient):
+    return (
+        product_with_transposed(gradient, values, weights.dtype),
+        product_of_transposed(weights, gradient, values.dtype),
+    )
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def inner_products(
+    queries: Float[Array, "*B T K"], keys: Float[Array, "*B S K"], dtype: DTypeLike
+) -> Float[Array, "*B T S"]:
+    """The inner product of each query with each key, in `dtype`: a product whose gradients take the forms above."""
+    return product_with_transposed(queries, keys, dtype)
+
+
+inner_products.defvjp(
+    lambda queries, keys, dtype: (product_with_transposed(queries, keys, dtype), (queries, keys)),
+    lambda dtype, kept, gradient: _gradients_of_inner(*kept, gradient.astype(kept[0].dtype)),
+)
+
+
+def _gradients_of_inner(queries, keys, gradient):
+    return product(gradient, keys, queries.dtype), product_of_transposed(gradient, queries, keys.dtype)
+
+
+def heads_first(x: Float[Array, "B T H K"]) -> Float[Array, "B H T K"]:
+    """`x` with each head's vectors as the rows of a matrix."""
+    if platform() != "cpu":
+        return x.swapaxes(1, 2)  # other backends read it in either order
+    batch, length, heads, size = x.shape
+    return _laid_out(x.reshape(batch, length, heads, 1, size).swapaxes(1, 2), (batch, heads, length, size))
+
+
+def _product(a: Array, b: Array, axis_of_a: int, axis_of_b: int, dtype: DTypeLike) -> Array:
+    """The sum over one axis of each. On CPUs the result is float32 first: XLA (jaxlib 0.10.2) converts the arguments
+    of any other product of bfloat16 to float32, which takes a CPU with bfloat16 instructions twice as long."""
+    sums = jnp.float32 if platform() == "cpu" else dtype
+    batch = tuple(range(a.ndim - 2))
+    axes = (((a.ndim + axis_of_a,), (b.ndim + axis_of_b,)), (batch, batch))
+    return jax.lax.dot_general(a, b, axes, preferred_element_type=sums).astype(dtype)
+
+
+def _transposed(a: Float[Array, "*B N D"]) -> Float[Array, "*B D N"]:
+    """a^T as an array of its own, for XLA's fast product of bfloat16 on CPUs reads rows only. Blocks of rows are moved
+    together: XLA then moves whole vectors."""
+    *batch, rows, columns = a.shape
+    block = math.gcd(rows, _BLOCK)
+    return _laid_out(jnp.moveaxis(a.reshape(*batch, rows // block, block, columns), -1, -3), (*batch, columns, rows))
+
+
+def _laid_out(x: Array, shape: tuple[int, ...]) -> Array:
+    """`x`, a permutation of another array's axes, as an array of `shape` with its rows in order.
+
+    XLA takes the result of a permutation for the other array in another order, which its fast products refuse, unless
+    a reshape that joins axes and a barrier follow.
+    """
+    return jax.lax.optimization_barrier(x.reshape(shape))
