@@ -19,6 +19,6 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 
 config = RunConfig(
-    model=ModelConfig.base(compute_dtype="bfloat16"),
+    model=ModelConfig.base(),
     data=DataConfig(source="text:corpus/*.txt.gz"),
 )

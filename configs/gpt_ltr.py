@@ -21,7 +21,7 @@ from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.run import RunConfig
 
 config = RunConfig(
-    model=ModelConfig.base(causal=True, compute_dtype="bfloat16"),
+    model=ModelConfig.base(causal=True),
     data=DataConfig(source="text:corpus/*.txt.gz"),
     objective=ObjectiveConfig(predict="next", pair="none"),
 )

@@ -19,6 +19,6 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 
 config = RunConfig(
-    model=ModelConfig.large(compute_dtype="bfloat16"),
+    model=ModelConfig.large(),
     data=DataConfig(source="text:corpus/*.txt.gz"),
 )

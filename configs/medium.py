@@ -19,6 +19,6 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 
 config = RunConfig(
-    model=ModelConfig.medium(compute_dtype="bfloat16"),
+    model=ModelConfig.medium(),
     data=DataConfig(source="text:corpus/*.txt.gz"),
 )

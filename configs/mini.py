@@ -16,6 +16,6 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 
 config = RunConfig(
-    model=ModelConfig.mini(compute_dtype="bfloat16"),
+    model=ModelConfig.mini(),
     data=DataConfig(source="text:corpus/*.txt.gz"),
 )

@@ -16,6 +16,6 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 
 config = RunConfig(
-    model=ModelConfig.small(compute_dtype="bfloat16"),
+    model=ModelConfig.small(),
     data=DataConfig(source="text:corpus/*.txt.gz"),
 )

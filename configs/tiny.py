@@ -10,7 +10,7 @@ in proportion on other chips. That is arithmetic, not a measurement.
 What to expect: the checkpoint of this size that was published for English Wikipedia and books reaches 64.2
 on GLUE (Turc et al. 2019).
 
-On a CPU add --model.compute-dtype float32, and take fewer steps; configs/demo.py is made for that.
+On a CPU take fewer steps; configs/demo.py is made for that.
 """
 
 from bert_jax.config.data import DataConfig
@@ -18,6 +18,6 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 
 config = RunConfig(
-    model=ModelConfig.tiny(compute_dtype="bfloat16"),
+    model=ModelConfig.tiny(),
     data=DataConfig(source="text:corpus/*.txt.gz"),
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["BERT_JAX_AUTO_DTYPE"] = "float32"  # the same on every machine
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # compiles in half the time, and the tests compute little
 # Without its newer code generator XLA compiles in half the time again, for programs with half the mappings of memory.
 os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.environ.get('XLA_FLAGS', '')}"

@@ -54,6 +54,7 @@ def run(arguments: list[str]) -> None:
     of_a_run = place_of(arguments[0]).is_dir()
     from bert_jax.cli.bench_tables import operations_table, parts_table, step_table
     from bert_jax.model.attention import check_attention
+    from bert_jax.model.linear import compute_dtype
     from bert_jax.model.sharding import check_batch_size, make_mesh
     from bert_jax.planning.bench import bench, operation_costs
     from bert_jax.pretraining.trainer import planned_vocabulary_size, pretraining_trainer
@@ -74,7 +75,8 @@ def run(arguments: list[str]) -> None:
     else:
         # The id of [MASK] makes no difference to the time.
         trainer, batches = pretraining_trainer(config, mesh, planned_vocabulary_size(config), mask_id=4), None
-    say(f"Measuring steps of {phase.batch_size:,} sequences of {phase.length:,} tokens, {config.model.compute_dtype}")
+    dtype = compute_dtype(config.model).name
+    say(f"Measuring steps of {phase.batch_size:,} sequences of {phase.length:,} tokens, {dtype}")
     measured = bench(trainer, asked.seconds, batches)
     output.print(step_table(measured))
     output.print(parts_table(measured))

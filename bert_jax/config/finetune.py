@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AliasChoices, Field, model_validator
 
-from bert_jax.config.model import ModelConfig, Rate
+from bert_jax.config.model import ComputeType, ModelConfig, Rate
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase
@@ -46,6 +46,8 @@ class FinetuneConfig(TransferConfig, OperationConfig):
     the name of a model on the Hugging Face hub."""
     dropout: Rate = 0.1
     """Dropout rate of the whole model and on the input of the task's head, instead of the rates of pretraining."""
+    compute_dtype: ComputeType = "auto"
+    """Type of the matrix products, as model.compute_dtype, instead of that of pretraining."""
     optimizer: OptimizerConfig = OptimizerConfig(peak_learning_rate=2e-5, warmup=0.1)
     seed: Seed = 0
     """Seed of everything random: the head's initial parameters, order, dropout."""
@@ -77,7 +79,7 @@ class FinetuneConfig(TransferConfig, OperationConfig):
         given = (*OperationConfig.model_fields, *TransferConfig.model_fields, "init", "optimizer", "seed")
         return TaskRunConfig(
             **{name: getattr(self, name) for name in given},
-            model=model.replace(dropout=dropout, attention_dropout=dropout),
+            model=model.replace(dropout=dropout, attention_dropout=dropout, compute_dtype=self.compute_dtype),
             task=task,
             rows_hash=rows_hash,
             phases=(Phase(steps=steps, length=task.max_length, batch_size=task.batch_size),),

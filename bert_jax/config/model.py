@@ -13,6 +13,9 @@ Width = Annotated[int, Field(gt=0, le=1 << 20)]
 Rows = Annotated[int, Field(gt=0, le=1 << 24)]
 
 
+ComputeType = Literal["auto", "float32", "bfloat16"]
+
+
 class ModelConfig(Settings):
     """The BERT encoder (Devlin et al. 2019, section 3): the defaults are BERT-base's."""
 
@@ -46,8 +49,9 @@ class ModelConfig(Settings):
     """Standard deviation of the truncated normal that weights start from."""
     layer_norm_epsilon: Annotated[float, Field(ge=1e-30, le=1e-2)] = 1e-12
     """Added to the variance in LayerNorm."""
-    compute_dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type of the matrix products. Parameters, softmax, LayerNorm, loss and optimizer are always float32."""
+    compute_dtype: ComputeType = "auto"
+    """Type of the matrix products; parameters, softmax, LayerNorm, loss and optimizer are always float32. auto:
+    bfloat16 on TPUs, on GPUs from compute capability 8.0 on and on CPUs with AVX512-BF16 or AMX, float32 elsewhere."""
 
     @model_validator(mode="after")
     def _width_divides(self) -> "ModelConfig":

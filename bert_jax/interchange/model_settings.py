@@ -60,7 +60,9 @@ def model_config(
     sizes = {ours: _size(values, theirs, path) for theirs, ours in _NAMES.items()}
     rates = {ours: values[theirs] for theirs, ours in _RATES.items() if values.get(theirs) is not None}
     try:
-        return ModelConfig(**sizes, **rates, activation=_activation(values, path, activation, of_google))
+        form = _activation(values, path, activation, of_google)
+        # In float32 its vectors and predictions are those of the program that it comes from.
+        return ModelConfig(**sizes, **rates, activation=form, compute_dtype="float32")
     except SettingsError as error:
         named = [f"{ours} is {theirs} there" for theirs, ours in (_NAMES | _RATES).items() if ours in str(error)]
         raise UsageError(f"{path}: {error} ({', '.join(named)})") from None

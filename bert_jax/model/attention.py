@@ -110,16 +110,16 @@ class SelfAttention(nn.Module):
         # The kernel is for all queries of a row; the probabilities of a few take little memory.
         by_kernel = wanted is None and not obstacle(self.form, config, x.shape[1])
         # Heads that are split over devices have to be the slowest of the features' axes; else the stored order is best.
-        heads_first = int(_shares_of_heads() > 1)
+        slowest = int(_shares_of_heads() > 1)
         if by_kernel:  # three products: the kernel reads whole arrays, and parts of one would be copied
             biases = [None] * 3 if bias is None else bias
             query, key, value = (project(x, kernel[:, part], biases[part], dtype) for part in range(3))
         elif wanted is None:  # one product instead of two
-            query, key, value = _parted(project(x, kernel, bias, dtype, slowest=heads_first), 2 + heads_first)
+            query, key, value = _parted(project(x, kernel, bias, dtype, slowest=slowest), 2 + slowest)
         else:
             of_query, of_others = (None, None) if bias is None else (bias[0], bias[1:])
             query = project(taken(x, wanted), kernel[:, 0], of_query, dtype)
-            key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=heads_first), 2 + heads_first)
+            key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=slowest), 2 + slowest)
         pattern = pattern.of_queries(wanted)
         form = functools.partial(attend_by_kernel, self.form) if by_kernel else attend
         context = form(query, key, value, pattern, config.attention_dropout, dropout_keys)

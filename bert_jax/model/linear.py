@@ -11,6 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.model.placement import multiplies_bfloat16
 from bert_jax.model.products import product, product_of_transposed, product_with_transposed
 
 PRODUCT = "product"
@@ -23,7 +24,9 @@ def initial_weights(config: ModelConfig) -> Callable[..., Array]:
 
 
 def compute_dtype(config: ModelConfig) -> jnp.dtype:
-    """The type of activations and matrix products."""
+    """The type of activations and matrix products, on the devices in force."""
+    if config.compute_dtype == "auto":
+        return jnp.dtype(jnp.bfloat16 if multiplies_bfloat16() else jnp.float32)
     return jnp.dtype(config.compute_dtype)
 
 

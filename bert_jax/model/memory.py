@@ -5,6 +5,7 @@ from typing import NamedTuple
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model.embeddings import padded_vocabulary_size
+from bert_jax.model.linear import compute_dtype
 
 _F32 = 4
 _STATE = 3
@@ -50,7 +51,7 @@ def step_memory(
     What a block keeps for its backward pass was read off the traced step (jax.vjp's residuals).
     """
     rows = -(-rows // execution.accumulation)
-    size = 2 if model.compute_dtype == "bfloat16" else _F32
+    size = compute_dtype(model).itemsize
     tokens, width, inner = rows * length, model.hidden_size, model.inner_size
     whole = tokens * _block_bytes(model, 0 if kernel else length, size, tensor)
     kept = {

@@ -1,5 +1,9 @@
 """Where the model is computed: sharding constraints on activations, and the kind of device."""
 
+import functools
+import os
+from pathlib import Path
+
 import jax
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
@@ -7,11 +11,37 @@ from jaxtyping import Array, Float
 BATCH_AXES = ("data", "fsdp")
 """Mesh axes over which a batch's rows are split."""
 
+_BFLOAT16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16"}
+"""Flags in /proc/cpuinfo of CPUs that multiply bfloat16 without converting it."""
+
 
 def platform() -> str:
     """The kind of device that is traced for, `cpu`, `gpu` or `tpu`: that of the mesh in force, or JAX' default."""
     mesh = jax.sharding.get_abstract_mesh()
     return jax.default_backend() if mesh.empty else mesh.abstract_device.platform
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether the devices in force multiply bfloat16 faster than float32.
+
+    $BERT_JAX_AUTO_DTYPE, float32 or bfloat16, answers in their place: tests then compute the same on every machine.
+    """
+    if told := os.environ.get("BERT_JAX_AUTO_DTYPE"):
+        return told == "bfloat16"
+    kind = platform()
+    if kind == "gpu" and jax.default_backend() == "gpu":
+        return float(jax.devices()[0].compute_capability) >= 8.0
+    return kind != "cpu" or bool(_BFLOAT16_INSTRUCTIONS & _cpu_flags())
+
+
+@functools.cache
+def _cpu_flags() -> frozenset[str]:
+    """The instruction sets of this machine's CPU as Linux names them; none where it isn't Linux."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line for line in lines if line.startswith("flags")), "").partition(":")[2].split())
 
 
 def split_by_rows(x: Float[Array, "B *rest"]) -> Float[Array, "B *rest"]:

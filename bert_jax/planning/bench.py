@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from bert_jax.model.linear import compute_dtype
 from bert_jax.model.sharding import batch_sharding
 from bert_jax.planning.operations import copy_bandwidth, operations
 from bert_jax.planning.synthetic import synthetic_batch
@@ -103,7 +104,7 @@ def bench(trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = No
         devices=trainer.mesh.size,
         batch_size=phase.batch_size,
         length=phase.length,
-        compute_dtype=trainer.objective.model.compute_dtype,
+        compute_dtype=compute_dtype(trainer.objective.model).name,
         compile_seconds=compile_seconds,
         step=step,
         parts=parts,

@@ -38,18 +38,17 @@ def device_memory(device: jax.Device) -> int | None:
 def phase_memory(config: OperationConfig, model: ModelConfig, mesh: Mesh, phase: Phase, predictions: int) -> Memory:
     """The formula for a step of `phase` on one device of `mesh`; `model.vocabulary_size` is set."""
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-        kernel = obstacle(config.execution.attention, model, phase.length) is None
-    return step_memory(
-        model,
-        config.execution,
-        parameters=sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(model))),
-        rows=-(-phase.batch_size // row_shards(mesh)),
-        length=phase.length,
-        predictions=predictions,
-        split=parts(mesh, ("fsdp", "tensor")),
-        tensor=parts(mesh, "tensor"),
-        kernel=kernel,
-    )
+        return step_memory(
+            model,
+            config.execution,
+            parameters=sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(model))),
+            rows=-(-phase.batch_size // row_shards(mesh)),
+            length=phase.length,
+            predictions=predictions,
+            split=parts(mesh, ("fsdp", "tensor")),
+            tensor=parts(mesh, "tensor"),
+            kernel=obstacle(config.execution.attention, model, phase.length) is None,
+        )
 
 
 def check_room(memory: Memory, phase: Phase, mesh: Mesh) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import jax
 
 from bert_jax.model.bert import Parameters
+from bert_jax.model.linear import compute_dtype
 from bert_jax.run.checkpoint import Checkpoints
 from bert_jax.run.hosts import is_first
 from bert_jax.run.manifest import noted_metrics
@@ -62,6 +63,8 @@ def train(
             say(f"profile_steps={config.profile_steps} are done already: no trace is written")
     if is_first() and (changed := changed_lines(run.metrics_file, noted_metrics(run.checkpoints, int(state.step)))):
         warn(f"{run.metrics_file}: {changed}; training goes on")
+    model = trainer.objective.model
+    say(f"computing in {compute_dtype(model).name} (model.compute_dtype={model.compute_dtype})")
     trackers, finished = open_trackers(config, run.path), False
     log = MetricsLog(run.path, int(state.step), config.logging.tensorboard, trackers)
     all_peaks = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None

@@ -1,0 +1,39 @@
+"""The type of products that `auto` stands for."""
+
+import jax.numpy as jnp
+import pytest
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.model import placement
+from bert_jax.model.linear import compute_dtype
+
+
+@pytest.fixture
+def flags(monkeypatch):
+    """Sets the instruction sets that this machine's CPU is taken to have."""
+    monkeypatch.delenv("BERT_JAX_AUTO_DTYPE")
+    return lambda *names: monkeypatch.setattr(placement, "_cpu_flags", lambda: frozenset(names))
+
+
+@pytest.mark.parametrize(
+    "has, dtype",
+    [((), "float32"), (("avx512f", "avx512_bf16"), "bfloat16"), (("amx_bf16",), "bfloat16"), (("avx2",), "float32")],
+)
+def test_cpus_take_bfloat16_where_they_multiply_it(flags, has, dtype):
+    flags(*has)
+    assert compute_dtype(ModelConfig.tiny()) == jnp.dtype(dtype)
+
+
+def test_accelerators_take_bfloat16(flags, monkeypatch):
+    flags()
+    monkeypatch.setattr(placement, "platform", lambda: "tpu")
+    assert compute_dtype(ModelConfig.tiny()) == jnp.bfloat16
+
+
+def test_a_given_type_is_taken_anywhere(flags):
+    flags("avx512_bf16")
+    assert compute_dtype(ModelConfig.tiny(compute_dtype="float32")) == jnp.float32
+
+
+def test_what_the_cpu_has_is_read():
+    assert not {"flags", ":"} & placement._cpu_flags()
