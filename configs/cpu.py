@@ -17,7 +17,7 @@ no dropout, larger initial weights, Adam's bias correction, a shorter memory and
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.operation import CheckpointConfig, EvaluationConfig, ExecutionConfig
+from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
@@ -51,7 +51,6 @@ config = RunConfig(
         Phase(steps=1_500, length=512, batch_size=8),
         Phase(steps=4_500, length=128, batch_size=32),
     ),
-    execution=ExecutionConfig(unroll=2),
     evaluation=EvaluationConfig(every=2000, max_sequences=1024),
     checkpoints=CheckpointConfig(every=1000),
 )

@@ -17,7 +17,7 @@ learn here and MLM quicker.
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.operation import CheckpointConfig, EvaluationConfig, ExecutionConfig
+from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
@@ -38,7 +38,6 @@ config = RunConfig(
         peak_learning_rate=3e-3, warmup=0.05, bias_correction=True, beta2=0.98, epsilon=1e-8, weight_decay=0.1
     ),
     phases=(Phase(steps=7600, length=64, batch_size=32),),
-    execution=ExecutionConfig(unroll=2),
     evaluation=EvaluationConfig(every=3800),
     checkpoints=CheckpointConfig(every=1900),
 )

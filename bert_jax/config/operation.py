@@ -55,7 +55,7 @@ class ExecutionConfig(Settings):
     """What the backward pass computes again to save memory: nothing, whole blocks, or all but matrix products."""
     unroll: Annotated[int, Field(gt=0)] | None = None
     """Blocks in one iteration of the compiled loop over layers. More take longer to compile and make each step faster.
-    None: one on a CPU or with remat, otherwise all."""
+    None: one with remat, otherwise all."""
     attention: Literal["auto", "exact", "tpu"] = "auto"
     """How attention is computed: by einsum and softmax (exact), by a kernel that keeps its [T, T] arrays on the chip
     (tpu), or by the kernel where the chip and the sizes allow it (auto). The result is the same up to rounding."""

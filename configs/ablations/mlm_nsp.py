@@ -19,7 +19,7 @@ et al. 2019, table 5) BERT-base loses 3.5 points on QNLI and 0.5 on MNLI without
 from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.operation import CheckpointConfig, EvaluationConfig, ExecutionConfig
+from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
@@ -49,7 +49,6 @@ config = RunConfig(
         weight_decay=0.1,
     ),
     phases=(Phase(steps=3000, length=64, batch_size=64),),
-    execution=ExecutionConfig(unroll=2),
     evaluation=EvaluationConfig(every=1000, max_sequences=1024),
     checkpoints=CheckpointConfig(every=1000),
 )
