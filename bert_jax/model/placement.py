@@ -31,11 +31,11 @@ def multiplies_bfloat16() -> bool:
     kind = platform()
     if kind == "gpu" and jax.default_backend() == "gpu":
         return float(jax.devices()[0].compute_capability) >= 8.0
-    return kind != "cpu" or bool(_BFLOAT16_INSTRUCTIONS & _cpu_flags())
+    return kind != "cpu" or bool(_BFLOAT16_INSTRUCTIONS & cpu_flags())
 
 
 @functools.cache
-def _cpu_flags() -> frozenset[str]:
+def cpu_flags() -> frozenset[str]:
     """The instruction sets of this machine's CPU as Linux names them; none where it isn't Linux."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

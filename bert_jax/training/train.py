@@ -22,6 +22,7 @@ from bert_jax.training.loop import run_phases
 from bert_jax.training.phase_work import PhaseWork
 from bert_jax.training.profile import StepTrace
 from bert_jax.training.trainer import Trainer
+from bert_jax.training.trust import check_compiler
 
 
 @contextlib.contextmanager
@@ -44,8 +45,9 @@ def train(
 ) -> TrainState:
     """Does the steps of `run` that are left, from its newest good checkpoint or from `initial` parameters.
 
-    Raises what `run_phases` does.
+    Raises what `run_phases` does, and RunError where the compiler can't be trusted on this machine.
     """
+    check_compiler()
     config = trainer.config
     carried = (run.config_file, run.tokenizer)
     checkpoints = Checkpoints(

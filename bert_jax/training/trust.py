@@ -1,0 +1,145 @@
+"""Whether the compiler computes the parts of a step right on this machine.
+
+jaxlib 0.10.2 gives wrong sums on CPUs without a word, for small products of many rows (jax issue 39103): a training
+would go on with them. So each part is computed compiled and operation by operation before the first training, and what
+differs is refused.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jaxlib
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.model.attention import softmax_where
+from bert_jax.model.linear import LayerNorm, activation, project
+from bert_jax.model.placement import cpu_flags
+from bert_jax.system.copies import cache_directory
+from bert_jax.system.errors import RunError
+from bert_jax.system.files import write_json
+from bert_jax.system.progress import say
+from bert_jax.training.cross_entropy import cross_entropy
+
+_ROWS = 40_000
+"""Rows of each part: the fault of jaxlib 0.10.2 begins at 32,769, and isn't there at 65,536."""
+_WIDTH = 16
+_TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
+"""Largest difference by type, over the largest value; rounding alone gives a tenth of it."""
+
+_TRAINING = Path(__file__).parent
+_MODEL = _TRAINING.parent / "model"
+_SETTINGS = ("XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS", "JAX_DEFAULT_MATMUL_PRECISION", "JAX_ENABLE_X64")
+"""Environment variables that the compiled code depends on."""
+
+
+class Part(NamedTuple):
+    """A part of a step: `function` of the arrays `arguments`."""
+
+    name: str
+    function: Callable[..., Any]
+    arguments: tuple[Array, ...]
+
+
+def parts() -> list[Part]:
+    """The parts that are compared, each with its gradients: those that add up few values in each of many rows."""
+    config = ModelConfig.tiny(compute_dtype="float32")
+    rows, labels = _random(_ROWS, _WIDTH), jnp.arange(_ROWS) % 3
+    params = {"params": {"scale": jnp.ones(_WIDTH), "bias": jnp.zeros(_WIDTH)}}
+    scores = _random(_ROWS // 80, 4, 20, 8)
+    admitted = jnp.broadcast_to(jnp.arange(8) <= jnp.arange(20)[:, None] % 8, (_ROWS // 80, 20, 8))
+
+    def classified(rows: Float[Array, "N D"], kernel: Float[Array, "D C"]) -> Float[Array, " N"]:
+        outputs = project(rows, kernel, jnp.zeros(kernel.shape[1]), jnp.dtype(jnp.float32))
+        return cross_entropy(outputs, labels % kernel.shape[1])[0]
+
+    def projected(dtype: str) -> Callable[[Array, Array], Array]:
+        return lambda rows, kernel: project(rows, kernel, jnp.zeros(kernel.shape[1]), jnp.dtype(dtype))
+
+    return [
+        Part("LayerNorm", lambda rows: LayerNorm(config).apply(params, rows).astype(jnp.float32), (rows,)),
+        Part("GELU", activation(config), (rows,)),
+        Part("softmax", lambda scores: softmax_where(scores, admitted), (scores,)),
+        *(Part(f"a head of {count} outputs", classified, (rows, _random(_WIDTH, count))) for count in (1, 2, 3)),
+        Part("cross-entropy", lambda logits: cross_entropy(logits, labels)[0], (_random(_ROWS, 24),)),
+        Part("the norm of gradients", lambda *leaves: optax.tree.norm(leaves), (rows, _random(_ROWS, 3))),
+        *(Part(f"a product in {dtype}", projected(dtype), (rows, _random(_WIDTH, 24))) for dtype in _TOLERANCE),
+    ]
+
+
+def check_compiler() -> None:
+    """Raises RunError where a compiled part differs from what its operations give one by one.
+
+    It takes some seconds, once for a machine, its settings of XLA, the version of JAX and the code of model and step.
+    """
+    passed = cache_directory() / "trusted" / f"{_circumstances_hash()}.json"
+    if passed.exists():
+        return
+    begun = time.monotonic()
+    for part in parts():
+        if wrong := difference(part):
+            raise RunError(
+                f"jaxlib {jaxlib.__version__} computes {part.name} wrong on this machine's "
+                f"{jax.devices()[0].device_kind}: {wrong}. Install another version of jax and jaxlib, or, on a CPU, "
+                "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= (slower)"
+            )
+    say(f"the compiled parts of a step are right on this machine ({time.monotonic() - begun:.0f} s, once)")
+    try:
+        passed.parent.mkdir(parents=True, exist_ok=True)
+        write_json(passed, _circumstances())
+    except OSError:
+        pass  # it is checked again next time
+
+
+def difference(part: Part) -> str | None:
+    """How much compiled results of `part` differ from those of its operations one by one; None where they agree."""
+
+    def gradients(*arguments):
+        output, backward = jax.vjp(part.function, *arguments)
+        return backward(jnp.cos(output))  # LayerNorm's own output would give gradients of 0
+
+    # Apart, since the forward pass is compiled to other code where something of it is kept for the gradients.
+    compiled = jax.device_get([jax.jit(part.function)(*part.arguments), *jax.jit(gradients)(*part.arguments)])
+    with jax.disable_jit():
+        one_by_one = jax.device_get([part.function(*part.arguments), *gradients(*part.arguments)])
+    for got, expected in zip(compiled, one_by_one, strict=True):
+        tolerance = _TOLERANCE[expected.dtype.name]
+        got, expected = np.float64(got), np.float64(expected)
+        largest = np.abs(expected).max()
+        wrong = ~(np.abs(got - expected) <= tolerance * largest)  # NaN is wrong
+        if wrong.any():
+            first = np.unravel_index(np.argmax(wrong), wrong.shape)
+            return f"{wrong.sum():,} of {wrong.size:,} values, the first {got[first]:g} for {expected[first]:g}"
+    return None
+
+
+def _random(*shape: int) -> Float[Array, "..."]:
+    return jax.random.normal(jax.random.key(len(shape)), shape)
+
+
+def _circumstances_hash() -> str:
+    return hashlib.sha256(json.dumps(_circumstances(), sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _circumstances() -> dict[str, Any]:
+    """What the compiled code depends on."""
+    device = jax.devices()[0]
+    code = sorted([*_MODEL.glob("*.py"), *_TRAINING.glob("*.py")])
+    return {
+        "code": hashlib.sha256(b"".join(path.read_bytes() for path in code)).hexdigest(),
+        "jax": jax.__version__,
+        "jaxlib": jaxlib.__version__,
+        "device": device.device_kind,
+        "platform": device.client.platform_version,
+        "cpu": sorted(cpu_flags()),
+        "settings": {name: os.environ[name] for name in _SETTINGS if name in os.environ},
+    }

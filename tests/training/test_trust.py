@@ -1,0 +1,105 @@
+"""The compiler is right about the parts of a step for many rows, and one that isn't is refused."""
+
+import jax
+import jax.numpy as jnp
+import jaxlib
+import numpy as np
+import pytest
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig, MeshConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.run import RunConfig
+from bert_jax.model.linear import LayerNorm, project
+from bert_jax.model.sharding import make_mesh
+from bert_jax.planning.synthetic import synthetic_batch
+from bert_jax.pretraining.trainer import pretraining_trainer
+from bert_jax.system.errors import RunError
+from bert_jax.training import trust
+from bert_jax.training.cross_entropy import cross_entropy
+from bert_jax.training.trust import Part, check_compiler, difference
+
+ROWS = pytest.mark.parametrize("rows", (32_769, 40_000, 65_539))
+
+
+def random(*shape):
+    return np.random.default_rng(len(shape)).normal(size=shape).astype(np.float32)
+
+
+@pytest.fixture
+def unchecked(tmp_path, monkeypatch):
+    """No check has passed on this machine yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.skipif(jaxlib.__version__ != "0.10.2", reason="the fault of jaxlib 0.10.2")
+def test_the_fault_of_this_jaxlib_is_found():
+    squares = jax.vmap(lambda row: jnp.sum((jnp.eye(3) @ row) ** 2))
+    assert "of 40,000 values" in difference(Part("squares", squares, (random(40_000, 3),)))
+
+
+def test_a_part_that_compiles_to_something_else_is_refused(unchecked, monkeypatch):
+    wrong = Part("the wrong part", lambda x: x + isinstance(x, jax.core.Tracer), (jnp.ones(3),))
+    monkeypatch.setattr(trust, "parts", lambda: [wrong])
+    with pytest.raises(RunError, match="computes the wrong part wrong .* 3 of 3 values, the first 2 for 1. Install"):
+        check_compiler()
+    assert not list(unchecked.rglob("*.json"))
+
+
+def test_not_a_number_is_wrong():
+    assert difference(Part("infinite", lambda x: x / (1 - isinstance(x, jax.core.Tracer)), (jnp.zeros(3),)))
+
+
+def test_a_machine_is_checked_once(unchecked, monkeypatch):
+    checked = []
+    monkeypatch.setattr(trust, "parts", lambda: checked.append(1) or [])
+    check_compiler()
+    check_compiler()
+    assert len(checked) == 1
+    monkeypatch.setenv("XLA_FLAGS", "--xla_another")
+    check_compiler()
+    assert len(checked) == 2
+
+
+def test_the_parts_of_a_step_are_right_here():
+    assert {part.name: difference(part) for part in trust.parts()} == {part.name: None for part in trust.parts()}
+
+
+@ROWS
+def test_layer_norm_is_right_for_many_rows(rows):
+    x = random(rows, 16)
+    params = {"params": {"scale": jnp.ones(16), "bias": jnp.zeros(16)}}
+    got = jax.jit(lambda x: LayerNorm(ModelConfig.tiny(compute_dtype="float32")).apply(params, x))(x)
+    x = np.float64(x)
+    expected = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-12)
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+@ROWS
+@pytest.mark.parametrize("outputs", (1, 2, 3))
+def test_heads_and_their_losses_are_right_for_many_rows(rows, outputs):
+    x, kernel, labels = random(rows, 16), random(16, outputs), np.arange(rows) % outputs
+
+    @jax.jit
+    def loss(x, kernel):
+        return cross_entropy(project(x, kernel, jnp.zeros(outputs), jnp.dtype(jnp.float32)), labels)[0]
+
+    logits = np.float64(x) @ np.float64(kernel)
+    expected = np.log(np.exp(logits).sum(1)) - logits[np.arange(rows), labels]
+    np.testing.assert_allclose(loss(x, kernel), expected, atol=1e-4)
+
+
+def test_a_step_of_many_tokens_is_that_of_its_microbatches():
+    """66,560 tokens, whole and in 16 parts of 4,160."""
+    losses = {}
+    for accumulation in (1, 16):
+        config = RunConfig(
+            model=ModelConfig(num_layers=1, hidden_size=16, num_heads=2, max_positions=64, compute_dtype="float32"),
+            phases=(Phase(steps=1, length=64, batch_size=1040),),
+            execution=ExecutionConfig(accumulation=accumulation),
+        )
+        trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 50, mask_id=4)
+        _, measured = trainer.train_step(0)(trainer.initial_state(), synthetic_batch(1040, 64, 50))
+        losses[accumulation] = [float(measured[name].value) for name in ("loss", "grad_norm")]
+    np.testing.assert_allclose(losses[1], losses[16], rtol=1e-5)
