@@ -1,7 +1,7 @@
 """Encodes documents as piece ids in flat arrays, instead of lists of lists."""
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -23,10 +23,10 @@ class Sentences(NamedTuple):
 class TextEncoder(Protocol):
     """The interface of a tokenizer that `encode_documents` uses."""
 
-    cuts: Sequence[Callable[[str], list[str]]]
-    """Functions that cut a text into parts, from coarse to fine.
+    cuts: Sequence[Callable[[Iterable[str]], list[str]]]
+    """Functions that cut texts into parts, from coarse to fine, with "\\n" after each text's parts.
 
-    The ids of the text are the concatenated ids of its parts."""
+    The ids of a text are the concatenated ids of its parts."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the piece ids of each text."""
@@ -36,12 +36,12 @@ def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder)
     """Encodes `documents`, each a list of sentences. Sentences and documents without any piece are left out."""
     sizes = []
 
-    def sentences():
+    def counted() -> Iterator[Sequence[str]]:
         for document in documents:
             sizes.append(len(document))
-            yield from document
+            yield document
 
-    tokens, lengths = _encode(sentences(), tokenizer, tokenizer.cuts)
+    tokens, lengths = _encode(counted(), tokenizer, tokenizer.cuts)
     # Number of sentences with pieces before each sentence.
     kept_before = np.concatenate([[0], np.cumsum(lengths > 0)])
     bounds = kept_before[np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])]
@@ -49,30 +49,25 @@ def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder)
 
 
 def _encode(
-    texts: Iterable[str], tokenizer: TextEncoder, cuts: Sequence[Callable[[str], list[str]]]
+    groups: Iterable[Sequence[str]], tokenizer: TextEncoder, cuts: Sequence[Callable[[Iterable[str]], list[str]]]
 ) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " n"]]:
-    """Returns the concatenated piece ids of all texts, and the number of ids of each text.
+    """Returns the concatenated piece ids of the texts of all groups, and the number of ids of each text.
 
-    Each distinct part, such as a word, is encoded only once; for English this takes a sixth of the time.
+    Each distinct part, such as a word, is encoded only once; for English this takes a tenth of the time.
     """
     if not cuts:
-        encoded = tokenizer.encode_batch(list(texts))
+        encoded = tokenizer.encode_batch([text for group in groups for text in group])
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
         return np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum())), lengths
-    number_of = _Numbers()
-    counts = []
-
-    def cut(text):
-        parts = cuts[0](text)
-        counts.append(len(parts))
-        return parts
-
-    parts = itertools.chain.from_iterable(map(cut, texts))
-    numbers = np.fromiter(map(number_of.__getitem__, parts), np.int32)
-    pieces, lengths = _encode(number_of, tokenizer, cuts[1:])
-    tokens = pieces[ranges((np.cumsum(lengths) - lengths)[numbers], lengths[numbers])]
-    before = np.concatenate([[0], np.cumsum(lengths[numbers])])
-    return tokens, np.diff(before[np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])])
+    number_of = _Numbers({"\n": 0})
+    # Texts are cut a group at a time: a call for each text takes longer, and all parts at once take much memory.
+    numbers = np.fromiter(map(number_of.__getitem__, itertools.chain.from_iterable(map(cuts[0], groups))), np.int32)
+    _, *parts = number_of
+    pieces, lengths = _encode([parts], tokenizer, cuts[1:])
+    lengths = np.concatenate([[0], lengths])
+    sizes = lengths[numbers]
+    tokens = pieces[ranges((np.cumsum(lengths) - lengths)[numbers], sizes)]
+    return tokens, np.diff(np.cumsum(sizes)[numbers == 0], prepend=0)
 
 
 def ranges(begin: Int[np.ndarray, " m"], sizes: Int[np.ndarray, " m"]) -> Int[np.ndarray, " n"]:

@@ -28,9 +28,9 @@ class Tokenizer(Protocol):
     file_name: str
     """Name of the vocabulary's file in a tokenizer directory."""
     vocabulary: Vocabulary
-    cuts: Sequence[Callable[[str], list[str]]]
-    """Functions that cut text into parts, coarse to fine, without changing its pieces: the ids of the text are those of
-    its parts, concatenated."""
+    cuts: Sequence[Callable[[Iterable[str]], list[str]]]
+    """Functions that cut texts into parts, from coarse to fine, with "\\n" after the parts of each text: its ids are
+    the concatenated ids of its parts."""
 
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, without special pieces. "[CLS]" in a text is ordinary characters."""

@@ -6,7 +6,7 @@ from bert_jax.instances.sentences import encode_documents
 class Letters:
     """Every letter a piece, a its 1, and a list of what was encoded."""
 
-    cuts = (lambda text: text.split(" "), lambda text: text.split("-"))
+    cuts = tuple(lambda texts, at=at: [part for text in texts for part in (*text.split(at), "\n")] for at in (" ", "-"))
 
     def __init__(self):
         self.asked = []

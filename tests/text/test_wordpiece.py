@@ -3,6 +3,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -132,22 +133,32 @@ def test_spans_point_into_the_text(tokenizer):
 
 
 def test_a_batch_is_its_texts(tokenizer):
-    texts = ["hello world", "", "unaffable"]
+    texts = ["hello world", "", "unaffable", "|", "hello|world", "", *["hello un"] * 250]
     assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
+    assert tokenizer.encode_batch([]) == []
 
 
-@given(
+ANY_TEXTS = st.lists(
     st.text(
-        st.one_of(st.characters(codec="utf-8"), st.sampled_from("a un hello !,.[]-中é\u0301\u0338\x00\x1c\t\u3000"))
+        st.one_of(st.characters(codec="utf-8"), st.sampled_from("a un hello !,.[]-中é\u0301\u0338\x00\x1c\t\n|\u3000Σ"))
     )
 )
+
+
+@given(ANY_TEXTS)
 @settings(deadline=None)
-@example("a\x1ca\u3000a \u0301a!\u0338")
-def test_cuts_change_no_piece(tokenizer, text):
-    parts = [text]
+@example(["a\x1ca\u3000a \u0301a!\u0338", "\u0301a", "a\n\na \n"])
+def test_neither_cuts_nor_batches_change_a_piece(tokenizer, texts):
+    expected = [tokenizer.encode(text) for text in texts]
+    assert tokenizer.encode_batch(texts) == expected
     for cut in tokenizer.cuts:
-        parts = [part for whole in parts for part in cut(whole)]
-        assert [number for part in parts for number in tokenizer.encode(part)] == tokenizer.encode(text)
+        ids = [[]]
+        for part in cut(texts):
+            ids.append([]) if part == "\n" else ids[-1].extend(tokenizer.encode(part))
+        assert ids == [*expected, []]
+    prepared = encode_documents([texts], tokenizer)
+    kept = [ids for ids in expected if ids]
+    assert [part.tolist() for part in np.split(prepared.tokens, prepared.ends[1:-1])] == (kept or [[]])
 
 
 def test_it_loads_what_it_saves(tmp_path):
