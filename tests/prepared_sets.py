@@ -13,4 +13,5 @@ def files(directory):
 
 def build(recipe, directory, processes=1):
     """Prepares the text that `recipe` names."""
-    return prepare(open_corpus(recipe.data), recipe, directory, processes)
+    (made,) = prepare(open_corpus(recipe.data), {directory: recipe}, processes)
+    return made

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from jaxtyping import Int, UInt64
+from jaxtyping import UInt64
 from pydantic import Field
 
 from bert_jax.config.data import DataConfig
@@ -19,7 +19,7 @@ from bert_jax.instances.full_sentences import pack_sentences
 from bert_jax.instances.instances import build_instances
 from bert_jax.instances.number_file import write_numbers
 from bert_jax.instances.pairing import pair_segments
-from bert_jax.instances.sentences import encode_documents
+from bert_jax.instances.sentences import Sentences, encode_documents
 from bert_jax.instances.shards import ids_dtype, shard_path, write_shard
 from bert_jax.instances.statistics import Count, Statistics
 from bert_jax.system.files import FileSum, write_text
@@ -45,6 +45,15 @@ class Recipe(NamedTuple):
     tokenizer_directory: Path
     pair: str = ObjectiveConfig().pair
     """The value of objective.pair: "next_sentence" or "none"."""
+
+
+class Target(NamedTuple):
+    """A data set that is being prepared. The recipes of all targets of one preparation differ in their length alone."""
+
+    recipe: Recipe
+    directory: Path
+    fingerprint: str
+    """Fingerprint of the settings, by which a resumed preparation recognizes finished chunks."""
 
 
 class ChunkFiles(NamedTuple):
@@ -105,34 +114,68 @@ class ChunkRecord(Shape):
         return next((path for path in written if not path.is_file() or FileSum.of(path) != written[path]), None)
 
 
-def prepare_chunk(
-    chunk: Chunk, recipe: Recipe, directory: Path, fingerprint: str, ends_held_out: bool = False
-) -> ChunkRecord:
-    """Writes the shard of a chunk's training documents and the files beside it; returns the chunk's record.
+def prepare_unless_finished(
+    chunk: Chunk, targets: Sequence[Target], ends_held_out: bool = False
+) -> list[tuple[ChunkRecord, str | None]]:
+    """Prepares a chunk for the targets whose earlier attempt didn't finish it or whose files of it aren't intact.
 
-    Held-out documents are left out of the shard; with `ends_held_out`, the end of each document is instead.
+    Returns for each target the chunk's record, and a description of the damage if a finished chunk couldn't be used.
     """
-    files = ChunkFiles.of(directory, chunk.index)
-    files.record.unlink(missing_ok=True)  # an old record would mark the files as finished while they are rewritten
-    if ends_held_out:
-        train, held_out = _without_ends(chunk, recipe.data)
-    else:
-        train, held_out = _separated(chunk, recipe.data)
-    write_text(files.held_out, "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in held_out))
-    statistics, shard, piece_counts = write_instances(train, recipe, directory, TRAIN, chunk.index, chunk.source)
-    record = ChunkRecord(
-        fingerprint=fingerprint,
-        text_crc32=chunk.crc32,
-        source=chunk.source,
-        statistics=statistics,
-        held_out=len(held_out),
-        shard=shard,
-        held_out_file=FileSum.of(files.held_out),
-        paragraphs_file=write_numbers(files.paragraphs, np.unique(paragraph_hashes(train))),
-        piece_counts_file=write_numbers(files.piece_counts, piece_counts),
-    )
-    record.write(files.record)
-    return record
+    earlier = [_finished(chunk, target) for target in targets]
+    unfinished = [target for target, (record, _) in zip(targets, earlier) if not record]
+    made = iter(prepare_chunk(chunk, unfinished, ends_held_out) if unfinished else ())
+    return [(record or next(made), remark) for record, remark in earlier]
+
+
+def _finished(chunk: Chunk, target: Target) -> tuple[ChunkRecord | None, str | None]:
+    """The record of an earlier attempt if it finished the chunk and the files are intact; the damage if they aren't."""
+    path = ChunkFiles.of(target.directory, chunk.index).record
+    try:
+        record = ChunkRecord.read(path)
+    except FileNotFoundError:
+        return None, None
+    except (OSError, ValueError) as error:
+        return None, f"{path} is damaged ({error})"
+    if (record.fingerprint, record.source, record.text_crc32) != (target.fingerprint, chunk.source, chunk.crc32):
+        return None, None
+    if changed := record.changed_file(target.directory, chunk.index):
+        return None, f"{changed} is not as it was written"
+    return record, None
+
+
+def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool = False) -> list[ChunkRecord]:
+    """Writes the shard of a chunk's training documents and the files beside it for each target; returns the records.
+
+    The text is split into sentences and encoded once. Held-out documents are left out of the shards; with
+    `ends_held_out`, the end of each document is instead.
+    """
+    for target in targets:  # an old record would mark the files as finished while they are rewritten
+        ChunkFiles.of(target.directory, chunk.index).record.unlink(missing_ok=True)
+    recipe = targets[0].recipe
+    train, held_out = _without_ends(chunk, recipe.data) if ends_held_out else _separated(chunk, recipe.data)
+    held_out_lines = "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in held_out)
+    paragraphs = np.unique(paragraph_hashes(train))
+    text = encode_text(train, recipe, chunk.source)
+    piece_counts = np.bincount(text.tokens, minlength=len(_tokenizer(recipe.tokenizer_directory).vocabulary))
+    records = []
+    for target in targets:
+        files = ChunkFiles.of(target.directory, chunk.index)
+        write_text(files.held_out, held_out_lines)
+        statistics, shard = write_instances(text, target, TRAIN, chunk.index)
+        record = ChunkRecord(
+            fingerprint=target.fingerprint,
+            text_crc32=chunk.crc32,
+            source=chunk.source,
+            statistics=statistics,
+            held_out=len(held_out),
+            shard=shard,
+            held_out_file=FileSum.of(files.held_out),
+            paragraphs_file=write_numbers(files.paragraphs, paragraphs),
+            piece_counts_file=write_numbers(files.piece_counts, piece_counts),
+        )
+        record.write(files.record)
+        records.append(record)
+    return records
 
 
 def _separated(chunk: Chunk, data: DataConfig) -> tuple[list[list[str]], list[list[str]]]:
@@ -168,23 +211,22 @@ def split_end(document: list[str], data: DataConfig, source: int) -> tuple[list[
     return document, []
 
 
-def write_instances(
-    documents: Sequence[Sequence[str]], recipe: Recipe, directory: Path, split: str, index: int, source: int
-) -> tuple[Statistics, FileSum, Int[np.ndarray, " V"]]:
-    """Writes shard `index` of `split` from documents of one source.
+def encode_text(documents: Iterable[Sequence[str]], recipe: Recipe, source: int) -> Sentences:
+    """The sentences of documents from `source` as piece ids; they don't depend on the recipe's length."""
+    sentences = (as_sentences(document, recipe.data, source) for document in documents)
+    return encode_documents(sentences, _tokenizer(recipe.tokenizer_directory))
 
-    Returns the statistics, the shard's checksum, and the number of occurrences of each piece in the text.
-    """
+
+def write_instances(text: Sentences, target: Target, split: str, index: int) -> tuple[Statistics, FileSum]:
+    """Writes shard `index` of `split` of `target` from a text; returns the statistics and the shard's checksum."""
+    recipe = target.recipe
     tokenizer = _tokenizer(recipe.tokenizer_directory)
     vocabulary = tokenizer.vocabulary
-    sentences = (as_sentences(document, recipe.data, source) for document in documents)
-    text = encode_documents(sentences, tokenizer)
-    piece_counts = np.bincount(text.tokens, minlength=len(vocabulary))
     statistics = Statistics(
         documents=len(text.documents) - 1,
         sentences=len(text.ends) - 1,
         tokens=len(text.tokens),
-        unknown_tokens=int(piece_counts[vocabulary.unknown_id]),
+        unknown_tokens=int((text.tokens == vocabulary.unknown_id).sum()),
     )
     paired = recipe.pair == "next_sentence"
     cut_up = pair_segments if paired else pack_sentences
@@ -204,8 +246,8 @@ def write_instances(
             statistics.tokens_cut += segments.tokens_cut
             yield made
 
-    shard = write_shard(shard_path(directory, split, index), instances(), ids_dtype(len(vocabulary)))
-    return statistics, shard, piece_counts
+    shard = write_shard(shard_path(target.directory, split, index), instances(), ids_dtype(len(vocabulary)))
+    return statistics, shard
 
 
 def as_sentences(document: Sequence[str], data: DataConfig, source: int) -> Sequence[str]:

@@ -19,12 +19,13 @@ from bert_jax.corpora.shown import counted
 from bert_jax.instances.chunk_worker import (
     HELD_OUT,
     TRAIN,
-    ChunkFiles,
     ChunkRecord,
     Recipe,
+    Target,
     as_sentences,
+    encode_text,
     paragraph_hashes,
-    prepare_chunk,
+    prepare_unless_finished,
     write_instances,
 )
 from bert_jax.instances.chunks import Chunk, cut_chunks, text_hash
@@ -50,40 +51,61 @@ HELD_OUT_BYTES = 16_000_000
 """Most held-out text that is used, in bytes: for a large corpus a sample measures as well as all of it."""
 
 
-def prepare(corpus: Mixture, recipe: Recipe, directory: Path, processes: int | None = None) -> PreparedData:
-    """Writes the data set to `directory`. Chunks that an interrupted attempt finished there are used again.
+def prepare(corpus: Mixture, recipes: dict[Path, Recipe], processes: int | None = None) -> Iterator[PreparedData]:
+    """Writes the data set of each recipe to its directory, and yields each as it is finished.
 
-    Raises UsageError if a source has too little text, and RunError if the disk is full or a worker process dies.
+    The recipes may differ in their length alone: the text is read, split into sentences and encoded once for all.
+    Chunks that an interrupted attempt finished are used again. Raises UsageError if a source has too little text, and
+    RunError if the disk is full or a worker process dies.
     """
-    shape = fingerprint(recipe)
+    targets = [Target(recipe, directory, fingerprint(recipe)) for directory, recipe in recipes.items()]
+    recipe = targets[0].recipe
     _say_missing_rules(recipe)
-    with disk_explained(directory):
-        (directory / "chunks").mkdir(parents=True, exist_ok=True)
-    chunks = _chunks(corpus, recipe, directory, shape, processes or available_cores())
+    for directory in recipes:
+        with disk_explained(directory):
+            (directory / "chunks").mkdir(parents=True, exist_ok=True)
+    chunks = _chunks(corpus, targets, processes or available_cores())
+    # Held-out documents and their text don't depend on the length.
+    kept, dropped = _separate_held_out(
+        targets[0].directory, chunks[0], len(corpus.parts), least=_documents_needed(recipe)
+    )
+    examples = _example_sentences(kept, recipe)
+    for target, records, held_out in zip(targets, chunks, _write_held_out(kept, targets)):
+        yield _finish(corpus, target, records, held_out, dropped, examples)
+
+
+def _finish(
+    corpus: Mixture,
+    target: Target,
+    chunks: Sequence[ChunkRecord],
+    held_out: Sequence[tuple[Statistics, FileSum]],
+    dropped: int,
+    examples: list[str],
+) -> PreparedData:
+    """Completes the data set of `target`. `held_out`: statistics and checksum of each held-out shard."""
+    directory = target.directory
     sources = [_total(chunk for chunk in chunks if chunk.source == source) for source in range(len(corpus.parts))]
     train = sum(sources, Statistics())
     train.repairs.update(corpus.repairs)
-    kept, dropped = _separate_held_out(directory, chunks, len(sources), least=_documents_needed(recipe))
-    held_out, held_out_shards = _write_held_out(kept, recipe, directory)
-    train_shards = {shard_path(directory, TRAIN, index).name: record.shard for index, record in enumerate(chunks)}
-    shards = train_shards | held_out_shards
+    shards = {shard_path(directory, TRAIN, index).name: chunk.shard for index, chunk in enumerate(chunks)}
+    shards |= {shard_path(directory, HELD_OUT, source).name: shard for source, (_, shard) in enumerate(held_out)}
     for path in directory.glob("*.array_record"):
         if path.name not in shards:  # left by an earlier attempt on a longer corpus
             path.unlink()
     prepared = PreparedData(
         directory=directory,
-        length=recipe.length,
-        fingerprint=shape,
+        length=target.recipe.length,
+        fingerprint=target.fingerprint,
         corpus=corpus.stamp,
         revision=corpus.revision,
         text=text_hash((chunk.source, chunk.text_crc32) for chunk in chunks),
         sources=[seen.instances for seen in sources],
         train=train,
-        held_out=sum(held_out, Statistics()),
+        held_out=sum((seen for seen, _ in held_out), Statistics()),
         held_out_dropped=dropped,
         shards=shards,
-        files=_write_small_files(recipe, directory, chunks, [seen.instances for seen in held_out]),
-        example_sentences=_example_sentences(kept, recipe),
+        files=_write_small_files(target.recipe, directory, chunks, [seen.instances for seen, _ in held_out]),
+        example_sentences=examples,
     )
     _warn_of_unknown_pieces(train)
     prepared.save()
@@ -91,21 +113,23 @@ def prepare(corpus: Mixture, recipe: Recipe, directory: Path, processes: int | N
     return prepared
 
 
-def _chunks(corpus: Mixture, recipe: Recipe, directory: Path, shape: str, processes: int) -> list[ChunkRecord]:
-    """Prepares all chunks. If too few documents are held out, prepares them again with held-out ends of documents."""
-    chunks = list(_chunk_records(corpus, recipe, directory, shape, processes))
+def _chunks(corpus: Mixture, targets: Sequence[Target], processes: int) -> list[list[ChunkRecord]]:
+    """Prepares all chunks for each target. If too few documents are held out, again with held-out ends of documents."""
+    recipe = targets[0].recipe
+    chunks = list(_chunk_records(corpus, targets, processes))
     for source, name in enumerate(recipe.data.source):
-        _check_enough(name, sum(chunk.statistics.documents for chunk in chunks if chunk.source == source), recipe)
+        _check_enough(name, sum(chunk.statistics.documents for chunk, *_ in chunks if chunk.source == source), recipe)
     held_out = Counter()
-    for chunk in chunks:
+    for chunk, *_ in chunks:
         held_out[chunk.source] += chunk.held_out
-    if not recipe.data.held_out or max(held_out.values()) >= _documents_needed(recipe):
-        return chunks
-    say(
-        f"{recipe.data.described} has too few documents to hold some out for evaluation: the end of each is held out "
-        "instead (--data.held-out 0 trains on all of the text)"
-    )
-    return list(_chunk_records(corpus, recipe, directory, f"{shape}, ends held out", processes, ends_held_out=True))
+    if recipe.data.held_out and max(held_out.values()) < _documents_needed(recipe):
+        say(
+            f"{recipe.data.described} has too few documents to hold some out for evaluation: the end of each is held "
+            "out instead (--data.held-out 0 trains on all of the text)"
+        )
+        others = [target._replace(fingerprint=f"{target.fingerprint}, ends held out") for target in targets]
+        chunks = list(_chunk_records(corpus, others, processes, ends_held_out=True))
+    return [list(records) for records in zip(*chunks)]
 
 
 def _write_small_files(
@@ -151,17 +175,17 @@ def _total(chunks: Iterable[ChunkRecord]) -> Statistics:
 
 
 def _write_held_out(
-    kept: Sequence[Sequence[Document]], recipe: Recipe, directory: Path
-) -> tuple[list[Statistics], dict[str, FileSum]]:
-    """Writes one held-out shard per source; returns the statistics of each, and the checksums by file name."""
-    statistics, shards = [], {}
+    kept: Sequence[Sequence[Document]], targets: Sequence[Target]
+) -> list[list[tuple[Statistics, FileSum]]]:
+    """Writes one held-out shard per source for each target; returns the statistics and the checksum of each shard."""
+    written: list[list[tuple[Statistics, FileSum]]] = [[] for _ in targets]
     with stage("Preparing held-out sequences", sum(map(len, kept)), "documents") as shown:
         for source, documents in enumerate(kept):
-            seen, shard, _ = write_instances(documents, recipe, directory, HELD_OUT, source, source)
-            statistics.append(seen)
-            shards[shard_path(directory, HELD_OUT, source).name] = shard
+            text = encode_text(documents, targets[0].recipe, source)
+            for target, shards in zip(targets, written):
+                shards.append(write_instances(text, target, HELD_OUT, source))
             shown.advance(len(documents))
-    return statistics, shards
+    return written
 
 
 def _documents_needed(recipe: Recipe) -> int:
@@ -181,13 +205,12 @@ def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
 
 
 def _chunk_records(
-    corpus: Mixture, recipe: Recipe, directory: Path, shape: str, processes: int, ends_held_out: bool = False
-) -> Iterator[ChunkRecord]:
-    """Yields the records of all chunks in order, and prepares the chunks that aren't finished yet."""
-    work = functools.partial(
-        _prepare_unless_finished, recipe=recipe, directory=directory, fingerprint=shape, ends_held_out=ends_held_out
-    )
-    with stage(f"Preparing sequences of {recipe.length}", corpus.total, corpus.unit) as shown:
+    corpus: Mixture, targets: Sequence[Target], processes: int, ends_held_out: bool = False
+) -> Iterator[list[ChunkRecord]]:
+    """Yields the records of each chunk in order, one per target, and prepares what isn't finished yet."""
+    work = functools.partial(prepare_unless_finished, targets=targets, ends_held_out=ends_held_out)
+    lengths = " and ".join(str(target.recipe.length) for target in targets)
+    with stage(f"Preparing sequences of {lengths}", corpus.total, corpus.unit) as shown:
         finished, text, read = 0.0, 0, deque()
 
         def show():  # reading a chunk counts as half of its work
@@ -195,17 +218,18 @@ def _chunk_records(
             shown.advance((corpus.position + finished) / 2 - shown.done, note)
 
         def chunks():
-            for chunk in cut_corpus(corpus, recipe.data, show):
+            for chunk in cut_corpus(corpus, targets[0].recipe.data, show):
                 read.append((corpus.position, chunk.size))
                 yield chunk
 
-        for record, remark in map_in_processes(work, chunks(), processes):
+        for records in map_in_processes(work, chunks(), processes):
             finished, size = read.popleft()
             text += size
             show()
-            if remark:
-                say(f"{remark}: this part of the data is prepared anew")
-            yield record
+            for _, remark in records:
+                if remark:
+                    say(f"{remark}: this part of the data is prepared anew")
+            yield [record for record, _ in records]
 
 
 def cut_corpus(corpus: Mixture, data: DataConfig, show: Callable[[], None]) -> Iterator[Chunk]:
@@ -217,29 +241,6 @@ def cut_corpus(corpus: Mixture, data: DataConfig, show: Callable[[], None]) -> I
             yield document
 
     return cut_chunks(map(shown_while_read, corpus.passes()), int(data.chunk_megabytes * 1e6))
-
-
-def _prepare_unless_finished(
-    chunk: Chunk, recipe: Recipe, directory: Path, fingerprint: str, ends_held_out: bool = False
-) -> tuple[ChunkRecord, str | None]:
-    """Prepares a chunk, or returns the record of an earlier attempt if its files are intact.
-
-    The second result describes the damage if a finished chunk couldn't be used, or is None.
-    """
-    path, remark = ChunkFiles.of(directory, chunk.index).record, None
-    try:
-        record = ChunkRecord.read(path)
-        same = (record.fingerprint, record.source, record.text_crc32) == (fingerprint, chunk.source, chunk.crc32)
-        if same:
-            changed = record.changed_file(directory, chunk.index)
-            if not changed:
-                return record, None
-            remark = f"{changed} is not as it was written"
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError) as error:
-        remark = f"{path} is damaged ({error})"
-    return prepare_chunk(chunk, recipe, directory, fingerprint, ends_held_out), remark
 
 
 def _separate_held_out(

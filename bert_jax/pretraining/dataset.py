@@ -1,9 +1,11 @@
 """The second step of a run: the prepared sequences of each length."""
 
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bert_jax.config.run import RunConfig
-from bert_jax.corpora.corpus import Mixture, corpus_stamp, open_corpus
+from bert_jax.corpora.corpus import corpus_stamp, open_corpus
 from bert_jax.corpora.text_source import TextSource
 from bert_jax.instances.chunk_worker import Recipe
 from bert_jax.instances.chunks import text_hash
@@ -50,18 +52,13 @@ def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedD
 
     Raises UsageError where a run under way would get other data than it began with.
     """
+    lengths = list(dict.fromkeys(phase.length for phase in config.phases))
+    text = functools.cache(lambda: _text_of(config))
+    found = {length: _found(config, run, length, text) for length in lengths}
+    made = _prepare(config, run, [length for length in lengths if not found[length]])
     prepared = {}
-    for length in dict.fromkeys(phase.length for phase in config.phases):
-        found = PreparedData.open(run.data(length))
-        if found and run.under_way:
-            found = prepared_for(config, run, length)
-        elif found and _outdated(found, config, run):
-            open_corpus(config.data)  # refused before anything is deleted
-            say(f"{run.data(length)} is of other settings or other text: it is prepared anew")
-            run.manifest.forget(run.data(length))
-            discard(run.data(length))
-            found = None
-        prepared[length] = found or _prepare(config, run, length)
+    for length in lengths:
+        prepared[length] = found[length] or next(made)
         record = run.data_record(length)
         if damage := run.manifest.damage(record):
             raise RunError(
@@ -69,6 +66,23 @@ def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedD
             )
         run.manifest.note(record)
     return prepared
+
+
+def _found(config: RunConfig, run: RunDirectory, length: int, text: Callable[[], str]) -> PreparedData | None:
+    """The finished data set of `length`, or None. Deletes one of other settings or text if the run hasn't begun.
+
+    `text` gives the hash of the whole text. Raises UsageError if the run is under way and the set is not its own.
+    """
+    found = PreparedData.open(run.data(length))
+    if found and run.under_way:
+        return prepared_for(config, run, length)
+    if found and _outdated(found, config, run, text):
+        open_corpus(config.data)  # refused before anything is deleted
+        say(f"{run.data(length)} is of other settings or other text: it is prepared anew")
+        run.manifest.forget(run.data(length))
+        discard(run.data(length))
+        return None
+    return found
 
 
 def prepared_for(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
@@ -94,13 +108,16 @@ def prepare_other(
     language = language or config.data.languages[0]
     own = {"source": source, "weights": None, "language": language, "held_out": 0.0, "dupe_factor": 1}
     recipe = _recipe(config.replace(data=config.data.replace(**own)), run, length)
-    return prepare(open_corpus(recipe.data), recipe, directory, config.preparation.processes)
+    (made,) = prepare(open_corpus(recipe.data), {directory: recipe}, config.preparation.processes)
+    return made
 
 
-def _outdated(found: PreparedData, config: RunConfig, run: RunDirectory) -> bool:
-    """Whether settings or text differ from those of the prepared set. Without the text, only settings are compared."""
-    recipe = _recipe(config, run, found.length)
-    if not found.is_of(recipe):
+def _outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text: Callable[[], str]) -> bool:
+    """Whether settings or text differ from those of the prepared set. Without the text, only settings are compared.
+
+    `text` gives the hash of the whole text; it is called only if the files were written since.
+    """
+    if not found.is_of(_recipe(config, run, found.length)):
         return True
     try:
         corpus = open_corpus(config.data)
@@ -110,23 +127,26 @@ def _outdated(found: PreparedData, config: RunConfig, run: RunDirectory) -> bool
         return True
     if found.revision in (None, corpus.revision):
         return False
-    return found.text != _text_of(corpus, recipe)
+    return found.text != text()
 
 
-def _text_of(corpus: Mixture, recipe: Recipe) -> str:
+def _text_of(config: RunConfig) -> str:
     """Hash of the whole text, as preparation computes it."""
+    corpus = open_corpus(config.data)
     with stage("Comparing the text with what was prepared", corpus.total, corpus.unit) as shown:
-        chunks = cut_corpus(corpus, recipe.data, lambda: shown.advance(corpus.position - shown.done))
+        chunks = cut_corpus(corpus, config.data, lambda: shown.advance(corpus.position - shown.done))
         return text_hash((chunk.source, chunk.crc32) for chunk in chunks)
 
 
-def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
-    """Prepares a data set. Raises UsageError where a run under way would get other text than it began with.
+def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> Iterator[PreparedData]:
+    """Prepares the data sets of `lengths` together, and yields each as it is finished and published.
 
-    The checksums of the shards, kept outside the set, tell whether a later one is the same, and the hash of the text
-    whether that of another length is of the same text.
+    Raises UsageError where a run under way would get other text than it began with. The checksums of the shards, kept
+    outside the sets, tell whether a later set is the same, and the hash of the text whether that of another length is
+    of the same text.
     """
-    recipe, directory = _recipe(config, run, length), worked_on(run.data(length))
+    if not lengths:
+        return
     other_text = UsageError(
         f"{config.data.described} gives other text than {run.path} began with; put the text back, "
         "or start a new run with another --workdir"
@@ -134,17 +154,20 @@ def _prepare(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
     others = [found for found in map(PreparedData.read, run.path.glob("data/*")) if found]
     if run.under_way and others and corpus_stamp(config.data) not in {other.corpus for other in others}:
         raise other_text
-    written = _written_shards(run, length) if run.under_way else None  # of a phase added to a run there are none yet
-    made = prepare(open_corpus(config.data), recipe, directory, config.preparation.processes)
-    of_other_text = any(other.text not in (None, made.text) for other in others)
-    if run.under_way and (of_other_text or written not in (None, made.shards)):
-        discard(directory)
-        raise other_text
-    publish_prepared(run.data(length))
-    if written is None:
-        run.manifest.write_json(_shards_file(run, length), {"format": _FORMAT, "shards": made.shards})
-    run.manifest.forget(run.data(length))
-    return made
+    # Of a phase added to a run under way there are no shards yet.
+    written = {length: _written_shards(run, length) if run.under_way else None for length in lengths}
+    recipes = {worked_on(run.data(length)): _recipe(config, run, length) for length in lengths}
+    for made in prepare(open_corpus(config.data), recipes, config.preparation.processes):
+        length = made.length
+        of_other_text = any(other.text not in (None, made.text) for other in others)
+        if run.under_way and (of_other_text or written[length] not in (None, made.shards)):
+            discard(made.directory)
+            raise other_text
+        publish_prepared(run.data(length))
+        if written[length] is None:
+            run.manifest.write_json(_shards_file(run, length), {"format": _FORMAT, "shards": made.shards})
+        run.manifest.forget(run.data(length))
+        yield made
 
 
 def _shards_file(run: RunDirectory, length: int) -> Place:

@@ -10,8 +10,8 @@ from prepared_sets import build, files
 
 from bert_jax.config.data import DataConfig
 from bert_jax.corpora.corpus import open_corpus
-from bert_jax.instances import preparation
-from bert_jax.instances.chunk_worker import Recipe
+from bert_jax.instances import chunk_worker, preparation
+from bert_jax.instances.chunk_worker import Recipe, Target
 from bert_jax.instances.chunks import cut_chunks
 from bert_jax.instances.finished_chunks import held_out_document
 from bert_jax.instances.prepared_data import SMALL_FILES, PreparedData
@@ -133,7 +133,7 @@ def test_a_chunk_of_which_a_file_was_changed_between_two_starts_is_made_anew(
 
 
 def test_a_chunk_that_is_as_it_was_is_used_and_nothing_is_said(stopped, recipe, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(preparation, "prepare_chunk", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr(chunk_worker, "prepare_chunk", lambda *_: pytest.fail("made again"))
     build(recipe, stopped)
     assert files(stopped) == files(tmp_path / "whole") and "anew" not in capsys.readouterr().err
 
@@ -162,12 +162,13 @@ def test_a_file_that_is_changed_under_way_stops_the_preparation_and_the_next_mak
 def test_any_damage_to_a_chunk_has_it_made_anew(stopped, recipe, kind, slow, monkeypatch):
     chunk = next(cut_chunks(open_corpus(recipe.data).passes(), 20_000))
     shape = json.loads((stopped / "chunks" / "00000.json").read_text())["fingerprint"]
-    expected = preparation.prepare_chunk(chunk, recipe, stopped, shape)
-    monkeypatch.setattr(preparation, "prepare_chunk", lambda *_: expected)
+    targets = [Target(recipe, stopped, shape)]
+    expected = chunk_worker.prepare_chunk(chunk, targets)
+    monkeypatch.setattr(chunk_worker, "prepare_chunk", lambda *_: expected)
 
     def take_up():
-        record, remark = preparation._prepare_unless_finished(chunk, recipe, stopped, shape)
-        assert record == expected and (remark is None or "\n" not in remark)
+        ((record, remark),) = chunk_worker.prepare_unless_finished(chunk, targets)
+        assert [record] == expected and (remark is None or "\n" not in remark)
 
     attack(take_up, stopped / "chunks" / f"00000.{kind}", count=3_000 if slow else 60)
 

@@ -9,8 +9,9 @@ from prepared_sets import build, files
 from bert_jax.config.data import DataConfig
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.instances import chunk_worker, preparation, prepared_data
-from bert_jax.instances.chunk_worker import Recipe, is_held_out
+from bert_jax.instances.chunk_worker import Recipe, Target, is_held_out
 from bert_jax.instances.chunks import cut_chunks
+from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData, fingerprint
 from bert_jax.instances.store import InstanceSource
 from bert_jax.system import progress
@@ -28,27 +29,83 @@ def test_the_files_are_the_same_whatever_the_number_of_processes(recipe, tmp_pat
 
 def test_an_interrupted_preparation_goes_on_at_the_next_chunk(recipe, tmp_path, monkeypatch):
     build(recipe, tmp_path / "whole")
-    made = []
+    made, real = [], chunk_worker.prepare_chunk
 
     def interrupted_after_two(chunk, *rest):
         if len(made) == 2:
             raise KeyboardInterrupt
         made.append(chunk.index)
-        return chunk_worker.prepare_chunk(chunk, *rest)
+        return real(chunk, *rest)
 
-    monkeypatch.setattr(preparation, "prepare_chunk", interrupted_after_two)
+    monkeypatch.setattr(chunk_worker, "prepare_chunk", interrupted_after_two)
     with pytest.raises(KeyboardInterrupt):
         build(recipe, tmp_path / "a")
     assert PreparedData.open(tmp_path / "a") is None
 
     def noted(chunk, *rest):
         made.append(chunk.index)
-        return chunk_worker.prepare_chunk(chunk, *rest)
+        return real(chunk, *rest)
 
-    monkeypatch.setattr(preparation, "prepare_chunk", noted)
+    monkeypatch.setattr(chunk_worker, "prepare_chunk", noted)
     build(recipe, tmp_path / "a")
     assert made == sorted(set(made)) and len(made) >= 3  # no chunk twice
     assert files(tmp_path / "a") == files(tmp_path / "whole")
+
+
+@pytest.fixture
+def encoded(monkeypatch):
+    """Notes how many documents are in each text that is encoded."""
+    real, counts = chunk_worker.encode_documents, []
+
+    def noted(documents, tokenizer):
+        documents = list(documents)
+        counts.append(len(documents))
+        return real(documents, tokenizer)
+
+    monkeypatch.setattr(chunk_worker, "encode_documents", noted)
+    return counts
+
+
+@pytest.mark.parametrize("held_out", [0.1, 1e-6])  # with so few documents their ends are held out
+def test_several_lengths_are_those_of_each_alone_and_the_text_is_encoded_once(recipe, tmp_path, encoded, held_out):
+    recipe = recipe._replace(data=recipe.data.replace(held_out=held_out))
+    lengths = {str(length): recipe._replace(length=length) for length in (32, 64, 16)}
+    for name, one in lengths.items():
+        build(one, tmp_path / "alone" / name)
+    alone, encoded[:] = list(encoded), []
+    together = {tmp_path / "together" / name: one for name, one in lengths.items()}
+    made = list(prepare(open_corpus(recipe.data), together, 1))
+    assert encoded * 3 == alone
+    assert [one.length for one in made] == [32, 64, 16]
+    assert files(tmp_path / "together") == files(tmp_path / "alone")
+
+
+def test_of_several_lengths_each_is_finished_by_itself(recipe, tmp_path, encoded):
+    lengths = {tmp_path / "a" / name: recipe._replace(length=int(name)) for name in ("32", "64")}
+    build(recipe._replace(length=64), tmp_path / "alone")
+    for made in prepare(open_corpus(recipe.data), lengths, 1):
+        break  # stopped after the first
+    first, second = lengths
+    assert made.length == 32 and PreparedData.open(first) == made and PreparedData.open(second) is None
+    encoded.clear()
+    build(lengths[second], second)
+    assert len(encoded) == 1  # the held-out documents: its chunks were finished
+    assert files(second) == files(tmp_path / "alone")
+
+
+def test_a_chunk_is_prepared_for_the_lengths_that_lack_it(recipe, tmp_path, encoded):
+    targets = [Target(recipe._replace(length=length), tmp_path / str(length), "shape") for length in (32, 64)]
+    for target in targets:
+        (target.directory / "chunks").mkdir(parents=True)
+    chunk, other, *_ = cut_chunks(open_corpus(recipe.data).passes(), 20_000)
+    whole = chunk_worker.prepare_unless_finished(chunk, targets)
+    before = files(tmp_path)
+    (tmp_path / "64" / "train-00000.array_record").write_bytes(b"")
+    written = (tmp_path / "32" / "train-00000.array_record").stat().st_mtime_ns
+    (first, nothing), (second, remark) = chunk_worker.prepare_unless_finished(chunk, targets)
+    assert [(first, None), (second, None)] == whole and nothing is None and "is not as it was written" in remark
+    assert files(tmp_path) == before and (tmp_path / "32" / "train-00000.array_record").stat().st_mtime_ns == written
+    assert chunk_worker.prepare_unless_finished(chunk, targets) == whole and len(encoded) == 2
 
 
 def test_finished_chunks_of_another_text_or_settings_are_made_anew(recipe, tmp_path, monkeypatch):
@@ -312,7 +369,7 @@ def test_text_that_moved_to_another_source_is_prepared_again(mixed, tmp_path, mo
     (tmp_path / "out" / "chunks").mkdir(parents=True)
     for source in (1, 0):
         moved = chunks[0]._replace(source=source)
-        record, _ = preparation._prepare_unless_finished(moved, mixed, tmp_path / "out", "shape")
+        ((record, _),) = chunk_worker.prepare_unless_finished(moved, [Target(mixed, tmp_path / "out", "shape")])
         assert record.source == source
 
 
@@ -349,10 +406,10 @@ def test_the_bar_of_compressed_files_tells_how_much_text_was_read(recipe, tmp_pa
     (tmp_path / f"a.{suffix}").write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
     recipe = recipe._replace(data=recipe.data.replace(source=f"text:{tmp_path}/a.{suffix}", chunk_megabytes=1.0))
     shown = []
-    monkeypatch.setattr(preparation, "_prepare_unless_finished", lambda *_, **__: (None, None))
+    monkeypatch.setattr(preparation, "prepare_unless_finished", lambda *_, **__: [(None, None)])
     seen = lambda stage: shown.append((stage.done, stage.total, stage.unit, stage.note))
     monkeypatch.setattr(progress._PlainStage, "show", seen)
     corpus = open_corpus(recipe.data)
-    list(preparation._chunk_records(corpus, recipe, tmp_path, "shape", 1))
+    list(preparation._chunk_records(corpus, [Target(recipe, tmp_path, "shape")], 1))
     done, total, unit_shown, note_shown = shown[-1]
     assert done == pytest.approx(total) and (unit_shown, note_shown) == (unit, note)

@@ -9,6 +9,7 @@ from damages import attack
 
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.phase import Phase
+from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData, discard
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining.dataset import prepare_lengths
@@ -34,6 +35,26 @@ def prepared(tiny_config, tmp_path):
     make_tokenizer(config, run)
     prepare_lengths(config, run)
     return config, run, path
+
+
+def test_a_length_that_is_there_stays_and_the_others_are_prepared_together(prepared, monkeypatch):
+    config, run, path = prepared
+    asked = []
+
+    def noted(corpus, recipes, processes):
+        asked.append([recipe.length for recipe in recipes.values()])
+        return prepare(corpus, recipes, processes)
+
+    monkeypatch.setattr(dataset, "prepare", noted)
+    config = config.replace(phases=[Phase(steps=2, length=length, batch_size=8) for length in (24, 32, 16, 24)])
+    before = PreparedData.open(run.data(32))
+    made = prepare_lengths(config, run)
+    assert asked == [[24, 16]] and list(made) == [24, 32, 16] and made[32] == before
+    assert made == {length: PreparedData.open(run.data(length)) for length in made}
+    os.utime(path, (0, 0))
+    read = []
+    monkeypatch.setattr(dataset, "_text_of", lambda config: read.append(1) or before.text)
+    assert prepare_lengths(config, run) == made and len(asked) == len(read) == 1
 
 
 def test_text_edited_in_its_middle_is_prepared_anew(prepared, capsys):
