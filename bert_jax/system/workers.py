@@ -1,5 +1,6 @@
 """Work spread over processes, results in order, memory bounded."""
 
+import gc
 import itertools
 import multiprocessing
 import os
@@ -42,9 +43,12 @@ def map_in_processes(
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin_worker, (os.getpid(),))
     running = deque()
     try:
+        with deferred():  # a worker that is just being started would be left behind
+            for _ in range(processes):  # they start, and import the function's module, while the first items are read
+                pool.submit(_apply, function, ())
         items = iter(items)
         while group := tuple(itertools.islice(items, items_at_once)):
-            with deferred():  # a worker that is just being started would be left behind
+            with deferred():
                 running.append(pool.submit(_apply, function, group))
             if len(running) > processes:
                 yield from running.popleft().result()
@@ -97,6 +101,7 @@ def _begin_worker(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     signal.signal(signal.SIGTERM, _leave)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one thread a worker
+    gc.disable()  # a worker makes many lists and hardly a cycle; collecting takes a tenth of its time
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
 
 
