@@ -20,6 +20,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+_STARTED_AHEAD = 2
+"""Most workers that start, and import the module of their function, while the first item is made; the others start when
+there are items for them."""
 _ENDING_S = 2.0
 """Time for workers to end once they are asked to; then they are killed."""
 
@@ -44,7 +47,7 @@ def map_in_processes(
     running = deque()
     try:
         with deferred():  # a worker that is just being started would be left behind
-            for _ in range(processes):  # they start, and import the function's module, while the first items are read
+            for _ in range(min(processes, _STARTED_AHEAD)):
                 pool.submit(_apply, function, ())
         items = iter(items)
         while group := tuple(itertools.islice(items, items_at_once)):

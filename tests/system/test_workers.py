@@ -12,6 +12,15 @@ def test_results_come_in_order():
     assert none_left()
 
 
+def test_workers_start_while_the_first_item_is_made():
+    def items():
+        assert multiprocessing.active_children()
+        yield -1
+
+    assert list(map_in_processes(abs, items(), processes=3)) == [1]
+    assert none_left()
+
+
 def test_workers_that_are_stopped_or_busy_hold_nobody_up():
     def items():
         yield signal.SIGSTOP
