@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.dropout import dropout
 from bert_jax.model.linear import LayerNorm, Linear, activation, compute_dtype
-from bert_jax.model.products import product, product_of_transposed, product_with_transposed
+from bert_jax.model.products import product, product_with_transposed, transposed
 
 MASKED_OUT = -1e30
 """Added to the logits of the vocabulary's padding rows: their probability is exactly 0."""
@@ -92,7 +92,7 @@ def _forward(x, table):
 def _backward(kept, gradient):
     x, table = kept
     gradient = jax.lax.optimization_barrier(gradient.astype(x.dtype))
-    of_table = jax.lax.optimization_barrier(product_of_transposed(x, gradient, x.dtype))
+    of_table = jax.lax.optimization_barrier(product(transposed(x), gradient, x.dtype))
     return product(gradient, table, x.dtype), of_table.T
 
 

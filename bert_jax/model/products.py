@@ -30,7 +30,7 @@ def product_of_transposed(
 ) -> Float[Array, "*B D F"]:
     """a^T b in `dtype`, its sums in float32."""
     if a.dtype == jnp.bfloat16 and platform() == "cpu":
-        return _product(_transposed(a), b, -1, -2, dtype)
+        return product(transposed(a), b, dtype)
     return _product(a, b, -2, -2, dtype)
 
 
@@ -90,9 +90,11 @@ def _product(a: Array, b: Array, axis_of_a: int, axis_of_b: int, dtype: DTypeLik
     return jax.lax.dot_general(a, b, axes, preferred_element_type=sums).astype(dtype)
 
 
-def _transposed(a: Float[Array, "*B N D"]) -> Float[Array, "*B D N"]:
+def transposed(a: Float[Array, "*B N D"]) -> Float[Array, "*B D N"]:
     """a^T as an array of its own, for XLA's fast product of bfloat16 on CPUs reads rows only. Blocks of rows are moved
     together: XLA then moves whole vectors."""
+    if platform() != "cpu":
+        return jax.lax.optimization_barrier(a.mT)
     *batch, rows, columns = a.shape
     block = math.gcd(rows, _BLOCK)
     return _laid_out(jnp.moveaxis(a.reshape(*batch, rows // block, block, columns), -1, -3), (*batch, columns, rows))
