@@ -4,8 +4,8 @@
     python tests/benchmarks/finetuning.py --init RUN --train sst2/train.tsv --dev sst2/dev.tsv
 
 Both have the same model of 6 layers and width 384 with random parameters (of RUN only the tokenizer is taken), which
-is exported from here; the same rows (columns `sentence` and `label`) of 64 pieces at most; batches of 32, float32,
-dropout 0.1. Trainer has its defaults and DataCollatorWithPadding, so that it pads each batch to its longest row. Each
+is exported from here; the same rows (columns `sentence` and `label`) of 64 pieces at most; batches of 32, dropout
+0.1. Trainer has its defaults and DataCollatorWithPadding, so that it pads each batch to its longest row. Each
 works in a process of its own and they take turns, for the ratio not to be that of what else the machine does. Compiling
 is counted apart, of an empty cache unless JAX_COMPILATION_CACHE_DIR names another. Tokenizing is within our time of
 predicting and not within Trainer's.
@@ -13,22 +13,21 @@ predicting and not within Trainer's.
 
 import json
 import os
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import tyro
+from turns import WORK, Process, answer, answers_go_to_output, take_turns, tell_warm_up
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.operation import ExecutionConfig, MeshConfig
+from bert_jax.config.operation import MeshConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.dataset import read_records, read_training
 from bert_jax.finetuning.objective import TaskObjective
@@ -44,8 +43,6 @@ from bert_jax.training.input import read_ahead
 from bert_jax.training.trainer import Trainer
 
 BATCH, LENGTH = 32, 64
-_WORK = "work"
-"""First argument of a process that does the work of one of both."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +59,8 @@ class Asked:
     """Training steps of each turn."""
     rounds: int = 5
     """Turns of each; three times as many of predicting, which is short."""
-    unroll: int = 1
-    """execution.unroll of ours."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of the matrix products; of Trainer's by autocast."""
     lengths: tuple[int, ...] | None = None
     """task.padded_lengths of ours: a few compile sooner. None: those that it chooses by the training rows."""
 
@@ -73,6 +70,7 @@ class Ours:
 
     def __init__(self, asked: Asked, model: str):
         keep_compiled_programs()
+        self._steps = asked.steps
         task = TaskConfig(
             name="rows",
             kind="class",
@@ -81,7 +79,7 @@ class Ours:
             max_length=LENGTH,
             padded_lengths=asked.lengths,
         )
-        config = FinetuneConfig(task=task, init=model, execution=ExecutionConfig(unroll=asked.unroll))
+        config = FinetuneConfig(task=task, init=model, compute_dtype=asked.dtype)
         started = TrainedModel.open(place_of(model))
         tokenizer = started.tokenizer
         learned = read_training(task, tokenizer, compiling_tokens(started.config))
@@ -104,8 +102,8 @@ class Ours:
         by_length, tokens, all_tokens = {}, 0, 0
         for number in range(len(self._source) // 3):
             batch = self._source[number]
-            by_length.setdefault(batch.ids.shape, batch)
-            tokens, all_tokens = tokens + int(batch.length.sum()), all_tokens + batch.ids.size
+            by_length.setdefault(batch.tokens.ids.shape, batch)
+            tokens, all_tokens = tokens + int(batch.tokens.length.sum()), all_tokens + batch.tokens.ids.size
         begin = time.perf_counter()
         for batch in by_length.values():
             self._step(batch)
@@ -113,7 +111,7 @@ class Ours:
         compiled = time.perf_counter()
         self.predict()
         self._batches = read_ahead(self._source)
-        self.train(3)
+        self._train(3)
         return {
             "shapes": sorted(shape[-1] for shape in by_length),
             "padding": 1 - tokens / all_tokens,
@@ -121,8 +119,11 @@ class Ours:
             "seconds to compile prediction": time.perf_counter() - compiled,
         }
 
-    def train(self, steps: int) -> float:
-        """Seconds of so many steps."""
+    def train(self) -> float:
+        """Seconds of a turn's steps."""
+        return self._train(self._steps)
+
+    def _train(self, steps: int) -> float:
         begin = time.perf_counter()
         for _ in range(steps):
             self._step(next(self._batches))
@@ -146,7 +147,7 @@ class Theirs:
     def __init__(self, asked: Asked, model: str):
         import transformers
 
-        self._transformers = transformers
+        self._transformers, self._asked = transformers, asked
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(model)
         self._model = transformers.AutoModelForSequenceClassification.from_pretrained(model, num_labels=2)
         self._train, self._dev = self._encoded(asked.train), self._encoded(asked.dev)
@@ -163,13 +164,13 @@ class Theirs:
 
     def warm_up(self) -> dict[str, Any]:
         """The first steps; nothing to tell."""
-        self.train(3), self.predict()
+        self._trainer(3).train(), self.predict()
         return {}
 
-    def train(self, steps: int) -> float:
-        """Seconds of so many steps, by its own clock."""
+    def train(self) -> float:
+        """Seconds of a turn's steps, by its own clock."""
         self._turn += 1
-        return self._trainer(steps).train().metrics["train_runtime"]
+        return self._trainer(self._asked.steps).train().metrics["train_runtime"]
 
     def predict(self) -> float:
         """Seconds for all dev rows, by its own clock."""
@@ -184,6 +185,7 @@ class Theirs:
             learning_rate=2e-5,
             seed=self._turn,
             use_cpu=True,
+            bf16=self._asked.dtype == "bfloat16",
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
@@ -199,44 +201,6 @@ class Theirs:
 SIDES = {"ours": Ours, "theirs": Theirs}
 
 
-def work(name: str, model: str, asked: Asked) -> None:
-    """Does the work of one side: answers lines of standard input, `warm_up`, `train`, `predict`, by lines of JSON."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever else is printed
-    if name == "ours":
-        keep_freed_memory()  # as the command bert-jax does for itself
-    side = SIDES[name](asked, model)
-    for line in sys.stdin:
-        what = line.strip()
-        print(json.dumps(getattr(side, what)(*[asked.steps] * (what == "train"))), file=answers)
-
-
-class Process:
-    """One of both at work."""
-
-    def __init__(self, asked: Asked, name: str, model: Path):
-        settings = {"JAX_COMPILATION_CACHE_DIR": str(model.parent / "compiled")} | os.environ
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, _WORK, name, str(model), json.dumps(asdict(asked))],
-            env=settings,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def do(self, name: str) -> Any:
-        """What it answers."""
-        print(name, file=self._process.stdin, flush=True)
-        if answer := self._process.stdout.readline():
-            return json.loads(answer)
-        raise SystemExit(f"the process that should {name} has ended; what it said stands above")
-
-    def end(self) -> None:
-        """Ends the process."""
-        self._process.stdin.close()
-        self._process.wait()
-
-
 def write_model(asked: Asked, directory: Path) -> None:
     """A model of random parameters, as both read it."""
     tokenizer = tokenizer_of(place_of(asked.init))
@@ -246,35 +210,31 @@ def write_model(asked: Asked, directory: Path) -> None:
     write_model_directory(directory, config, jax.device_get(init(config, jax.random.key(0))), tokenizer)
 
 
-def take_turns(sides: dict[str, Process], what: str, count: int, rounds: int) -> None:
-    """Lets each do `what` in every round, which goes over `count` rows; prints the rates and their ratio."""
-    rates = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
-            rates[name].append(count / side.do(what))
-        print(what, *(f"{name} {of_side[-1]:.1f}" for name, of_side in rates.items()), "rows/s", flush=True)
-    medians = ", ".join(f"{name} {statistics.median(of_side):.1f} rows/s" for name, of_side in rates.items())
-    ratio = statistics.median(ours / theirs for ours, theirs in zip(rates["ours"], rates["theirs"]))
-    print(f"{what}, medians of {rounds}: {medians}; median ratio {ratio:.2f}", flush=True)
-
-
 def compare(asked: Asked) -> None:
     """Takes turns and prints what came out."""
     dev = len(read_records(TaskConfig(name="rows", kind="class"), asked.dev, "dev", Counter()))
     with tempfile.TemporaryDirectory() as folder:
         write_model(asked, model := Path(folder) / "model")
-        sides = {name: Process(asked, name, model) for name in SIDES}
-        for name, side in sides.items():
-            for what, value in side.do("warm_up").items():
-                print(f"{name}: {what} {value if isinstance(value, list) else round(value, 3)}", flush=True)
+        compiled = {"JAX_COMPILATION_CACHE_DIR": str(model.parent / "compiled")}
+        told = json.dumps(asdict(asked))
+        sides = {name: Process(__file__, name, str(model), told, settings=compiled) for name in SIDES}
+        tell_warm_up(sides)
         take_turns(sides, "train", asked.steps * BATCH, asked.rounds)
         take_turns(sides, "predict", dev, 3 * asked.rounds)
         for side in sides.values():
             side.end()
 
 
+def work(name: str, model: str, asked: Asked) -> None:
+    """Does the work of one side."""
+    answers = answers_go_to_output()
+    if name == "ours":
+        keep_freed_memory()  # as the command bert-jax does for itself
+    answer(SIDES[name](asked, model), answers)
+
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == [_WORK]:
+    if sys.argv[1:2] == [WORK]:
         work(*sys.argv[2:4], Asked(**json.loads(sys.argv[4])))
     else:
         compare(tyro.cli(Asked))

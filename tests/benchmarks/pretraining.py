@@ -1,0 +1,144 @@
+"""How fast BERT-base's pretraining step is beside that of transformers' BertForPreTraining: sequences a second.
+
+    pip install torch transformers
+    python tests/benchmarks/pretraining.py --batch-size 8 --length 128
+
+Each side has a model of random parameters, one batch of random ids without padding, a seventh of them predicted,
+dropout 0.1 everywhere and AdamW; PyTorch's in float32 and under bfloat16 autocast, ours in float32 and bfloat16. Each
+works in a process of its own and they take turns, for the ratios not to be those of what else the machine does.
+PyTorch's head is computed at all positions, as transformers does; ours at the predicted ones.
+"""
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+from turns import WORK, Process, answer, answers_go_to_output, take_turns, tell_warm_up
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import MeshConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.run import RunConfig
+from bert_jax.model.sharding import make_mesh
+from bert_jax.planning.synthetic import synthetic_batch
+from bert_jax.pretraining.trainer import pretraining_trainer
+from bert_jax.system.allocator import keep_freed_memory
+from bert_jax.training.devices import keep_compiled_programs
+
+VOCABULARY = 30_522
+_STEPS = 2
+"""Steps of a turn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is measured."""
+
+    batch_size: int = 8
+    length: int = 128
+    rounds: int = 5
+    """Turns of each."""
+
+
+class Ours:
+    """The train step of configs/base.py."""
+
+    def __init__(self, asked: Asked, dtype: str):
+        keep_compiled_programs()
+        phase = Phase(steps=1 << 20, length=asked.length, batch_size=asked.batch_size)
+        config = RunConfig(model=ModelConfig.base(compute_dtype=dtype), phases=(phase,))
+        trainer = pretraining_trainer(config, make_mesh(MeshConfig()), VOCABULARY, mask_id=103)
+        self._batch = jax.device_put(synthetic_batch(asked.batch_size, asked.length, VOCABULARY))
+        self._state, self._step = trainer.initial_state(), trainer.train_step(0)
+
+    def warm_up(self) -> dict[str, Any]:
+        """The first steps; tells how long compiling took."""
+        begin = time.perf_counter()
+        self.train()
+        return {"seconds of the first steps, compiling counted": time.perf_counter() - begin}
+
+    def train(self) -> float:
+        """Seconds of a turn's steps."""
+        begin = time.perf_counter()
+        for _ in range(_STEPS):
+            self._state, _ = self._step(self._state, self._batch)
+        jax.block_until_ready(self._state)
+        return time.perf_counter() - begin
+
+
+class Theirs:
+    """transformers' model with PyTorch's AdamW."""
+
+    def __init__(self, asked: Asked, dtype: str):
+        import torch
+        from transformers import BertConfig, BertForPreTraining
+
+        torch.manual_seed(0)
+        self._torch, self._dtype = torch, dtype
+        self._model = BertForPreTraining(BertConfig(vocab_size=VOCABULARY)).train()
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=1e-4, weight_decay=0.01)
+        shape = asked.batch_size, asked.length
+        random = np.random.default_rng(0)
+        ids = torch.tensor(random.integers(1000, VOCABULARY, shape))
+        labels = torch.tensor(np.where(random.random(shape) < 0.15, ids, -100))
+        self._batch = {
+            "input_ids": ids,
+            "attention_mask": torch.ones_like(ids),
+            "labels": labels,
+            "next_sentence_label": torch.zeros(asked.batch_size, dtype=torch.long),
+        }
+
+    def warm_up(self) -> dict[str, Any]:
+        """The first steps; nothing to tell."""
+        self.train()
+        return {}
+
+    def train(self) -> float:
+        """Seconds of a turn's steps."""
+        begin = time.perf_counter()
+        for _ in range(_STEPS):
+            with self._torch.autocast("cpu", self._torch.bfloat16, enabled=self._dtype == "bfloat16"):
+                loss = self._model(**self._batch).loss
+            loss.backward()
+            self._torch.nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+        return time.perf_counter() - begin
+
+
+SIDES = {
+    "bert_jax bfloat16": (Ours, "bfloat16"),
+    "bert_jax float32": (Ours, "float32"),
+    "transformers float32": (Theirs, "float32"),
+    "transformers autocast": (Theirs, "bfloat16"),
+}
+
+
+def work(name: str, asked: Asked) -> None:
+    """Does the work of one side."""
+    answers = answers_go_to_output()
+    kind, dtype = SIDES[name]
+    if kind is Ours:
+        keep_freed_memory()  # as the command bert-jax does for itself
+    answer(kind(asked, dtype), answers)
+
+
+def compare(asked: Asked) -> None:
+    """Takes turns and prints what came out."""
+    sides = {name: Process(__file__, name, json.dumps(asdict(asked))) for name in SIDES}
+    tell_warm_up(sides)
+    take_turns(sides, "train", _STEPS * asked.batch_size, asked.rounds, "sequences/s")
+    for side in sides.values():
+        side.end()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == [WORK]:
+        work(sys.argv[2], Asked(**json.loads(sys.argv[3])))
+    else:
+        compare(tyro.cli(Asked))
