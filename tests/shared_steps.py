@@ -13,7 +13,7 @@ from bert_jax.config.training import TrainingConfig
 from bert_jax.finetuning import finetune
 from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.pretraining import evaluation, pretrain
-from bert_jax.pretraining.trainer import pretraining_trainer
+from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.trainer import Trainer
 
 _NOT_IN_A_STEP = {"data", "vocabulary", "init", "checkpoints", "evaluation", "preparation", "input", "hosts"}

@@ -40,7 +40,7 @@ def run(arguments: list[str]) -> None:
     from bert_jax.cli.params_tables import flops_table, memory_line, parameter_table, published_table
     from bert_jax.cli.published import published_counts
     from bert_jax.planning.model_facts import ModelFacts
-    from bert_jax.pretraining.trainer import planned_vocabulary_size
+    from bert_jax.pretraining.objective import planned_vocabulary_size
     from bert_jax.system.progress import output
 
     model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))

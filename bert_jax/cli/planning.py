@@ -10,7 +10,7 @@ from bert_jax.planning.changes import Change, change_that_fits
 from bert_jax.planning.plan import PhasePlan, Planner, formulas
 from bert_jax.planning.sweep import most_compilations, sweep
 from bert_jax.planning.topology import FAMILIES, can_compile, parse_topology
-from bert_jax.pretraining.trainer import planned_vocabulary_size
+from bert_jax.pretraining.objective import planned_vocabulary_size
 from bert_jax.system.errors import install_extra
 from bert_jax.system.progress import duration, say
 

@@ -31,9 +31,8 @@ from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, 
 from bert_jax.training.fitting import check_room, phase_memory
 from bert_jax.training.input import read_ahead
 from bert_jax.training.learning_curve import write_learning_curve
-from bert_jax.training.phase_work import PhaseWork
-from bert_jax.training.train import train
-from bert_jax.training.trainer import Trainer
+from bert_jax.training.loop import train
+from bert_jax.training.trainer import PhaseWork, Trainer
 
 _FEWEST_POSITIONS = 8
 """Least value of task.max_length."""

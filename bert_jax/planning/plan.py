@@ -21,7 +21,7 @@ from bert_jax.planning.collectives import Collective, collectives
 from bert_jax.planning.program import Program
 from bert_jax.planning.topology import Topology, topology_devices
 from bert_jax.planning.traffic import Mover, movers
-from bert_jax.pretraining.trainer import pretraining_trainer
+from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.system.errors import RunError, install_extra
 from bert_jax.training.trainer import Trainer
 

@@ -32,8 +32,7 @@ from bert_jax.model.sharding import (
 from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepare_other, prepared_for
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.initial import InitialModel
-from bert_jax.pretraining.objective import PretrainingTargets
-from bert_jax.pretraining.trainer import planned_vocabulary_size, pretraining_trainer
+from bert_jax.pretraining.objective import PretrainingTargets, planned_vocabulary_size, pretraining_trainer
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.run.hosts import first_alone, is_first
 from bert_jax.run.metrics import read_metrics
@@ -48,10 +47,9 @@ from bert_jax.training.devices import keep_compiled_programs
 from bert_jax.training.fitting import check_room, phase_memory
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder, read_ahead
 from bert_jax.training.learning_curve import write_learning_curve
-from bert_jax.training.phase_work import PhaseWork
+from bert_jax.training.loop import train
 from bert_jax.training.step import example_keys
-from bert_jax.training.train import train
-from bert_jax.training.trainer import Trainer
+from bert_jax.training.trainer import PhaseWork, Trainer
 
 
 def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:

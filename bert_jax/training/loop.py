@@ -1,54 +1,114 @@
-"""The one training loop."""
+"""Trains a run from its newest checkpoint to its end: the one training loop."""
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 
 import jax
 
 from bert_jax.config.training import TrainingConfig
+from bert_jax.model.bert import Parameters
+from bert_jax.model.linear import compute_dtype
 from bert_jax.run.checkpoint import Checkpoints
 from bert_jax.run.hosts import compile_together, is_first
+from bert_jax.run.manifest import noted_metrics
 from bert_jax.run.measurement import Means
-from bert_jax.run.metrics import MetricsLog
+from bert_jax.run.metrics import MetricsLog, changed_lines
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.state import TrainState
-from bert_jax.system.errors import Interrupted, RunError
-from bert_jax.system.files import write_json
-from bert_jax.system.journal import note
-from bert_jax.system.progress import say, stage, warn
+from bert_jax.run.tracking import open_trackers
+from bert_jax.system.errors import BertJaxError, Interrupted, RunError
+from bert_jax.system.journal import note, open_journal
+from bert_jax.system.progress import say, stage, tell, warn
 from bert_jax.system.whereabouts import here
-from bert_jax.training.cadence import Cadence
-from bert_jax.training.phase_work import PhaseWork
-from bert_jax.training.profile import StepTrace
-from bert_jax.training.skips import Skips
-from bert_jax.training.speed import Speed
-from bert_jax.training.stop_signals import StopSignals
+from bert_jax.training.devices import peak_flops
+from bert_jax.training.ending import Patience, Skips, StopSignals, no_finite_gradient
+from bert_jax.training.timing import Cadence, Speed, StepTrace
+from bert_jax.training.trainer import PhaseWork, Trainer
+from bert_jax.training.trust import check_compiler
 from bert_jax.training.watchdog import Watchdog
 
 _NOTE_EVERY_S = 0.5
 """Seconds between two fetches of measurements for the progress line."""
-_SKIPPED = "skipped_steps.json"
-"""File in the run with the training records of the steps without finite gradients that ended it."""
 
 
-def run_phases(
+@contextlib.contextmanager
+def _failures_noted() -> Iterator[None]:
+    """Adds a failure of the code within to the run's journal, and closes the journal."""
+    try:
+        yield
+    except Interrupted:
+        raise  # the loop noted it, with the checkpoint
+    except Exception as error:
+        note("failed", str(error) if isinstance(error, BertJaxError) else f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        open_journal(None)
+
+
+@_failures_noted()
+def train(
+    trainer: Trainer, run: RunDirectory, phases: list[PhaseWork], initial: Callable[[], Parameters | None]
+) -> TrainState:
+    """Does the steps of `run` that are left, from its newest good checkpoint or from `initial` parameters.
+
+    Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written, and RunError where too many steps in a row
+    had to be skipped.
+    """
+    check_compiler()
+    config = trainer.config
+    carried = (run.config_file, run.tokenizer)
+    checkpoints = Checkpoints(
+        run.checkpoints, carried, config.checkpoints.keep, run.check_owner, config.checkpoints.keep_every
+    )
+    state = checkpoints.restore(trainer.state_shapes)
+    if state is None:
+        if aside := sorted(path.name for path in run.checkpoints.glob("damaged-*")):
+            warn(f"{run.path} has no good checkpoint left ({', '.join(aside)}): it begins anew")
+        state = trainer.initial_state(initial())
+        note("begun", f"{config.steps:,} steps")
+    elif state.step:
+        tell("resumed", f"going on from step {int(state.step):,}")
+        if config.profiled and config.profiled[-1] <= state.step:
+            say(f"profile_steps={config.profile_steps} are done already: no trace is written")
+    if is_first() and (changed := changed_lines(run.metrics_file, noted_metrics(run.checkpoints, int(state.step)))):
+        warn(f"{run.metrics_file}: {changed}; training goes on")
+    model = trainer.objective.model
+    say(f"computing in {compute_dtype(model).name} (model.compute_dtype={model.compute_dtype})")
+    trackers, finished = open_trackers(config, run.path), False
+    log = MetricsLog(run.path, int(state.step), config.logging.tensorboard, trackers)
+    all_peaks = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None
+    try:
+        with StepTrace(config.profiled if is_first() else range(0), run.profile) as trace:
+            last = _run_phases(state, phases, checkpoints, log, trace, config, all_peaks)
+        finished = True
+        note("finished", f"step {int(last.step):,}")
+        return last
+    finally:
+        log.close()
+        for tracker in trackers:
+            tracker.close(finished)
+        checkpoints.close()
+
+
+def _run_phases(
     state: TrainState,
     phases: list[PhaseWork],
     checkpoints: Checkpoints,
     log: MetricsLog,
     trace: StepTrace,
     config: TrainingConfig,
-    peak_flops: float | None,
+    all_peaks: float | None,
 ) -> TrainState:
     """Runs the steps that `state` has not done yet, with evaluation, checkpoints and log at their cadence.
 
-    `peak_flops`: of all devices together. Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written, and
-    RunError where too many steps in a row had to be skipped.
+    `all_peaks`: peak FLOP/s of all devices together; None if unknown.
     """
     limit = config.execution.stuck_after_minutes
     with StopSignals(lambda: checkpoints.newest) as stop, Watchdog(limit, log.path.parent) as watchdog:
         cadence = Cadence(config.checkpoints, int(state.step))
         for phase in phases:
-            loop = _Loop(phase, checkpoints, cadence, log, config, stop, watchdog, peak_flops)
+            loop = _Loop(phase, checkpoints, cadence, log, config, stop, watchdog, all_peaks)
             if loop.has_work(int(state.step)):
                 state = loop.run(state, trace)
     _finish(checkpoints)
@@ -67,16 +127,16 @@ class _Loop:
         config: TrainingConfig,
         stop: StopSignals,
         watchdog: Watchdog,
-        peak_flops: float | None,
+        all_peaks: float | None,
     ):
         self._phase, self._checkpoints, self._cadence, self._log = phase, checkpoints, cadence, log
-        self._config, self._stop, self._watchdog, self._peak_flops = config, stop, watchdog, peak_flops
-        self._noted = 0.0
+        self._config, self._stop, self._watchdog, self._all_peaks = config, stop, watchdog, all_peaks
+        self._patience, self._noted = Patience(phase, log), 0.0
 
     def has_work(self, step: int) -> bool:
         """Whether this phase has steps or an evaluation left after `step` steps of the run."""
         done = step - self._phase.first
-        if self._out_of_patience():
+        if self._patience.is_over():
             return False
         return 0 <= done < self._phase.steps or done == self._phase.steps and self._owes_evaluation(step)
 
@@ -84,14 +144,13 @@ class _Loop:
         """Trains from `state` to the end of the phase."""
         phase, step = self._phase, int(state.step)
         batches, measured = phase.batches(step - phase.first), None
-        skips = Skips(min(self._config.execution.max_skipped_steps, self._config.steps), state)
-        self._told_skipped = int(state.skipped)
-        self._speed = Speed(phase.batch_size, phase.flops, self._peak_flops)
+        self._skips = Skips(min(self._config.execution.max_skipped_steps, self._config.steps), state)
+        self._speed = Speed(phase.batch_size, phase.flops, self._all_peaks)
         with stage(phase.name, phase.steps, "steps", start=step - phase.first) as self._shown:
             self._at("beginning after", step)
             if self._owes_evaluation(step):
                 self._evaluate_late(step, state)
-                if self._out_of_patience():
+                if self._patience.is_over():
                     return state
             self._shown.advance(0, note="compiling")
             for step in range(step + 1, phase.first + phase.steps + 1):
@@ -105,8 +164,8 @@ class _Loop:
                 trace.after(step, state)
                 jax.block_until_ready(before)  # one step computes while the next is dispatched, no more
                 if before is None:  # dispatched, and so compiled
-                    self._speed = Speed(phase.batch_size, phase.flops, self._peak_flops)
-                elif skipped := skips.too_many(before, step - 1):
+                    self._speed = Speed(phase.batch_size, phase.flops, self._all_peaks)
+                elif skipped := self._skips.too_many(before, step - 1):
                     raise self._no_finite_gradient(skipped, step - 1)
                 self._speed.count(batch, measured["skipped_records"] if phase.skips_records else None)
                 if before:
@@ -114,9 +173,9 @@ class _Loop:
                 else:
                     self._shown.pace_from_here(1)
                 self._after(step, state, measured)
-                if self._out_of_patience():
+                if self._patience.is_over():
                     break
-            if measured and (skipped := skips.too_many(measured, step)):
+            if measured and (skipped := self._skips.too_many(measured, step)):
                 raise self._no_finite_gradient(skipped, step)
         return state
 
@@ -139,11 +198,11 @@ class _Loop:
         if step % self._config.log_every == 0 or last:
             values = _values(measured)
             self._log.write(step, "train", self._speed.measurements(values.pop("tokens")) | values)
-            self._tell_skipped(step, int(values["skipped"]))
-            self._speed = Speed(self._phase.batch_size, self._phase.flops, self._peak_flops)
+            self._skips.tell(int(values["skipped"]), step)
+            self._speed = Speed(self._phase.batch_size, self._phase.flops, self._all_peaks)
         evaluation = self._evaluate(step, state) if self._evaluates(step) else None
         stopping = self._stop.at(step)  # read once: a signal may come at any time
-        if self._cadence.due(step) or last or stopping or self._out_of_patience():
+        if self._cadence.due(step) or last or stopping or self._patience.is_over():
             if stopping:
                 say(f"stopping after step {step:,} with a checkpoint; Ctrl-C (once more) ends at once, without it")
             self._at("writing the checkpoint of", step)
@@ -155,12 +214,6 @@ class _Loop:
             _finish(self._checkpoints)
             note("stopped", f"after step {step:,}, with a checkpoint")
             raise self._interrupted(step)
-
-    def _tell_skipped(self, step: int, skipped: int) -> None:
-        """Warns if steps have been skipped since the last warning."""
-        if skipped > self._told_skipped:
-            warn(f"{skipped:,} of {step:,} steps had no finite gradient and were skipped")
-            self._told_skipped = skipped
 
     def _interrupted(self, step: int) -> Interrupted:
         return Interrupted(f"stopped at step {step:,} of {self._config.steps:,}; give the same command again to go on")
@@ -185,25 +238,8 @@ class _Loop:
         if evaluation:
             self._log.write(step, "eval", evaluation)
             say(f"step {step:,}, held out: {self._phase.note(evaluation)}")
-            self._tell_patience(step)
+            self._patience.tell(step, self._config.steps)
         return evaluation
-
-    def _out_of_patience(self) -> bool:
-        """Whether so many evaluations in a row were no better that the phase ends: by the log, so that a run that goes
-        on ends where it would have ended."""
-        patience, scores = self._phase.patience, self._log.scores
-        return patience is not None and len(scores) - 1 - _best(scores) >= patience
-
-    def _tell_patience(self, step: int) -> None:
-        """Says that training ends early, if patience has run out before the last step."""
-        if not self._out_of_patience() or step == self._config.steps:
-            return
-        best_step, best_score = list(self._log.scores.items())[_best(self._log.scores)]
-        evaluations = "1 evaluation" if self._phase.patience == 1 else f"{self._phase.patience} evaluations"
-        say(
-            f"training ends at step {step:,} of {self._config.steps:,}: in {evaluations} no {self._phase.score} was "
-            f"better than {best_score:.4f}, of step {best_step:,}"
-        )
 
     def _asked_to_stop(self) -> bool:
         """Whether a stop is requested. Called after each batch of an evaluation, which counts as progress."""
@@ -218,20 +254,9 @@ class _Loop:
             raise self._interrupted(step)
 
     def _no_finite_gradient(self, skipped: int, step: int) -> RunError:
-        """The error after `skipped` steps in a row, up to `step`. Writes the records of these steps to a file."""
-        numbers = range(max(step - skipped, self._phase.first) + 1, step + 1)
-        records = {number: list(self._phase.records(number - self._phase.first - 1)) for number in numbers}
+        rate = self._config.optimizer.peak_learning_rate
         run, good = self._log.path.parent, self._checkpoints.last_good()
-        if is_first():
-            write_json(run / _SKIPPED, records)
-        return RunError(
-            f"no finite gradient in {skipped} steps in a row, up to step {step:,}. Their training records are in "
-            f"{run / _SKIPPED}; step {numbers[0]:,} had {_list(records[numbers[0]])} "
-            f"({self._phase.told.format(step=numbers[0])}). "
-            f"The last good checkpoint is {good or 'none: nothing was saved before'}; lower "
-            f"--optimizer.peak-learning-rate ({self._config.optimizer.peak_learning_rate:g}) and start a new run"
-            f"{' from there' if good else ''}"
-        )
+        return no_finite_gradient(skipped, step, self._phase, run, good, rate)
 
 
 def _finish(checkpoints: Checkpoints) -> None:
@@ -246,14 +271,3 @@ def _values(measured: Means) -> dict[str, float]:
     values = {name: float(mean.value) for name, mean in jax.device_get(measured).items()}
     del values["skipped_in_a_row"], values["skipped_records"]
     return values
-
-
-def _list(numbers: Sequence[int]) -> str:
-    """The first few numbers, as text."""
-    return ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
-
-
-def _best(scores: dict[int, float]) -> int:
-    """Index of the first evaluation with the best score; -1 if there is none."""
-    values = list(scores.values())
-    return values.index(max(values)) if values else -1

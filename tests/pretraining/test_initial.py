@@ -10,8 +10,8 @@ from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.inference.bert import load
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import InitialModel
+from bert_jax.pretraining.objective import planned_vocabulary_size
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.pretraining.trainer import planned_vocabulary_size
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 from bert_jax.text.extension import extend

@@ -26,8 +26,8 @@ from bert_jax.pretraining import dataset
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining import vocabulary as vocabulary_step
 from bert_jax.pretraining.evaluation import HeldOut
+from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain, training_batch
-from bert_jax.pretraining.trainer import pretraining_trainer
 from bert_jax.run.manifest import Manifest, complete, path_of
 from bert_jax.run.measurement import Mean
 from bert_jax.run.metrics import read_metrics
@@ -36,9 +36,9 @@ from bert_jax.run.state import TrainState
 from bert_jax.system.errors import Interrupted, RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
-from bert_jax.training import loop, stop_signals
+from bert_jax.training import ending, loop
+from bert_jax.training.ending import Skips
 from bert_jax.training.input import BatchSource
-from bert_jax.training.skips import Skips
 
 TRAIN_FIELDS = {
     "step", "split", "loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy",
@@ -332,7 +332,7 @@ def test_a_vocabulary_size_that_is_not_the_vocabularys_is_refused(tiny_run, tiny
 
 def test_a_stop_whose_checkpoint_fails_is_a_failure(tiny_run, tiny_config, tmp_path, monkeypatch):
     run = prepared_copy(tiny_run, tmp_path)
-    monkeypatch.setattr(stop_signals.StopSignals, "requested", True)
+    monkeypatch.setattr(ending.StopSignals, "requested", True)
     monkeypatch.setattr(Manifest, "of", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(RunError, match="checkpoint 1 could not be written"):
         pretrain(tiny_config, run)

@@ -19,7 +19,7 @@ import jax
 from bert_jax.config.operation import MeshConfig
 from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.pretraining.pretrain import training_source
-from bert_jax.pretraining.trainer import pretraining_trainer
+from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.input import read_ahead
 from bert_jax.run.run_directory import RunDirectory, read_config
 from bert_jax.model.sharding import batch_sharding, make_mesh, parameter_spec, parts

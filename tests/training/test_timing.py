@@ -1,7 +1,7 @@
 import pytest
 
 from bert_jax.config.operation import CheckpointConfig
-from bert_jax.training.cadence import Cadence
+from bert_jax.training.timing import Cadence
 
 
 class Clock:

@@ -1,0 +1,157 @@
+"""What ends a run in order before its last step: a signal, evaluations without progress, or skipped steps."""
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+
+import jax
+from jax.experimental import multihost_utils
+
+from bert_jax.run.hosts import is_first
+from bert_jax.run.measurement import Means
+from bert_jax.run.metrics import MetricsLog
+from bert_jax.run.state import TrainState
+from bert_jax.system import interruption
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import RunError
+from bert_jax.system.files import write_json
+from bert_jax.system.progress import say, warn
+from bert_jax.training.trainer import PhaseWork
+
+_SKIPPED = "skipped_steps.json"
+"""File in the run with the training records of the steps without finite gradients that ended it."""
+
+
+class StopSignals:
+    """Within the block the first SIGTERM or Ctrl-C asks for a stop after the step in flight; others change nothing.
+
+    In a command a second Ctrl-C ends the process at once (see `interruption`); elsewhere it raises KeyboardInterrupt.
+    Of several processes each has JAX listen for SIGTERM instead, whichever gets it: they agree on the step. There a
+    Ctrl-C is made a SIGTERM.
+    """
+
+    requested = False
+    """Of this process. Whether the run is to stop is asked by `at`, on which all processes agree."""
+
+    def __init__(self, newest: Callable[[], int | None]):
+        """`newest`: step of the newest checkpoint, which is named where a second Ctrl-C ends the process."""
+        self._telling = interruption.telling(lambda: _left(newest()))
+
+    def __enter__(self) -> "StopSignals":
+        self._telling.__enter__()
+        alone = {signal.SIGTERM: self._request, signal.SIGINT: self._request}
+        handlers = alone if jax.process_count() == 1 else {signal.SIGINT: self._request_of_all}
+        self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        return self
+
+    def at(self, step: int) -> bool:
+        """Whether to stop after `step`; to be called at every step."""
+        return multihost_utils.reached_preemption_sync_point(step) if jax.process_count() > 1 else self.requested
+
+    def __exit__(self, *_) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._telling.__exit__(None, None, None)
+
+    def _request(self, number: int, frame) -> None:
+        if self.requested and number == signal.SIGINT and not interruption.watched():
+            raise KeyboardInterrupt
+        interruption.heed()
+        self.requested = True
+
+    def _request_of_all(self, number: int, frame) -> None:
+        interruption.heed()
+        signal.signal(signal.SIGINT, _nothing if interruption.watched() else signal.default_int_handler)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _nothing(number: int, frame) -> None:
+    """Handles a signal that `interruption` acts upon."""
+
+
+def _left(newest: int | None) -> str:
+    """The message about the checkpoint that remains after an immediate exit."""
+    if newest is None:
+        return "there is no checkpoint yet; give the same command again to begin anew"
+    return f"the newest checkpoint is the one from step {newest:,}; give the same command again to go on from there"
+
+
+class Patience:
+    """Ends a phase after some evaluations in a row without a better score.
+
+    It is read from the log, so that a run that is continued ends where it would have ended.
+    """
+
+    def __init__(self, phase: PhaseWork, log: MetricsLog):
+        self._phase, self._log = phase, log
+
+    def is_over(self) -> bool:
+        """Whether the phase is to end."""
+        patience, scores = self._phase.patience, self._log.scores
+        return patience is not None and len(scores) - 1 - _best(scores) >= patience
+
+    def tell(self, step: int, steps: int) -> None:
+        """Says so if patience ends training after `step`, before the last of `steps`."""
+        if not self.is_over() or step == steps:
+            return
+        best_step, best_score = list(self._log.scores.items())[_best(self._log.scores)]
+        evaluations = "1 evaluation" if self._phase.patience == 1 else f"{self._phase.patience} evaluations"
+        say(
+            f"training ends at step {step:,} of {steps:,}: in {evaluations} no {self._phase.score} was "
+            f"better than {best_score:.4f}, of step {best_step:,}"
+        )
+
+
+def _best(scores: dict[int, float]) -> int:
+    """Index of the first evaluation with the best score; -1 if there is none."""
+    values = list(scores.values())
+    return values.index(max(values)) if values else -1
+
+
+class Skips:
+    """Looks for too many skipped steps in a row. The device is asked for the count only when it may have got there."""
+
+    def __init__(self, limit: int, state: TrainState):
+        self._limit = limit
+        self._look_at = int(state.step) + max(limit - int(state.skipped_in_a_row), 1)
+        self._told = int(state.skipped)
+
+    def too_many(self, measured: Means, step: int) -> int:
+        """The number of skipped steps in a row up to `step`, from its measurements; 0 below the limit."""
+        if step < self._look_at:
+            return 0
+        in_a_row = int(measured["skipped_in_a_row"].total)
+        self._look_at = step + max(self._limit - in_a_row, 1)
+        return in_a_row if in_a_row >= self._limit else 0
+
+    def tell(self, skipped: int, step: int) -> None:
+        """Warns if `skipped`, of the run's first `step` steps, are more than at the last warning."""
+        if skipped > self._told:
+            warn(f"{skipped:,} of {step:,} steps had no finite gradient and were skipped")
+            self._told = skipped
+
+
+def no_finite_gradient(
+    skipped: int, step: int, phase: PhaseWork, run: Place, good: Place | None, rate: float
+) -> RunError:
+    """The error after `skipped` steps in a row, up to `step`. Writes the records of these steps to a file in `run`.
+
+    `good`: the last good checkpoint; `rate`: the peak learning rate.
+    """
+    numbers = range(max(step - skipped, phase.first) + 1, step + 1)
+    records = {number: list(phase.records(number - phase.first - 1)) for number in numbers}
+    if is_first():
+        write_json(run / _SKIPPED, records)
+    return RunError(
+        f"no finite gradient in {skipped} steps in a row, up to step {step:,}. Their training records are in "
+        f"{run / _SKIPPED}; step {numbers[0]:,} had {_list(records[numbers[0]])} "
+        f"({phase.told.format(step=numbers[0])}). "
+        f"The last good checkpoint is {good or 'none: nothing was saved before'}; lower "
+        f"--optimizer.peak-learning-rate ({rate:g}) and start a new run"
+        f"{' from there' if good else ''}"
+    )
+
+
+def _list(numbers: Sequence[int]) -> str:
+    """The first few numbers, as text."""
+    return ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")

@@ -1,0 +1,130 @@
+"""Time in the training loop: the rate of its steps, a trace of a few of them, and when checkpoints are due."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from bert_jax.config.operation import CheckpointConfig
+from bert_jax.run.hosts import agreed
+from bert_jax.run.measurement import Mean
+from bert_jax.system.bucket import Place
+from bert_jax.system.copies import publish, worked_on
+from bert_jax.system.progress import say
+from bert_jax.training.batch import AnyBatch
+
+
+class Speed:
+    """Steps since the last line of the log, and the time they took."""
+
+    def __init__(self, batch_size: int, flops: Callable[[tuple[int, ...]], float], peak_flops: float | None):
+        """`flops`: of one step on a batch whose ids are of a shape; `peak_flops`: of all devices together."""
+        self._batch_size, self._flops_of, self._peak = batch_size, flops, peak_flops
+        self._steps, self._flops, self._skipped_records = 0, 0.0, []
+        self._began = time.monotonic()
+
+    def count(self, batch: AnyBatch, skipped_records: Mean | None) -> None:
+        """Counts one more step. `skipped_records`: those the batch left out, None if it never does."""
+        self._steps += 1
+        self._flops += self._flops_of(batch.tokens.ids.shape)
+        if skipped_records:
+            self._skipped_records.append(skipped_records.total)  # fetched when it is asked for
+
+    def paused(self) -> "Speed":
+        """A context whose time doesn't count."""
+        return self
+
+    def __enter__(self) -> None:
+        self._paused_at = time.monotonic()
+
+    def __exit__(self, *_) -> None:
+        self._began += time.monotonic() - self._paused_at
+
+    def measurements(self, tokens_a_step: float) -> dict[str, float | None]:
+        """What the contract names, `mfu` None where the peak isn't known; and how many damaged records were skipped,
+        on all hosts."""
+        seconds = time.monotonic() - self._began
+        rate = self._steps / seconds
+        return {
+            "sequences_per_second": rate * self._batch_size,
+            "tokens_per_second": rate * tokens_a_step,
+            "mfu": self._flops / seconds / self._peak if self._peak else None,
+            "skipped_records": int(sum(jax.device_get(self._skipped_records))),
+        }
+
+
+class StepTrace:
+    """Records the steps of `steps` that are done within the block, as a trace in `directory`."""
+
+    def __init__(self, steps: range, directory: Place):
+        self._steps, self._directory = steps, directory
+        self._recording = False
+
+    def before(self, step: int, pending: Any) -> None:
+        """To be called before step number `step` is dispatched; `pending` is what is still being computed."""
+        if step in self._steps and not self._recording:
+            jax.block_until_ready(pending)
+            jax.profiler.start_trace(worked_on(self._directory))
+            self._recording = True
+
+    def after(self, step: int, pending: Any) -> None:
+        """To be called after step number `step` is dispatched. The last step writes the trace."""
+        if self._recording and step == self._steps[-1]:
+            jax.block_until_ready(pending)
+            self._write()
+
+    def __enter__(self) -> "StepTrace":
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._recording:  # stopped before the last of them
+            self._write()
+
+    def _write(self) -> None:
+        self._recording = False
+        jax.profiler.stop_trace()
+        publish(self._directory)
+        say(f"trace of steps {self._steps[0]:,} to {self._steps[-1]:,}: {self._directory}")
+
+
+class Cadence:
+    """Says after which steps a checkpoint is due; on several hosts the same steps on all of them.
+
+    The clock is the first host's. To hear what it says stops all devices for a moment, so that isn't done at every
+    step: the first host tells all in how many steps to ask again. That is half of those that fit into what is left of
+    the time, and at most as many as were taken since the last checkpoint, as they may become slower.
+    """
+
+    def __init__(
+        self,
+        config: CheckpointConfig,
+        step: int,
+        clock: Callable[[], float] = time.monotonic,
+        agree: Callable[[int], int] = agreed,
+    ):
+        """`step`: the one that this process begins after. `agree` gives the first host's number to all."""
+        self._every, self._keep_every, self._clock, self._agree = config.every, config.keep_every, clock, agree
+        self._seconds = config.every_minutes and config.every_minutes * 60
+        self.saved(step)
+
+    def saved(self, step: int) -> None:
+        """Notes that a checkpoint was begun after `step`: time counts from now. To be called on all hosts."""
+        self._saved, self._saved_at, self._ask_at = step, self._clock(), step + 1
+
+    def due(self, step: int) -> bool:
+        """Whether a checkpoint is due after `step`. To be called after every step, on all hosts."""
+        by_step = step % self._every == 0 or bool(self._keep_every) and step % self._keep_every == 0
+        return by_step or self._due_by_time(step)
+
+    def _due_by_time(self, step: int) -> bool:
+        if self._seconds is None or step < self._ask_at:
+            return False
+        passed = self._clock() - self._saved_at
+        left, taken = self._seconds - passed, step - self._saved
+        steps = 0
+        if left > 0:
+            steps = max(1, int(min(left / 2 / max(passed, 1e-9), 1) * taken))
+        steps = self._agree(steps)
+        self._ask_at = step + steps
+        return steps == 0
