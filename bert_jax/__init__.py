@@ -37,7 +37,7 @@ def load(path: str | os.PathLike) -> "Bert":
 
     Raises UsageError where there is none, RunError where it is damaged (bert_jax.system.errors).
     """
-    from bert_jax.system.accelerators import leave_out_absent_tpu
+    from bert_jax.system.machine import leave_out_absent_tpu
 
     leave_out_absent_tpu()
     from bert_jax.inference.bert import load

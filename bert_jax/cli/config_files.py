@@ -1,14 +1,14 @@
-"""Config files: those that come with bert-jax, which are found by name, and a user's own."""
+"""Config files: those that come with bert-jax, which are found by name, and a user's own; read and written."""
 
 import ast
 import difflib
 import runpy
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.config.settings import SettingsError
+from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
@@ -16,6 +16,7 @@ from bert_jax.system.errors import UsageError
 Config = TypeVar("Config", RunConfig, FinetuneConfig)
 TASKS = "finetune"
 """Folder of the configs for `bert-jax finetune`; all others are for pretraining."""
+_INDENT = "    "
 
 
 def configs_directory() -> Path:
@@ -105,3 +106,39 @@ def _of_another_kind(path: Place, config: object, kind: type[Config]) -> str:
     if other:
         return f"{path} is a config of bert-jax {other}; give one like {example}, which bert-jax configs lists"
     return f"{path} builds no {kind.__name__} named `config`; give one that does: bert-jax configs {example} prints one"
+
+
+def config_source(config: Settings, command: str) -> str:
+    """The text of a Python file that builds `config` with every setting; its docstring shows `command`."""
+    names: dict[str, list[str]] = {}
+    for kind in sorted(_kinds(config), key=lambda kind: (kind.__module__, kind.__name__)):
+        names.setdefault(kind.__module__, []).append(kind.__name__)
+    imports = "\n".join(_import(module, classes) for module, classes in names.items())
+    return f'"""All settings of a run.\n\n    {command}\n"""\n\n{imports}\n\nconfig = {_written(config, 0)}\n'
+
+
+def _import(module: str, classes: list[str]) -> str:
+    if len(classes) == 1:
+        return f"from {module} import {classes[0]}"
+    lines = [f"{_INDENT}{name},\n" for name in classes]
+    return f"from {module} import (\n{''.join(lines)})"
+
+
+def _kinds(value: Any) -> set[type[Settings]]:
+    """The settings classes of `value` and of everything in it."""
+    if isinstance(value, tuple):
+        return {kind for each in value for kind in _kinds(each)}
+    if not isinstance(value, Settings):
+        return set()
+    return {type(value)} | {kind for name in type(value).model_fields for kind in _kinds(getattr(value, name))}
+
+
+def _written(value: Any, depth: int) -> str:
+    inner, outer = _INDENT * (depth + 1), _INDENT * depth
+    if isinstance(value, Settings):
+        lines = [f"{inner}{name}={_written(getattr(value, name), depth + 1)},\n" for name in type(value).model_fields]
+        return f"{type(value).__name__}(\n{''.join(lines)}{outer})"
+    if isinstance(value, tuple) and value and isinstance(value[0], Settings):
+        lines = [f"{inner}{_written(each, depth + 1)},\n" for each in value]
+        return f"(\n{''.join(lines)}{outer})"
+    return repr(value)

@@ -23,7 +23,7 @@ from bert_jax.run.overwriting import as_if_absent, runs_to_delete
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.progress import output
-from bert_jax.training.fitting import device_memory, gigabytes
+from bert_jax.training.devices import device_memory, gigabytes
 
 _CHECKPOINTS_BESIDE = 2
 """Checkpoints on the disk besides the newest ones: the best one, and one that is being written."""

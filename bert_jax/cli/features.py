@@ -48,10 +48,9 @@ COMMAND = Command(
 def run(arguments: list[str]) -> None:
     """Parses the command line; reads, computes and writes at the same time; prints the number of texts."""
     asked = COMMAND.parse(arguments)
-    from bert_jax.cli.features_texts import texts_of
     from bert_jax.finetuning.dataset import say_repairs
     from bert_jax.inference.bert import load
-    from bert_jax.inference.feature_files import check_output, write_features
+    from bert_jax.inference.feature_files import check_output, texts_of, write_features
     from bert_jax.system.progress import say, stage
 
     check_output(asked.output, asked.input)

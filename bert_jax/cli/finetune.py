@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from bert_jax.cli.arguments import Command, TrainingArguments
-from bert_jax.cli.config_source import config_source
+from bert_jax.cli.config_files import config_source
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
 

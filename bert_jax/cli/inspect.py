@@ -23,7 +23,7 @@ def run(arguments: list[str]) -> None:
     asked = COMMAND.parse(arguments)
     if asked.rows < 1:
         raise UsageError(f"--rows {asked.rows} shows nothing; give how many sequences, from 1")
-    from bert_jax.cli.inspected import print_sequences
+    from bert_jax.cli.summary import print_sequences
     from bert_jax.run.run_directory import RunDirectory
 
     print_sequences(RunDirectory(asked.run), asked.step, asked.rows)

@@ -2,17 +2,16 @@
 
 import difflib
 import importlib
+import logging
 import os
 import re
 import sys
 import traceback
 from types import ModuleType
 
-from bert_jax.cli.quiet import quieten_libraries
 from bert_jax.system import disk, interruption
-from bert_jax.system.accelerators import accelerated, leave_out_absent_tpu
-from bert_jax.system.allocator import keep_freed_memory
 from bert_jax.system.errors import BertJaxError, UsageError
+from bert_jax.system.machine import accelerated, keep_freed_memory, leave_out_absent_tpu
 
 COMMANDS = {
     "pretrain": "train a model on text: vocabulary, sequences, training; continues where it stopped",
@@ -41,6 +40,10 @@ COMPLETION = "--print-completion"
 CLOSED_PIPE = 141
 """Exit code if the reader of the output has ended, as in `bert-jax params CONFIG.py | head -1`: what a shell reports
 for a program that SIGPIPE (13) ends. (The signal itself stays ignored: any broken socket would end a training.)"""
+_TALKATIVE = "absl", "asyncio"
+"""Loggers that get a traceback for each failed write, from Orbax and from tasks that it leaves running."""
+_LATE = "Event loop is closed"
+"""Error of a tensorstore thread that finishes a write after Orbax has given up the checkpoint."""
 
 
 def main() -> None:
@@ -178,6 +181,24 @@ def _print_completion(name: str, rest: list[str]) -> int:
         raise UsageError(f"{COMPLETION} {shell or 'has no value'}: expected {' or '.join(SHELLS)}")
     print(completion(shell))
     return 0
+
+
+def quieten_libraries() -> None:
+    """Silences those loggers and known unraisable exceptions; to be called once in a process."""
+    for library in _TALKATIVE:
+        logging.getLogger(library).setLevel(logging.CRITICAL)
+    sys.unraisablehook = _print_unraisable
+
+
+def _print_unraisable(unraisable) -> None:
+    """Prints the traceback of an exception that nothing can catch, as Python does, except for known ones.
+
+    An interruption is raised again, and the code that waits for a write reports the failure of a disk.
+    """
+    error = unraisable.exc_value
+    known = interruption.interrupted(error) or str(error) == _LATE or (error and disk.number_of(error))
+    if not known:
+        sys.__unraisablehook__(unraisable)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def run(arguments: list[str]) -> None:
     asked = COMMAND.parse(arguments)
     from bert_jax.finetuning.dataset import say_repairs, written_as
     from bert_jax.finetuning.output import check_output, write_predictions
-    from bert_jax.finetuning.plain_lines import STANDARD_INPUT, has_plain_lines
+    from bert_jax.finetuning.predicting import STANDARD_INPUT, has_plain_lines
     from bert_jax.inference.bert import load
     from bert_jax.rows.task_files import task_records
     from bert_jax.system.progress import say, stage

@@ -3,7 +3,7 @@
 import shlex
 
 from bert_jax.cli.arguments import Command, TrainingArguments
-from bert_jax.cli.config_source import config_source
+from bert_jax.cli.config_files import config_source
 from bert_jax.config.data import DataConfig
 from bert_jax.config.run import RunConfig
 

@@ -1,23 +1,29 @@
-"""Prints tables of results to standard output."""
+"""Prints tables of results, examples and sequences to standard output."""
 
 import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import numpy as np
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from bert_jax.config.run import RunConfig
 from bert_jax.inference.bert import load
 from bert_jax.inference.examples import MaskedText, around_mask, masked_examples
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.layout import WORD_START
 from bert_jax.pretraining.dataset import prepare_lengths
+from bert_jax.pretraining.pretrain import training_batch
 from bert_jax.pretraining.questions import QUESTIONS
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.progress import output
+from bert_jax.text.tokenizer import Tokenizer
 
 _MOST_CELLS = 160
 """Maximum characters of a sentence in a table; a terminal of 80 columns shows them on five lines."""
@@ -133,3 +139,33 @@ def print_preparation(prepared: PreparedData, sources: Sequence[str]) -> None:
             table.add_row(escape(f"instances from {source}"), f"{instances:,}", "")
     table.add_row("dropped: shares a paragraph with training", "", f"{prepared.held_out_dropped:,}")
     output.print(table)
+
+
+def print_sequences(run: RunDirectory, step: int, rows: int) -> None:
+    """Prints the first `rows` sequences of a step, with the pieces to predict and the label of the pair."""
+    tokenizer, batch, targets, records = training_batch(run, step)
+    output.print("[bold]bold[/bold]: a piece to predict, as input/truth. Each word has a space before it.\n")
+    for row in range(min(rows, len(batch.weight))):
+        masked = jax.tree.map(lambda array, row=row: array[row], targets.masked)
+        tokens, length = masked.tokens, int(masked.tokens.length.sum())
+        used = masked.weights > 0
+        truth = dict(zip(masked.places[used].tolist(), masked.labels[used].tolist(), strict=True))
+        heading = f"sequence {row + 1}, record {records[row]}: {length} of {len(tokens.ids)} tokens"
+        heading += f", {len(truth)} to predict"
+        if tokens.segment.any():
+            heading += f", second segment {'drawn at random' if batch.pair_label[row, 0] else 'follows the first'}"
+        output.print(f"[dim]{heading}[/dim]")
+        output.print(_sequence(tokens.ids[:length], tokens.units, truth, tokenizer), "")
+
+
+def _sequence(ids: np.ndarray, units: np.ndarray, truth: dict[int, int], tokenizer: Tokenizer) -> Text:
+    """The words of a sequence; each piece to predict is followed by its true piece."""
+    line = Text()
+    for at, number in enumerate(ids.tolist()):
+        special = not units[at]
+        if at and (special or units[at] & WORD_START):
+            line.append(" ")
+        line.append(tokenizer.piece_text(number), "bold red" if at in truth else "")
+        if at in truth:
+            line.append(f"/{tokenizer.piece_text(truth[at])}", "bold green")
+    return line

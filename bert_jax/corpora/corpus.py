@@ -7,11 +7,11 @@ from pathlib import Path, PurePath
 from typing import Protocol, runtime_checkable
 
 from bert_jax.config.data import DataConfig
+from bert_jax.corpora.file_source import TextFiles
 from bert_jax.corpora.hf_dataset import HfDataset, hf_place
 from bert_jax.corpora.jsonl_files import JsonlFiles
 from bert_jax.corpora.parquet_files import ParquetFiles
 from bert_jax.corpora.python_docs import PythonDocs
-from bert_jax.corpora.text_files import TextFiles
 from bert_jax.corpora.tfds_dataset import TfdsDataset, tfds_place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import matching_files

@@ -1,4 +1,4 @@
-"""The base class of sources that read files, on disk or in a bucket."""
+"""Sources that read files, on disk or in a bucket: their base class, and the source `text:GLOB`."""
 
 import codecs
 import io
@@ -110,3 +110,11 @@ def _check_text(path: Place, number: int, part: bytes) -> None:
             f"{path}, line {number:,}: byte {part.index(0) + 1:,} is NUL, which text doesn't have: the file is UTF-16 "
             f"without a mark (convert it: iconv -f UTF-16LE -t UTF-8 {path} > NEW) or is not text (leave it out)"
         )
+
+
+class TextFiles(FileSource):
+    """Plain, .gz and .zst text files, in which blank lines separate documents."""
+
+    def _file_lines(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
+        for line in self._text_lines(self._numbered_parts(path, raw), str(path)):
+            yield raw.tell(), line

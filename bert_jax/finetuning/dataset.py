@@ -14,8 +14,7 @@ from bert_jax.corpora.shown import listed
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.batches import TrainingBatches
 from bert_jax.finetuning.choice_task import ChoiceTask
-from bert_jax.finetuning.columns import class_name, words
-from bert_jax.finetuning.labels import in_order
+from bert_jax.finetuning.columns import class_name, in_order, words
 from bert_jax.finetuning.marked_task import MarkedTask
 from bert_jax.finetuning.metrics import check_measurable, names_entities
 from bert_jax.finetuning.sentence_task import ClassTask, NumberTask

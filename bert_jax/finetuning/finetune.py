@@ -27,8 +27,7 @@ from bert_jax.run.tracking import check_trackers
 from bert_jax.run.trained_model import TrainedModel, initial_parameters
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
-from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, tokens_at_once
-from bert_jax.training.fitting import check_room, phase_memory
+from bert_jax.training.devices import check_room, compiling_tokens, keep_compiled_programs, phase_memory, tokens_at_once
 from bert_jax.training.input import read_ahead
 from bert_jax.training.learning_curve import write_learning_curve
 from bert_jax.training.loop import train

@@ -8,15 +8,19 @@ import numpy as np
 
 from bert_jax.batching.grouping import Group, ahead, grouped, usual_lengths
 from bert_jax.config.task import TaskConfig
+from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch, assemble
 from bert_jax.finetuning.dataset import Measured, encoded
 from bert_jax.finetuning.metrics import names_entities
 from bert_jax.finetuning.task import Example, Prediction, Task
+from bert_jax.rows.task_files import suffix
+from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 
 Run = Callable[[TaskBatch], Any]
 """The model: a batch to its outputs, an array whose first axis is the batch's; see `Task.predict`."""
+STANDARD_INPUT = "/dev/stdin"
 
 
 def predictions(
@@ -93,3 +97,19 @@ def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:
             raise UsageError(
                 f"row {number} is {row!r:.60}; give {{column: value}}, or a tuple of {', '.join(columns)} in this order"
             )
+
+
+def has_plain_lines(task: TaskConfig, source: str) -> bool:
+    """Whether `source` is taken for a file with a text a line and nothing else: to predict a task of one text.
+
+    It is standard input, or a .txt whose first line doesn't name the text's column, where the task didn't learn from a
+    .txt with columns.
+    """
+    if task.kind not in ("class", "number") or len(task.texts) > 1 or "{" in task.texts[0]:
+        return False
+    if source == STANDARD_INPUT:
+        return True
+    if suffix(source) != ".txt" or ".txt" in (suffix(trained) for trained in (task.train, task.dev) if trained):
+        return False
+    first = next(decoded_lines(place_of(source), Counter()), "")
+    return task.texts[0] not in first.rstrip("\r\n").split("\t")

@@ -9,8 +9,7 @@ import numpy as np
 from bert_jax.batching.sequences import joined
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.columns import class_name, number, text
-from bert_jax.finetuning.labels import Labels
+from bert_jax.finetuning.columns import Labels, class_name, number, text
 from bert_jax.finetuning.metrics import class_metrics, number_metrics
 from bert_jax.finetuning.task import CUT, EMPTY, Example, Prediction, probabilities
 from bert_jax.text.tokenizer import Tokenizer

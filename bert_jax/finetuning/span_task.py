@@ -11,11 +11,10 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.shown import kind_of
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.answer_metrics import Answered, answer_metrics
-from bert_jax.finetuning.best_spans import BestSpans
 from bert_jax.finetuning.columns import clean, text, whole_number
 from bert_jax.finetuning.pieces import pieces_of
 from bert_jax.finetuning.task import EMPTY, Example, Prediction
-from bert_jax.finetuning.windows import TextWindow, windows, with_best_context
+from bert_jax.finetuning.windows import BestSpans, TextWindow, windows, with_best_context
 from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer

@@ -8,8 +8,7 @@ import numpy as np
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.columns import words
-from bert_jax.finetuning.labels import Labels
+from bert_jax.finetuning.columns import Labels, words
 from bert_jax.finetuning.metrics import OUTSIDE, tag_metrics
 from bert_jax.finetuning.task import EMPTY, IGNORED, Example, Prediction
 from bert_jax.layout import TokenSequence

@@ -1,11 +1,15 @@
-"""Overlapping windows over a long text."""
+"""Overlapping windows over a long text, and the best answers over all of them."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
+from bert_jax.config.task import SpanConfig
+from bert_jax.finetuning.pieces import characters_of
+from bert_jax.finetuning.task import Prediction, probabilities
 from bert_jax.text.vocabulary import PieceSpan
 
 
@@ -50,3 +54,75 @@ def with_best_context(all_windows: list[Window], count: int) -> list[Bool[np.nda
         row[begin:end] = np.minimum(inside - begin, end - 1 - inside) + 0.01 * (end - begin)
     best = scores.argmax(axis=0) if count else places
     return [best[begin:end] == number for number, (begin, end) in enumerate(all_windows)]
+
+
+class _Candidate(NamedTuple):
+    score: float
+    """Sum of the scores of its first and its last token."""
+    begin: int
+    """Place of its first character in the text."""
+    end: int
+
+
+class BestSpans:
+    """Collects candidates of all windows and picks the answer."""
+
+    def __init__(self, text: str, config: SpanConfig):
+        self._text, self._config = text, config
+        self._candidates: list[_Candidate] = []
+        self._null = math.inf
+
+    def add(self, part: TextWindow, logits: Float[np.ndarray, "T 2"]) -> None:
+        """The candidates of one window: pairs of its best beginnings and ends, the first with its best context here."""
+        self._null = min(self._null, float(logits[0].sum()))
+        firsts, lasts = (np.argsort(-scores, kind="stable")[: self._config.best] - part.offset for scores in logits.T)
+        size = part.window.end - part.window.begin
+        for first in firsts.tolist():
+            if not (0 <= first < size and part.best_context[first]):
+                continue
+            for last in lasts.tolist():
+                if first <= last < min(size, first + self._config.answer_length):
+                    score = logits[first + part.offset, 0] + logits[last + part.offset, 1]
+                    within = part.window.begin + first, part.window.begin + last
+                    begin, end = characters_of(self._text, part.spans, *within)
+                    if begin < end:  # a boundary by itself stands for nothing
+                        self._candidates.append(_Candidate(float(score), begin, end))
+
+    def prediction(self) -> Prediction:
+        """`predicted_answer`, its `probability`, the `best` answers with theirs and their characters, and `null_odds`.
+
+        The odds are the score of no answer, the lowest of all windows', minus that of the best answer; None where every
+        question has one. Of several candidates with the same text the best is listed.
+        """
+        listed = self._listed()
+        shares = probabilities(np.array([one.score for one in listed])).tolist() if listed else []
+        best = [
+            {"text": self._text[one.begin : one.end], "probability": share, "begin": one.begin, "end": one.end}
+            for one, share in zip(listed, shares)
+        ]
+        chosen, odds = next((one for one in best if one["text"]), None), None
+        if self._config.null_answers:
+            odds = self._null - max((one.score for one in self._candidates), default=0.0)
+            if odds > self._config.null_threshold:
+                chosen = next((one for one in best if not one["text"]), None)
+        return {
+            "predicted_answer": chosen["text"] if chosen else "",
+            "probability": chosen["probability"] if chosen else 0.0,
+            "best": best,
+            "null_odds": odds,
+        }
+
+    def _listed(self) -> list[_Candidate]:
+        """Candidates from the best on, each text once; no answer, where that may be, is among them or comes last."""
+        candidates = sorted(self._candidates, key=lambda one: -one.score)
+        if self._config.null_answers:
+            candidates.append(_Candidate(self._null, 0, 0))
+            candidates.sort(key=lambda one: -one.score)
+        different: dict[str, _Candidate] = {}
+        for one in candidates:
+            different.setdefault(self._text[one.begin : one.end], one)
+            if len(different) == self._config.best:
+                break
+        if self._config.null_answers:
+            different.setdefault("", _Candidate(self._null, 0, 0))
+        return list(different.values())

@@ -13,11 +13,10 @@ from pydantic import Field
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.instances.checked_record import read_checked, write_checked
+from bert_jax.instances.checked_files import read_checked, write_checked, write_numbers
 from bert_jax.instances.chunks import Chunk
 from bert_jax.instances.full_sentences import pack_sentences
 from bert_jax.instances.instances import build_instances
-from bert_jax.instances.number_file import write_numbers
 from bert_jax.instances.pairing import pair_segments
 from bert_jax.instances.sentences import Sentences, encode_documents
 from bert_jax.instances.shards import ids_dtype, shard_path, write_shard

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int, UInt64
 
+from bert_jax.instances.checked_files import damage_error, read_numbers
 from bert_jax.instances.chunk_worker import ChunkFiles, ChunkRecord
-from bert_jax.instances.damage import damage_error
-from bert_jax.instances.number_file import read_numbers
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum
 from bert_jax.system.json_file import parse_json

@@ -16,6 +16,7 @@ from bert_jax.config.language import language_name
 from bert_jax.corpora.corpus import Document, Mixture
 from bert_jax.corpora.sample import sample_documents
 from bert_jax.corpora.shown import counted
+from bert_jax.instances.checked_files import write_numbers
 from bert_jax.instances.chunk_worker import (
     HELD_OUT,
     TRAIN,
@@ -30,7 +31,6 @@ from bert_jax.instances.chunk_worker import (
 )
 from bert_jax.instances.chunks import Chunk, cut_chunks, text_hash
 from bert_jax.instances.finished_chunks import held_out_documents, read_paragraphs, read_piece_counts
-from bert_jax.instances.number_file import write_numbers
 from bert_jax.instances.prepared_data import COUNTS_FILE, SMALL_FILES, PreparedData, fingerprint
 from bert_jax.instances.shards import ids_dtype, shard_path
 from bert_jax.instances.statistics import Statistics

@@ -8,17 +8,14 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import ConfigDict, Field
 
-from bert_jax.instances.checked_record import read_checked, write_checked
+from bert_jax.instances.checked_files import damage_error, read_checked, read_numbers, write_checked
 from bert_jax.instances.chunk_worker import HELD_OUT, TRAIN, Recipe
-from bert_jax.instances.damage import damage_error
-from bert_jax.instances.number_file import read_numbers
 from bert_jax.instances.statistics import Count, Statistics
 from bert_jax.instances.store_metadata import FEATURES_FILE, INFO_FILE, StoreMetadata
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched, publish
 from bert_jax.system.files import FileSum, remove_directory
-from bert_jax.system.formats import check_format
-from bert_jax.system.json_file import Shape, as_shape
+from bert_jax.system.json_file import Shape, as_shape, check_format
 
 _FORMAT = 3
 """Current format of data sets; `fingerprint` still computes the fingerprints of earlier formats.

@@ -9,10 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from bert_jax.instances.damage import damage_error, first_line
+from bert_jax.instances.checked_files import damage_error, first_line
 from bert_jax.instances.instances import Instances
-from bert_jax.instances.records import decode_instances, encode_instances
-from bert_jax.instances.shards import ShardReader, shard_path
+from bert_jax.instances.shards import ShardReader, decode_instances, encode_instances, shard_path
 from bert_jax.instances.store_metadata import INFO_FILE, StoreMetadata
 from bert_jax.system.errors import RunError
 from bert_jax.system.progress import warn

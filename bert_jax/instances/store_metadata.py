@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 from pydantic import Field
 
-from bert_jax.instances.damage import damage_error
+from bert_jax.instances.checked_files import damage_error
 from bert_jax.system.bucket import Place
 from bert_jax.system.json_file import Shape, read_shape
 

@@ -12,7 +12,7 @@ from bert_jax.interchange.model_directory import HUGGING_FACE_CONFIG
 from bert_jax.interchange.model_settings import config_values, head_values
 from bert_jax.interchange.names import to_tensors
 from bert_jax.interchange.tensors import WEIGHTS
-from bert_jax.interchange.tokenizer_writing import write_tokenizer
+from bert_jax.interchange.tokenizer_files import write_tokenizer
 from bert_jax.model.bert import Parameters, absent_parts
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError

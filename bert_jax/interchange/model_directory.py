@@ -13,7 +13,7 @@ from bert_jax.interchange.model_settings import Activation, model_config
 from bert_jax.interchange.names import to_parameters
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
 from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors, select
-from bert_jax.interchange.tokenizer_reading import read_tokenizer
+from bert_jax.interchange.tokenizer_files import read_tokenizer
 from bert_jax.model.bert import Parameters
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched

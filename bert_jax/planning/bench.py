@@ -15,8 +15,7 @@ from jaxtyping import Array
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.sharding import batch_sharding
 from bert_jax.planning.operations import copy_bandwidth, operations
-from bert_jax.planning.synthetic import synthetic_batch
-from bert_jax.training.batch import Batch
+from bert_jax.training.batch import Batch, synthetic_batch
 from bert_jax.training.devices import peak_flops
 from bert_jax.training.trainer import Trainer
 

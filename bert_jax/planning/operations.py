@@ -14,7 +14,7 @@ from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.heads import MaskedLanguageHead
 from bert_jax.model.linear import LayerNorm, activation, compute_dtype, project
 from bert_jax.model.products import heads_first, inner_products, weighted_sums
-from bert_jax.planning.synthetic import synthetic_batch
+from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.trainer import Trainer
 
 _FORWARD_AND_BACKWARD = 3

@@ -18,8 +18,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched, worked_on
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FileSum
-from bert_jax.system.formats import check_format
-from bert_jax.system.json_file import Shape, as_shape, read_object
+from bert_jax.system.json_file import Shape, as_shape, check_format, read_object
 from bert_jax.system.progress import say, stage
 from bert_jax.text.extension import replaced_pieces
 

@@ -43,8 +43,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.training.batch import Batch
-from bert_jax.training.devices import keep_compiled_programs
-from bert_jax.training.fitting import check_room, phase_memory
+from bert_jax.training.devices import check_room, keep_compiled_programs, phase_memory
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder, read_ahead
 from bert_jax.training.learning_curve import write_learning_curve
 from bert_jax.training.loop import train

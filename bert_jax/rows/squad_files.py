@@ -8,7 +8,7 @@ from bert_jax.corpora.decoded_lines import decoded_text
 from bert_jax.corpora.jsonl_files import parsed
 from bert_jax.corpora.shown import kind_of, quoted
 from bert_jax.corpora.task_record import Record
-from bert_jax.rows.json_rows import mended
+from bert_jax.rows.line_files import mended
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 

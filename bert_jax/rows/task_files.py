@@ -11,10 +11,9 @@ from bert_jax.corpora.compressed_files import FREE_BYTES, check_held, opened
 from bert_jax.corpora.task_record import Record
 from bert_jax.corpora.tfds_dataset import tfds_place, tfds_records, tfds_size
 from bert_jax.rows.conll_files import conll_records, conllu_records
-from bert_jax.rows.json_rows import jsonl_records
+from bert_jax.rows.line_files import jsonl_records, text_records
 from bert_jax.rows.squad_files import squad_records
 from bert_jax.rows.table_files import csv_records, tsv_records
-from bert_jax.rows.text_rows import text_records
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 

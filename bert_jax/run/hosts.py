@@ -11,8 +11,8 @@ from orbax.checkpoint import multihost
 
 from bert_jax.config.operation import HostsConfig
 from bert_jax.config.settings import SettingsError
-from bert_jax.system.accelerators import has_tpu
 from bert_jax.system.errors import BertJaxError, HostLost, UsageError
+from bert_jax.system.machine import has_tpu
 from bert_jax.system.progress import keep_quiet, say
 from bert_jax.system.whereabouts import here
 

@@ -13,8 +13,7 @@ from bert_jax.run.state_check import StateCheck
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import copy_into
 from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, sync, sync_below, write_text
-from bert_jax.system.formats import check_format
-from bert_jax.system.json_file import Shape, as_shape, read_object
+from bert_jax.system.json_file import Shape, as_shape, check_format, read_object
 from bert_jax.system.progress import warn
 
 _DIGITS = 8

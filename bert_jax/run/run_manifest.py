@@ -13,8 +13,7 @@ from bert_jax.run.hosts import is_first
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum, absolute, as_json, files_below, sync, write_json, write_text
-from bert_jax.system.formats import check_format
-from bert_jax.system.json_file import Shape, as_shape, read_object
+from bert_jax.system.json_file import Shape, as_shape, check_format, read_object
 from bert_jax.system.progress import warn
 
 MANIFEST = "manifest.json"

@@ -1,4 +1,7 @@
-"""Reading of JSON files with limits on size and depth, so that a damaged or hostile file raises ValueError."""
+"""Reading of JSON files with limits on size and depth, so that a damaged or hostile file raises ValueError.
+
+Versions of the formats of files: a release reads all that earlier ones wrote, and refuses those of newer ones.
+"""
 
 import json
 import math
@@ -7,6 +10,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bert_jax.system.bucket import Place
+from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import open_regular
 
 MOST_BYTES = 16_000_000
@@ -172,3 +176,18 @@ def _refuse_constant(name: str) -> NoReturn:
 def _kind(value: Any) -> str:
     names = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
+
+
+def check_format(path: Place, written: object, newest: int) -> int:
+    """The format that the file at `path` says it has; `newest` is what this release writes.
+
+    Raises UsageError where a newer release wrote the file, ValueError where that is no number of a format.
+    """
+    if type(written) is not int or written < 1:
+        raise ValueError(f"its format is {shown(written)} and should be a number from 1")
+    if written > newest:
+        raise UsageError(
+            f"{path} has format {shown(written)}, and this release of bert_jax reads formats up to {newest}: a newer "
+            "release wrote it; use that release"
+        )
+    return written

@@ -8,8 +8,7 @@ from pydantic import Field
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
-from bert_jax.system.formats import check_format
-from bert_jax.system.json_file import Shape, ShapeKind, as_shape, read_object
+from bert_jax.system.json_file import Shape, ShapeKind, as_shape, check_format, read_object
 
 FILE_NAME = "tokenizer_config.json"
 _FORMAT = 1

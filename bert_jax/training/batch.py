@@ -1,4 +1,4 @@
-"""What a step learns from."""
+"""What a step learns from: batches of a prepared data set, or of made-up pieces where there is no data."""
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int, UInt32
 
 from bert_jax.instances.instances import Instances
-from bert_jax.layout import Tokens, lay_out
+from bert_jax.layout import MASKABLE, WORD_START, Tokens, lay_out
 
 
 @runtime_checkable
@@ -46,3 +46,16 @@ def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"], length: int)
     labels[: instances.count, 0] = instances.pair_label
     weights = (tokens.length > 0).astype(np.float32)
     return Batch(tokens, labels, weights, np.asarray(ordinals, np.uint32)[:, None])
+
+
+def synthetic_batch(batch_size: int, length: int, vocabulary_size: int) -> Batch:
+    """A batch of random pieces at full length, with two segments of equal length; each piece is a word."""
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, vocabulary_size, batch_size * length, np.int32)
+    units = np.full((batch_size, length), MASKABLE | WORD_START, np.uint8)
+    first = length // 2
+    units[:, [0, first - 1, -1]] = 0
+    ends = np.arange(batch_size + 1) * length
+    labels = rng.integers(0, 2, batch_size, np.int32)
+    instances = Instances(ids, units.reshape(-1), ends, np.full(batch_size, first), labels)
+    return assemble(instances, np.arange(batch_size), length)

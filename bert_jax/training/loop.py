@@ -22,11 +22,10 @@ from bert_jax.system.journal import note, open_journal
 from bert_jax.system.progress import say, stage, tell, warn
 from bert_jax.system.whereabouts import here
 from bert_jax.training.devices import peak_flops
-from bert_jax.training.ending import Patience, Skips, StopSignals, no_finite_gradient
+from bert_jax.training.ending import Patience, Skips, StopSignals, Watchdog, no_finite_gradient
 from bert_jax.training.timing import Cadence, Speed, StepTrace
 from bert_jax.training.trainer import PhaseWork, Trainer
 from bert_jax.training.trust import check_compiler
-from bert_jax.training.watchdog import Watchdog
 
 _NOTE_EVERY_S = 0.5
 """Seconds between two fetches of measurements for the progress line."""
@@ -53,7 +52,7 @@ def train(
     """Does the steps of `run` that are left, from its newest good checkpoint or from `initial` parameters.
 
     Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written, and RunError where too many steps in a row
-    had to be skipped.
+    had to be skipped or where the compiler is wrong on this machine.
     """
     check_compiler()
     config = trainer.config

@@ -36,8 +36,8 @@ from bert_jax.interchange.export import write_model_directory
 from bert_jax.model.bert import init
 from bert_jax.model.sharding import batch_sharding, make_mesh, placed
 from bert_jax.run.trained_model import TrainedModel, tokenizer_of
-from bert_jax.system.allocator import keep_freed_memory
 from bert_jax.system.bucket import place_of
+from bert_jax.system.machine import keep_freed_memory
 from bert_jax.training.devices import compiling_tokens, keep_compiled_programs
 from bert_jax.training.input import read_ahead
 from bert_jax.training.trainer import Trainer

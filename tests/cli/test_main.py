@@ -13,7 +13,7 @@ from bert_jax.cli.main import COMMANDS, run
 from bert_jax.cli.summary import print_results
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.run.metrics import read_metrics
-from bert_jax.system import accelerators
+from bert_jax.system import machine
 from bert_jax.system.bucket import place_of
 from bert_jax.text.tokenizer import load_tokenizer
 
@@ -307,14 +307,14 @@ def test_the_shell_command_gives_exit_codes(tmp_path):
 
 @pytest.mark.parametrize("tpu", [True, False])
 def test_libtpu_by_itself_is_no_tpu(tpu, monkeypatch):
-    monkeypatch.setattr(accelerators, "find_spec", lambda name: name == "libtpu")
-    monkeypatch.setattr(accelerators, "entry_points", lambda group: [])
-    monkeypatch.setattr(accelerators, "has_tpu", lambda: tpu)
+    monkeypatch.setattr(machine, "find_spec", lambda name: name == "libtpu")
+    monkeypatch.setattr(machine, "entry_points", lambda group: [])
+    monkeypatch.setattr(machine, "has_tpu", lambda: tpu)
     monkeypatch.delenv("JAX_PLATFORMS")
-    accelerators.leave_out_absent_tpu()
-    assert accelerators.accelerated() == tpu and os.environ.get("JAX_PLATFORMS") == (None if tpu else "cpu")
+    machine.leave_out_absent_tpu()
+    assert machine.accelerated() == tpu and os.environ.get("JAX_PLATFORMS") == (None if tpu else "cpu")
     monkeypatch.setenv("JAX_PLATFORMS", "tpu")
-    accelerators.leave_out_absent_tpu()
+    machine.leave_out_absent_tpu()
     assert os.environ["JAX_PLATFORMS"] == "tpu"
 
 

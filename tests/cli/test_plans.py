@@ -61,7 +61,7 @@ def test_a_dry_run_of_a_task_reads_its_rows(tiny_run, tmp_path, capsys):
 
 
 def test_what_can_not_fit_is_refused_before_anything_is_written(config_file, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("bert_jax.training.fitting.device_memory", lambda device: 10_000)
+    monkeypatch.setattr("bert_jax.training.devices.device_memory", lambda device: 10_000)
     for flags in ([], ["--dry-run"]):
         assert run(["pretrain", str(config_file), "--workdir", str(tmp_path / "run"), *flags]) == 2
         said = capsys.readouterr().err

@@ -15,8 +15,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
 from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.tensors import read_safetensors, select
-from bert_jax.interchange.tokenizer_reading import read_tokenizer
-from bert_jax.interchange.tokenizer_writing import write_tokenizer
+from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError

@@ -5,8 +5,8 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model.memory import step_memory
 from bert_jax.model.sharding import make_mesh
-from bert_jax.planning.synthetic import synthetic_batch
 from bert_jax.pretraining.objective import pretraining_trainer
+from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.step import example_keys, row_dropout_keys
 
 LENGTH, ROWS = 64, 4

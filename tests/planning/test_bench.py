@@ -13,8 +13,8 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.planning import bench as bench_module
 from bert_jax.planning.bench import Timing, bench
 from bert_jax.planning.operations import Operation
-from bert_jax.planning.synthetic import synthetic_batch
 from bert_jax.pretraining.objective import pretraining_trainer
+from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.devices import CHIPS, Chip
 
 ROOT = Path(__file__).parents[2]

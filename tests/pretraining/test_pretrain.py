@@ -16,7 +16,7 @@ from bert_jax.config.operation import ExecutionConfig, InputConfig, MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.corpora.corpus import Mixture, open_corpus
-from bert_jax.corpora.text_files import TextFiles
+from bert_jax.corpora.file_source import TextFiles
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import ShardReader, shard_path
 from bert_jax.instances.store import InstanceSource

@@ -21,7 +21,7 @@ from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.model.parameters import parameter_at
-from bert_jax.planning.synthetic import synthetic_batch
+from bert_jax.training.batch import synthetic_batch
 from bert_jax.pretraining.objective import PretrainingObjective
 from bert_jax.model.sharding import batch_sharding, make_mesh
 from bert_jax.training.trainer import Trainer

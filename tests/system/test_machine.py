@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the a
 
 FAULTS = """
 import ctypes, resource, sys
-from bert_jax.system.allocator import keep_freed_memory
+from bert_jax.system.machine import keep_freed_memory
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.memset.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)

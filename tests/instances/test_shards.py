@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tensorflow_datasets.proto import tf_example_pb2
 
 from bert_jax.instances.instances import Instances
-from bert_jax.instances.records import decode_instances, encode_instances
+from bert_jax.instances.shards import decode_instances, encode_instances
 from bert_jax.instances.tf_example import ExampleReader, encode_example, numbers_of
 
 SIZES = [0, 1, 3, 41, 42, 60, 63, 64, 126, 127, 128, 129, 512, 5461, 16384, 40000]

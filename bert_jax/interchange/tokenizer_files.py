@@ -1,13 +1,15 @@
-"""Reads tokenizers in the formats of Hugging Face and Google."""
+"""Reads and writes tokenizers: in the formats of Hugging Face and Google, and for AutoTokenizer of transformers."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
+from tokenizers import AddedToken, processors
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import Shape, read_object, read_shape, shaped
 from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.files import write_json, write_text
 from bert_jax.system.progress import warn
 from bert_jax.text.sentencepiece import SentencePieceTokenizer
 from bert_jax.text.tokenizer import Tokenizer
@@ -181,3 +183,37 @@ def _numbered_pieces(value: dict[str, Any], path: Path) -> dict[str, int]:
     if wrong := next((piece for piece, number in vocab.items() if type(number) is not int), None):
         raise UsageError(f"{path}: the piece {shown(wrong)} has the number {shown(vocab[wrong])}; expected an integer")
     return vocab
+
+
+def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -> None:
+    """Writes tokenizer.json, tokenizer_config.json and the vocabulary file, for AutoTokenizer and `read_tokenizer`.
+
+    AutoTokenizer then gives the same ids as ours, except that special pieces in a text, such as [MASK], are recognized.
+    The tokenizer class is the generic one, which uses tokenizer.json unchanged: transformers' class for BERT would
+    make words of over 100 characters unknown, instead of over 200.
+    """
+    vocabulary = tokenizer.vocabulary
+    cls, sep = vocabulary.pieces[vocabulary.cls_id], vocabulary.pieces[vocabulary.sep_id]
+    theirs = tokenizer.as_huggingface()
+    theirs.post_processor = processors.TemplateProcessing(
+        single=f"{cls} $A {sep}",
+        pair=f"{cls} $A {sep} $B:1 {sep}:1",
+        special_tokens=[(cls, vocabulary.cls_id), (sep, vocabulary.sep_id)],
+    )
+    special = {name: vocabulary.pieces[number] for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids)}
+    theirs.add_special_tokens([AddedToken(piece, normalized=False) for piece in special.values()])
+    write_text(directory / TOKENIZER, theirs.to_str(pretty=True))
+    tokenizer.write_vocabulary(directory / tokenizer.file_name)
+    casing = {}
+    if isinstance(tokenizer, WordPieceTokenizer):
+        casing = {"do_lower_case": tokenizer.lowercase, "strip_accents": tokenizer.strip_accents}
+    write_json(
+        directory / SETTINGS,
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+            "model_max_length": max_positions,
+            **casing,
+            **special,
+        },
+    )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from damages import attack
 
-from bert_jax.instances.number_file import read_numbers, write_numbers
+from bert_jax.instances.checked_files import read_numbers, write_numbers
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum
 

@@ -1,22 +1,64 @@
-"""One-dimensional integer arrays as .npy files, read with strict checks of the header."""
+"""Files of a prepared data set that are checked when they are read, and the error for a damaged one."""
 
 import io
+import json
 import re
+import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Integer
 
 from bert_jax.system.bucket import Place
-from bert_jax.system.files import FileSum, replacing
-from bert_jax.system.json_file import read_bytes
+from bert_jax.system.errors import RunError
+from bert_jax.system.files import FileSum, replacing, write_json
+from bert_jax.system.json_file import read_bytes, read_object
 
+_KEY = "crc32"
 _MOST_BYTES = 1 << 30
 """Largest file that is read. The paragraph hashes of a chunk take at most 32 MB."""
 _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(
     rb"\{'descr': '(?P<type>[<>|]\w+)', 'fortran_order': False, 'shape': \((?P<length>\d{1,12}),\), \} *\n"
 )
+
+
+def damage_error(path: Place, error: Exception | str) -> RunError:
+    """Builds the error to raise if the file at `path` can't be used, with `error` as the reason."""
+    return RunError(
+        f"{path} is damaged ({first_line(error)}); delete {path.parent} and give the same command again to prepare it "
+        "anew"
+    )
+
+
+def first_line(error: Exception | str) -> str:
+    """The first line of a library's message, or the name of its exception if there is no message."""
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def write_checked(path: Place, value: dict[str, Any]) -> None:
+    """Writes `value` and its CRC-32 to `path` as one JSON object, atomically."""
+    write_json(path, value | {_KEY: _crc32(value)})
+
+
+def read_checked(path: Place, unchecked_formats: int = 0) -> dict[str, Any]:
+    """Reads an object that `write_checked` wrote. Formats 1 to `unchecked_formats` may lack the checksum.
+
+    Raises OSError if the file can't be read, and ValueError if it is damaged.
+    """
+    value = read_object(path)
+    written = value.pop(_KEY, None)
+    if written is None and value.get("format", unchecked_formats) not in range(1, unchecked_formats + 1):
+        raise ValueError("it has no checksum")
+    if written not in (None, _crc32(value)):
+        raise ValueError("its checksum is another")
+    return value
+
+
+def _crc32(value: dict[str, Any]) -> int:
+    """CRC-32 of the fields, independent of their order."""
+    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 
 
 def write_numbers(path: Path, numbers: Integer[np.ndarray, " n"]) -> FileSum:

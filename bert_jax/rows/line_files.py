@@ -1,8 +1,8 @@
-"""Reads rows of JSON lines, and repairs lone surrogates in JSON."""
+"""Reads files with one row per line: a text, or a JSON object, in which lone surrogates are repaired."""
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bert_jax.corpora.decoded_lines import decoded_lines
@@ -17,6 +17,18 @@ _ESCAPED = re.compile(r"\\u[dD][89a-fA-F]")
 """A JSON escape of one half of a surrogate pair."""
 _HALVES = re.compile("[\ud800-\udfff]")
 _REPLACED = "texts with half a surrogate pair, replaced"
+
+
+def text_records(path: Place, columns: Sequence[str] | None, repairs: Counter[str]) -> Iterator[Record]:
+    """Yields a record per line, including empty lines; the only column is named by `columns`, by default `text`.
+
+    Raises UsageError if `columns` has more than one name.
+    """
+    name, *others = columns or ("text",)
+    if others:
+        raise UsageError(f"{path} has a text a line, and {len(others) + 1} columns are named; name one")
+    for number, line in enumerate(decoded_lines(path, repairs), 1):
+        yield Record(f"{path}, line {number}", {name: line.rstrip("\r\n")}, (name,))
 
 
 def jsonl_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:

@@ -13,7 +13,7 @@ import sys, threading, time
 from pathlib import Path
 
 from bert_jax.system.whereabouts import here
-from bert_jax.training.watchdog import Watchdog
+from bert_jax.training.ending import Watchdog
 
 def a_step_that_sleeps():
     time.sleep(60)
