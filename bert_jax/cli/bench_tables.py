@@ -49,14 +49,13 @@ def operations_table(costs: list[OperationCost], bandwidth: float, step: float) 
     for column in ("a step", "each", "its limit", "of its limit", "of the step"):
         table.add_column(column, justify="right")
     for cost in costs:
-        reached, share = cost.limit_seconds / cost.seconds, cost.count * cost.seconds / step
         table.add_row(
             cost.name,
             f"{cost.count} x",
             _ms(cost.seconds),
             _ms(cost.limit_seconds),
-            f"{reached:.0%}",
-            f"{share:.1%}",
+            f"{cost.share_of_limit:.0%}",
+            f"{cost.share_of_step(step):.1%}",
         )
     return table
 

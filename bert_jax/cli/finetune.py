@@ -54,9 +54,10 @@ def run(arguments: list[str]) -> None:
         print(config_source(asked.config, "bert-jax finetune CONFIG --init RUN --workdir RUN2"), end="")
         return
     if asked.dry_run:
-        from bert_jax.cli.dry_run import tell_finetuning
+        from bert_jax.cli.dry_run import print_planned
+        from bert_jax.planning.planned_run import planned_run
 
-        tell_finetuning(asked.config, asked.workdir, asked.seeds, asked.overwrite)
+        print_planned(planned_run(asked.config, asked.workdir, asked.overwrite, asked.seeds))
         return
     from bert_jax.cli.summary import print_next_steps, print_task_results
     from bert_jax.cli.supervision import supervise

@@ -24,6 +24,7 @@ def run(arguments: list[str]) -> None:
     if asked.rows < 1:
         raise UsageError(f"--rows {asked.rows} shows nothing; give how many sequences, from 1")
     from bert_jax.cli.summary import print_sequences
+    from bert_jax.pretraining.inspection import seen_sequences
     from bert_jax.run.run_directory import RunDirectory
 
-    print_sequences(RunDirectory(asked.run), asked.step, asked.rows)
+    print_sequences(seen_sequences(RunDirectory(asked.run), asked.step, asked.rows))

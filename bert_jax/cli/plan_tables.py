@@ -6,34 +6,12 @@ from typing import Any
 from rich.table import Table
 
 from bert_jax.planning.changes import Change
-from bert_jax.planning.plan import PhasePlan, hours_json
+from bert_jax.planning.plan import PhasePlan
 from bert_jax.planning.topology import Topology
 from bert_jax.system.progress import duration
 
 _MOVERS_SHOWN = 15
-_TIMES = (("at_best", "all at once"), ("in_turn", "one after the other"))
-
-
-def plan_json(
-    topology: Topology, phases: list[PhasePlan], change: tuple[Change, list[PhasePlan]] | None
-) -> dict[str, Any]:
-    """The plan as a JSON object; `total` sums all phases, with the change that makes them fit if one is needed."""
-    fitting = phases if all(each.fits for each in phases) else change and change[1]
-    return {
-        "fits": fitting is phases,
-        "phases": [each.as_json(topology.chips) for each in phases],
-        "change": change
-        and {
-            "flags": change[0].flags,
-            "settings": change[0].settings,
-            "phases": [each.as_json(topology.chips) for each in change[1]],
-        },
-        "total": fitting and {name: hours_json(_hours(fitting, name), topology.chips) for name, _ in _TIMES},
-    }
-
-
-def _hours(phases: list[PhasePlan], name: str) -> float:
-    return sum(each.hours(getattr(each.time, name)) for each in phases)
+_TIMES = {"at_best": "all at once", "in_turn": "one after the other"}
 
 
 def plan_tables(topology: Topology, phases: list[PhasePlan], change: tuple[Change, list[PhasePlan]] | None) -> list:
@@ -93,15 +71,14 @@ def _time_table(topology: Topology, phases: list[PhasePlan]) -> Table:
         ("links", f"{topology.links} links at {chip.link_bandwidth / 1e9:,.0f} GB/s"),
     ):
         table.add_row(name, *(_ms(getattr(each.time, field)) for each in phases))
-    for field, name in _TIMES:
+    for field, name in _TIMES.items():
         seconds = [getattr(each.time, field) for each in phases]
         hours = [each.hours(one) for each, one in zip(phases, seconds)]
         table.add_section()
         table.add_row(f"step, {name}", *map(_ms, seconds), style="bold")
-        table.add_row("sequences a second", *(f"{each.batch_size / one:,.0f}" for each, one in zip(phases, seconds)))
-        table.add_row(
-            "MFU", *(f"{each.flops / one / chip.flops / topology.chips:.0%}" for each, one in zip(phases, seconds))
-        )
+        rates = [each.rates(one, topology) for each, one in zip(phases, seconds)]
+        table.add_row("sequences a second", *(f"{rate.sequences_per_second:,.0f}" for rate in rates))
+        table.add_row("MFU", *(f"{rate.mfu:.0%}" for rate in rates))
         table.add_row("the phase", *(duration(3600 * each) for each in hours))
         table.add_row("chip-hours", *(f"{topology.chips * each:,.1f}" for each in hours))
         both = f"{duration(3600 * sum(hours))}, {topology.chips * sum(hours):,.1f} chip-hours"
@@ -117,14 +94,15 @@ def sweep_table(topology: Topology, found: list[PhasePlan]) -> Table:
         table.add_column(column, justify="right")
     for each in found:
         seconds = each.time.in_turn
+        rates = each.rates(seconds, topology)
         table.add_row(
             f"{each.length:,}",
             " x ".join(map(str, each.mesh.values())),
             f"{each.batch_size:,}",
             gib(each.needed_bytes),
             _ms(seconds),
-            f"{each.batch_size / seconds:,.0f}",
-            f"{each.flops / seconds / topology.chip.flops / topology.chips:.0%}",
+            f"{rates.sequences_per_second:,.0f}",
+            f"{rates.mfu:.0%}",
         )
     return table
 

@@ -3,10 +3,10 @@
 from importlib.metadata import version
 from typing import Any
 
-from bert_jax.cli.plan_tables import formulas_table, gib, mesh_in_words, plan_json, plan_tables, sweep_table
+from bert_jax.cli.plan_tables import formulas_table, gib, mesh_in_words, plan_tables, sweep_table
 from bert_jax.config.run import RunConfig
 from bert_jax.model.size import num_parameters
-from bert_jax.planning.changes import Change, change_that_fits
+from bert_jax.planning.changes import Change, change_that_fits, plan_json
 from bert_jax.planning.plan import PhasePlan, Planner, formulas
 from bert_jax.planning.sweep import most_compilations, sweep
 from bert_jax.planning.topology import FAMILIES, can_compile, parse_topology

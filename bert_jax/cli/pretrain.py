@@ -47,14 +47,16 @@ def run(arguments: list[str]) -> None:
         print(config_source(asked.config, "bert-jax pretrain CONFIG --workdir RUN"), end="")
         return
     if asked.dry_run:
-        from bert_jax.cli.dry_run import tell_pretraining
+        from bert_jax.cli.dry_run import print_planned
+        from bert_jax.planning.planned_run import planned_run
 
-        tell_pretraining(asked.config, asked.workdir, asked.overwrite)
+        print_planned(planned_run(asked.config, asked.workdir, asked.overwrite))
         return
     import jax
 
     from bert_jax.cli.summary import print_examples, print_next_steps, print_results
     from bert_jax.cli.supervision import supervise
+    from bert_jax.inference.examples import filled_examples
     from bert_jax.model.sharding import make_mesh
     from bert_jax.pretraining.pretrain import check, pretrain, read_by
     from bert_jax.run.hosts import connect, ending_together, first_alone, is_first, several
@@ -79,7 +81,9 @@ def run(arguments: list[str]) -> None:
     fills_masks = not config.model.causal
     example = None
     if fills_masks and jax.process_count() == 1:  # filling masks would need all processes
-        example = print_examples(directory, config)
+        examples = filled_examples(directory, config)
+        print_examples(examples)
+        example = examples[0].text if examples else None
     if example is None or config.data.source == DataConfig().source:
         example = _EXAMPLE
     lines = [f"bert-jax fill-mask {shlex.quote(str(workdir))} {shlex.quote(example)}"] if fills_masks else []

@@ -2,28 +2,20 @@
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import jax
-import numpy as np
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from bert_jax.config.run import RunConfig
-from bert_jax.inference.bert import load
-from bert_jax.inference.examples import MaskedText, around_mask, masked_examples
+from bert_jax.inference.examples import FilledExample, MaskedText, around_mask
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.layout import WORD_START
-from bert_jax.pretraining.dataset import prepare_lengths
-from bert_jax.pretraining.pretrain import training_batch
+from bert_jax.pretraining.inspection import SeenSequence
 from bert_jax.pretraining.questions import QUESTIONS
-from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.progress import output
-from bert_jax.text.tokenizer import Tokenizer
 
 _MOST_CELLS = 160
 """Maximum characters of a sentence in a table; a terminal of 80 columns shows them on five lines."""
@@ -102,28 +94,23 @@ def _confusion_table(confusion: dict[str, Any]) -> Table:
     return table
 
 
-def print_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> str | None:
-    """Prints held-out sentences with one word masked and the model's predictions for it.
+def print_examples(examples: Sequence[FilledExample]) -> None:
+    """Prints sentences with one masked word and the model's predictions for it, if there are any.
 
-    Long sentences are cut around their [MASK]. Returns the first sentence; None if nothing was held out.
+    Long sentences are cut around their [MASK].
     """
-    sentences = prepare_lengths(config, run)[config.phases[-1].length].example_sentences
-    bert = load(run.path)
     table = Table(title="Held-out sentences, one word masked", title_justify="left", show_lines=True)
     table.add_column("sentence", ratio=3)
     table.add_column("was", overflow="fold")
     table.add_column("the model's first five", ratio=2, overflow="fold")
-    examples = masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:count]
-    for text, word in examples:
-        fills = bert.fill_mask(text)[0]
+    for example in examples:
         table.add_row(
-            MaskedText(around_mask(text, _MOST_CELLS)),
-            escape(word),
-            ", ".join(f"{escape(piece)} {probability:.2f}" for piece, probability in fills),
+            MaskedText(around_mask(example.text, _MOST_CELLS)),
+            escape(example.word),
+            ", ".join(f"{escape(piece)} {probability:.2f}" for piece, probability in example.fills),
         )
-    if table.row_count:
+    if examples:
         output.print(table)
-    return examples[0][0] if examples else None
 
 
 def print_preparation(prepared: PreparedData, sources: Sequence[str]) -> None:
@@ -141,31 +128,26 @@ def print_preparation(prepared: PreparedData, sources: Sequence[str]) -> None:
     output.print(table)
 
 
-def print_sequences(run: RunDirectory, step: int, rows: int) -> None:
-    """Prints the first `rows` sequences of a step, with the pieces to predict and the label of the pair."""
-    tokenizer, batch, targets, records = training_batch(run, step)
+def print_sequences(sequences: Iterable[SeenSequence]) -> None:
+    """Prints sequences with the pieces to predict and the label of the pair."""
     output.print("[bold]bold[/bold]: a piece to predict, as input/truth. Each word has a space before it.\n")
-    for row in range(min(rows, len(batch.weight))):
-        masked = jax.tree.map(lambda array, row=row: array[row], targets.masked)
-        tokens, length = masked.tokens, int(masked.tokens.length.sum())
-        used = masked.weights > 0
-        truth = dict(zip(masked.places[used].tolist(), masked.labels[used].tolist(), strict=True))
-        heading = f"sequence {row + 1}, record {records[row]}: {length} of {len(tokens.ids)} tokens"
-        heading += f", {len(truth)} to predict"
-        if tokens.segment.any():
-            heading += f", second segment {'drawn at random' if batch.pair_label[row, 0] else 'follows the first'}"
+    for number, sequence in enumerate(sequences, 1):
+        tokens = f"{len(sequence.pieces)} of {sequence.row_length} tokens"
+        heading = f"sequence {number}, record {sequence.record}: {tokens}, {sequence.predicted} to predict"
+        if sequence.second_segment:
+            how = "drawn at random" if sequence.second_segment == "random" else "follows the first"
+            heading += f", second segment {how}"
         output.print(f"[dim]{heading}[/dim]")
-        output.print(_sequence(tokens.ids[:length], tokens.units, truth, tokenizer), "")
+        output.print(_line(sequence), "")
 
 
-def _sequence(ids: np.ndarray, units: np.ndarray, truth: dict[int, int], tokenizer: Tokenizer) -> Text:
+def _line(sequence: SeenSequence) -> Text:
     """The words of a sequence; each piece to predict is followed by its true piece."""
     line = Text()
-    for at, number in enumerate(ids.tolist()):
-        special = not units[at]
-        if at and (special or units[at] & WORD_START):
+    for at, piece in enumerate(sequence.pieces):
+        if at and piece.begins_word:
             line.append(" ")
-        line.append(tokenizer.piece_text(number), "bold red" if at in truth else "")
-        if at in truth:
-            line.append(f"/{tokenizer.piece_text(truth[at])}", "bold green")
+        line.append(piece.text, "" if piece.truth is None else "bold red")
+        if piece.truth is not None:
+            line.append(f"/{piece.truth}", "bold green")
     return line

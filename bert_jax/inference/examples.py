@@ -1,14 +1,19 @@
-"""Example sentences with one masked word, for showing a model's predictions."""
+"""Example sentences with one masked word, a model's predictions for it, and how they are shown."""
 
 import re
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.measure import Measurement
 from rich.text import Text
 
+from bert_jax.config.run import RunConfig
+from bert_jax.inference.bert import load
+from bert_jax.pretraining.dataset import prepare_lengths
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK, PieceSpan
@@ -52,6 +57,27 @@ def folded(text: str, width: int) -> list[str]:
                 lines.append("")
             lines[-1] += unit if lines[-1] else unit.lstrip()
     return [line.rstrip() for line in lines]
+
+
+class FilledExample(NamedTuple):
+    """A held-out sentence with one masked word."""
+
+    text: str
+    """The sentence with [MASK] in place of the word."""
+    word: str
+    fills: list[tuple[str, float]]
+    """The model's first five pieces for [MASK], with their probabilities."""
+
+
+def filled_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> list[FilledExample]:
+    """At most `count` held-out sentences of a trained run with the model's predictions; none if nothing was held out.
+
+    Raises what `prepare_lengths` and `load` raise.
+    """
+    sentences = prepare_lengths(config, run)[config.phases[-1].length].example_sentences
+    bert = load(run.path)
+    examples = masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:count]
+    return [FilledExample(text, word, bert.fill_mask(text)[0]) for text, word in examples]
 
 
 def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -> list[tuple[str, str]]:

@@ -130,6 +130,15 @@ class OperationCost(NamedTuple):
     limit_seconds: float
     """Least time that the matrix rate and the memory bandwidth allow."""
 
+    @property
+    def share_of_limit(self) -> float:
+        """1 where it takes no longer than the limit."""
+        return self.limit_seconds / self.seconds
+
+    def share_of_step(self, step: float) -> float:
+        """The share of all its runs in a step of `step` seconds."""
+        return self.count * self.seconds / step
+
 
 def operation_costs(trainer: Trainer, seconds: float) -> tuple[list[OperationCost], float]:
     """Costs of the operations of the trainer's first phase, and the memory bandwidth in bytes a second.

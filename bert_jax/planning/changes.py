@@ -1,11 +1,12 @@
-"""Finds the smallest change of settings with which a run fits a TPU slice."""
+"""Finds the smallest change of settings with which a run fits a TPU slice, and gives the plan with it as JSON."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
-from bert_jax.planning.plan import PhasePlan, Planner, held
+from bert_jax.planning.plan import STEP_TIMES, PhasePlan, Planner, held, hours_json
+from bert_jax.planning.topology import Topology
 from bert_jax.system.errors import UsageError
 
 _REMATS = ("none", "dots", "full")
@@ -90,3 +91,26 @@ def _changed(config: RunConfig, settings: dict[str, Any]) -> Change | None:
         )
     except SettingsError:
         return None
+
+
+def plan_json(
+    topology: Topology, phases: list[PhasePlan], change: tuple[Change, list[PhasePlan]] | None
+) -> dict[str, Any]:
+    """The plan as a JSON object; `total` sums all phases, with the change that makes them fit if one is needed."""
+    fitting = phases if all(each.fits for each in phases) else change and change[1]
+    return {
+        "fits": fitting is phases,
+        "phases": [each.as_json(topology.chips) for each in phases],
+        "change": change
+        and {
+            "flags": change[0].flags,
+            "settings": change[0].settings,
+            "phases": [each.as_json(topology.chips) for each in change[1]],
+        },
+        "total": fitting and {name: hours_json(_hours(fitting, name), topology.chips) for name in STEP_TIMES},
+    }
+
+
+def _hours(phases: list[PhasePlan], name: str) -> float:
+    """Hours of all phases, with the step's time `name` (of StepTime)."""
+    return sum(each.hours(getattr(each.time, name)) for each in phases)

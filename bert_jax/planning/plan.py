@@ -90,6 +90,18 @@ class StepTime(NamedTuple):
         return sum(self)
 
 
+STEP_TIMES = ("at_best", "in_turn")
+"""Names of the two times of a step in StepTime: the shortest, and the longest that the limits explain."""
+
+
+class Rates(NamedTuple):
+    """How fast a step is."""
+
+    sequences_per_second: float
+    mfu: float
+    """Model FLOPs utilisation: share of the peak of all chips."""
+
+
 class PhasePlan(NamedTuple):
     """The plan of one phase's step."""
 
@@ -119,6 +131,10 @@ class PhasePlan(NamedTuple):
         """Hours of the whole phase at `seconds` a step."""
         return self.steps * seconds / 3600
 
+    def rates(self, seconds: float, topology: Topology) -> Rates:
+        """The rates of a step that takes `seconds`."""
+        return Rates(self.batch_size / seconds, self.flops / seconds / topology.chip.flops / topology.chips)
+
     def as_json(self, chips: int) -> dict[str, Any]:
         """The plan as a JSON object."""
         known = self._asdict() | {name: [each._asdict() for each in getattr(self, name)] for name in _LISTS}
@@ -126,8 +142,9 @@ class PhasePlan(NamedTuple):
             known["memory"] = self.memory._asdict() | {"total": self.memory.total}
         if self.time:
             known["time"] = self.time._asdict() | {
-                name: hours_json(self.hours(seconds), chips) | {"step_seconds": seconds}
-                for name, seconds in (("at_best", self.time.at_best), ("in_turn", self.time.in_turn))
+                name: hours_json(self.hours(getattr(self.time, name)), chips)
+                | {"step_seconds": getattr(self.time, name)}
+                for name in STEP_TIMES
             }
         return known
 

@@ -1,8 +1,6 @@
 """The whole main job: text to vocabulary to sequences to a trained model."""
 
-import bisect
 import contextlib
-import itertools
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -32,7 +30,7 @@ from bert_jax.model.sharding import (
 from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepare_other, prepared_for
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.initial import InitialModel
-from bert_jax.pretraining.objective import PretrainingTargets, planned_vocabulary_size, pretraining_trainer
+from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.run.hosts import first_alone, is_first
 from bert_jax.run.metrics import read_metrics
@@ -41,13 +39,11 @@ from bert_jax.run.tracking import check_trackers
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
-from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
-from bert_jax.training.batch import Batch
+from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.devices import check_room, keep_compiled_programs, phase_memory
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder, read_ahead
 from bert_jax.training.learning_curve import write_learning_curve
 from bert_jax.training.loop import train
-from bert_jax.training.step import example_keys
 from bert_jax.training.trainer import PhaseWork, Trainer
 
 
@@ -199,29 +195,6 @@ def measured_sequences(trainer: Trainer, data: PreparedData, split: str, max_seq
         seed=config.seed,
         sharding=batch_sharding(trainer.mesh),
     )
-
-
-def training_batch(run: RunDirectory, step: int) -> tuple[Tokenizer, Batch, PretrainingTargets, list[int]]:
-    """The batch of training step `step` (from 1) and what the model is asked about it, as numpy arrays, and the number
-    of each training record.
-
-    Raises UsageError where `run` has no data or no such step.
-    """
-    config = read_pretraining_config(run.path)
-    ends = list(itertools.accumulate(phase.steps for phase in config.phases))
-    if not 1 <= step <= ends[-1]:
-        raise UsageError(f"step {step} is none of the run's {ends[-1]:,}; choose one from 1 to there")
-    number = bisect.bisect_left(ends, step)
-    prepared = prepared_for(config, run, config.phases[number].length)
-    tokenizer = load_tokenizer(run.tokenizer)
-    trainer = pretraining_trainer(
-        config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
-    )
-    source = training_source(trainer, number, prepared)
-    of_phase = step - 1 - (ends[number] - config.phases[number].steps)
-    batch = jax.device_put(source[of_phase])
-    keys = example_keys(config.seed, "targets", number, batch.ordinal)
-    return tokenizer, *jax.device_get((batch, trainer.objective.targets(batch, keys))), source.records(of_phase)
 
 
 def training_source(trainer: Trainer, number: int, prepared: PreparedData) -> BatchSource:

@@ -18,8 +18,9 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import train_flops
 from bert_jax.planning.operations import operations
 from bert_jax.pretraining import pretrain as pretrain_module
+from bert_jax.pretraining.inspection import training_batch
 from bert_jax.pretraining.objective import pretraining_trainer
-from bert_jax.pretraining.pretrain import evaluate_run, pretrain, training_batch
+from bert_jax.pretraining.pretrain import evaluate_run, pretrain
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import Interrupted, UsageError

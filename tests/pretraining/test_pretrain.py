@@ -26,8 +26,9 @@ from bert_jax.pretraining import dataset
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining import vocabulary as vocabulary_step
 from bert_jax.pretraining.evaluation import HeldOut
+from bert_jax.pretraining.inspection import training_batch
 from bert_jax.pretraining.objective import pretraining_trainer
-from bert_jax.pretraining.pretrain import evaluate_run, pretrain, training_batch
+from bert_jax.pretraining.pretrain import evaluate_run, pretrain
 from bert_jax.run.manifest import Manifest, complete, path_of
 from bert_jax.run.measurement import Mean
 from bert_jax.run.metrics import read_metrics
