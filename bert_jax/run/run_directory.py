@@ -23,7 +23,7 @@ from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.disk import FULL_DISK, disk_explained
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import remove_directory, write_json, write_text
-from bert_jax.system.json_file import MOST_BYTES, parse_json, read_bytes, read_object
+from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -246,12 +246,12 @@ def read_pretraining_config(path: Place) -> RunConfig:
 
 def _read(path: Place) -> dict[str, Any]:
     try:
-        value = parse_json(read_bytes(path / "config.json", MOST_BYTES))
+        value = read_object(path / "config.json")
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{path} is no run: it has no config.json{runs_within(path)}") from None
     except (OSError, ValueError) as error:
         raise _damaged_config(path, getattr(error, "strerror", None) or str(error)) from None
-    if not isinstance(value, dict) or "schema_version" not in value:
+    if "schema_version" not in value:
         raise UsageError(
             f"{path} is no run, its config.json is another program's; make a run of it with bert-jax import"
         )

@@ -90,10 +90,10 @@ def test_a_damaged_config_is_one_line_with_the_remedy(tmp_path, content):
         read_config(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["7", "[]"])
-def test_what_is_no_config_at_all_is_refused(tmp_path, content):
+@pytest.mark.parametrize("content, kind", [("7", "a number"), ("[]", "an array"), ("null", "null")])
+def test_a_config_that_is_no_object_is_damaged_and_no_other_programs(tmp_path, content, kind):
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(UsageError, match="is no run, its config.json is another program's"):
+    with pytest.raises(RunError, match=f"config.json is damaged .it holds {kind} and should hold an object.; put a"):
         read_config(tmp_path)
 
 
