@@ -1,5 +1,6 @@
 """The second step of a run: the prepared sequences of each length."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from bert_jax.system.copies import fetched, worked_on
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FileSum
 from bert_jax.system.json_file import Shape, as_shape, check_format, read_object
-from bert_jax.system.progress import say, stage
+from bert_jax.system.progress import say, stage, warn
 from bert_jax.text.extension import replaced_pieces
 
 _FORMAT = 2
@@ -33,11 +34,14 @@ class _Shards(Shape):
 
 
 def check_sources(config: RunConfig, run: RunDirectory) -> None:
-    """Raises UsageError where a corpus, vocabulary or model that the run needs isn't there. Writes nothing."""
+    """Raises UsageError where a corpus, vocabulary or model that the run needs isn't there, or where a newer release
+    wrote the run's data. Writes nothing."""
     if not run.under_way:
         initial, tokenizer = InitialModel.open(config), given_tokenizer(config)
         if initial:
             replaced_pieces(initial.trained.tokenizer, tokenizer)
+    for phase in config.phases:
+        _check_format_of_shards(run, phase.length)
     if all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
         return  # here or on another machine
     for source, corpus in zip(config.data.source, open_corpus(config.data).parts):
@@ -64,6 +68,7 @@ def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedD
                 f"{run.path}: {damage}; delete {run.data(length)} and give the same command again to prepare it anew"
             )
         run.manifest.note(record)
+        _mend_shards(run, prepared[length])
     return prepared
 
 
@@ -164,7 +169,7 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
             raise other_text
         publish_prepared(run.data(length))
         if written[length] is None:
-            run.manifest.write_json(_shards_file(run, length), {"format": _FORMAT, "shards": made.shards})
+            _write_shards(run, made)
         run.manifest.forget(run.data(length))
         yield made
 
@@ -178,20 +183,53 @@ def _written_shards(run: RunDirectory, length: int) -> dict[str, FileSum] | None
 
     Raises RunError where the file is damaged, UsageError where a newer release wrote it.
     """
+    try:
+        return _read_shards(run, length)
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{_shards_file(run, length)} is damaged ({error}); without it nobody can tell whether data prepared anew "
+            "are those that the run began with: put it back, or start a new run with another --workdir"
+        ) from None
+
+
+def _read_shards(run: RunDirectory, length: int) -> dict[str, FileSum] | None:
+    """As `_written_shards`, but raises OSError or ValueError where the file is damaged."""
     path = _shards_file(run, length)
     try:
         value = read_object(path)
-        if "format" not in value:
-            value = {"format": 1, "shards": value}
-        check_format(path, value["format"], _FORMAT)
-        return as_shape(value, _Shards).shards
     except FileNotFoundError:
         return None
+    if "format" not in value:
+        value = {"format": 1, "shards": value}
+    check_format(path, value["format"], _FORMAT)
+    return as_shape(value, _Shards).shards
+
+
+def _check_format_of_shards(run: RunDirectory, length: int) -> None:
+    """Raises UsageError where a newer release wrote the run's data-LENGTH.json. Damage is left to `_mend_shards`."""
+    with contextlib.suppress(OSError, ValueError):
+        _read_shards(run, length)
+
+
+def _mend_shards(run: RunDirectory, prepared: PreparedData) -> None:
+    """Writes the run's data-LENGTH.json anew where it is damaged or gone, from the record of the set that is there.
+
+    That record is known to be as it was written, and has the same checksums.
+    """
+    path = _shards_file(run, prepared.length)
+    damage = run.manifest.damage(path)
+    try:
+        _read_shards(run, prepared.length)
     except (OSError, ValueError) as error:
-        raise RunError(
-            f"{path} is damaged ({error}); without it nobody can tell whether data prepared anew are those that the "
-            "run began with: put it back, or start a new run with another --workdir"
-        ) from None
+        damage = f"{path.name} is damaged ({error})"
+    if damage:
+        warn(f"{run.path}: {damage}: it is written anew, from the prepared data")
+        _write_shards(run, prepared)
+
+
+def _write_shards(run: RunDirectory, prepared: PreparedData) -> None:
+    written = {"format": _FORMAT, "shards": prepared.shards}
+    run.manifest.write_json(_shards_file(run, prepared.length), written)
 
 
 def _recipe(config: RunConfig, run: RunDirectory, length: int) -> Recipe:

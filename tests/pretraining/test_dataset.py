@@ -12,7 +12,7 @@ from bert_jax.config.phase import Phase
 from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData, discard
 from bert_jax.pretraining import dataset
-from bert_jax.pretraining.dataset import prepare_lengths
+from bert_jax.pretraining.dataset import check_sources, prepare_lengths
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.run.run_directory import RunDirectory
@@ -140,6 +140,37 @@ def test_checksums_of_a_newer_release_are_refused(prepared, monkeypatch):
     discard(run.data(32))
     with pytest.raises(UsageError, match="data-32.json has format 3, .* up to 2: a newer release wrote it; use that"):
         prepare_lengths(config, run)
+
+
+def test_a_newer_releases_checksums_are_refused_while_the_data_are_there(prepared, monkeypatch):
+    config, run, _ = prepared
+    newer = '{"format": 3, "sums": []}'
+    (run.path / "data-32.json").write_text(newer)
+    for under_way in (True, False):
+        monkeypatch.setattr(RunDirectory, "under_way", under_way)
+        for refuses in (check_sources, prepare_lengths):
+            with pytest.raises(UsageError, match="data-32.json has format 3, .*: a newer release wrote it; use that"):
+                refuses(config, run)
+    assert (run.path / "data-32.json").read_text() == newer
+
+
+@pytest.mark.parametrize("damaged", ["[]", '{"format": 2, "sha', '{"format": 2, "shards": {}}', None])
+def test_damaged_checksums_are_written_anew_while_the_data_are_there(prepared, monkeypatch, capsys, damaged):
+    config, run, _ = prepared
+    monkeypatch.setattr(RunDirectory, "under_way", True)
+    record = run.path / "data-32.json"
+    written = record.read_text()
+    if damaged is None:
+        record.unlink()
+    else:
+        record.write_text(damaged)
+    capsys.readouterr()
+    prepare_lengths(config, run)
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("data-32.json") == 1 and "it is written anew, from the prepared data" in said
+    assert record.read_text() == written and not run.manifest.damage(record)
+    prepare_lengths(config, run)
+    assert not capsys.readouterr().err
 
 
 def test_a_new_setting_with_its_default_has_no_vocabulary_made_anew(prepared):
