@@ -35,19 +35,19 @@ def written(path, count: int, seed: int):
     lines = ["sentence\tlabel"]
     for _ in range(count):
         label = rng.choice(list(THINGS))
-        lines.append(f"The {rng.choice(['old', 'green'])} {rng.choice(THINGS[label])} sees the house.\t{label}")
+        # Three words tell the class: with one, the task is learned from some seeds only.
+        first, second, third = rng.choices(THINGS[label], k=3)
+        lines.append(f"The {rng.choice(['old', 'green'])} {first} sees the {second} near {third}.\t{label}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(path)
 
 
 @pytest.fixture(scope="module")
 def init(tiny_run, tmp_path_factory) -> Path:
-    """A model with larger weights than one that was trained for seconds, so that it learns in seconds."""
+    """The model of `tiny_run`, without its data."""
     path = tmp_path_factory.mktemp("init")
     trained = TrainedModel.open(tiny_run.path)
     params = trained.read(jax.tree.map(lambda _: None, trained.shapes))
-    larger = {"kernel", "word", "segment", "position"}
-    params = jax.tree_util.tree_map_with_path(lambda path, x: 1.5 * x if path[-1].key in larger else x, params)
     write_model(path / "checkpoints", params, (tiny_run.config_file, tiny_run.tokenizer))
     return path
 
@@ -67,7 +67,7 @@ def config(init, tmp_path_factory) -> FinetuneConfig:
             epochs=16.0,
         ),
         init=str(init),
-        optimizer=OptimizerConfig(peak_learning_rate=2e-3, warmup=0.1),
+        optimizer=OptimizerConfig(peak_learning_rate=1e-3, warmup=0.1),
         evaluations=0.25,
         logging=LoggingConfig(every=4, tensorboard=False),
     )
@@ -230,7 +230,7 @@ def test_it_is_measured_again_on_dev_rows_and_on_others(finished, config, tmp_pa
 def test_dev_rows_that_have_changed_are_told(finished, config, capsys):
     dev = Path(config.task.dev)
     kept = dev.read_bytes()
-    dev.write_bytes(kept.replace(b"house", b"garden"))
+    dev.write_bytes(kept.replace(b"near", b"beside"))
     try:
         assert bert_jax_command(["evaluate", str(finished.path)]) == 0
     finally:
