@@ -12,10 +12,10 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.model.linear import LayerNorm, project
 from bert_jax.model.sharding import make_mesh
-from bert_jax.planning.synthetic import synthetic_batch
-from bert_jax.pretraining.trainer import pretraining_trainer
+from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.system.errors import RunError
 from bert_jax.training import trust
+from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.cross_entropy import cross_entropy
 from bert_jax.training.trust import Part, check_compiler, difference
 
