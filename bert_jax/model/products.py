@@ -42,17 +42,20 @@ def weighted_sums(
     return product(weights, values, dtype)
 
 
-weighted_sums.defvjp(
-    lambda weights, values, dtype: (product(weights, values, dtype), (weights, values)),
-    lambda dtype, kept, gradient: _gradients_of_sums(*kept, gradient.astype(kept[0].dtype)),
-)
+def _sums_forward(weights, values, dtype):
+    return product(weights, values, dtype), (weights, values)
 
 
-def _gradients_of_sums(weights, values, gradient):
+def _sums_backward(dtype, kept, gradient):
+    weights, values = kept
+    gradient = gradient.astype(weights.dtype)
     return (
         product_with_transposed(gradient, values, weights.dtype),
         product_of_transposed(weights, gradient, values.dtype),
     )
+
+
+weighted_sums.defvjp(_sums_forward, _sums_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -63,14 +66,17 @@ def inner_products(
     return product_with_transposed(queries, keys, dtype)
 
 
-inner_products.defvjp(
-    lambda queries, keys, dtype: (product_with_transposed(queries, keys, dtype), (queries, keys)),
-    lambda dtype, kept, gradient: _gradients_of_inner(*kept, gradient.astype(kept[0].dtype)),
-)
+def _inner_forward(queries, keys, dtype):
+    return product_with_transposed(queries, keys, dtype), (queries, keys)
 
 
-def _gradients_of_inner(queries, keys, gradient):
+def _inner_backward(dtype, kept, gradient):
+    queries, keys = kept
+    gradient = gradient.astype(queries.dtype)
     return product(gradient, keys, queries.dtype), product_of_transposed(gradient, queries, keys.dtype)
+
+
+inner_products.defvjp(_inner_forward, _inner_backward)
 
 
 def heads_first(x: Float[Array, "B T H K"]) -> Float[Array, "B H T K"]:

@@ -66,7 +66,7 @@ def parts() -> list[Part]:
         return lambda rows, kernel: project(rows, kernel, jnp.zeros(kernel.shape[1]), jnp.dtype(dtype))
 
     return [
-        Part("LayerNorm", lambda rows: LayerNorm(config).apply(params, rows).astype(jnp.float32), (rows,)),
+        Part("LayerNorm", lambda rows: LayerNorm(config).apply(params, rows), (rows,)),
         Part("GELU", activation(config), (rows,)),
         Part("softmax", lambda scores: softmax_where(scores, admitted), (scores,)),
         *(Part(f"a head of {count} outputs", classified, (rows, _random(_WIDTH, count))) for count in (1, 2, 3)),
@@ -113,7 +113,7 @@ def difference(part: Part) -> str | None:
         one_by_one = jax.device_get([part.function(*part.arguments), *gradients(*part.arguments)])
     for got, expected in zip(compiled, one_by_one, strict=True):
         tolerance = _TOLERANCE[expected.dtype.name]
-        got, expected = np.float64(got), np.float64(expected)
+        got, expected = np.asarray(got, np.float64), np.asarray(expected, np.float64)
         largest = np.abs(expected).max()
         wrong = ~(np.abs(got - expected) <= tolerance * largest)  # NaN is wrong
         if wrong.any():
