@@ -27,7 +27,7 @@ def print_planned(plan: PlannedRun) -> None:
     table.add_row("run", f"{escape(str(plan.path))}: {_beginning(plan)}")
     axes = " x ".join(f"{name} {size}" for name, size in plan.mesh.items())
     devices = f"{math.prod(plan.mesh.values())} x {plan.device_kind}, as {axes}"
-    table.add_row("devices", f"{devices}; {plan.processes} process(es)")
+    table.add_row("devices", f"{devices}; {plan.processes} process(es); {plan.compute_dtype}")
     if plan.vocabulary:
         table.add_row("vocabulary", _vocabulary(plan.vocabulary))
     for data in plan.data:

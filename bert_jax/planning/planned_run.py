@@ -15,6 +15,7 @@ from bert_jax.config.training import TrainingConfig
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.finetuning import finetune
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.model.linear import compute_dtype
 from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining import pretrain
@@ -138,6 +139,8 @@ class PlannedRun:
     mesh: dict[str, int]
     """Size of each mesh axis."""
     device_kind: str
+    compute_dtype: str
+    """Type of the matrix products on these devices."""
     processes: int
     device_memory: int | None
     """Bytes that programs may use on one device; None if unknown."""
@@ -230,6 +233,7 @@ def _of_both(config: TrainingConfig, run: RunDirectory, mesh: Mesh) -> dict:
         "newest_step": run.newest_step or 0,
         "mesh": dict(mesh.shape),
         "device_kind": device.device_kind,
+        "compute_dtype": compute_dtype(config.model).name,
         "processes": jax.process_count(),
         "device_memory": device_memory(device),
     }
