@@ -50,8 +50,9 @@ class ModelConfig(Settings):
     layer_norm_epsilon: Annotated[float, Field(ge=1e-30, le=1e-2)] = 1e-12
     """Added to the variance in LayerNorm."""
     compute_dtype: ComputeType = "auto"
-    """Type of the matrix products; parameters, softmax, LayerNorm, loss and optimizer are always float32. auto:
-    bfloat16 on TPUs, on GPUs from compute capability 8.0 on and on CPUs with AVX512-BF16 or AMX, float32 elsewhere."""
+    """Type of the matrix products; parameters, softmax, LayerNorm, loss and optimizer are always float32. With auto it
+    is bfloat16 on TPUs, on GPUs from compute capability 8.0 on and on CPUs with AVX512-BF16 or AMX, float32
+    elsewhere."""
 
     @model_validator(mode="after")
     def _width_divides(self) -> "ModelConfig":
