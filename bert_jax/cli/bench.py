@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from bert_jax.cli.arguments import Arguments, Command
+from bert_jax.cli.arguments import Arguments, Command, PlaceArgument
 from bert_jax.config.run import RunConfig
 from bert_jax.system.bucket import Place, place_of
 
@@ -22,6 +22,9 @@ class Bench(Arguments):
     """Seconds that each part is measured for; at least five times."""
     operations: bool = False
     """Also measure the main operations of a step one by one, and compare each with the limit of the hardware."""
+    compare: PlaceArgument | None = None
+    """File with the JSON (or all the output) of an earlier bench, here or on another machine: also show both side by
+    side, and what differs."""
 
 
 COMMAND = Command(
@@ -52,15 +55,18 @@ def run(arguments: list[str]) -> None:
     """Parses the command line, measures, prints tables and, last, one JSON object."""
     asked = COMMAND.parse(arguments)
     of_a_run = place_of(arguments[0]).is_dir()
-    from bert_jax.cli.bench_tables import operations_table, parts_table, step_table
+    from bert_jax.cli.bench_tables import comparison_table, difference_lines, roofline_table, step_table
     from bert_jax.model.attention import check_attention
     from bert_jax.model.linear import compute_dtype
     from bert_jax.model.sharding import check_batch_size, make_mesh
-    from bert_jax.planning.bench import bench, operation_costs
+    from bert_jax.planning.bench import bench
+    from bert_jax.planning.bench_record import Record, differences, read_record, record
     from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
+    from bert_jax.system.json_file import as_shape
     from bert_jax.system.progress import output, say
     from bert_jax.training.devices import keep_compiled_programs
 
+    there = read_record(asked.compare) if asked.compare else None
     first = asked.config.phases[0]
     size = first.batch_size if asked.batch_size is None else asked.batch_size
     phase = first.replace(batch_size=size, length=first.length if asked.length is None else asked.length)
@@ -77,14 +83,15 @@ def run(arguments: list[str]) -> None:
         trainer, batches = pretraining_trainer(config, mesh, planned_vocabulary_size(config), mask_id=4), None
     dtype = compute_dtype(config.model).name
     say(f"Measuring steps of {phase.batch_size:,} sequences of {phase.length:,} tokens, {dtype}")
-    measured = bench(trainer, asked.seconds, batches)
-    output.print(step_table(measured))
-    output.print(parts_table(measured))
-    result = measured.as_json()
-    if asked.operations:
-        costs, bandwidth = operation_costs(trainer, asked.seconds / 5)
-        output.print(operations_table(costs, bandwidth, measured.step.median))
-        result |= {"memory_bytes_per_second": bandwidth, "operations": [cost._asdict() for cost in costs]}
+    measured = bench(trainer, asked.seconds, batches, asked.operations)
+    result = record(measured, trainer, "of a run" if of_a_run else "random")
+    machine = "{devices} x {device}, {processor}, {cores} cores".format(**result["machine"])
+    output.print(step_table(measured, machine, phase.batch_size), roofline_table(measured), sep="\n")
+    if there:
+        here = as_shape(result, Record)
+        output.print(comparison_table(there, here, asked.compare))
+        for line in difference_lines(differences(there, here)):
+            output.print(line, markup=False, soft_wrap=True)
     print(json.dumps(result))
 
 
@@ -93,8 +100,8 @@ def _of_a_run(config: RunConfig, path: Place) -> tuple[Any, Iterator[Any]]:
     # Imported here: random sequences need neither TFDS nor Grain, which an accelerator machine may lack.
     from bert_jax.model.sharding import make_mesh
     from bert_jax.pretraining.dataset import prepared_for
-    from bert_jax.pretraining.objective import pretraining_trainer
     from bert_jax.pretraining.pretrain import training_source
+    from bert_jax.pretraining.objective import pretraining_trainer
     from bert_jax.run.run_directory import RunDirectory
     from bert_jax.text.tokenizer import load_tokenizer
     from bert_jax.training.input import read_ahead

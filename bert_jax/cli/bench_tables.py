@@ -1,26 +1,41 @@
 """The tables of bert-jax bench."""
 
+from rich import box
 from rich.table import Table
 
-from bert_jax.planning.bench import Bench, OperationCost
+from bert_jax.planning.bench import Bench, Part
+from bert_jax.planning.bench_record import Difference, Record, Scalar
+from bert_jax.planning.rates import Rate
+
+COLUMNS = """\
+runs        how often a step runs it; an operation's other figures are of one run
+GFLOP       matrix products, by formula, without recomputation
+MB          memory traffic: of a part, as its compiled program has it; of an
+            operation, its arguments and results, each once
+limit, by   the longer of GFLOP at the matrix rate and MB at the bandwidth
+time        median; backward and optimizer are differences of programs
+limit/time  100% is the best that this hardware allows; ~: lost in the noise
+of step     share of the step's time, all runs together"""
+"""What the columns of `roofline_table` mean; it fits into 80 columns."""
 
 
-def step_table(measured: Bench) -> Table:
-    """Times, rates and memory of the whole step."""
+def step_table(measured: Bench, device: str, batch_size: int) -> Table:
+    """Times, rates and memory of the whole step; `device`: the machine in words."""
     step = measured.step
-    table = Table(title=f"{measured.devices} x {measured.device}", title_justify="left", show_header=False)
+    table = Table(title=device, title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
-    table.add_row("step", _ms(step.median), f"median of {step.count}; 80% in {_ms(step.low)} to {_ms(step.high)}")
-    table.add_row("sequences", f"{measured.sequences_per_second:,.4g} /s", f"{measured.batch_size:,} a step")
+    table.add_row("step", _ms(step.median), f"median of {step.rounds}; 80% in {_ms(step.low)} to {_ms(step.high)}")
+    table.add_row("sequences", f"{measured.sequences_per_second:,.4g} /s", f"{batch_size:,} a step")
     table.add_row("tokens", f"{measured.tokens_per_second:,.0f} /s", "without padding")
     flops = f"{measured.model_flops_per_step / 1e9:,.1f} GFLOP a step, by formula"
-    table.add_row("model", _rate(measured.model_flops_per_second), flops)
-    table.add_row("matrix products", _rate(measured.matrix_flops_per_second), "large square matrices, best of several")
+    table.add_row("model", _flops(measured.model_flops_per_second), flops)
+    table.add_row("matrix products", _flops(measured.rates.matrix.measured), "large square matrices, best of several")
     table.add_row("share of that", f"{measured.share_of_matrix_rate:.1%}", "")
     if measured.mfu is not None:
-        table.add_row("MFU", f"{measured.mfu:.1%}", "of the peak in the data sheet")
+        table.add_row("MFU", f"{measured.mfu:.1%}", "of the bfloat16 peak in the data sheet")
+    table.add_row("transfer", _ms(measured.transfer.median), "of a batch to the device; not in the step")
     table.add_row("compilation", f"{measured.compile_seconds:,.1f} s", "short if the program was cached")
     table.add_row("memory", f"{measured.peak_memory_bytes / 1e9:,.2f} GB", "at the peak")
     if measured.input_sequences_per_second:
@@ -28,41 +43,76 @@ def step_table(measured: Bench) -> Table:
     return table
 
 
-def parts_table(measured: Bench) -> Table:
-    """The time of each part of a step."""
-    table = Table(title="Time of the parts of a step", title_justify="left")
+def roofline_table(measured: Bench) -> Table:
+    """Work, limit and time of each part of a step and of each operation that was measured."""
+    matrix, memory = measured.rates
+    title = f"Limits of a device: {_flops(matrix.per_second)}{_source(matrix)}, "
+    title += f"{memory.per_second / 1e9:,.1f} GB/s of memory{_source(memory)}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table.caption, table.caption_justify = COLUMNS, "left"
     table.add_column("part")
-    table.add_column("time", justify="right")
-    table.add_column("share", justify="right")
-    for name, seconds in measured.parts.items():
-        # The measured step gets a batch that is on the device already.
-        share = "not in the step" if name == "input" else f"{seconds / measured.step.median:.1%}"
-        table.add_row(name, _ms(seconds), share)
-    return table
-
-
-def operations_table(costs: list[OperationCost], bandwidth: float, step: float) -> Table:
-    """Operations measured one by one; `bandwidth` in bytes a second, `step` in seconds."""
-    title = f"Operations measured one by one, forward and backward; memory {bandwidth / 1e9:,.1f} GB/s"
-    table = Table(title=title, title_justify="left")
-    table.add_column("operation")
-    for column in ("a step", "each", "its limit", "of its limit", "of the step"):
+    for column in ("runs", "GFLOP", "MB", "limit\nms", "by", "time\nms", "limit/\ntime", "of\nstep"):
         table.add_column(column, justify="right")
-    for cost in costs:
-        table.add_row(
-            cost.name,
-            f"{cost.count} x",
-            _ms(cost.seconds),
-            _ms(cost.limit_seconds),
-            f"{cost.share_of_limit:.0%}",
-            f"{cost.share_of_step(step):.1%}",
-        )
+    for part in measured.parts:
+        table.add_row(*_cells(part, measured.step.median), end_section=part.name == "step")
+    for part in measured.operations:
+        table.add_row(*_cells(part, measured.step.median))
     return table
+
+
+def _cells(part: Part, step: float) -> list[str]:
+    share = part.limit_share
+    return [
+        part.name,
+        f"{part.count:,}",
+        f"{part.flops / 1e9:,.2f}",
+        f"{part.bytes / 1e6:,.1f}",
+        f"{part.limit.seconds * 1e3:,.2f}",
+        part.limit.binds,
+        f"{part.time.median * 1e3:,.2f}",
+        "~" if share is None else f"{share:.0%}",
+        f"{part.count * part.time.median / step:.1%}",
+    ]
+
+
+def _source(rate: Rate) -> str:
+    return f" ({rate.source})"
 
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:,.1f} ms"
 
 
-def _rate(flops: float) -> str:
-    return f"{flops / 1e12:,.1f} TFLOP/s" if flops > 1e13 else f"{flops / 1e9:,.1f} GFLOP/s"
+def _flops(rate: float) -> str:
+    return f"{rate / 1e12:,.1f} TFLOP/s" if rate > 1e13 else f"{rate / 1e9:,.1f} GFLOP/s"
+
+
+def comparison_table(there: Record, here: Record, path: object) -> Table:
+    """Times of the parts that both records have, side by side."""
+    table = Table(title=f"Compared with {path}", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.caption, table.caption_justify = "ratio: here over there; of times, less than 1 is faster here; ~: lost in the noise", "left"
+    table.add_column("part")
+    for column in ("there", "here", "ratio"):
+        table.add_column(column, justify="right")
+    for name, seconds in here.seconds.items():
+        if (before := there.seconds.get(name)) is not None:
+            # A difference of times that is lost in their noise may be negative.
+            ratio = f"{seconds / before:.2f}" if seconds > 0 and before > 0 else "~"
+            table.add_row(name, f"{before * 1e3:,.2f} ms", f"{seconds * 1e3:,.2f} ms", ratio)
+    rates = there.tokens_per_second, here.tokens_per_second
+    table.add_row("tokens", *(f"{rate:,.0f} /s" for rate in rates), f"{rates[1] / rates[0]:.2f}")
+    return table
+
+
+def difference_lines(found: list[Difference]) -> list[str]:
+    """What differs between two records, a line each, below a line that says whether the work does."""
+    if not found:
+        return ["Machine, versions and settings are the same."]
+    named = ", ".join(each.name for each in found if each.work)
+    first = f"The work of a step differs ({named}): the times are not of the same work." if named else ""
+    first = first or "The work of a step is the same. What differs:"
+    return [first, *(f"  {each.name}: {_shown(each.there)} there, {_shown(each.here)} here" for each in found)]
+
+
+def _shown(value: Scalar) -> str:
+    return "nothing" if value is None else f"{value:,}" if type(value) is int else str(value)

@@ -1,4 +1,4 @@
-"""Measures the train step on this machine: its time, the time of its parts, and its share of the peak rate."""
+"""Measures the train step on this machine: its time and that of its parts, each beside the limit of the hardware."""
 
 import itertools
 import resource
@@ -9,18 +9,25 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array
+from jax.sharding import Mesh
 
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.sharding import batch_sharding
-from bert_jax.planning.operations import copy_bandwidth, operations
-from bert_jax.training.batch import Batch, synthetic_batch
+from bert_jax.planning.operations import Operation, operations
+from bert_jax.planning.program import Program
+from bert_jax.planning.rates import Limit, RateProbes, Rates
+from bert_jax.training.batch import synthetic_batch
+from bert_jax.planning.traffic import movers
+from bert_jax.training.batch import Batch
 from bert_jax.training.devices import peak_flops
 from bert_jax.training.trainer import Trainer
 
 _WARM_ROUNDS = 2
 _LEAST_ROUNDS = 5
+_OPERATIONS_SHARE = 0.2
+"""Seconds for which each operation is measured, over those for which the step is: there are more of them."""
+_FORWARD_SHARE = 1 / 3
+"""FLOPs of the forward pass over those of forward and backward pass."""
 
 
 class Timing(NamedTuple):
@@ -31,7 +38,8 @@ class Timing(NamedTuple):
     """The 10th percentile."""
     high: float
     """The 90th percentile."""
-    count: int
+    rounds: int
+    """How often it was measured."""
 
     @classmethod
     def of(cls, seconds: list[float]) -> "Timing":
@@ -40,175 +48,194 @@ class Timing(NamedTuple):
         return cls(statistics.median(seconds), deciles[0], deciles[-1], len(seconds))
 
 
-class Bench(NamedTuple):
-    """Results of `bench`. Rates are per second, over all devices."""
+class Part(NamedTuple):
+    """The work, limit and time of a part of a step, or of one run of an operation."""
 
-    device: str
-    devices: int
-    batch_size: int
-    length: int
-    compute_dtype: str
+    name: str
+    count: int
+    """How often a step runs it."""
+    flops: float
+    """FLOPs of its matrix products by formula, without recomputation."""
+    bytes: float
+    """Of a part: what its compiled program reads from and writes to memory (see `traffic`). Of an operation: its
+    arguments and results, each read or written once."""
+    limit: Limit
+    time: Timing
+
+    @property
+    def limit_share(self) -> float | None:
+        """The limit over the median time; None for a difference of times that is lost in their noise."""
+        return self.limit.seconds / self.time.median if self.time.low > 0 else None
+
+    def as_json(self) -> dict[str, Any]:
+        """The part as a JSON object."""
+        nested = {"limit": self.limit._asdict(), "time": self.time._asdict()}
+        return self._asdict() | nested | {"limit_share": self.limit_share}
+
+
+class Bench(NamedTuple):
+    """Results of `bench`, over all devices."""
+
     compile_seconds: float
     """Seconds for tracing, lowering and compiling the step; few if it is in the compilation cache."""
-    step: Timing
-    parts: dict[str, float]
-    """Seconds of input (transfer to the device), forward, backward and optimizer. Input and forward are measured by
-    themselves, the others are differences."""
+    parts: list[Part]
+    """Forward, backward, optimizer and step. Forward and step are measured by themselves; backward and optimizer are
+    the differences between forward, forward with backward, and step, round by round."""
+    operations: list[Part]
+    """The main operations, at one device's share of the batch; empty if they weren't asked for."""
+    rates: Rates
+    transfer: Timing
+    """Seconds in which a batch is sent to the device, which isn't in the step."""
     sequences_per_second: float
     tokens_per_second: float
-    model_flops_per_step: int
+    """Without padding."""
+    model_flops_per_step: float
     model_flops_per_second: float
-    matrix_flops_per_second: float
-    """Best rate of large square matrix products (SquareProduct) in this process."""
     share_of_matrix_rate: float
+    """Model FLOPs a second over the rate of square products that was measured in this process."""
     mfu: float | None
-    """Model FLOPs utilisation: share of the peak in the data sheet; None if the peak is unknown."""
+    """Model FLOPs utilisation: share of the bfloat16 peak in the data sheet; None if the peak is unknown."""
     peak_memory_bytes: int
     """Peak memory of the fullest device; on a CPU, of this process."""
     input_sequences_per_second: float | None
     """Rate of reading and batching the run's data; None for random sequences."""
 
+    @property
+    def step(self) -> Timing:
+        """Time of the whole step."""
+        return self.parts[-1].time
+
     def as_json(self) -> dict[str, Any]:
         """The results as a JSON object."""
-        return self._asdict() | {"step": self.step._asdict()}
+        rates = {name: rate._asdict() for name, rate in self.rates._asdict().items()}
+        lists = {name: [part.as_json() for part in getattr(self, name)] for name in ("parts", "operations")}
+        return self._asdict() | lists | {"rates": rates, "transfer": self.transfer._asdict()}
 
 
-def bench(trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = None) -> Bench:
+def bench(
+    trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = None, with_operations: bool = False
+) -> Bench:
     """Measures the step of the trainer's first phase for about `seconds`, and its parts as many times.
 
-    `batches`: the training batches of a run; None for random sequences of full length.
+    `batches`: the training batches of a run; None for random sequences of full length. `with_operations`: also measure
+    the main operations one by one.
     """
-    phase = trainer.config.phases[0]
+    phase, model = trainer.config.phases[0], trainer.objective.model
     input_rate = _input_rate(batches, phase.batch_size, seconds) if batches else None
-    batch = (
-        next(batches)
-        if batches
-        else synthetic_batch(phase.batch_size, phase.length, trainer.objective.model.vocabulary_size)
-    )
-    product = SquareProduct()
-    compile_seconds, times = _times(trainer, batch, product, seconds)
-    step = Timing.of(times["step"])
-    forward, gradients = (statistics.median(times[name]) for name in ("forward", "gradients"))
-    parts = {
-        "input": statistics.median(times["input"]),
-        "forward": forward,
-        "backward": gradients - forward,
-        "optimizer": step.median - gradients,
-    }
-    rate = trainer.flops(0) / step.median
-    matrix = product.flops / min(times["matrices"]) * trainer.mesh.size
+    batch = next(batches) if batches else synthetic_batch(phase.batch_size, phase.length, model.vocabulary_size)
+    probes = RateProbes(compute_dtype(model))
+    programs = _Programs(trainer, batch)
+    times = _timed_in_turn(probes.work | programs.work, seconds)
+    found = operations(trainer) if with_operations else []
+    of_operations: dict[str, list[float]] = {}
+    if found:
+        runs = {operation.name: operation.run for operation in found}
+        of_operations = _timed_in_turn(probes.work | runs, seconds * _OPERATIONS_SHARE)
+    rates = probes.rates({name: times[name] + of_operations.get(name, []) for name in probes.work})
+    machines = _machines(trainer.mesh)
+    parts = _parts(times, trainer.flops(0), programs.bytes, rates, trainer.mesh.size, machines)
+    step = parts[-1].time.median
+    rate = trainer.flops(0) / step
     peak = peak_flops(jax.devices()[0])
     return Bench(
-        device=jax.devices()[0].device_kind,
-        devices=trainer.mesh.size,
-        batch_size=phase.batch_size,
-        length=phase.length,
-        compute_dtype=compute_dtype(trainer.objective.model).name,
-        compile_seconds=compile_seconds,
-        step=step,
+        compile_seconds=programs.compile_seconds,
         parts=parts,
-        sequences_per_second=phase.batch_size / step.median,
-        tokens_per_second=float(batch.tokens.length.sum()) / step.median,
+        operations=[_measured(operation, of_operations, rates) for operation in found],
+        rates=rates,
+        transfer=Timing.of(times["transfer"]),
+        sequences_per_second=phase.batch_size / step,
+        tokens_per_second=float(batch.tokens.length.sum()) / step,
         model_flops_per_step=trainer.flops(0),
         model_flops_per_second=rate,
-        matrix_flops_per_second=matrix,
-        share_of_matrix_rate=rate / matrix,
+        share_of_matrix_rate=rate / (rates.matrix.measured * machines),
         mfu=rate / (peak * trainer.mesh.size) if peak else None,
         peak_memory_bytes=peak_memory(),
         input_sequences_per_second=input_rate,
     )
 
 
-class OperationCost(NamedTuple):
-    """Time of one operation, forward and backward."""
+class _Programs:
+    """The compiled step and its parts, on a batch."""
 
-    name: str
-    count: int
-    """How often a step runs it."""
-    seconds: float
-    """Median time of one run."""
-    limit_seconds: float
-    """Least time that the matrix rate and the memory bandwidth allow."""
-
-    @property
-    def share_of_limit(self) -> float:
-        """1 where it takes no longer than the limit."""
-        return self.limit_seconds / self.seconds
-
-    def share_of_step(self, step: float) -> float:
-        """The share of all its runs in a step of `step` seconds."""
-        return self.count * self.seconds / step
-
-
-def operation_costs(trainer: Trainer, seconds: float) -> tuple[list[OperationCost], float]:
-    """Costs of the operations of the trainer's first phase, and the memory bandwidth in bytes a second.
-
-    The operations are measured in turn until the last one has taken `seconds` in all.
-    """
-    product, found = SquareProduct(), operations(trainer)
-    add, moved = copy_bandwidth()
-    times = _timed_in_turn(
-        {"matrices": product, "memory": add} | {operation.name: operation.run for operation in found}, seconds
-    )
-    flops_per_second, bytes_per_second = product.flops / min(times["matrices"]), moved / min(times["memory"])
-    costs = [
-        OperationCost(
-            operation.name,
-            operation.count,
-            statistics.median(times[operation.name]),
-            operation.limit(flops_per_second, bytes_per_second),
+    def __init__(self, trainer: Trainer, batch: Batch):
+        self._rows, self._batch = batch_sharding(trainer.mesh), batch
+        self._state, self._on_device = trainer.initial_state(), jax.device_put(batch, self._rows)
+        self._forward, self._gradients = (
+            jax.jit(part).lower(self._state.params, self._on_device).compile() for part in trainer.parts(0)
         )
-        for operation in found
-    ]
-    return costs, bytes_per_second
-
-
-def _times(
-    trainer: Trainer, batch: Batch, product: "SquareProduct", seconds: float
-) -> tuple[float, dict[str, list[float]]]:
-    """Seconds for compiling the step, and the measured seconds of the step and its parts by name."""
-    rows = batch_sharding(trainer.mesh)
-    state, on_device = trainer.initial_state(), jax.device_put(batch, rows)
-    forward, gradients = (jax.jit(part).lower(state.params, on_device).compile() for part in trainer.parts(0))
-    began = time.perf_counter()
-    step = trainer.train_step(0).lower(state, on_device).compile()
-    compile_seconds = time.perf_counter() - began
-
-    def run_step():
-        nonlocal state
-        state, measured = step(state, on_device)
-        return state.step, measured
-
-    # In turn, since the speed of a machine varies over time.
-    work = {
-        "matrices": product,
-        "input": lambda: jax.device_put(batch, rows),
-        "forward": lambda: forward(state.params, on_device),
-        "gradients": lambda: gradients(state.params, on_device),
-        "step": run_step,
-    }
-    return compile_seconds, _timed_in_turn(work, seconds)
-
-
-class SquareProduct:
-    """Product of two square matrices on one device: size 2048 in float32 on a CPU, 8192 in bfloat16 elsewhere."""
-
-    def __init__(self):
-        if jax.default_backend() == "cpu":
-            self._size, dtype = 2048, jnp.float32
-        else:
-            self._size, dtype = 8192, jnp.bfloat16
-        shape = (self._size, self._size)
-        self._factors = [jax.random.normal(jax.random.key(number), shape, dtype) for number in range(2)]
-        self._product = jax.jit(jnp.matmul)
+        began = time.perf_counter()
+        self._step = trainer.train_step(0).lower(self._state, self._on_device).compile()
+        self.compile_seconds = time.perf_counter() - began
 
     @property
-    def flops(self) -> int:
-        """FLOPs of one product."""
-        return 2 * self._size**3
+    def work(self) -> dict[str, Callable[[], Any]]:
+        """What is to be timed, by name."""
+        return {
+            "transfer": lambda: jax.device_put(self._batch, self._rows),
+            "forward": lambda: self._forward(self._state.params, self._on_device),
+            "gradients": lambda: self._gradients(self._state.params, self._on_device),
+            "step": self._run_step,
+        }
 
-    def __call__(self) -> Array:
-        return self._product(*self._factors)
+    @property
+    def bytes(self) -> dict[str, int]:
+        """Bytes that each program moves to and from one device's memory, by name.
+
+        By the house's count: the compiler's own (`cost_analysis`) has a loop's body once, however often it runs.
+        """
+        programs = {"forward": self._forward, "gradients": self._gradients, "step": self._step}
+        return {
+            name: sum(mover.bytes for mover in movers(Program(compiled.as_text())))
+            for name, compiled in programs.items()
+        }
+
+    def _run_step(self) -> Any:
+        self._state, measured = self._step(self._state, self._on_device)
+        return self._state.step, measured
+
+
+def _machines(mesh: Mesh) -> int:
+    """How many times the rates of one device are there: the CPU devices of a process share its machine's cores."""
+    return jax.process_count() if jax.default_backend() == "cpu" else mesh.size
+
+
+def _parts(
+    times: dict[str, list[float]], flops: float, moved: dict[str, int], rates: Rates, devices: int, machines: int
+) -> list[Part]:
+    """Forward, backward, optimizer and step; `flops` of a step, `moved` bytes of each program on one device."""
+    seconds = {
+        "forward": times["forward"],
+        "backward": _differences(times["gradients"], times["forward"]),
+        "optimizer": _differences(times["step"], times["gradients"]),
+        "step": times["step"],
+    }
+    of_parts = {
+        "forward": (flops * _FORWARD_SHARE, moved["forward"]),
+        "backward": (flops * (1 - _FORWARD_SHARE), moved["gradients"] - moved["forward"]),
+        "optimizer": (0.0, max(moved["step"] - moved["gradients"], 0)),
+        "step": (flops, moved["step"]),
+    }
+    return [
+        Part(
+            name,
+            1,
+            work,
+            size * devices,
+            rates.limit(work / machines, size * devices / machines),
+            Timing.of(seconds[name]),
+        )
+        for name, (work, size) in of_parts.items()
+    ]
+
+
+def _differences(longer: list[float], shorter: list[float]) -> list[float]:
+    return [a - b for a, b in zip(longer, shorter, strict=True)]
+
+
+def _measured(operation: Operation, times: dict[str, list[float]], rates: Rates) -> Part:
+    limit = rates.limit(operation.flops, operation.bytes)
+    timing = Timing.of(times[operation.name])
+    return Part(operation.name, operation.count, operation.flops, operation.bytes, limit, timing)
 
 
 def peak_memory() -> int:

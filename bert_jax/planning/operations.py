@@ -1,4 +1,4 @@
-"""The main operations of a step, each with the least time that the machine allows."""
+"""The main operations of a step, each with its FLOPs and bytes."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -31,11 +31,7 @@ class Operation(NamedTuple):
     flops: int
     """FLOPs of its matrix products."""
     bytes: int
-    """Bytes of memory traffic if each array is read or written once; 0 for matrix products."""
-
-    def limit(self, flops_per_second: float, bytes_per_second: float) -> float:
-        """Least seconds at these rates."""
-        return max(self.flops / flops_per_second, self.bytes / bytes_per_second)
+    """Bytes of its arguments and results, the gradients among them, each read or written once."""
 
 
 def operations(trainer: Trainer) -> list[Operation]:
@@ -50,44 +46,45 @@ def operations(trainer: Trainer) -> list[Operation]:
     tokens = jax.device_put(synthetic_batch(batch, length, 1).tokens)
     admitted = AttentionPattern.of(tokens, model.causal).admitted()
     keys = jax.random.split(jax.random.key(0), batch)
-    return [
+    found = [
         _matrices(model, of_tokens, inner, blocks),
         _attention_products(model, batch, length, blocks),
-        _elementwise("softmax", blocks, lambda x: softmax_where(x, admitted), scores, passes=5),
-        _elementwise("dropout of attention", blocks, _attention_dropout(model, keys), scores, passes=4),
-        _elementwise(
-            "dropout of outputs", 2 * blocks + 1, lambda x: dropout(x, model.dropout, keys), of_tokens, passes=4
-        ),
-        _elementwise("LayerNorm", 2 * blocks + 1, _layer_norm(model), of_tokens, passes=5),
-        _elementwise("GELU", blocks, activation(model), inner, passes=5),
+        _elementwise("softmax", blocks, lambda x: softmax_where(x, admitted), scores),
+        _elementwise("dropout of attention", blocks, _attention_dropout(model, keys), scores),
+        _elementwise("dropout of outputs", 2 * blocks + 1, lambda x: dropout(x, model.dropout, keys), of_tokens),
+        _elementwise("LayerNorm", 2 * blocks + 1, _layer_norm(model), of_tokens),
+        _elementwise("GELU", blocks, activation(model), inner),
         _head(model, batch, slots),
     ]
-
-
-def copy_bandwidth() -> tuple[Callable[[], Any], int]:
-    """An addition to an array that is larger than any cache, and the bytes that it reads and writes."""
-    large = jnp.zeros(1 << 26, jnp.float32)
-    add = jax.jit(lambda x: x + 1)
-    return lambda: add(large), 2 * large.nbytes
+    # A step without dropout has no such operation.
+    absent = {"dropout of attention": not model.attention_dropout, "dropout of outputs": not model.dropout}
+    return [operation for operation in found if not absent.get(operation.name)]
 
 
 def _random(model: ModelConfig, *shape: int) -> jax.Array:
     return jax.random.normal(jax.random.key(len(shape)), shape, compute_dtype(model))
 
 
-def _timed(function: Callable, *arguments: jax.Array) -> Callable[[], Any]:
-    """Compiles `function` and its gradients; its output serves as the gradient of the output."""
+def _operation(name: str, count: int, forward_flops: int, function: Callable, *arguments: jax.Array) -> Operation:
+    """`function` and its gradients; its output serves as the gradient of the output."""
 
     @jax.jit
     def both(*arguments):
         output, backward = jax.vjp(function, *arguments)
         return output, backward(output)
 
-    return lambda: both(*arguments)
+    moved = [*arguments, *jax.tree.leaves(jax.eval_shape(both, *arguments))]
+    return Operation(
+        name,
+        count,
+        lambda: both(*arguments),
+        _FORWARD_AND_BACKWARD * forward_flops,
+        sum(each.size * each.dtype.itemsize for each in moved),
+    )
 
 
-def _elementwise(name: str, count: int, function: Callable, x: jax.Array, passes: int) -> Operation:
-    return Operation(name, count, _timed(function, x), 0, passes * x.nbytes)
+def _elementwise(name: str, count: int, function: Callable, x: jax.Array) -> Operation:
+    return _operation(name, count, 0, function, x)
 
 
 def _attention_dropout(model: ModelConfig, keys: Key[Array, " B"]) -> Callable:
@@ -115,8 +112,7 @@ def _matrices(model: ModelConfig, x: jax.Array, inner: jax.Array, blocks: int) -
         ]
 
     flops = 2 * x.shape[0] * x.shape[1] * sum(kernel.size for kernel in kernels)
-    run = _timed(products, x, inner, *kernels)
-    return Operation("projections and feed-forward", blocks, run, _FORWARD_AND_BACKWARD * flops, 0)
+    return _operation("projections and feed-forward", blocks, flops, products, x, inner, *kernels)
 
 
 def _attention_products(model: ModelConfig, batch: int, length: int, blocks: int) -> Operation:
@@ -128,9 +124,7 @@ def _attention_products(model: ModelConfig, batch: int, length: int, blocks: int
         return weighted_sums(scores.astype(value.dtype), heads_first(value), value.dtype).swapaxes(1, 2)
 
     flops = 2 * 2 * batch * length * length * model.hidden_size
-    return Operation(
-        "attention's products", blocks, _timed(products, query, key, value), _FORWARD_AND_BACKWARD * flops, 0
-    )
+    return _operation("attention's products", blocks, flops, products, query, key, value)
 
 
 def _head(model: ModelConfig, batch: int, slots: int) -> Operation:
@@ -138,5 +132,4 @@ def _head(model: ModelConfig, batch: int, slots: int) -> Operation:
     table = _random(model, padded_vocabulary_size(model), model.hidden_size).astype(jnp.float32)
     params = head.init(jax.random.key(0), x, table)
     flops = 2 * batch * slots * model.hidden_size * (model.hidden_size + model.vocabulary_size)
-    run = _timed(lambda x, table: head.apply(params, x, table), x, table)
-    return Operation("masked-language head", 1, run, _FORWARD_AND_BACKWARD * flops, 0)
+    return _operation("masked-language head", 1, flops, lambda x, table: head.apply(params, x, table), x, table)

@@ -55,9 +55,14 @@ CHIPS = {
     "TPU v5p": _V5P,
     "TPU v6 lite": _V6E,
     "TPU v6e": _V6E,
-    "NVIDIA A100": Chip(312e12),
-    "NVIDIA H100": Chip(989e12),
-    "NVIDIA H200": Chip(989e12),
+    "NVIDIA A100": Chip(312e12, memory_bandwidth=2039e9),
+    "NVIDIA A100-SXM4-40GB": Chip(312e12, memory_bandwidth=1555e9),
+    "NVIDIA A100-PCIE-40GB": Chip(312e12, memory_bandwidth=1555e9),
+    "NVIDIA A100 80GB PCIe": Chip(312e12, memory_bandwidth=1935e9),
+    "NVIDIA H100": Chip(989e12, memory_bandwidth=3350e9),
+    "NVIDIA H100 PCIe": Chip(756e12, memory_bandwidth=2000e9),
+    "NVIDIA H100 NVL": Chip(835e12, memory_bandwidth=3900e9),
+    "NVIDIA H200": Chip(989e12, memory_bandwidth=4800e9),
 }
 """By the beginning of a device's name. From the makers' data sheets, for TPUs https://cloud.google.com/tpu/docs/v4 to
 v6e: 32, 16, 95 and 32 GB of memory, of which libtpu 0.0.52 lets a program have what is written here; 2,400, 1,600,

@@ -11,10 +11,11 @@ import pytest
 from bert_jax.cli.main import run
 from bert_jax.model.sharding import make_mesh
 from bert_jax.planning import bench as bench_module
-from bert_jax.planning.bench import Timing, bench
-from bert_jax.planning.operations import Operation
-from bert_jax.pretraining.objective import pretraining_trainer
+from bert_jax.planning.bench import Part, Timing, bench
+from bert_jax.planning.operations import operations
+from bert_jax.planning.rates import Limit, RateProbes
 from bert_jax.training.batch import synthetic_batch
+from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.devices import CHIPS, Chip
 
 ROOT = Path(__file__).parents[2]
@@ -31,26 +32,46 @@ def measured(trainer):
 
 
 def test_its_figures_belong_together(measured, trainer):
-    assert measured.step.count >= 5 and measured.step.low <= measured.step.median <= measured.step.high
-    assert sum(measured.parts.values()) == pytest.approx(measured.step.median + measured.parts["input"])
+    forward, backward, optimizer, step = measured.parts
+    assert step.time == measured.step and step.time.rounds >= 5 and step.time.low <= step.time.median <= step.time.high
+    assert [part.name for part in measured.parts] == ["forward", "backward", "optimizer", "step"]
+    assert forward.flops + backward.flops == pytest.approx(step.flops) == trainer.flops(0) and optimizer.flops == 0
+    assert forward.bytes + backward.bytes + optimizer.bytes == step.bytes
     assert measured.sequences_per_second == pytest.approx(8 / measured.step.median)
     assert measured.tokens_per_second == pytest.approx(32 * measured.sequences_per_second)
     assert measured.model_flops_per_second == pytest.approx(trainer.flops(0) / measured.step.median)
-    rate = measured.model_flops_per_second / measured.matrix_flops_per_second
+    rate = measured.model_flops_per_second / measured.rates.matrix.measured
     assert 0 < measured.share_of_matrix_rate < 1 and measured.share_of_matrix_rate == pytest.approx(rate)
-    assert measured.matrix_flops_per_second > 1e9
+    assert measured.rates.matrix.measured > 1e9 and measured.rates.memory.measured > 1e8
     assert measured.peak_memory_bytes > 100e6
     assert measured.mfu is None and measured.input_sequences_per_second is None
 
 
-def test_it_is_one_json_object(measured):
-    assert json.loads(json.dumps(measured.as_json()))["step"]["median"] == measured.step.median
+def test_the_optimizer_moves_parameters_and_moments_at_least(measured, trainer):
+    """It reads parameters, two moments and gradients, and writes the first three."""
+    held = sum(4 * leaf.size for leaf in jax.tree.leaves(trainer.state_shapes.params))
+    assert 6 * held < measured.parts[2].bytes < 20 * held
+
+
+def test_the_bytes_of_a_loop_over_layers_count_every_turn(tiny_config, trainer):
+    """The compiler's own count has the body of a loop once."""
+    looped = tiny_config.replace(execution=tiny_config.execution.replace(unroll=1))
+    batch = synthetic_batch(8, 32, 150)
+    moved = [
+        bench_module._Programs(pretraining_trainer(config, make_mesh(config.mesh), 150, mask_id=4), batch).bytes["step"]
+        for config in (tiny_config, looped)
+    ]
+    assert 0.9 < moved[1] / moved[0] < 3
 
 
 def test_the_peak_is_that_of_the_chip(trainer, monkeypatch):
-    monkeypatch.setitem(CHIPS, "cpu", Chip(1e12))
+    monkeypatch.setitem(CHIPS, "cpu", Chip(1e12, memory_bandwidth=1e11))
     measured = bench(trainer, seconds=0.01)
     assert measured.mfu == pytest.approx(measured.model_flops_per_second / 1e12)
+    matrix, memory = measured.rates
+    assert memory.source == "data sheet" and memory.per_second == 1e11 and memory.measured != 1e11
+    assert matrix.source == "measured"  # the data sheet's is that of bfloat16, and this is float32
+    assert RateProbes("bfloat16").rates(dict.fromkeys(RateProbes("bfloat16").work, [1.0])).matrix.per_second == 1e12
 
 
 def test_times_are_taken_in_turn(monkeypatch):
@@ -96,6 +117,10 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
+def _work(printed):
+    return printed["settings"]["batch_size"], printed["settings"]["length"]
+
+
 def test_made_up_sequences_need_jax_and_the_settings_libraries_alone():
     flags = "--batch-size 2 --length 16 --seconds 0.01 --vocabulary.size 200 --model.compute-dtype float32".split()
     line = [sys.executable, "-c", BLOCKED, LIBRARIES, "bench", str(ROOT / "configs" / "tiny.py"), *flags]
@@ -104,7 +129,7 @@ def test_made_up_sequences_need_jax_and_the_settings_libraries_alone():
     for words in ("matrix products", "share of that", "compilation", "forward", "backward", "optimizer"):
         assert words in done.stdout
     printed = json.loads(done.stdout.splitlines()[-1])
-    assert printed["batch_size"] == 2 and printed["length"] == 16 and printed["devices"] == jax.device_count()
+    assert _work(printed) == (2, 16) and printed["machine"]["devices"] == jax.device_count()
 
 
 def test_a_run_in_place_of_a_config_is_measured_on_its_own_sequences(tiny_run, capsys):
@@ -112,7 +137,7 @@ def test_a_run_in_place_of_a_config_is_measured_on_its_own_sequences(tiny_run, c
     shown = capsys.readouterr().out
     printed = json.loads(shown.splitlines()[-1])
     assert "input alone" in shown and printed["input_sequences_per_second"] > 10
-    assert printed["batch_size"] == 8 and printed["length"] == 32
+    assert _work(printed) == (8, 32) and printed["settings"]["sequences"] == "of a run"
 
 
 def test_a_batch_that_does_not_fit_is_one_line(capsys):
@@ -127,14 +152,28 @@ def test_no_time_to_measure_for_is_one_line(seconds, capsys):
     assert "expected a finite number above 0" in capsys.readouterr().err
 
 
-def test_operations_are_measured_against_their_limits(trainer, capsys):
-    costs, bandwidth = bench_module.operation_costs(trainer, 0.0)
-    assert bandwidth > 1e8
-    assert {cost.name for cost in costs} >= {"softmax", "LayerNorm", "attention's products", "masked-language head"}
-    assert all(cost.seconds > 0 and cost.limit_seconds > 0 and cost.count >= 1 for cost in costs)
+def test_operations_are_measured_beside_their_limits(trainer):
+    found = {part.name: part for part in bench(trainer, 0.0, with_operations=True).operations}
+    assert set(found) >= {"softmax", "LayerNorm", "attention's products", "masked-language head"}
+    assert all(part.time.low > 0 and part.limit.seconds > 0 and part.bytes > 0 for part in found.values())
+    assert found["softmax"].flops == 0 and found["softmax"].limit.binds == "bytes"
 
 
-def test_the_limit_is_that_of_products_or_of_memory():
-    operation = Operation("any", 1, lambda: None, flops=6, bytes=10)
-    assert operation.limit(flops_per_second=2.0, bytes_per_second=10.0) == 3.0
-    assert operation.limit(flops_per_second=2.0, bytes_per_second=1.0) == 10.0
+def test_an_operation_moves_its_arguments_and_results_once(trainer):
+    model = trainer.objective.model
+    of_tokens = 8 * 32 * model.hidden_size * 4
+    found = {operation.name: operation for operation in operations(trainer)}
+    assert found["LayerNorm"].bytes == 3 * of_tokens  # the argument, the result and the argument's gradient
+    assert found["attention's products"].bytes == 7 * of_tokens
+
+
+def test_an_operation_that_a_step_lacks_is_not_measured(tiny_config):
+    config = tiny_config.replace(model=tiny_config.model.replace(dropout=0.0, attention_dropout=0.0))
+    found = operations(pretraining_trainer(config, make_mesh(config.mesh), 150, mask_id=4))
+    assert not [operation.name for operation in found if "dropout" in operation.name]
+
+
+def test_a_difference_that_is_lost_in_the_noise_has_no_share_of_its_limit():
+    limit = Limit(0.5, "bytes")
+    assert Part("any", 1, 0, 10, limit, Timing(1.0, 0.5, 2.0, 5)).limit_share == 0.5
+    assert Part("any", 1, 0, 10, limit, Timing(1.0, -0.5, 2.0, 5)).limit_share is None

@@ -1,0 +1,34 @@
+"""The rates that bound a computation."""
+
+import jax.numpy as jnp
+import pytest
+
+from bert_jax.planning.rates import Copy, Rate, RateProbes, Rates, SquareProduct
+
+
+def test_the_limit_is_that_of_products_or_of_memory():
+    rates = Rates(Rate(2.0, "measured", 2.0), Rate(10.0, "measured", 10.0))
+    assert rates.limit(6, 10) == (3.0, "FLOPs")
+    assert rates.limit(6, 50) == (5.0, "bytes")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_square_products_are_of_the_compute_dtype_with_float32_results(dtype):
+    product = SquareProduct(16, dtype)
+    assert {factor.dtype for factor in product._factors} == {jnp.dtype(dtype)}
+    assert product().dtype == jnp.float32 and product.flops == 2 * 16**3
+
+
+def test_a_copy_is_in_place_and_counts_what_is_read_and_written():
+    copy = Copy(1024)
+    first = copy._array
+    assert float(copy()[0]) == 1.0 and float(copy()[-1]) == 2.0
+    assert first.is_deleted() and copy.bytes == 2 * 4096
+
+
+def test_the_rates_are_those_of_the_shortest_times():
+    probes = RateProbes("float32")
+    times = {name: [4.0, 2.0] for name in probes.work} | {"product of 2048": [8.0, 1.0]}
+    matrix, memory = probes.rates(times)
+    assert matrix == (2 * 2048**3, "measured", 2 * 2048**3)
+    assert memory.per_second == 2 * 4 * (1 << 26) / 2
