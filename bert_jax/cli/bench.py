@@ -55,7 +55,14 @@ def run(arguments: list[str]) -> None:
     """Parses the command line, measures, prints tables and, last, one JSON object."""
     asked = COMMAND.parse(arguments)
     of_a_run = place_of(arguments[0]).is_dir()
-    from bert_jax.cli.bench_tables import comparison_table, difference_lines, roofline_table, step_table
+    from bert_jax.cli.bench_tables import (
+        COLUMNS,
+        RATIOS,
+        comparison_table,
+        difference_lines,
+        roofline_table,
+        step_table,
+    )
     from bert_jax.model.attention import check_attention
     from bert_jax.model.linear import compute_dtype
     from bert_jax.model.sharding import check_batch_size, make_mesh
@@ -86,10 +93,10 @@ def run(arguments: list[str]) -> None:
     measured = bench(trainer, asked.seconds, batches, asked.operations)
     result = record(measured, trainer, "of a run" if of_a_run else "random")
     machine = "{devices} x {device}, {processor}, {cores} cores".format(**result["machine"])
-    output.print(step_table(measured, machine, phase.batch_size), roofline_table(measured), sep="\n")
+    output.print(step_table(measured, machine, phase.batch_size), roofline_table(measured), COLUMNS, sep="\n")
     if there:
         here = as_shape(result, Record)
-        output.print(comparison_table(there, here, asked.compare))
+        output.print("", comparison_table(there, here, str(asked.compare)), RATIOS, sep="\n")
         for line in difference_lines(differences(there, here)):
             output.print(line, markup=False, soft_wrap=True)
     print(json.dumps(result))

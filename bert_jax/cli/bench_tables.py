@@ -1,14 +1,14 @@
 """The tables of bert-jax bench."""
 
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from bert_jax.planning.bench import Bench, Part
 from bert_jax.planning.bench_record import Difference, Record, Scalar
-from bert_jax.planning.rates import Rate
 
 COLUMNS = """\
-runs        how often a step runs it; an operation's other figures are of one run
+runs        how often a step runs it; other figures of operations: of one run
 GFLOP       matrix products, by formula, without recomputation
 MB          memory traffic: of a part, as its compiled program has it; of an
             operation, its arguments and results, each once
@@ -17,6 +17,9 @@ time        median; backward and optimizer are differences of programs
 limit/time  100% is the best that this hardware allows; ~: lost in the noise
 of step     share of the step's time, all runs together"""
 """What the columns of `roofline_table` mean; it fits into 80 columns."""
+
+RATIOS = "ratio: here over there; of times, below 1 is faster here; ~: lost in the noise"
+"""What the last column of `comparison_table` means."""
 
 
 def step_table(measured: Bench, device: str, batch_size: int) -> Table:
@@ -46,11 +49,9 @@ def step_table(measured: Bench, device: str, batch_size: int) -> Table:
 def roofline_table(measured: Bench) -> Table:
     """Work, limit and time of each part of a step and of each operation that was measured."""
     matrix, memory = measured.rates
-    title = f"Limits of a device: {_flops(matrix.per_second)}{_source(matrix)}, "
-    title += f"{memory.per_second / 1e9:,.1f} GB/s of memory{_source(memory)}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    table.caption, table.caption_justify = COLUMNS, "left"
-    table.add_column("part")
+    title = f"Limits of a device: {_flops(matrix.per_second)} {matrix.source}, "
+    title += f"{memory.per_second / 1e9:,.1f} GB/s {memory.source}"
+    table = _plain_table(title)
     for column in ("runs", "GFLOP", "MB", "limit\nms", "by", "time\nms", "limit/\ntime", "of\nstep"):
         table.add_column(column, justify="right")
     for part in measured.parts:
@@ -60,47 +61,34 @@ def roofline_table(measured: Bench) -> Table:
     return table
 
 
-def _cells(part: Part, step: float) -> list[str]:
-    share = part.limit_share
-    return [
-        part.name,
-        f"{part.count:,}",
-        f"{part.flops / 1e9:,.2f}",
-        f"{part.bytes / 1e6:,.1f}",
-        f"{part.limit.seconds * 1e3:,.2f}",
-        part.limit.binds,
-        f"{part.time.median * 1e3:,.2f}",
-        "~" if share is None else f"{share:.0%}",
-        f"{part.count * part.time.median / step:.1%}",
-    ]
-
-
-def _source(rate: Rate) -> str:
-    return f" ({rate.source})"
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:,.1f} ms"
-
-
-def _flops(rate: float) -> str:
-    return f"{rate / 1e12:,.1f} TFLOP/s" if rate > 1e13 else f"{rate / 1e9:,.1f} GFLOP/s"
-
-
-def comparison_table(there: Record, here: Record, path: object) -> Table:
+def comparison_table(there: Record, here: Record, path: str) -> Table:
     """Times of the parts that both records have, side by side."""
-    table = Table(title=f"Compared with {path}", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
-    table.caption, table.caption_justify = "ratio: here over there; of times, less than 1 is faster here; ~: lost in the noise", "left"
-    table.add_column("part")
+    table = _plain_table(f"Compared with {escape(path)}")
     for column in ("there", "here", "ratio"):
         table.add_column(column, justify="right")
-    for name, seconds in here.seconds.items():
-        if (before := there.seconds.get(name)) is not None:
-            # A difference of times that is lost in their noise may be negative.
-            ratio = f"{seconds / before:.2f}" if seconds > 0 and before > 0 else "~"
-            table.add_row(name, f"{before * 1e3:,.2f} ms", f"{seconds * 1e3:,.2f} ms", ratio)
-    rates = there.tokens_per_second, here.tokens_per_second
-    table.add_row("tokens", *(f"{rate:,.0f} /s" for rate in rates), f"{rates[1] / rates[0]:.2f}")
+    for name, time in here.times.items():
+        if before := there.times.get(name):
+            # Of a difference of times that is lost in their noise there is no ratio.
+            ratio = f"{time.median / before.median:.2f}" if time.low > 0 and before.low > 0 else "~"
+            table.add_row(name, f"{before.median * 1e3:,.2f} ms", f"{time.median * 1e3:,.2f} ms", ratio)
+    table.add_section()
+    table.add_row("tokens", *_sides(there.tokens_per_second, here.tokens_per_second, "/s", ",.0f"))
+    a, b = there.rates, here.rates
+    matrix = _sides(a.matrix.per_second / 1e9, b.matrix.per_second / 1e9, "GFLOP/s", ",.1f")
+    memory = _sides(a.memory.per_second / 1e9, b.memory.per_second / 1e9, "GB/s", ",.1f")
+    table.add_row("matrix rate", *matrix)
+    table.add_row("memory bandwidth", *memory)
+    return table
+
+
+def _sides(there: float, here: float, unit: str, form: str) -> tuple[str, str, str]:
+    return f"{there:{form}} {unit}", f"{here:{form}} {unit}", f"{here / there:.2f}"
+
+
+def _plain_table(title: str) -> Table:
+    """A table without borders, whose first column is the part; eight columns of figures beside it fit into 80."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=0)
+    table.add_column("part", no_wrap=True)
     return table
 
 
@@ -116,3 +104,34 @@ def difference_lines(found: list[Difference]) -> list[str]:
 
 def _shown(value: Scalar) -> str:
     return "nothing" if value is None else f"{value:,}" if type(value) is int else str(value)
+
+
+def _cells(part: Part, step: float) -> list[str]:
+    share = part.limit_share
+    return [
+        part.name,
+        f"{part.count:,}",
+        _short(part.flops / 1e9),
+        _short(part.bytes / 1e6),
+        _short(part.limit.seconds * 1e3),
+        part.limit.binds,
+        _short(part.time.median * 1e3),
+        "~" if share is None else _percent(share),
+        _percent(part.count * part.time.median / step),
+    ]
+
+
+def _short(value: float) -> str:
+    return f"{value:,.{0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 2}f}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if abs(share) >= 0.1 else f"{share:.1%}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.1f} ms"
+
+
+def _flops(rate: float) -> str:
+    return f"{rate / 1e12:,.1f} TFLOP/s" if rate > 1e13 else f"{rate / 1e9:,.1f} GFLOP/s"

@@ -4,12 +4,13 @@ import importlib
 import os
 import platform
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import jax
 import jaxlib
 from pydantic import Field
 
+from bert_jax.config.run import RunConfig
 from bert_jax.model.attention import obstacle
 from bert_jax.model.linear import compute_dtype
 from bert_jax.planning.bench import Bench
@@ -40,6 +41,20 @@ class RecordedTime(Shape):
     """Seconds of a part in a record."""
 
     median: float
+    low: float
+
+
+class RecordedRate(Shape):
+    """A rate in a record."""
+
+    per_second: Positive
+
+
+class RecordedRates(Shape):
+    """The rates of a device in a record."""
+
+    matrix: RecordedRate
+    memory: RecordedRate
 
 
 class RecordedPart(Shape):
@@ -58,12 +73,13 @@ class Record(Shape):
     settings: dict[str, Scalar]
     parts: list[RecordedPart]
     operations: list[RecordedPart]
+    rates: RecordedRates
     tokens_per_second: Positive
 
     @property
-    def seconds(self) -> dict[str, float]:
-        """The median of each part and operation, by name."""
-        return {part.name: part.time.median for part in [*self.parts, *self.operations]}
+    def times(self) -> dict[str, RecordedTime]:
+        """The time of each part and operation, by name."""
+        return {part.name: part.time for part in [*self.parts, *self.operations]}
 
 
 class Difference(NamedTuple):
@@ -140,7 +156,7 @@ def _is_work(name: str) -> bool:
 
 def _settings(trainer: Trainer) -> dict[str, Scalar]:
     """Settings that the time of a step depends on, by name; those that are chosen by themselves as they were chosen."""
-    model, config = trainer.objective.model, trainer.config
+    model, config = trainer.objective.model, cast(RunConfig, trainer.config)  # bench trains a pretraining objective
     phase, execution = config.phases[0], config.execution
     with jax.sharding.use_abstract_mesh(trainer.mesh.abstract_mesh):
         attention = "exact" if obstacle(execution.attention, model, phase.length) else "kernel"

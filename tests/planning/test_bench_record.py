@@ -1,0 +1,115 @@
+"""The JSON of a bench, and the comparison of two."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bert_jax.cli.bench_tables import difference_lines
+from bert_jax.cli.main import run
+from bert_jax.planning.bench_record import FORMAT, Record, differences, read_record
+from bert_jax.system.errors import UsageError
+from bert_jax.system.json_file import as_shape
+
+CONFIG = str(Path(__file__).parents[2] / "configs" / "tiny.py")
+FLAGS = "--length 16 --seconds 0.01 --vocabulary.size 200 --model.compute-dtype float32".split()
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """All that a bench prints, in a file."""
+    path = tmp_path_factory.mktemp("bench") / "there.txt"
+    with pytest.MonkeyPatch.context() as patch, open(path, "w") as file:
+        patch.setattr("sys.stdout", file)
+        assert run(["bench", CONFIG, "--batch-size", "2", *FLAGS]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(printed):
+    return json.loads(printed.read_text().splitlines()[-1])
+
+
+def test_it_tells_the_machine_the_versions_the_settings_and_how_the_rates_were_got(found):
+    assert found["kind"] == "bert-jax bench" and found["format"] == FORMAT
+    assert set(found["versions"]) == {"bert_jax", "jax", "jaxlib"}
+    assert found["machine"]["platform"] == found["machine"]["device"] == "cpu" and found["machine"]["processor"]
+    expected = {
+        "batch_size": 2,
+        "length": 16,
+        "compute_dtype": "float32",
+        "model.num_layers": 2,
+        "model.vocabulary_size": 200,
+        "model.dropout": 0.1,
+        "execution.attention": "exact",
+        "execution.unroll": 2,
+    }
+    assert expected.items() <= found["settings"].items()
+    assert {rate["source"] for rate in found["rates"].values()} == {"measured"}
+    for part in found["parts"]:
+        assert part["flops"] >= 0 and part["bytes"] >= 0 and part["limit"]["binds"] in ("FLOPs", "bytes")
+        assert part["time"]["low"] <= part["time"]["median"] <= part["time"]["high"] and part["time"]["rounds"] >= 5
+    assert found["tokens_per_second"] > 0
+
+
+def test_all_that_was_printed_is_read_as_well_as_the_json_alone(printed, found, tmp_path):
+    alone, formatted = tmp_path / "alone.json", tmp_path / "formatted.json"
+    alone.write_text(json.dumps(found))
+    formatted.write_text(json.dumps(found, indent=2))
+    assert read_record(printed) == read_record(alone) == read_record(formatted)
+    assert list(read_record(alone).times) == ["forward", "backward", "optimizer", "step"]
+
+
+def test_two_benches_stand_side_by_side_with_what_differs(printed, capsys):
+    assert run(["bench", CONFIG, "--batch-size", "4", *FLAGS, "--compare", str(printed)]) == 0
+    shown = capsys.readouterr().out
+    assert "there" in shown and "ratio" in shown and "matrix rate" in shown
+    assert "The work of a step differs (batch_size): the times are not of the same work." in shown
+    assert "  batch_size: 2 there, 4 here" in shown.splitlines()
+    assert json.loads(shown.splitlines()[-1])["settings"]["batch_size"] == 4
+
+
+def test_versions_and_machines_differ_without_the_work(found):
+    here = as_shape(found, Record)
+    there = here.model_copy(
+        update={"machine": here.machine | {"device": "TPU v5e"}, "versions": here.versions | {"jax": "0.0.1"}}
+    )
+    assert difference_lines(differences(here, here)) == ["Machine, versions and settings are the same."]
+    lines = difference_lines(differences(there, here))
+    assert lines[0] == "The work of a step is the same. What differs:"
+    assert lines[1] == "  device: TPU v5e there, cpu here" and lines[2].startswith("  jax: 0.0.1 there, ")
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"kind": "something"}, "it is no JSON of bert-jax bench"),
+        ({"format": FORMAT + 1}, f"has format {FORMAT + 1}, and this release of bert_jax reads formats up to {FORMAT}"),
+        ({"format": "one"}, "its format is 'one'"),
+        ({"parts": 3}, "parts is 3"),
+        ({"tokens_per_second": 0.0}, "tokens_per_second is 0.0"),
+        ({"rates": {}}, "it has no rates.matrix"),
+    ],
+    ids=str,
+)
+def test_what_can_not_be_compared_with_is_refused(change, words, found, tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(found | change))
+    with pytest.raises(UsageError) as refused:
+        read_record(path)
+    assert words in str(refused.value) and str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [(None, "No such file"), (b"", "it is empty"), (b'{"kind":', "it is no JSON"), (b"\xff\n", "not UTF-8")],
+    ids=str,
+)
+def test_it_is_refused_in_one_line_before_anything_is_measured(content, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("bert_jax.planning.bench.bench", lambda *_: pytest.fail("it was measured"))
+    path = tmp_path / "other.json"
+    if content is not None:
+        path.write_bytes(content)
+    assert run(["bench", CONFIG, "--compare", str(path)]) == 2
+    said = capsys.readouterr()
+    assert words in said.err and str(path) in said.err and said.err.count("\n") == 1 and not said.out
