@@ -107,8 +107,8 @@ def _of_a_run(config: RunConfig, path: Place) -> tuple[Any, Iterator[Any]]:
     # Imported here: random sequences need neither TFDS nor Grain, which an accelerator machine may lack.
     from bert_jax.model.sharding import make_mesh
     from bert_jax.pretraining.dataset import prepared_for
-    from bert_jax.pretraining.pretrain import training_source
     from bert_jax.pretraining.objective import pretraining_trainer
+    from bert_jax.pretraining.pretrain import training_source
     from bert_jax.run.run_directory import RunDirectory
     from bert_jax.text.tokenizer import load_tokenizer
     from bert_jax.training.input import read_ahead

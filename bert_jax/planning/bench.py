@@ -16,9 +16,8 @@ from bert_jax.model.sharding import batch_sharding
 from bert_jax.planning.operations import Operation, operations
 from bert_jax.planning.program import Program
 from bert_jax.planning.rates import Limit, RateProbes, Rates
-from bert_jax.training.batch import synthetic_batch
 from bert_jax.planning.traffic import movers
-from bert_jax.training.batch import Batch
+from bert_jax.training.batch import Batch, synthetic_batch
 from bert_jax.training.devices import peak_flops
 from bert_jax.training.trainer import Trainer
 

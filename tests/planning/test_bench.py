@@ -14,8 +14,8 @@ from bert_jax.planning import bench as bench_module
 from bert_jax.planning.bench import Part, Timing, bench
 from bert_jax.planning.operations import operations
 from bert_jax.planning.rates import Limit, RateProbes
-from bert_jax.training.batch import synthetic_batch
 from bert_jax.pretraining.objective import pretraining_trainer
+from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.devices import CHIPS, Chip
 
 ROOT = Path(__file__).parents[2]
