@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import jax
 import jaxlib
-from bert_jax.system.formats import check_format
 from pydantic import Field
 
 from bert_jax.config.run import RunConfig
@@ -17,7 +16,7 @@ from bert_jax.model.linear import compute_dtype
 from bert_jax.planning.bench import Bench
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
-from bert_jax.system.json_file import MOST_BYTES, Shape, as_shape, parse_object, read_bytes
+from bert_jax.system.json_file import MOST_BYTES, Shape, as_shape, check_format, parse_object, read_bytes
 from bert_jax.training.trainer import Trainer
 
 KIND = "bert-jax bench"
