@@ -59,6 +59,9 @@ class ExecutionConfig(Settings):
     attention: Literal["auto", "exact", "tpu"] = "auto"
     """How attention is computed: by einsum and softmax (exact), by a kernel that keeps its [T, T] arrays on the chip
     (tpu), or by the kernel where the chip and the sizes allow it (auto). The result is the same up to rounding."""
+    check_compiler: bool = True
+    """Before the first training on a machine, compare compiled parts of a step with their operations one by one, and
+    refuse to train where they differ."""
     max_skipped_steps: Annotated[int, Field(gt=0)] = 20
     """Steps in a row with gradients that aren't finite, each of which is skipped, after which the run stops."""
     stuck_after_minutes: Annotated[float, Field(ge=0)] | None = 30

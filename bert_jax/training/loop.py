@@ -54,8 +54,9 @@ def train(
     Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written, and RunError where too many steps in a row
     had to be skipped or where the compiler is wrong on this machine.
     """
-    check_compiler()
     config = trainer.config
+    if config.execution.check_compiler:
+        check_compiler()
     carried = (run.config_file, run.tokenizer)
     checkpoints = Checkpoints(
         run.checkpoints, carried, config.checkpoints.keep, run.check_owner, config.checkpoints.keep_every
