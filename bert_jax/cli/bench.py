@@ -62,6 +62,7 @@ def run(arguments: list[str]) -> None:
         difference_lines,
         roofline_table,
         step_table,
+        unmatched_lines,
     )
     from bert_jax.model.attention import check_attention
     from bert_jax.model.linear import compute_dtype
@@ -97,7 +98,7 @@ def run(arguments: list[str]) -> None:
     if there:
         here = as_shape(result, Record)
         output.print("", comparison_table(there, here, str(asked.compare)), RATIOS, sep="\n")
-        for line in difference_lines(differences(there, here)):
+        for line in [*unmatched_lines(there, here), *difference_lines(differences(there, here))]:
             output.print(line, markup=False, soft_wrap=True)
     print(json.dumps(result))
 

@@ -6,6 +6,7 @@ from rich.table import Table
 
 from bert_jax.planning.bench import Bench, Part
 from bert_jax.planning.bench_record import Difference, Record, Scalar
+from bert_jax.system.errors import shown
 
 COLUMNS = """\
 runs        how often a step runs it; other figures of operations: of one run
@@ -29,7 +30,8 @@ def step_table(measured: Bench, device: str, batch_size: int) -> Table:
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
-    table.add_row("step", _ms(step.median), f"median of {step.rounds}; 80% in {_ms(step.low)} to {_ms(step.high)}")
+    spread = f"80% in {step.low * 1e3:,.1f} to {_ms(step.high)}"
+    table.add_row("step", _ms(step.median), f"median of {step.rounds}; {spread}")
     table.add_row("sequences", f"{measured.sequences_per_second:,.4g} /s", f"{batch_size:,} a step")
     table.add_row("tokens", f"{measured.tokens_per_second:,.0f} /s", "without padding")
     flops = f"{measured.model_flops_per_step / 1e9:,.1f} GFLOP a step, by formula"
@@ -96,14 +98,29 @@ def difference_lines(found: list[Difference]) -> list[str]:
     """What differs between two records, a line each, below a line that says whether the work does."""
     if not found:
         return ["Machine, versions and settings are the same."]
-    named = ", ".join(each.name for each in found if each.work)
+    named = ", ".join(_printable(each.name) for each in found if each.work)
     first = f"The work of a step differs ({named}): the times are not of the same work." if named else ""
     first = first or "The work of a step is the same. What differs:"
-    return [first, *(f"  {each.name}: {_shown(each.there)} there, {_shown(each.here)} here" for each in found)]
+    sides = [f"{_shown(each.there)} there, {_shown(each.here)} here" for each in found]
+    return [first, *(f"  {_printable(each.name)}: {values}" for each, values in zip(found, sides, strict=True))]
+
+
+def unmatched_lines(there: Record, here: Record) -> list[str]:
+    """The parts and operations that only one of two records has; none where both have the same."""
+    lines = []
+    for side, one, other in (("there", there, here), ("here", here, there)):
+        if alone := [_printable(name) for name in one.times if name not in other.times]:
+            lines.append(f"Measured only {side}: {', '.join(alone)}")
+    return lines
 
 
 def _shown(value: Scalar) -> str:
-    return "nothing" if value is None else f"{value:,}" if type(value) is int else str(value)
+    return "nothing" if value is None else f"{value:,}" if type(value) is int else _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """`text` of a file that somebody else may have written: control characters would steer the terminal."""
+    return text if text.isprintable() else shown(text)
 
 
 def _cells(part: Part, step: float) -> list[str]:

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import jax
 import jaxlib
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from bert_jax.config.run import RunConfig
 from bert_jax.model.attention import obstacle
@@ -41,6 +42,14 @@ class RecordedTime(Shape):
 
     median: float
     low: float
+    """The 10th percentile."""
+
+    @model_validator(mode="after")
+    def _median_is_not_below(self) -> "RecordedTime":
+        # Not simply low <= median: of equal times the percentile may be a rounding error above them.
+        if self.low > 0 >= self.median:
+            raise PydanticCustomError("median", "the median isn't above 0 and the 10th percentile is")
+        return self
 
 
 class RecordedRate(Shape):
@@ -149,8 +158,8 @@ def differences(there: Record, here: Record) -> list[Difference]:
 
 
 def _is_work(name: str) -> bool:
-    sizes = ("batch_size", "length", "predictions", "sequences")
-    return name in sizes or name.startswith("model.") and name not in _SAME_WORK
+    others = ("batch_size", "length", "predictions", "sequences", "objective.predict", "objective.pair")
+    return name in others or name.startswith("model.") and name not in _SAME_WORK
 
 
 def _settings(trainer: Trainer) -> dict[str, Scalar]:
@@ -167,6 +176,8 @@ def _settings(trainer: Trainer) -> dict[str, Scalar]:
         "predictions": config.objective.slots(phase.length),
         "compute_dtype": compute_dtype(model).name,
         **{f"model.{name}": value for name, value in of_model.items()},
+        "objective.predict": config.objective.predict,
+        "objective.pair": config.objective.pair,
         "optimizer.name": config.optimizer.name,
         **{f"mesh.{name}": size for name, size in trainer.mesh.shape.items()},
         "execution.accumulation": execution.accumulation,

@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import subprocess
@@ -7,7 +8,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 
+from bert_jax.cli.bench_tables import step_table
 from bert_jax.cli.main import run
 from bert_jax.model.sharding import make_mesh
 from bert_jax.planning import bench as bench_module
@@ -92,6 +95,14 @@ def test_a_short_last_item_does_not_keep_the_others_running(monkeypatch):
 def test_a_timing_tells_the_spread():
     timing = Timing.of([float(number) for number in range(11)])
     assert timing == (5.0, 1.0, 9.0, 11)
+
+
+def test_the_spread_of_a_slow_step_stays_on_its_line(measured):
+    slow = measured.parts[-1]._replace(time=Timing(3.0758, 2.3874, 14.5115, 5))
+    shown = io.StringIO()
+    table = step_table(measured._replace(parts=[*measured.parts[:-1], slow]), "1 x cpu", 4)
+    Console(file=shown, width=80).print(table)
+    assert "median of 5; 80% in 2,387.4 to 14,511.5 ms" in shown.getvalue()
 
 
 def test_made_up_sequences_are_full_and_of_the_vocabulary():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.cli.bench_tables import difference_lines
+from bert_jax.cli.bench_tables import difference_lines, unmatched_lines
 from bert_jax.cli.main import run
 from bert_jax.planning.bench_record import FORMAT, Record, differences, read_record
 from bert_jax.system.errors import UsageError
@@ -41,6 +41,8 @@ def test_it_tells_the_machine_the_versions_the_settings_and_how_the_rates_were_g
         "model.num_layers": 2,
         "model.vocabulary_size": 200,
         "model.dropout": 0.1,
+        "objective.predict": "masked",
+        "objective.pair": "next_sentence",
         "execution.attention": "exact",
         "execution.unroll": 2,
     }
@@ -78,6 +80,43 @@ def test_versions_and_machines_differ_without_the_work(found):
     lines = difference_lines(differences(there, here))
     assert lines[0] == "The work of a step is the same. What differs:"
     assert lines[1] == "  device: TPU v5e there, cpu here" and lines[2].startswith("  jax: 0.0.1 there, ")
+
+
+def test_another_objective_is_other_work(found):
+    """Without sentence pairs a step has neither the pooler's product nor that of its head."""
+    here = as_shape(found, Record)
+    there = here.model_copy(update={"settings": here.settings | {"objective.pair": "none"}})
+    first, second = difference_lines(differences(there, here))
+    assert first.startswith("The work of a step differs (objective.pair)")
+    assert second == "  objective.pair: none there, next_sentence here"
+
+
+def test_what_only_one_of_them_measured_is_named(found):
+    here = as_shape(found, Record)
+    there = here.model_copy(update={"operations": [here.parts[0].model_copy(update={"name": "softmax"})]})
+    assert unmatched_lines(here, here) == []
+    assert unmatched_lines(there, here) == ["Measured only there: softmax"]
+    assert unmatched_lines(here, there) == ["Measured only here: softmax"]
+
+
+def test_control_characters_of_a_record_do_not_reach_the_terminal(found):
+    here = as_shape(found, Record)
+    part = here.parts[0].model_copy(update={"name": "a\x1b[2Jb"})
+    there = here.model_copy(
+        update={"settings": here.settings | {"x\ny": "\x1b]0;title\x07"}, "operations": [part]},
+    )
+    lines = [*unmatched_lines(there, here), *difference_lines(differences(there, here))]
+    assert len(lines) == 3 and all(line.isprintable() for line in lines)
+    assert lines[-1] == r"  'x\ny': '\x1b]0;title\x07' there, nothing here"
+
+
+def test_a_time_that_can_not_be_is_refused(found, tmp_path):
+    """A ratio to it would be a division by zero, after all has been measured."""
+    path = tmp_path / "other.json"
+    damaged = found["parts"][0] | {"time": {"median": 0.0, "low": 1.0}}
+    path.write_text(json.dumps(found | {"parts": [damaged]}))
+    with pytest.raises(UsageError, match="parts.0.time is .*: the median isn't above 0 and the 10th percentile is"):
+        read_record(path)
 
 
 @pytest.mark.parametrize(
