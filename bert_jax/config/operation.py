@@ -56,9 +56,10 @@ class ExecutionConfig(Settings):
     unroll: Annotated[int, Field(gt=0)] | None = None
     """Blocks in one iteration of the compiled loop over layers. More take longer to compile and make each step faster.
     None: one with remat, otherwise all."""
-    attention: Literal["auto", "exact", "tpu"] = "auto"
+    attention: Literal["auto", "exact", "tpu", "cudnn"] = "auto"
     """How attention is computed: by einsum and softmax (exact), by a kernel that keeps its [T, T] arrays on the chip
-    (tpu), or by the kernel where the chip and the sizes allow it (auto). The result is the same up to rounding."""
+    (tpu), by cuDNN on NVIDIA GPUs, in bfloat16 and without attention dropout (cudnn), or by the TPU's kernel where chip
+    and sizes allow it, and exactly elsewhere (auto). The result is the same up to rounding."""
     check_compiler: bool = True
     """Before the first training on a machine, compare compiled parts of a step with their operations one by one, and
     refuse to train where they differ."""

@@ -96,7 +96,7 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
     batches = learned.batches(config.seed, started.tokenizer.vocabulary.pad_id)
     planned = config.planned(started.config, learned.task.config, stamp, len(batches))
-    check_attention(config.execution, started.config, planned.task.padded_lengths, mesh)
+    check_attention(config.execution, planned.model, planned.task.padded_lengths, mesh)
     check_room(planned_memory(planned, mesh), planned.phases[0], mesh)
     return Planned(started, learned, measured, batches, planned)
 

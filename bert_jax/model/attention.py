@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 import jax
@@ -15,16 +15,19 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.layout import Tokens
+from bert_jax.model import cudnn_attention
 from bert_jax.model.dropout import dropout, split
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
 from bert_jax.model.placement import BATCH_AXES, platform
 from bert_jax.model.products import heads_first, inner_products, weighted_sums
 from bert_jax.system.errors import UsageError
 
-AttentionForm = Literal["auto", "exact", "tpu", "interpreted"]
-"""How attention is computed: `exact`, by einsum and softmax; `tpu`, by a kernel for TPUs; `interpreted`, for tests, by
-that kernel's operations on any backend; `auto`, by the kernel where it can. All have the same result up to the order of
-sums."""
+AttentionForm = Literal["auto", "exact", "tpu", "cudnn", "interpreted"]
+"""How attention is computed. All forms have the same result up to rounding and the order of sums.
+
+`exact`: by einsum and softmax. `tpu`: by a kernel for TPUs. `cudnn`: by cuDNN's kernel for NVIDIA GPUs, which drops
+nothing. `interpreted`, for tests: by the TPU kernel's operations, on any backend. `auto`: by the TPU kernel where that
+can be had, else exactly."""
 
 
 class Places(NamedTuple):
@@ -107,8 +110,9 @@ class SelfAttention(nn.Module):
         shape = (3, config.num_heads, config.head_size)
         kernel = self.param("kernel", initial_weights(config), (config.hidden_size, *shape))
         bias = self.param("bias", nn.initializers.zeros_init(), shape) if self.bias else None
-        # The kernel is for all queries of a row; the probabilities of a few take little memory.
-        by_kernel = wanted is None and not obstacle(self.form, config, x.shape[1])
+        rate = 0.0 if dropout_keys is None else config.attention_dropout
+        # The kernels are for all queries of a row; the probabilities of a few take little memory.
+        by_kernel = wanted is None and not obstacle(self.form, config, x.shape[1], rate, pattern)
         # Heads that are split over devices have to be the slowest of the features' axes; else the stored order is best.
         slowest = int(_shares_of_heads() > 1)
         if by_kernel:  # three products: the kernel reads whole arrays, and parts of one would be copied
@@ -122,7 +126,7 @@ class SelfAttention(nn.Module):
             key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=slowest), 2 + slowest)
         pattern = pattern.of_queries(wanted)
         form = functools.partial(attend_by_kernel, self.form) if by_kernel else attend
-        context = form(query, key, value, pattern, config.attention_dropout, dropout_keys)
+        context = form(query, key, value, pattern, rate, dropout_keys)
         output = Linear(config, (config.hidden_size,), contracted=2, bias=self.bias, name="output")(context)
         return output, attention_probabilities(query, key, pattern) if return_probabilities else None
 
@@ -155,11 +159,12 @@ def attend_by_kernel(
     rate: float,
     dropout_keys: Key[Array, " B"] | None,
 ) -> Float[Array, "B T H K"]:
-    """The same as `attend`, by the kernel: all queries of each row, on every device for its own rows and heads."""
+    """The same as `attend`, by a kernel: all queries of each row, on every device for its own rows and heads."""
+    if form == "cudnn":
+        return _attend_by_cudnn(query, key, value, pattern)
     from bert_jax.model import tpu_attention  # imports Pallas, which takes a second
 
     batch, length, heads, size = query.shape
-    mesh = jax.sharding.get_abstract_mesh()
     if dropout_keys is None:
         rate, keys = 0.0, jnp.zeros((batch, heads, 2), jnp.uint32)
     else:
@@ -173,25 +178,58 @@ def attend_by_kernel(
         window=pattern.window,
         interpreted=form == "interpreted",
     )
-    attend_here = functools.partial(tpu_attention.attend, kernel)
-    if not mesh.empty:  # XLA can't split a kernel over devices by itself
-        features, rows = P(BATCH_AXES, None, "tensor"), P(BATCH_AXES)
-        attend_here = jax.shard_map(
-            attend_here,
-            mesh=mesh,
-            in_specs=(features, features, features, rows, P(BATCH_AXES, "tensor")),
-            out_specs=features,
-            check_vma=False,
-        )
+    features, rows = P(BATCH_AXES, None, "tensor"), P(BATCH_AXES)
+    attend_here = _on_every_device(
+        functools.partial(tpu_attention.attend, kernel),
+        (features, features, features, rows, P(BATCH_AXES, "tensor")),
+        features,
+    )
     places = jnp.stack([pattern.keys.sequence, pattern.keys.position], axis=1)
     flat = (each.reshape(batch, length, -1) for each in (query, key, value))
     return attend_here(*flat, places, keys).reshape(query.shape)
 
 
-def obstacle(form: AttentionForm, config: ModelConfig, length: int) -> str | None:
-    """Why the kernel isn't used for rows of `length` tokens on the mesh in force; None where it is."""
+def _attend_by_cudnn(
+    query: Float[Array, "B T H K"],
+    key: Float[Array, "B T H K"],
+    value: Float[Array, "B T H K"],
+    pattern: AttentionPattern,
+) -> Float[Array, "B T H K"]:
+    """The same as `attend` without dropout, where a row holds one sequence."""
+    heads = P(BATCH_AXES, None, "tensor", None)
+    attend_here = _on_every_device(
+        functools.partial(cudnn_attention.attend, causal=pattern.causal, window=pattern.window),
+        (heads, heads, heads, P(BATCH_AXES)),
+        heads,
+    )
+    return attend_here(query, key, value, jnp.sum(pattern.keys.sequence > 0, axis=1, dtype=jnp.int32))
+
+
+def _on_every_device(kernel: Callable[..., Array], arguments: tuple[P, ...], result: P) -> Callable[..., Array]:
+    """`kernel` for the part that each device of the mesh in force has: XLA can't split a kernel by itself."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return kernel
+    return jax.shard_map(kernel, mesh=mesh, in_specs=arguments, out_specs=result, check_vma=False)
+
+
+def obstacle(
+    form: AttentionForm,
+    config: ModelConfig,
+    length: int,
+    dropout: float = 0.0,
+    pattern: AttentionPattern | None = None,
+) -> str | None:
+    """Why no kernel is used for rows of `length` tokens on the mesh in force; None where one is.
+
+    `dropout`: the rate at which probabilities are dropped; 0 outside training. `pattern`: None for one sequence a row,
+    without a window.
+    """
     if form == "exact":
         return "the exact form is asked for"
+    if form == "cudnn":
+        seen = {} if pattern is None else {name: getattr(pattern, name) for name in ("sequences", "causal", "window")}
+        return cudnn_attention.obstacle(platform(), compute_dtype(config), config.head_size, dropout, **seen)
     if form != "interpreted" and platform() != "tpu":
         return f"this is a {platform().upper()}, and the kernel is for TPUs"
     from bert_jax.model import tpu_attention
@@ -200,13 +238,14 @@ def obstacle(form: AttentionForm, config: ModelConfig, length: int) -> str | Non
 
 
 def check_attention(execution: ExecutionConfig, config: ModelConfig, lengths: Iterable[int], mesh: Mesh) -> None:
-    """Raises UsageError where `execution.attention` is tpu and the kernel can't be used for rows of `lengths`."""
-    if execution.attention != "tpu":
+    """Raises UsageError where `execution.attention` names a kernel that can't be used for training on `lengths`."""
+    form = execution.attention
+    if form in ("auto", "exact"):
         return
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
         for length in lengths:
-            if why := obstacle("tpu", config, length):
-                raise UsageError(f"execution.attention=tpu can't be had: {why}; leave it at auto, or ask for exact")
+            if why := obstacle(form, config, length, config.attention_dropout):
+                raise UsageError(f"execution.attention={form} can't be had: {why}; leave it at auto, or ask for exact")
 
 
 def _shares_of_heads() -> int:

@@ -130,7 +130,7 @@ class Encoder(nn.Module):
             at_once = 1 if self.remat != "none" else count
         block = Block(self.config, attention=self.attention, parent=None)
         keys = None if dropout_keys is None else split(dropout_keys, count)
-        layers = (self.param("layers", _stacked(block, count), x, pattern), keys)
+        layers = (self.param("layers", _stacked(self.config, count), x, pattern), keys)
 
         def run(layer, x, wanted=None):
             params, keys = layer
@@ -171,8 +171,9 @@ def _apart(layers: Any, places: Sequence[int]) -> list[Any]:
     return [jax.tree.unflatten(structure, parts) for parts in zip(*(jnp.split(leaf, list(places)) for leaf in leaves))]
 
 
-def _stacked(block: Block, count: int) -> Callable[..., Any]:
+def _stacked(config: ModelConfig, count: int) -> Callable[..., Any]:
     """Initialiser of the stacked parameters of `count` blocks, each from its own key."""
+    block = Block(config, attention="exact", parent=None)  # the call of cuDNN can't be mapped over blocks
 
     def init(key, x, pattern):
         return jax.vmap(lambda key: block.init(key, x, pattern, None)["params"])(jax.random.split(key, count))

@@ -127,7 +127,7 @@ def phase_memory(config: OperationConfig, model: ModelConfig, mesh: Mesh, phase:
             predictions=predictions,
             split=parts(mesh, ("fsdp", "tensor")),
             tensor=parts(mesh, "tensor"),
-            kernel=obstacle(config.execution.attention, model, phase.length) is None,
+            kernel=obstacle(config.execution.attention, model, phase.length, model.attention_dropout) is None,
         )
 
 
