@@ -5,6 +5,6 @@ cd "$(dirname "$0")/.."
 . launch/setup.sh
 
 install dev
-"$VENV/bin/python" -m ruff format --check bert_jax tests configs
-"$VENV/bin/python" -m ruff check bert_jax tests configs
+"$VENV/bin/python" -m ruff format --check bert_jax tests configs launch
+"$VENV/bin/python" -m ruff check bert_jax tests configs launch
 exec "$VENV/bin/python" -m mypy

@@ -53,5 +53,5 @@ def test_xla_knows_our_flags_and_ends_at_others():
         script = f'. launch/flags.sh; gpu_flags; exec {sys.executable} -c "{program}"'
         return subprocess.run(["bash", "-c", script], cwd=ROOT, env=os.environ | {"XLA_FLAGS": more}).returncode
 
-    assert ends("") == 0
+    assert ends("") == ends("--xla_gpu_deterministic_ops=true") == 0  # flags.sh speaks of the second
     assert ends("--xla_gpu_no_such_flag=1") != 0

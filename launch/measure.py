@@ -1,0 +1,284 @@
+"""Measures base and large on this machine's devices and writes one JSON file and one table.
+
+    .venv/bin/python launch/measure.py --output runs/h100.json
+    .venv/bin/python launch/measure.py --output runs/h100.json --configs base --lengths 512 --batch-sizes 256
+    .venv/bin/python launch/measure.py --output runs/tiny.json --tiny          # a minute of a CPU, to try it
+
+A case is a configuration, a length, what is dropped, and a form of attention. Each is measured by `bert-jax bench` in a
+process of its own, with the compiler flags of launch/flags.sh: one that runs out of memory costs its own row only. Of
+the batch sizes, the first that fits is measured; those that are hopeless by formula aren't tried. What a device can't do
+is said in its row. Both files are written after each case: the same command goes on where it was stopped, and tries again
+what failed. Flags of `bert-jax bench` that aren't named here, such as --execution.remat full, are passed on to it.
+"""
+
+import itertools
+import json
+import multiprocessing
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import tyro
+
+from bert_jax.system.errors import BertJaxError, UsageError
+from bert_jax.system.files import write_json, write_text
+from bert_jax.system.json_file import read_object
+from bert_jax.system.progress import complain, say
+
+ROOT = Path(__file__).parents[1]
+DROPOUT = {
+    "all": [],
+    "outputs": ["--model.attention-dropout", "0"],
+    "none": ["--model.attention-dropout", "0", "--model.dropout", "0"],
+}
+"""What is dropped, and the flags of bench for it: all that the config says; not attention's probabilities; nothing."""
+BENCH = '. launch/flags.sh; gpu_flags; tpu_flags; exec "$@"'
+"""Runs its arguments with the compiler flags of the launchers, each of which one kind of device reads."""
+_REFUSED = UsageError.exit_code
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""Exit codes of a process that Linux ends when memory runs out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is measured, and where the results go."""
+
+    output: Path
+    """The JSON file; the table is beside it, with the ending .md."""
+    configs: tuple[str, ...] = ("base", "large")
+    """Names or files of configurations."""
+    lengths: tuple[int, ...] = (128, 512)
+    """Tokens a sequence."""
+    dropout: tuple[Literal["all", "outputs", "none"], ...] = ("all", "outputs")
+    """What is dropped: all that the configuration says, all but attention's probabilities, or nothing."""
+    attention: tuple[Literal["exact", "cudnn", "tpu"], ...] = ("exact", "cudnn", "tpu")
+    """Forms of attention (execution.attention)."""
+    batch_sizes: tuple[int, ...] = (1024, 512, 256, 128, 64, 32, 16, 8)
+    """Sequences a step, of which the first that fits is measured."""
+    seconds: float = 10.0
+    """Seconds that bench measures each part for."""
+    minutes: float = 8.0
+    """Minutes after which the process of a case is ended."""
+    tiny: bool = False
+    """Measure configs/tiny.py on short sequences for a moment, in place of what the other flags say."""
+
+    def fitted(self) -> "Asked":
+        """What is measured in the end: the tiny sizes where they are asked for."""
+        return replace(self, configs=("tiny",), lengths=(16,), batch_sizes=(8, 4), seconds=0.1) if self.tiny else self
+
+
+class Case(NamedTuple):
+    """One row of the table."""
+
+    config: str
+    length: int
+    dropout: str
+    attention: str
+
+    def flags(self, batch_size: int) -> list[str]:
+        """The arguments of bench."""
+        sizes = ["--length", str(self.length), "--batch-size", str(batch_size)]
+        return [self.config, *sizes, *DROPOUT[self.dropout], "--execution.attention", self.attention]
+
+
+class Prospect(NamedTuple):
+    """What can be told of a case without measuring it."""
+
+    refused: str | None
+    """Why it can't be measured here, in a line."""
+    batch_sizes: list[int]
+    """Those that aren't hopeless by the formula for memory, in the order given."""
+
+
+class Machine(NamedTuple):
+    """The devices, and what is to be expected of each case on them."""
+
+    device: str
+    devices: int
+    prospects: dict[Case, Prospect]
+
+
+class Attempt(NamedTuple):
+    """How a process of bench ended."""
+
+    code: int | None
+    """Its exit code; None where it took too long."""
+    output: str
+    errors: str
+
+
+def examined(cases: list[Case], batch_sizes: tuple[int, ...], settings: list[str]) -> Machine:
+    """Looks at the devices in a process of its own: this one has to leave their memory to those that measure."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_examine, cases, batch_sizes, settings).result()
+
+
+def _examine(cases: list[Case], batch_sizes: tuple[int, ...], settings: list[str]) -> Machine:
+    from bert_jax.system.accelerators import leave_out_absent_tpu
+
+    leave_out_absent_tpu()
+    import jax
+
+    prospects = {case: _prospect(case, batch_sizes, settings) for case in cases}
+    return Machine(jax.devices()[0].device_kind, len(jax.devices()), prospects)
+
+
+def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> Prospect:
+    from bert_jax.cli.bench import COMMAND
+    from bert_jax.model.attention import check_attention
+    from bert_jax.model.sharding import check_batch_size, make_mesh
+    from bert_jax.pretraining.trainer import planned_vocabulary_size
+    from bert_jax.training.fitting import TOO_MUCH, device_memory, gigabytes, phase_memory
+
+    config = COMMAND.parse(case.flags(batch_sizes[0]) + settings).config  # a wrong flag ends it all
+    model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))
+    mesh = make_mesh(config.mesh)
+    there = device_memory(mesh.local_devices[0])
+    reason, hopeful = "no batch size is given", []
+    for size in batch_sizes:
+        phase = config.phases[0].replace(batch_size=size, length=case.length)
+        try:
+            check_batch_size(size, config.execution.accumulation, mesh)
+            check_attention(config.execution, model, [case.length], mesh)
+        except UsageError as error:
+            reason = str(error)
+            continue
+        needed = phase_memory(config, model, mesh, phase, config.objective.slots(case.length)).total
+        if there and needed > TOO_MUCH * there:
+            reason = f"{size:,} sequences take about {gigabytes(needed)} by formula, and there are {gigabytes(there)}"
+        else:
+            hopeful.append(size)
+    return Prospect(None if hopeful else reason, hopeful)
+
+
+def run_bench(flags: list[str], minutes: float) -> Attempt:
+    """Runs bench with these arguments in a process of its own."""
+    command = ["bash", "-c", BENCH, "bench", sys.executable, "-m", "bert_jax.cli.main", "bench", *flags]
+    try:
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60 * minutes)
+    except subprocess.TimeoutExpired:
+        return Attempt(None, "", f"ended after {minutes:g} minutes")
+    return Attempt(ended.returncode, ended.stdout, ended.stderr)
+
+
+def row_of(case: Case, prospect: Prospect, attempt: Callable[[list[str]], Attempt]) -> dict[str, Any]:
+    """Measures a case with the first of its batch sizes that fits; tells what is in the way where none does."""
+    row = case._asdict() | {"batch_size": None, "bench": None, "remark": prospect.refused, "failed": False}
+    if prospect.refused:
+        return row
+    for size in prospect.batch_sizes:
+        say(f"{case.config}, {case.length} tokens, dropout {case.dropout}, attention {case.attention}: {size:,} a step")
+        ended = attempt(case.flags(size))
+        if ended.code == 0:
+            return row | {"batch_size": size, "bench": json.loads(ended.output.strip().splitlines()[-1])}
+        if not ("RESOURCE_EXHAUSTED" in ended.errors or ended.code in _KILLED):
+            return row | {"batch_size": size, "remark": _reason(ended.errors), "failed": ended.code != _REFUSED}
+    return row | {"remark": f"not even {size:,} sequences fit into memory"}
+
+
+def _reason(errors: str) -> str:
+    """The line of the error in what a process said, which in a traceback isn't always the last one."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()] or ["it said nothing"]
+    named = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    return (named or lines)[-1][:300]
+
+
+def measure(
+    asked: Asked, settings: list[str], look: Callable[..., Machine] = examined, run: Callable[..., Attempt] = run_bench
+) -> bool:
+    """Measures the cases that the file doesn't hold yet; returns whether any failed.
+
+    Raises UsageError where the file holds measurements of other devices or settings.
+    """
+    cases = [Case(*each) for each in itertools.product(asked.configs, asked.lengths, asked.dropout, asked.attention)]
+    machine = look(cases, asked.batch_sizes, settings)
+    result = {"device": machine.device, "devices": machine.devices, "settings": settings}
+    rows = _rows_before(asked.output, result)
+    result["versions"] = {name: version(name) for name in ("jax", "jaxlib")}
+
+    def attempt(flags: list[str]) -> Attempt:
+        return run([*flags, "--seconds", str(asked.seconds), *settings], asked.minutes)
+
+    asked.output.parent.mkdir(parents=True, exist_ok=True)
+    for case in cases:
+        if case not in rows or rows[case]["failed"]:
+            rows[case] = row_of(case, machine.prospects[case], attempt)
+        result["cases"] = list(rows.values())
+        write_json(asked.output, result)
+        write_text(asked.output.with_suffix(".md"), table(result))
+    say(f"{len(rows)} cases are in {asked.output}, their table in {asked.output.with_suffix('.md')}")
+    return any(rows[case]["failed"] for case in cases)
+
+
+def _rows_before(path: Path, expected: dict[str, Any]) -> dict[Case, dict[str, Any]]:
+    """The rows that the file holds. Raises UsageError if it is damaged, or of another device or other settings."""
+    if not path.exists():
+        return {}
+    try:
+        before = read_object(path)
+        rows = {Case(*(row[name] for name in Case._fields)): row for row in before["cases"]}
+        differing = {name: before[name] for name in expected if before[name] != expected[name]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} can't be read as measurements ({error!r}); give another --output") from None
+    if differing:
+        now = {name: expected[name] for name in differing}
+        raise UsageError(f"{path} was measured with {differing} and this would be {now}; give another --output")
+    return rows
+
+
+def table(result: dict[str, Any]) -> str:
+    """The rows in Markdown, below the devices and the versions that they are of."""
+    made_by = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
+    passed = f", with {shlex.join(result['settings'])}" if result["settings"] else ""
+    head = [
+        *("config", "tokens", "dropout", "attention", "sequences a step", "step", "80% of steps", "sequences/s"),
+        *("MFU", "of the matrix rate", "peak memory", "compilation", "remark"),
+    ]
+    lines = [head, ["---"] * 4 + ["---:"] * 8 + ["---"], *map(_line, result["cases"])]
+    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{result['devices']} x {result['device']}; {made_by}; bert-jax bench{passed}\n\n{body}\n"
+
+
+def _line(row: dict[str, Any]) -> list[str]:
+    case = [row["config"], f"{row['length']:,}", row["dropout"], row["attention"]]
+    remark = (row["remark"] or "").replace("|", "\\|")
+    bench = row["bench"]
+    if bench is None:
+        return [*case, *[""] * 8, remark]
+    step = bench["step"]
+    return [
+        *case,
+        f"{row['batch_size']:,}",
+        f"{step['median'] * 1e3:,.1f} ms",
+        f"{step['low'] * 1e3:,.1f} to {step['high'] * 1e3:,.1f} ms",
+        f"{bench['sequences_per_second']:,.1f}",
+        "" if bench["mfu"] is None else f"{bench['mfu']:.1%}",
+        f"{bench['share_of_matrix_rate']:.1%}",
+        f"{bench['peak_memory_bytes'] / 1e9:,.1f} GB",
+        f"{bench['compile_seconds']:,.1f} s",
+        remark,
+    ]
+
+
+def main() -> int:
+    """Exits with 2 for wrong use, 1 where a case failed, 143 for SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the process of bench too
+    asked, settings = tyro.cli(Asked, description=__doc__, return_unknown_args=True)
+    try:
+        failed = measure(asked.fitted(), settings)
+    except BertJaxError as error:
+        complain(str(error))
+        return error.exit_code
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
