@@ -8,7 +8,7 @@ A case is a configuration, a length, what is dropped, and a form of attention. E
 process of its own, with the compiler flags of launch/flags.sh: one that runs out of memory costs its own row only. Of
 the batch sizes the first that fits is measured; those that are hopeless by formula aren't tried. What a device can't do
 is said in its row. Both files are written after each case. The same command goes on where it was stopped, and tries
-again what failed. Flags of `bert-jax bench` that aren't named here, such as --execution.remat full, are passed on to it.
+again what failed. Flags of `bert-jax bench` that aren't named here are passed on to it, such as --execution.remat full.
 """
 
 import itertools
