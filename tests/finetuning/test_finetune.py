@@ -16,8 +16,10 @@ from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning import finetune as finetune_module
-from bert_jax.finetuning.finetune import finetune
+from bert_jax.finetuning.finetune import finetune, plan_finetuning
 from bert_jax.finetuning.seeds import finetune_seeds
+from bert_jax.model import attention
+from bert_jax.model.sharding import make_mesh
 from bert_jax.run.checkpoint import write_model
 from bert_jax.run.checkpoint_choice import best_of, checkpoint_of
 from bert_jax.run.manifest import Manifest, complete
@@ -384,6 +386,17 @@ def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config,
         with pytest.raises(UsageError, match=said):
             finetune(config.replace(**changes), run)
     assert not run.path.exists()
+
+
+def test_attention_is_checked_for_the_settings_of_the_task(config, tmp_path, monkeypatch):
+    """Not for those of the model that it starts from, which has dropout and computes in float32."""
+    monkeypatch.setattr(attention, "platform", lambda: "gpu")
+    by_cudnn = config.execution.replace(attention="cudnn")
+    asked = config.replace(execution=by_cudnn, compute_dtype="bfloat16", dropout=0.0)
+    mesh, run = make_mesh(config.mesh), RunDirectory(tmp_path / "run")
+    plan_finetuning(asked, mesh, run)
+    with pytest.raises(UsageError, match="attention=cudnn can't be had: attention's dropout is 0.2"):
+        plan_finetuning(asked.replace(dropout=0.2), mesh, run)
 
 
 def test_without_dev_rows_nothing_is_measured(config, tmp_path, capsys):
