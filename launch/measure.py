@@ -122,7 +122,7 @@ def examined(cases: list[Case], batch_sizes: tuple[int, ...], settings: list[str
 
 
 def _examine(cases: list[Case], batch_sizes: tuple[int, ...], settings: list[str]) -> Machine:
-    from bert_jax.system.accelerators import leave_out_absent_tpu
+    from bert_jax.system.machine import leave_out_absent_tpu
 
     leave_out_absent_tpu()
     import jax
@@ -135,8 +135,8 @@ def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> 
     from bert_jax.cli.bench import COMMAND
     from bert_jax.model.attention import check_attention
     from bert_jax.model.sharding import check_batch_size, make_mesh
-    from bert_jax.pretraining.trainer import planned_vocabulary_size
-    from bert_jax.training.fitting import TOO_MUCH, device_memory, gigabytes, phase_memory
+    from bert_jax.pretraining.objective import planned_vocabulary_size
+    from bert_jax.training.devices import TOO_MUCH, device_memory, gigabytes, phase_memory
 
     config = COMMAND.parse(case.flags(batch_sizes[0]) + settings).config  # a wrong flag ends it all
     model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))
@@ -253,7 +253,7 @@ def _line(row: dict[str, Any]) -> list[str]:
     bench = row["bench"]
     if bench is None:
         return [*case, *[""] * 8, remark]
-    step = bench["step"]
+    step = bench["parts"][-1]["time"]
     return [
         *case,
         f"{row['batch_size']:,}",

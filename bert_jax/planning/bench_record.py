@@ -167,7 +167,8 @@ def _settings(trainer: Trainer) -> dict[str, Scalar]:
     model, config = trainer.objective.model, cast(RunConfig, trainer.config)  # bench trains a pretraining objective
     phase, execution = config.phases[0], config.execution
     with jax.sharding.use_abstract_mesh(trainer.mesh.abstract_mesh):
-        attention = "exact" if obstacle(execution.attention, model, phase.length) else "kernel"
+        hindered = obstacle(execution.attention, model, phase.length, model.attention_dropout)
+    attention = "exact" if hindered else "cudnn" if execution.attention == "cudnn" else "kernel"
     by_itself = 1 if execution.remat != "none" else model.num_layers
     of_model = model.model_dump(exclude={"compute_dtype"}) | {"feedforward_size": model.inner_size}
     return {
