@@ -12,8 +12,12 @@ from jaxtyping import Int, Integer, UInt8
 
 WORD_START = 1
 """Bit of a token's unit byte: a word begins here."""
+PHRASE_START = 2
+"""Bit of a token's unit byte: a phrase begins here, or a word that is in none."""
+ENTITY_START = 4
+"""Bit of a token's unit byte: an entity begins here, or a word that is in none."""
 MASKABLE = 8
-"""Bit of a token's unit byte: an ordinary token, one that masking may take. (2 and 4: phrase, entity.)"""
+"""Bit of a token's unit byte: an ordinary token, one that masking may take."""
 
 
 class Tokens(NamedTuple):

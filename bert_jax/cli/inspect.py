@@ -1,5 +1,7 @@
 """bert-jax inspect RUN: prints sequences as the model sees them."""
 
+import json
+
 from bert_jax.cli.arguments import Arguments, Command, RunArgument
 from bert_jax.system.errors import UsageError
 
@@ -12,7 +14,10 @@ class Inspect(Arguments):
     step: int = 1
     """Show the batch of this training step, from 1."""
     rows: int = 4
-    """Sequences to show."""
+    """Rows of the batch to show. A row of packed data holds several sequences."""
+    json: bool = False
+    """Print a JSON object a sequence: record, sequence (its number in the row), pieces, input (as the model sees them),
+    predicted (positions), segments, positions, units ([begin, end, kind]) and pair_label."""
 
 
 COMMAND = Command("inspect", Inspect, "Show sequences of a run as the model sees them, with masks and labels.")
@@ -22,9 +27,13 @@ def run(arguments: list[str]) -> None:
     """Parses the command line and prints sequences."""
     asked = COMMAND.parse(arguments)
     if asked.rows < 1:
-        raise UsageError(f"--rows {asked.rows} shows nothing; give how many sequences, from 1")
+        raise UsageError(f"--rows {asked.rows} shows nothing; give how many rows, from 1")
     from bert_jax.cli.summary import print_sequences
     from bert_jax.pretraining.inspection import seen_sequences
     from bert_jax.run.run_directory import RunDirectory
 
-    print_sequences(seen_sequences(RunDirectory(asked.run), asked.step, asked.rows))
+    sequences = seen_sequences(RunDirectory(asked.run), asked.step, asked.rows)
+    if not asked.json:
+        print_sequences(sequences)
+    for sequence in sequences if asked.json else ():
+        print(json.dumps(sequence.as_json(), ensure_ascii=False))

@@ -129,11 +129,16 @@ def print_preparation(prepared: PreparedData, sources: Sequence[str]) -> None:
 
 
 def print_sequences(sequences: Iterable[SeenSequence]) -> None:
-    """Prints sequences with the pieces to predict and the label of the pair."""
-    output.print("[bold]bold[/bold]: a piece to predict, as input/truth. Each word has a space before it.\n")
+    """Prints sequences with the pieces to predict, the units that these belong to and the label of the pair."""
+    output.print(
+        "[bold]bold[/bold]: a piece to predict, as input/truth. {Braces}: pieces of one unit, predicted together. Each "
+        "word has a space before it.\n"
+    )
     for number, sequence in enumerate(sequences, 1):
         tokens = f"{len(sequence.pieces)} of {sequence.row_length} tokens"
-        heading = f"sequence {number}, record {sequence.record}: {tokens}, {sequence.predicted} to predict"
+        heading = f"sequence {number}, record {sequence.record}: {tokens}, {len(sequence.predicted)} to predict"
+        if sequence.units:
+            heading += f" by {sequence.units[0].kind}"
         if sequence.second_segment:
             how = "drawn at random" if sequence.second_segment == "random" else "follows the first"
             heading += f", second segment {how}"
@@ -143,11 +148,18 @@ def print_sequences(sequences: Iterable[SeenSequence]) -> None:
 
 def _line(sequence: SeenSequence) -> Text:
     """The words of a sequence; each piece to predict is followed by its true piece."""
+    predicted = set(sequence.predicted)
+    several = [unit for unit in sequence.units if unit.end - unit.begin > 1 and unit.begin in predicted]
+    opened, closed = {unit.begin for unit in several}, {unit.end - 1 for unit in several}
     line = Text()
     for at, piece in enumerate(sequence.pieces):
         if at and piece.begins_word:
             line.append(" ")
-        line.append(piece.text, "" if piece.truth is None else "bold red")
-        if piece.truth is not None:
-            line.append(f"/{piece.truth}", "bold green")
+        if at in opened:
+            line.append("{")
+        line.append(piece.text, "" if piece.answer is None else "bold red")
+        if piece.answer is not None:
+            line.append(f"/{piece.answer}", "bold green")
+        if at in closed:
+            line.append("}")
     return line

@@ -1,13 +1,17 @@
 """Settings of the pretraining objective."""
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from bert_jax.config.settings import Settings
+from bert_jax.config.units import Units
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+MaskedShare = Annotated[float, Field(gt=0.0, lt=1.0)]
+_LEAST_TOKENS = 3
+"""Tokens of the shortest sequence: [CLS], a piece, [SEP]."""
 
 
 class ObjectiveConfig(Settings):
@@ -20,14 +24,33 @@ class ObjectiveConfig(Settings):
     pair: Literal["next_sentence", "none"] = "next_sentence"
     """Next sentence prediction, whether the second segment follows the first; or none. With none, sequences are whole
     sentences up to the length, and the pooler and the next sentence head stay in the model untrained."""
-    masking_unit: Literal["piece", "word"] = "piece"
-    """Unit of masking: single pieces, or all pieces of a word together (whole-word masking)."""
-    masked_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
+    units: Units = ("piece",)
+    """What masking takes together: piece, word, ngram (1 to 3 words), span (1 to 10 words), phrase, entity; or several
+    with weights, of which each sequence draws one. A phase may have units of its own."""
+    masked_share: MaskedShare = 0.15
     """Share of a sequence's tokens to predict."""
+    masked_share_end: MaskedShare | None = None
+    """Share of the tokens to predict at the end of each phase: from masked_share it goes there in a straight line over
+    the phase's steps. None: the share stays as it is."""
+    evaluated_share: MaskedShare = 0.15
+    """Share of a held-out sequence's tokens to predict, whatever share is trained on."""
     mask_probability: Share = 0.8
     """Share of the tokens to predict that is replaced by [MASK]."""
     random_probability: Share = 0.1
     """Share of the tokens to predict that is replaced by a random piece. The rest stays as it is."""
+    replaced_by: Literal["token", "unit"] = "token"
+    """Whether each token to predict is replaced or kept by itself, as in BERT, or all tokens of a unit are replaced by
+    [MASK], replaced by random pieces or kept together, as in SpanBERT."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _units_had_another_name(cls, values: Any) -> Any:
+        """Reads the settings of earlier releases, which had one unit, `masking_unit`."""
+        if isinstance(values, dict) and "masking_unit" in values:
+            values = {name: value for name, value in values.items() if name != "masking_unit"} | {
+                "units": values["masking_unit"]
+            }
+        return values
 
     @model_validator(mode="after")
     def _next_tokens_are_all_that_is_asked(self) -> "ObjectiveConfig":
@@ -48,13 +71,22 @@ class ObjectiveConfig(Settings):
             )
         return self
 
-    def slots(self, length: int) -> int:
-        """Prediction slots P of a sequence of `length` tokens: 20 for 128 and 77 for 512, as in the original. For next
-        tokens: one for each token."""
+    def slots(self, length: int, sequences: int = 1, *, evaluated: bool = False) -> int:
+        """Prediction slots P of a row of `length` tokens that holds up to so many sequences: for one sequence 20 at 128
+        and 77 at 512, as in the original. For next tokens: one for each token.
+
+        They hold the predictions of the largest share that is trained on or, if `evaluated`, of the evaluation's.
+        """
         if self.predict == "next":
             return length
-        return max(1, math.ceil(self.masked_share * length))
+        share = self.evaluated_share if evaluated else max(self.masked_share, self.masked_share_end or 0.0)
+        if sequences == 1:
+            return max(1, math.ceil(share * length))
+        # What rounding adds, at most, to the share of each sequence.
+        added = max(num_predictions(share, size) - share * size for size in range(_LEAST_TOKENS, length + 1))
+        return math.ceil(share * length + sequences * added)
 
-    def num_predictions(self, length: int) -> int:
-        """Number of masked tokens in a sequence of `length` real tokens: the original's formula and rounding."""
-        return max(1, round(self.masked_share * length))
+
+def num_predictions(share: float, length: int) -> int:
+    """Number of masked tokens in a sequence of `length` real tokens: the original's formula and rounding."""
+    return max(1, round(share * length))

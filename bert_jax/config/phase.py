@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from bert_jax.config.settings import Settings
+from bert_jax.config.units import Units
 
 
 class Phase(Settings):
@@ -17,6 +18,8 @@ class Phase(Settings):
     """Tokens a sequence, special ones included (T)."""
     batch_size: Annotated[int, Field(gt=0, le=1 << 24)]
     """Sequences a step, over all devices (B)."""
+    units: Units | None = None
+    """What masking takes together in this phase. None: objective.units."""
 
 
 def same_until(step: int, first: Sequence[Phase], second: Sequence[Phase]) -> bool:
@@ -24,7 +27,7 @@ def same_until(step: int, first: Sequence[Phase], second: Sequence[Phase]) -> bo
     for one, other in zip(first, second):
         if step <= 0:
             break
-        if (one.length, one.batch_size) != (other.length, other.batch_size):
+        if one.replace(steps=1) != other.replace(steps=1):
             return False
         if one.steps != other.steps and min(one.steps, other.steps) < step:
             return False

@@ -91,6 +91,11 @@ class TrainingConfig(OperationConfig):
         """Steps of all phases together."""
         return sum(phase.steps for phase in self.phases)
 
+    def steps_of(self, phase: int) -> range:
+        """The steps of the run, counted from 0, that are those of phase number `phase`."""
+        first = sum(before.steps for before in self.phases[:phase])
+        return range(first, first + self.phases[phase].steps)
+
     @property
     def log_every(self) -> int:
         """Steps between lines of metrics.jsonl: `logging.every`, or a default for the number of steps."""

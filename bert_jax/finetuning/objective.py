@@ -19,6 +19,7 @@ from bert_jax.model.size import encoder_flops
 from bert_jax.model.task import BertForTask, HeadShape, init_for_task
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.training.cross_entropy import cross_entropy
+from bert_jax.training.step import Moment
 
 _NOWHERE = -1e30
 """Score of padding as an answer's first or last token: a sequence has the same loss whatever it is padded to."""
@@ -95,7 +96,7 @@ class TaskObjective:
         wanted = 1 if self._head.input in ("pooled", "choices") else length
         return 3 * rows * choices * encoder_flops(self.model, length, wanted)
 
-    def targets(self, batch: TaskBatch, keys: Key[Array, " B"]) -> TaskBatch:
+    def targets(self, batch: TaskBatch, keys: Key[Array, " B"], moment: Moment | None = None) -> TaskBatch:
         """Returns the batch itself: nothing in it is random."""
         return batch
 

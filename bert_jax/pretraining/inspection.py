@@ -1,102 +1,194 @@
 """The sequences of a training step as the model sees them, with the pieces that it is to predict."""
 
-import bisect
-import itertools
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 
 from bert_jax.config.operation import MeshConfig
-from bert_jax.layout import WORD_START
+from bert_jax.config.run import RunConfig
+from bert_jax.config.units import UnitKind, unit_shares
+from bert_jax.layout import MASKABLE, WORD_START
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.dataset import prepared_for
+from bert_jax.pretraining.masking import Masked, divide_sequences
 from bert_jax.pretraining.objective import PretrainingTargets, pretraining_trainer
 from bert_jax.pretraining.pretrain import training_source
 from bert_jax.run.run_directory import RunDirectory, read_pretraining_config
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.training.batch import Batch
-from bert_jax.training.step import example_keys
+from bert_jax.training.step import Moment, example_keys
 
 
 class SeenPiece(NamedTuple):
-    """One piece of the model's input."""
+    """One token of a sequence."""
 
+    piece: str
+    """What stands in the text, as written in the vocabulary."""
+    input: str
+    """What the model sees there, as written in the vocabulary."""
     text: str
+    """What the model sees there, without marks of words."""
+    answer: str | None
+    """What the model is to predict here, without marks of words; None if nothing."""
+    segment: int
+    position: int
+    """Place in the sequence, from 0."""
     begins_word: bool
     """Whether it is a special piece or the first piece of a word."""
-    truth: str | None
-    """The piece to predict at this position; None if nothing is predicted there."""
+
+
+class SeenUnit(NamedTuple):
+    """Tokens that masking takes together."""
+
+    begin: int
+    """Position of the first token in the sequence, from 0."""
+    end: int
+    """Position after the last token."""
+    kind: UnitKind
 
 
 class SeenSequence(NamedTuple):
-    """One row of a training batch."""
+    """One sequence of a training batch."""
 
     record: int
-    """Number of the training record."""
+    """Number of the training record, which is the row."""
+    number: int
+    """Its number among the sequences of the row, from 1."""
     pieces: list[SeenPiece]
     """Without padding."""
     row_length: int
     """Tokens of the row, with padding."""
-    second_segment: Literal["random", "following"] | None
-    """Whether the second segment was drawn at random or follows the first; None if there is one segment."""
+    units: list[SeenUnit]
+    """What masking chose among, in order; empty where next tokens are predicted."""
+    pair_label: int | None
+    """1 if the second segment was drawn at random, 0 if it follows the first; None if nothing is asked about pairs."""
 
     @property
-    def predicted(self) -> int:
-        """The number of pieces to predict."""
-        return sum(piece.truth is not None for piece in self.pieces)
+    def predicted(self) -> list[int]:
+        """Positions of the pieces to predict."""
+        return [piece.position for piece in self.pieces if piece.answer is not None]
+
+    @property
+    def second_segment(self) -> Literal["random", "following"] | None:
+        """Where the second segment comes from; None if nothing is asked about it."""
+        return None if self.pair_label is None else "random" if self.pair_label else "following"
+
+    def as_json(self) -> dict[str, Any]:
+        """The sequence as a JSON object: lists have an item for each token, but `predicted` and `units`."""
+        return {
+            "record": self.record,
+            "sequence": self.number,
+            "pieces": [piece.piece for piece in self.pieces],
+            "input": [piece.input for piece in self.pieces],
+            "predicted": self.predicted,
+            "segments": [piece.segment for piece in self.pieces],
+            "positions": [piece.position for piece in self.pieces],
+            "units": [list(unit) for unit in self.units],
+            "pair_label": self.pair_label,
+        }
+
+
+class TrainingStep(NamedTuple):
+    """What one step of a training learns from, as numpy arrays."""
+
+    config: RunConfig
+    tokenizer: Tokenizer
+    batch: Batch
+    targets: PretrainingTargets
+    starts: np.ndarray
+    """[B, T]: where the units that masking chose among begin."""
+    kinds: list[list[UnitKind]]
+    """The kind of unit of each row's sequences."""
+    records: list[int]
+    """The number of each row's training record."""
 
 
 def seen_sequences(run: RunDirectory, step: int, rows: int) -> list[SeenSequence]:
-    """The first `rows` sequences of training step `step` (from 1).
+    """The sequences of the first `rows` rows of training step `step` (from 1).
 
     Raises UsageError where `run` has no data or no such step.
     """
-    tokenizer, batch, targets, records = training_batch(run, step)
-    sequences = []
-    for row in range(min(rows, len(batch.weight))):
-        masked = jax.tree.map(lambda array, row=row: array[row], targets.masked)
-        tokens, length = masked.tokens, int(masked.tokens.length.sum())
-        used = masked.weights > 0
-        truth = dict(zip(masked.places[used].tolist(), masked.labels[used].tolist(), strict=True))
-        second: Literal["random", "following"] | None = None
-        if tokens.segment.any():
-            second = "random" if batch.pair_label[row, 0] else "following"
-        pieces = _pieces(tokens.ids[:length], tokens.units, truth, tokenizer)
-        sequences.append(SeenSequence(records[row], pieces, len(tokens.ids), second))
-    return sequences
+    seen = training_step(run, step)
+    return [
+        _sequence(seen, row, number)
+        for row in range(min(rows, len(seen.records)))
+        for number in range(seen.batch.weight.shape[1])
+        if seen.batch.weight[row, number]
+    ]
 
 
-def _pieces(ids: np.ndarray, units: np.ndarray, truth: dict[int, int], tokenizer: Tokenizer) -> list[SeenPiece]:
-    """`truth`: ids of the pieces to predict by their places."""
-    pieces = []
-    for at, number in enumerate(ids.tolist()):
-        special = not units[at]
-        begins = bool(special or units[at] & WORD_START)
-        wanted = tokenizer.piece_text(truth[at]) if at in truth else None
-        pieces.append(SeenPiece(tokenizer.piece_text(number), begins, wanted))
-    return pieces
+def _sequence(seen: TrainingStep, row: int, number: int) -> SeenSequence:
+    """Sequence `number`, from 0, of a row."""
+    tokens = jax.tree.map(lambda array: array[row], seen.batch.tokens)
+    begin, length = int(tokens.begin[number]), int(tokens.length[number])
+    here = slice(begin, begin + length)
+    masked: Masked = jax.tree.map(lambda array: array[row], seen.targets.masked)
+    used = masked.weights > 0
+    answers = dict(zip((masked.places[used] - begin).tolist(), masked.labels[used].tolist()))
+    vocabulary, text_of = seen.tokenizer.vocabulary.pieces, seen.tokenizer.piece_text
+    pieces = [
+        SeenPiece(
+            vocabulary[true],
+            vocabulary[given],
+            text_of(given),
+            text_of(answers[position]) if position in answers else None,
+            segment,
+            position,
+            bool(not unit or unit & WORD_START),
+        )
+        for position, (true, given, segment, unit) in enumerate(
+            zip(*(array[here].tolist() for array in (tokens.ids, masked.tokens.ids, tokens.segment, tokens.units)))
+        )
+    ]
+    maskable = tokens.units[here] & MASKABLE > 0
+    paired = seen.config.objective.pair != "none"
+    return SeenSequence(
+        record=seen.records[row],
+        number=number + 1,
+        pieces=pieces,
+        row_length=len(tokens.ids),
+        units=_units(seen.starts[row, here], maskable, seen.kinds[row][number]) if seen.kinds else [],
+        pair_label=int(seen.batch.pair_label[row, number]) if paired else None,
+    )
 
 
-def training_batch(run: RunDirectory, step: int) -> tuple[Tokenizer, Batch, PretrainingTargets, list[int]]:
-    """The batch of training step `step` (from 1) and what the model is asked about it, as numpy arrays, and the number
-    of each training record.
+def _units(starts: np.ndarray, maskable: np.ndarray, kind: UnitKind) -> list[SeenUnit]:
+    begins = np.flatnonzero(starts & maskable)
+    # A unit ends before the next token that begins another or isn't maskable.
+    ends = np.flatnonzero(starts | ~maskable)
+    following = np.append(ends, len(starts))[np.searchsorted(ends, begins, side="right")]
+    return [SeenUnit(begin, end, kind) for begin, end in zip(begins.tolist(), following.tolist())]
+
+
+def training_step(run: RunDirectory, step: int) -> TrainingStep:
+    """What training step `step` (from 1) learns from.
 
     Raises UsageError where `run` has no data or no such step.
     """
     config = read_pretraining_config(run.path)
-    ends = list(itertools.accumulate(phase.steps for phase in config.phases))
-    if not 1 <= step <= ends[-1]:
-        raise UsageError(f"step {step} is none of the run's {ends[-1]:,}; choose one from 1 to there")
-    number = bisect.bisect_left(ends, step)
-    prepared = prepared_for(config, run, config.phases[number].length)
+    if not 1 <= step <= config.steps:
+        raise UsageError(f"step {step} is none of the run's {config.steps:,}; choose one from 1 to there")
+    number = next(phase for phase in range(len(config.phases)) if step - 1 in config.steps_of(phase))
+    phase, steps = config.phases[number], config.steps_of(number)
+    prepared = prepared_for(config, run, phase.length)
     tokenizer = load_tokenizer(run.tokenizer)
     trainer = pretraining_trainer(
         config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
     )
     source = training_source(trainer, number, prepared)
-    of_phase = step - 1 - (ends[number] - config.phases[number].steps)
-    batch = jax.device_put(source[of_phase])
+    batch = jax.device_put(source[step - 1 - steps.start])
     keys = example_keys(config.seed, "targets", number, batch.ordinal)
-    return tokenizer, *jax.device_get((batch, trainer.objective.targets(batch, keys))), source.records(of_phase)
+    targets = trainer.objective.targets(batch, keys, Moment.of(number, steps, step - 1))
+    units = phase.units or config.objective.units
+    starts, kinds = jax.device_get(divide_sequences(batch.tokens, keys, units))
+    names = list(unit_shares(units))
+    return TrainingStep(
+        config,
+        tokenizer,
+        *jax.device_get((batch, targets)),
+        starts,
+        [] if config.objective.predict == "next" else [[names[kind] for kind in row] for row in kinds.tolist()],
+        source.records(step - 1 - steps.start),
+    )

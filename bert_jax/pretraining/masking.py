@@ -4,11 +4,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.layout import MASKABLE, WORD_START, Tokens
+from bert_jax.config.objective import ObjectiveConfig, num_predictions
+from bert_jax.config.units import Units, unit_shares
+from bert_jax.layout import Tokens
+from bert_jax.model.dropout import split
+from bert_jax.pretraining.units import choose_units, divide
 
 
 class Masked(NamedTuple):
@@ -25,42 +27,75 @@ class Masked(NamedTuple):
 
 
 def mask_sequences(
-    tokens: Tokens, keys: Key[Array, "B N"], objective: ObjectiveConfig, *, mask_id: int, vocabulary_size: int
+    tokens: Tokens,
+    keys: Key[Array, "B N"],
+    objective: ObjectiveConfig,
+    *,
+    mask_id: int,
+    vocabulary_size: int,
+    units: Units | None = None,
+    done: float | Float[Array, ""] | None = 0.0,
 ) -> Masked:
-    """Masks each sequence by its own key. Pure, and the same whatever batch the sequence stands in.
+    """Masks each sequence by its own key. Pure, and the same whatever batch and row the sequence stands in.
 
-    Of the chosen tokens each is replaced by [MASK] with probability 0.8, by any piece with 0.1 and kept with 0.1, as in
-    the original; He and Xu (2020), section 4, write exact shares, and another piece than the one that stood there.
-    A row's slots are those of its first sequence, then those of the next.
+    `units`: what is taken together; None: the objective's. `done`: the share of its phase's steps that the training
+    has done, from 0 to 1, on which the share to predict may depend; None: it is an evaluation.
+
+    Of the chosen tokens (or units) each is replaced by [MASK] with probability 0.8, by any piece with 0.1 and kept with
+    0.1, as in the original; He and Xu (2020), section 4, write exact shares, and another piece than the one that stood
+    there. The slots of a row follow its tokens.
     """
-    most = tokens.ids.shape[1]
-    # Made on the host: float32 would round 0.15 n otherwise at n = 190, 350 and 390.
-    slots = objective.slots(most)
-    counts = jnp.asarray([min(slots, objective.num_predictions(n)) for n in range(most + 1)], jnp.int32)
+    length, sequences = tokens.ids.shape[1], keys.shape[1]
+    slots = objective.slots(length, sequences, evaluated=done is None)
+    slots_of_one = objective.slots(length, evaluated=done is None)
+    counts = jnp.minimum(_counts(objective, tokens.length, length, done), slots_of_one)
+    shares = unit_shares(units or objective.units)
+    masked, replaced = objective.mask_probability, objective.mask_probability + objective.random_probability
 
-    def ask(row: Tokens, sequence, count, key) -> tuple[Int[Array, " P"], Int[Array, " P"]]:
-        """Chooses places in one sequence of a row (T in unused slots) and the ids to put there."""
-        in_order, in_kind, in_piece = jax.random.split(key, 3)
-        maskable = (row.units & MASKABLE > 0) & (row.sequence == sequence)
-        starts = maskable if objective.masking_unit == "piece" else maskable & (row.units & WORD_START > 0)
-        chosen = choose_units(starts, maskable, count, in_order)
-        places = jnp.sort(jnp.where(chosen, jnp.arange(most), most))[:slots]
-        kind = jax.random.uniform(in_kind, (slots,))
-        piece = jax.random.randint(in_piece, (slots,), 0, vocabulary_size)
-        masked, replaced = objective.mask_probability, objective.mask_probability + objective.random_probability
-        kept = row.ids[jnp.where(places < most, places, 0)]
-        return places, jnp.where(kind < masked, mask_id, jnp.where(kind < replaced, piece, kept)).astype(row.ids.dtype)
-
-    def mask_row(row: Tokens, keys: Key[Array, " N"]) -> Masked:
-        sequences = jnp.arange(1, len(keys) + 1)
-        places, pieces = jax.vmap(ask, in_axes=(None, 0, 0, 0))(row, sequences, counts[row.length], keys)
-        places, pieces = places.reshape(-1), pieces.reshape(-1)
-        used = places < most
-        masked = row._replace(ids=row.ids.at[places].set(pieces, mode="drop"))
+    def mask_row(row: Tokens, counts: Int[Array, " N"], keys: Key[Array, " N"]) -> Masked:
+        in_order, in_kind, in_piece, in_units = split(keys, 4)
+        starts, _ = divide(row, in_units, shares)
+        chosen = choose_units(starts, row, counts, in_order)
+        places = jnp.sort(jnp.where(chosen, jnp.arange(length), length))[:slots]
+        used = places < length
         places = jnp.where(used, places, 0)
-        return Masked(masked, places, jnp.where(used, row.ids[places], 0), used.astype(jnp.float32))
+        sequence = jnp.maximum(row.sequence[places] - 1, 0)
+        # What is drawn for a token has the token's number among the chosen ones of its sequence.
+        chosen_yet = jnp.cumsum(chosen)
+        number = (chosen_yet - 1)[places] - (chosen_yet - chosen)[row.begin][sequence]
+        decided = number
+        if objective.replaced_by == "unit":  # by what is drawn for the unit's first token
+            decided -= (chosen_yet - jax.lax.cummax(jnp.where(starts, chosen_yet, 0)))[places]
+        kind = jax.vmap(lambda key: jax.random.uniform(key, (slots_of_one,)))(in_kind)[sequence, decided]
+        drawn = jax.vmap(lambda key: jax.random.randint(key, (slots_of_one,), 0, vocabulary_size))(in_piece)
+        labels = row.ids[places]
+        pieces = jnp.where(kind < replaced, drawn[sequence, number].astype(labels.dtype), labels)
+        pieces = jnp.where(kind < masked, mask_id, pieces)
+        ids = row.ids.at[jnp.where(used, places, length)].set(pieces.astype(row.ids.dtype), mode="drop")
+        return Masked(row._replace(ids=ids), places, jnp.where(used, labels, 0), used.astype(jnp.float32))
 
-    return jax.vmap(mask_row)(tokens, keys)
+    return jax.vmap(mask_row)(tokens, counts, keys)
+
+
+def divide_sequences(
+    tokens: Tokens, keys: Key[Array, "B N"], units: Units
+) -> tuple[Bool[Array, "B T"], Int[Array, "B N"]]:
+    """Where the units that `mask_sequences` chooses among begin, and the number in `units` of each sequence's kind."""
+    return jax.vmap(lambda row, keys: divide(row, split(keys, 4)[3], unit_shares(units)))(tokens, keys)
+
+
+def _counts(
+    objective: ObjectiveConfig, lengths: Int[Array, "B N"], longest: int, done: float | Float[Array, ""] | None
+) -> Int[Array, "B N"]:
+    """How many tokens of each sequence are to be predicted."""
+    share, end = objective.masked_share, objective.masked_share_end
+    if done is None:
+        share, end = objective.evaluated_share, None
+    if end is None:
+        # Made on the host: float32 would round 0.15 n otherwise at n = 190, 350 and 390.
+        return jnp.asarray([num_predictions(share, length) for length in range(longest + 1)], jnp.int32)[lengths]
+    share = share + (end - share) * done
+    return jnp.maximum(jnp.round(share * lengths), 1).astype(jnp.int32)
 
 
 def next_tokens(tokens: Tokens) -> Masked:
@@ -73,36 +108,3 @@ def next_tokens(tokens: Tokens) -> Masked:
     used = (tokens.sequence > 0) & (following == tokens.sequence)
     labels = jnp.where(used, jnp.roll(tokens.ids, -1, axis=1), 0)
     return Masked(tokens, jnp.where(used, at, 0), labels, used.astype(jnp.float32))
-
-
-def choose_units(
-    starts: Bool[Array, " T"], maskable: Bool[Array, " T"], count: Int[Array, ""], key: Key[Array, ""]
-) -> Bool[Array, " T"]:
-    """Chooses whole units in random order as long as they fit: one that would pass `count` tokens is skipped.
-
-    A unit is a start and the maskable tokens after it up to the next start. The result is that of going through the
-    shuffled units one by one; here each round takes all units up to the first that doesn't fit, so single pieces
-    take one round.
-    """
-    size = len(starts)
-    unit = jnp.where(maskable, jnp.cumsum(starts) - 1, size - 1)
-    sizes = jnp.zeros(size, jnp.int32).at[unit].add(maskable.astype(jnp.int32))
-    last = np.uint32(2**32 - 1)
-    order = jnp.argsort(jnp.where(sizes > 0, jax.random.bits(key, (size,)) >> 1, last))
-    sizes = sizes[order]
-
-    def fits(alive, left):
-        return alive & (sizes <= left)
-
-    def take(carry):
-        taken, alive, left = carry
-        alive = fits(alive, left)
-        accepted = alive & (jnp.cumsum(sizes * alive) <= left)
-        return taken | accepted, alive & ~accepted, left - jnp.sum(sizes * accepted)
-
-    def unfinished(carry):
-        _, alive, left = carry
-        return fits(alive, left).any()
-
-    taken, _, _ = jax.lax.while_loop(unfinished, take, (jnp.zeros(size, bool), sizes > 0, count))
-    return maskable & jnp.zeros(size, bool).at[order].set(taken)[unit]

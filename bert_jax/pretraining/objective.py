@@ -3,7 +3,7 @@
 Or, to compare with: each next token from those before it (Radford et al. 2018, section 3.1).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.config.units import Units
 from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertForPretraining, Parameters, init
 from bert_jax.model.size import train_flops
@@ -23,6 +24,7 @@ from bert_jax.run.measurement import Mean, Means
 from bert_jax.system.errors import UsageError
 from bert_jax.training.batch import Batch
 from bert_jax.training.cross_entropy import cross_entropy
+from bert_jax.training.step import Moment
 from bert_jax.training.trainer import Trainer
 
 
@@ -40,8 +42,16 @@ class PretrainingObjective:
     Grabovoy's lecture sums the first over all pieces; BERT's code, and this, takes the mean over the masked ones.
     """
 
-    def __init__(self, config: ObjectiveConfig, model: ModelConfig, mask_id: int, execution: ExecutionConfig):
-        self.model, self._config, self._mask_id = model, config, mask_id
+    def __init__(
+        self,
+        config: ObjectiveConfig,
+        model: ModelConfig,
+        mask_id: int,
+        execution: ExecutionConfig,
+        units: Sequence[Units] = (),
+    ):
+        """`units`: what masking takes together in each phase; the settings' in all phases where none are given."""
+        self.model, self._config, self._mask_id, self._units = model, config, mask_id, units
         self._network = BertForPretraining(model, execution.remat, execution.unroll, execution.attention)
         self._of_next = config.predict == "next"
         self.of_tokens = NEXT_TOKENS if self._of_next else MASKED_TOKENS
@@ -67,9 +77,9 @@ class PretrainingObjective:
         batch_size, length = shape
         return batch_size * train_flops(self.model, length, self._config.slots(length))
 
-    def targets(self, batch: Batch, keys: Key[Array, "B N"]) -> PretrainingTargets:
+    def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
         """Masks each sequence by its key; next tokens need none."""
-        masked = next_tokens(batch.tokens) if self._of_next else self._masked(batch.tokens, keys)
+        masked = next_tokens(batch.tokens) if self._of_next else self._masked(batch.tokens, keys, moment)
         sequence = jnp.take_along_axis(batch.tokens.sequence, masked.places, axis=1)
         weight = jnp.take_along_axis(batch.weight, jnp.maximum(sequence - 1, 0), axis=1)
         masked = masked._replace(weights=masked.weights * weight)
@@ -96,9 +106,15 @@ class PretrainingObjective:
         if self.of_pairs:
             yield self.of_pairs, targets.pair_label, targets.pair_weight
 
-    def _masked(self, tokens: Tokens, keys: Key[Array, "B N"]) -> Masked:
+    def _masked(self, tokens: Tokens, keys: Key[Array, "B N"], moment: Moment | None) -> Masked:
         return mask_sequences(
-            tokens, keys, self._config, mask_id=self._mask_id, vocabulary_size=self.model.vocabulary_size
+            tokens,
+            keys,
+            self._config,
+            mask_id=self._mask_id,
+            vocabulary_size=self.model.vocabulary_size,
+            units=self._units[moment.phase] if moment and self._units else None,
+            done=moment and moment.done,
         )
 
 
@@ -113,7 +129,8 @@ def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mas
             "pieces; leave the setting out: it is taken from the vocabulary"
         )
     model = config.model.replace(vocabulary_size=vocabulary_size)
-    return Trainer(config, mesh, PretrainingObjective(config.objective, model, mask_id, config.execution))
+    units = [phase.units or config.objective.units for phase in config.phases]
+    return Trainer(config, mesh, PretrainingObjective(config.objective, model, mask_id, config.execution, units))
 
 
 def planned_vocabulary_size(config: RunConfig) -> int:

@@ -1,12 +1,12 @@
 """The train step and the evaluation step: the same for every objective."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
@@ -26,6 +26,19 @@ Tree = TypeVar("Tree")
 Seed = int | UInt32[Array, ""]
 Targets = Any
 """What an objective makes of a batch: a tree of arrays whose first axis is the batch's."""
+
+
+class Moment(NamedTuple):
+    """How far a training is."""
+
+    phase: int
+    done: Float[Array, ""]
+    """Share of the phase's steps that are done: 0 in its first step and 1 in its last."""
+
+    @classmethod
+    def of(cls, phase: int, steps: range, step: Int[Array, ""] | int) -> "Moment":
+        """The moment of step `step` of the run; `steps` are those of the phase."""
+        return cls(phase, jnp.asarray(step - steps.start, jnp.float32) / max(len(steps) - 1, 1))
 
 
 @runtime_checkable
@@ -49,8 +62,8 @@ class Objective(Protocol):
     def flops(self, shape: tuple[int, ...]) -> float:
         """FLOPs of one step on a batch whose ids have this shape, by formula."""
 
-    def targets(self, batch: AnyBatch, keys: Key[Array, "B *N"]) -> Targets:
-        """Input and labels of each example; randomness from its key alone."""
+    def targets(self, batch: AnyBatch, keys: Key[Array, "B *N"], moment: Moment | None = None) -> Targets:
+        """Input and labels of each example; randomness from its key alone. `moment`: None in an evaluation."""
 
     def counts(self, targets: Targets) -> dict[str, Float[Array, ""]]:
         """The count of each of `losses` over all of `targets`, known before the model runs."""
@@ -92,12 +105,14 @@ def make_train_step(
     execution: ExecutionConfig,
     *,
     phase: int,
+    steps: range,
     window: int,
 ) -> Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]:
     """`(state, batch) -> (state, measurements of the window so far)`, to be jitted with the state donated.
 
     `optimizer` is at learning rate 1 and takes extra arguments (`optax.with_extra_args_support`): its updates are
-    scaled by `learning_rate`, and it is given the gradients' global norm as `gradient_norm`.
+    scaled by `learning_rate`, and it is given the gradients' global norm as `gradient_norm`. `steps`: those of the run
+    that are the phase's.
 
     A window begins anew every `window` steps. `skipped_records`, the batch's rows of weight 0, are those of the step
     alone; `skipped` and `skipped_in_a_row`, steps, those of the run up to it. Where gradients are not finite,
@@ -105,7 +120,8 @@ def make_train_step(
     """
 
     def train_step(state: TrainState, batch: AnyBatch) -> tuple[TrainState, Means]:
-        targets = objective.targets(batch, example_keys(state.seed, "targets", phase, batch.ordinal))
+        keys = example_keys(state.seed, "targets", phase, batch.ordinal)
+        targets = objective.targets(batch, keys, Moment.of(phase, steps, state.step))
         dropout_keys = row_dropout_keys(state.seed, phase, batch)
         gradients, means = loss_gradients(objective, state.params, targets, dropout_keys, execution.accumulation)
         norm = optax.tree.norm(gradients)

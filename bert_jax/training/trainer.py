@@ -19,6 +19,7 @@ from bert_jax.training.batch import AnyBatch
 from bert_jax.training.optimizer import learning_only, learning_rate, make_optimizer
 from bert_jax.training.step import (
     STEP_MEASUREMENTS,
+    Moment,
     Objective,
     example_keys,
     initial_state,
@@ -63,6 +64,7 @@ class Trainer:
             learning_rate(self.config.optimizer, self.config.steps),
             self.config.execution,
             phase=phase,
+            steps=self.config.steps_of(phase),
             window=self.config.log_every,
         )
         rows = batch_sharding(self.mesh)
@@ -80,7 +82,8 @@ class Trainer:
 
         def questions(batch: AnyBatch):
             keys = example_keys(self.config.seed, "targets", phase, batch.ordinal)
-            return self.objective.targets(batch, keys), row_dropout_keys(self.config.seed, phase, batch)
+            first = Moment.of(phase, self.config.steps_of(phase), self.config.steps_of(phase).start)
+            return self.objective.targets(batch, keys, first), row_dropout_keys(self.config.seed, phase, batch)
 
         forward = lambda params, batch: self.objective.measure(params, *questions(batch))
         backward = lambda params, batch: loss_gradients(

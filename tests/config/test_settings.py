@@ -7,7 +7,7 @@ import pytest
 import bert_jax
 from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.objective import ObjectiveConfig, num_predictions
 from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase, same_until
@@ -118,7 +118,7 @@ def test_slots_and_counts_are_the_originals():
     objective = ObjectiveConfig()
     assert (objective.slots(128), objective.slots(512)) == (20, 77)
     assert ObjectiveConfig(predict="next", pair="none").slots(128) == 128
-    assert [objective.num_predictions(n) for n in (1, 3, 10, 128, 190, 350, 390, 512)] == [1, 1, 2, 19, 28, 52, 58, 77]
+    assert [num_predictions(0.15, n) for n in (1, 3, 10, 128, 190, 350, 390, 512)] == [1, 1, 2, 19, 28, 52, 58, 77]
 
 
 def test_every_top_level_field_is_of_one_kind():

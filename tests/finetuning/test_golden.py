@@ -68,7 +68,9 @@ def test_losses_and_parameters_follow_transformers(kind):
     model, params = initial_parameters(kind)
     objective, optimizer = TaskObjective(TASKS[kind], model, ExecutionConfig()), make_optimizer(RECIPE)
     step = jax.jit(
-        make_train_step(objective, optimizer, learning_rate(RECIPE, STEPS), ExecutionConfig(), phase=0, window=1)
+        make_train_step(
+            objective, optimizer, learning_rate(RECIPE, STEPS), ExecutionConfig(), phase=0, steps=range(STEPS), window=1
+        )
     )
     state = initial_state(params, optimizer, (*objective.measurements, *STEP_MEASUREMENTS), seed=0)
     for number, loss in enumerate(expected["loss"]):

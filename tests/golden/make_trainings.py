@@ -74,7 +74,7 @@ PRETRAININGS = {
     "accumulation": PRETRAINING.replace(execution=ExecutionConfig(accumulation=2)),
     "remat": PRETRAINING.replace(execution=ExecutionConfig(remat="full")),
     "bfloat16": PRETRAINING.replace(model=PRETRAINING.model.replace(compute_dtype="bfloat16")),
-    "whole words, no pairs": PRETRAINING.replace(objective=ObjectiveConfig(masking_unit="word", pair="none")),
+    "whole words, no pairs": PRETRAINING.replace(objective=ObjectiveConfig(units="word", pair="none")),
     "unigram, sinusoids": PRETRAINING.replace(
         model=PRETRAINING.model.replace(positions="sinusoidal"),
         vocabulary=VocabularyConfig(size=80, kind="unigram"),

@@ -100,12 +100,12 @@ def test_the_losses_of_twenty_optimizer_steps(golden):
     class Course(PretrainingObjective):
         """Asks what the file holds, row by row, in place of masking a batch."""
 
-        def targets(self, batch, keys):
+        def targets(self, batch, keys, moment=None):
             return jax.tree.map(lambda rows: rows[batch.ordinal[:, 0]], course)
 
     objective = Course(ObjectiveConfig(), golden.config, mask_id=4, execution=ExecutionConfig())
     optimizer, rate = make_optimizer(RECIPE), learning_rate(RECIPE, STEPS)
-    step = jax.jit(make_train_step(objective, optimizer, rate, ExecutionConfig(), phase=0, window=1))
+    step = jax.jit(make_train_step(objective, optimizer, rate, ExecutionConfig(), phase=0, steps=range(1), window=1))
     state = initial_state(golden.params, optimizer, (*objective.measurements, *STEP_MEASUREMENTS), seed=0)
     for number, expected in enumerate(golden.expected["course.loss"]):
         rows = slice(number * BATCH, (number + 1) * BATCH)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.objective import ObjectiveConfig, num_predictions
 from bert_jax.layout import MASKABLE, WORD_START, lay_out
 from bert_jax.model.attention import AttentionPattern, Places, attend
 from bert_jax.model.bert import BertForPretraining, init
@@ -71,7 +71,7 @@ def test_each_sequence_is_masked_by_its_own_key(layouts):
     sequences = np.where(used, np.take_along_axis(np.asarray(packed.sequence), np.asarray(masked.places), 1), 0)
     for row, place in TAKES:
         length = int(packed.length[row, place])
-        assert (sequences[row] == place + 1).sum() == objective.num_predictions(length)
+        assert (sequences[row] == place + 1).sum() == num_predictions(objective.masked_share, length)
     other = mask_sequences(packed, keys.at[0, 1].set(keys[1, 2]), objective, mask_id=4, vocabulary_size=100)
     for row, place in TAKES:
         same = np.array_equal(*(one.tokens.ids[of_sequence(packed, row, place)] for one in (masked, other)))

@@ -1,18 +1,35 @@
 """What `bert-jax inspect` shows, as facts."""
 
-from bert_jax.pretraining.inspection import seen_sequences, training_batch
+import numpy as np
+
+from bert_jax.pretraining.inspection import seen_sequences, training_step
 
 
 def test_the_truth_of_each_masked_piece_is_seen_beside_it(tiny_run):
-    tokenizer, batch, targets, records = training_batch(tiny_run, 3)
+    step = training_step(tiny_run, 3)
     sequences = seen_sequences(tiny_run, 3, rows=100)
-    assert [sequence.record for sequence in sequences] == records and len(sequences) == 8
+    pieces = np.array(step.tokenizer.vocabulary.pieces)
+    assert [sequence.record for sequence in sequences] == step.records and len(sequences) == 8
     for row, sequence in enumerate(sequences):
-        assert sequence.predicted == (targets.masked.weights[row] > 0).sum() and sequence.row_length == 32
-        seen = [tokenizer.piece_text(number) for number in targets.masked.tokens.ids[row].tolist()]
-        assert [piece.text for piece in sequence.pieces] == seen[: len(sequence.pieces)]
-        true = [tokenizer.piece_text(number) for number in batch.tokens.ids[row].tolist()]
-        for piece, stood_there in zip(sequence.pieces, true):
-            assert stood_there == (piece.text if piece.truth is None else piece.truth)
-        assert sequence.pieces[0].text == "[CLS]" and sequence.pieces[0].begins_word
-        assert sequence.second_segment == ("random" if batch.pair_label[row, 0] else "following")
+        length = int(step.batch.tokens.length[row, 0])
+        assert sequence.number == 1 and sequence.row_length == 32 and len(sequence.pieces) == length
+        seen = sequence.as_json()
+        masked = step.targets.masked
+        assert seen["predicted"] == masked.places[row][masked.weights[row] > 0].tolist()
+        assert seen["input"] == pieces[masked.tokens.ids[row, :length]].tolist()
+        assert seen["pieces"] == pieces[step.batch.tokens.ids[row, :length]].tolist()
+        changed = [at for at, (true, given) in enumerate(zip(seen["pieces"], seen["input"])) if true != given]
+        assert set(changed) <= set(seen["predicted"])
+        assert seen["segments"] == step.batch.tokens.segment[row, :length].tolist()
+        assert seen["positions"] == list(range(length))
+        assert seen["pieces"][0] == "[CLS]" and sequence.pieces[0].begins_word
+        assert sequence.second_segment == ("random" if seen["pair_label"] else "following")
+        assert seen["pair_label"] == step.batch.pair_label[row, 0]
+
+
+def test_units_cover_all_but_the_special_pieces(tiny_run):
+    for sequence in seen_sequences(tiny_run, 1, rows=100):
+        covered = [at for unit in sequence.units for at in range(unit.begin, unit.end)]
+        special = [at for at, piece in enumerate(sequence.pieces) if piece.piece in ("[CLS]", "[SEP]")]
+        assert sorted(covered + special) == list(range(len(sequence.pieces)))
+        assert {unit.kind for unit in sequence.units} == {"piece"}

@@ -115,7 +115,7 @@ def test_means_over_seeds_are_the_originals(row, seeds, every, reference):
     length, theirs = original["max_seq_length"], original["of_per_seed_means"]
     made = [sequences(reference, original, seed) for seed in range(seeds)]
     vocabulary = tokenizer(reference).vocabulary
-    objective = ObjectiveConfig(masking_unit="word" if original["whole_word"] else "piece")
+    objective = ObjectiveConfig(units="word" if original["whole_word"] else "piece")
     assert objective.slots(length) == original["max_predictions"]
     special = {"mask_id": vocabulary.mask_id, "vocabulary_size": len(vocabulary)}
     counts = masked_counts(made, length, every, objective=objective, **special)

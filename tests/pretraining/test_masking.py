@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from token_rows import tokens_of
 
-from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.objective import ObjectiveConfig, num_predictions
 from bert_jax.layout import MASKABLE, WORD_START
-from bert_jax.pretraining.masking import choose_units, mask_sequences, next_tokens
+from bert_jax.pretraining.masking import mask_sequences, next_tokens
+from bert_jax.pretraining.units import choose_units
 
 LENGTH, VOCABULARY, MASK_ID = 48, 300, 4
-PIECES, WORDS = ObjectiveConfig(masking_unit="piece"), ObjectiveConfig(masking_unit="word")
+PIECES, WORDS = ObjectiveConfig(units="piece"), ObjectiveConfig(units="word")
 
 
 def sequences(count, seed):
@@ -58,7 +59,7 @@ def test_what_is_masked_is_as_it_should_be(seed, objective):
         assert (units[row, positions] & MASKABLE > 0).all()  # special tokens and padding never
         assert np.array_equal(result.labels[row][used], ids[row, positions])
         assert (result.places[row][~used] == 0).all() and (result.labels[row][~used] == 0).all()
-        wanted = min(objective.slots(LENGTH), objective.num_predictions(int(lengths[row])))
+        wanted = min(objective.slots(LENGTH), num_predictions(objective.masked_share, int(lengths[row])))
         others = np.setdiff1d(np.arange(LENGTH), positions)
         assert np.array_equal(result.tokens.ids[row, others], ids[row, others])
         maskable = int((units[row] & MASKABLE > 0).sum())
@@ -129,7 +130,9 @@ def test_the_rounds_choose_what_going_one_by_one_chooses(seed):
         if special + 1 < LENGTH:
             starts[special + 1] = maskable[special + 1]
     count, key = int(rng.integers(1, 12)), jax.random.key(seed)
-    chosen = jax.jit(choose_units)(jnp.asarray(starts), jnp.asarray(maskable), jnp.asarray(count, jnp.int32), key)
+    tokens = tokens_of(np.zeros((1, LENGTH)), units=np.where(maskable, MASKABLE, 0)[None])
+    row = jax.tree.map(lambda array: array[0], tokens)
+    chosen = jax.jit(choose_units)(jnp.asarray(starts), row, jnp.asarray([count], jnp.int32), key[None])
     assert np.array_equal(chosen, greedy(starts, maskable, count, key))
 
 

@@ -18,7 +18,7 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import train_flops
 from bert_jax.planning.operations import operations
 from bert_jax.pretraining import pretrain as pretrain_module
-from bert_jax.pretraining.inspection import training_batch
+from bert_jax.pretraining.inspection import training_step
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain
 from bert_jax.run.metrics import read_metrics
@@ -122,7 +122,8 @@ def test_all_that_is_done_with_a_run_is_done_or_refused(run, tmp_path, capsys):
 
 
 def test_inspect_shows_each_token_with_the_next(run, capsys):
-    tokenizer, batch, targets, _ = training_batch(run, 1)
+    seen = training_step(run, 1)
+    tokenizer, batch, targets = seen.tokenizer, seen.batch, seen.targets
     assert np.array_equal(targets.masked.tokens.ids, batch.tokens.ids) and not batch.tokens.segment.any()
     assert command(["inspect", str(run.path), "--rows", "1"]) == 0
     shown = " ".join(capsys.readouterr().out.split())

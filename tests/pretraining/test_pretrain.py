@@ -26,7 +26,7 @@ from bert_jax.pretraining import dataset
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining import vocabulary as vocabulary_step
 from bert_jax.pretraining.evaluation import HeldOut
-from bert_jax.pretraining.inspection import training_batch
+from bert_jax.pretraining.inspection import training_step
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain
 from bert_jax.run.manifest import Manifest, complete, path_of
@@ -151,19 +151,19 @@ def test_phases_follow_one_another(tiny_run, tiny_config, tmp_path):
     results = pretrain(config, run)
     assert results["steps"] == 8
     assert {path.name for path in (run.path / "data").iterdir()} == {"length-16", "length-32"}
-    tokenizer, first, _, _ = training_batch(run, 4)
-    _, second, _, records = training_batch(run, 5)
+    first, then = training_step(run, 4).batch, training_step(run, 5)
+    second = then.batch
     assert first.tokens.ids.shape == (8, 16) and second.tokens.ids.shape == (4, 32)
     assert second.ordinal[:, 0].tolist() == [0, 1, 2, 3]
-    found = InstanceSource(run.data(32), "train").read(records)
+    found = InstanceSource(run.data(32), "train").read(then.records)
     assert found.ids.tolist() == second.tokens.ids[second.tokens.sequence > 0].tolist()
     with pytest.raises(UsageError, match="step 9 is none of the run's 8"):
-        training_batch(run, 9)
+        training_step(run, 9)
 
 
 def test_a_batch_can_be_looked_at_as_the_model_sees_it(tiny_run):
-    tokenizer, batch, targets, _ = training_batch(tiny_run, 3)
-    vocabulary = tokenizer.vocabulary
+    seen = training_step(tiny_run, 3)
+    vocabulary, batch, targets = seen.tokenizer.vocabulary, seen.batch, seen.targets
     assert (batch.tokens.ids[:, 0] == vocabulary.cls_id).all()
     assert (targets.masked.tokens.ids == vocabulary.mask_id).any()
     for row in range(8):
@@ -171,7 +171,7 @@ def test_a_batch_can_be_looked_at_as_the_model_sees_it(tiny_run):
         assert (inside == vocabulary.sep_id).sum() == 2 and inside[-1] == vocabulary.sep_id
         words = batch.tokens.units[row, : batch.tokens.length[row, 0]] & WORD_START > 0
         assert words.sum() >= 2
-    again = training_batch(tiny_run, 3)[2]
+    again = training_step(tiny_run, 3).targets
     assert np.array_equal(targets.masked.places, again.masked.places)
 
 
@@ -180,7 +180,7 @@ def unigram_run(tiny_config, tmp_path_factory):
     """A run over a unigram vocabulary, with whole-word masking."""
     run = RunDirectory(tmp_path_factory.mktemp("unigram"))
     vocabulary = VocabularyConfig(kind="unigram", size=85)
-    objective = tiny_config.objective.replace(masking_unit="word")
+    objective = tiny_config.objective.replace(units="word")
     phases = (Phase(steps=2, length=32, batch_size=8),)
     pretrain(tiny_config.replace(vocabulary=vocabulary, objective=objective, phases=phases), run)
     return run
@@ -199,7 +199,8 @@ def test_a_unigram_vocabulary_serves_the_whole_job(unigram_run):
 
 
 def test_words_of_a_unigram_vocabulary_are_masked_whole(unigram_run):
-    tokenizer, batch, targets, _ = training_batch(unigram_run, 1)
+    seen = training_step(unigram_run, 1)
+    tokenizer, batch, targets = seen.tokenizer, seen.batch, seen.targets
     several = 0
     for row, length in enumerate(batch.tokens.length[:, 0]):
         starts = tokenizer.starts_word[batch.tokens.ids[row, :length]] | (
@@ -588,7 +589,8 @@ def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, 
     assert not [name for values in (results, results["baseline"], *lines) for name in values if "nsp" in name]
     assert results["loss"] == results["mlm_loss"]
     assert evaluate_run(run)["mlm_loss"] == results["mlm_loss"]
-    _, batch, targets, _ = training_batch(run, 1)
+    seen = training_step(run, 1)
+    batch, targets = seen.batch, seen.targets
     assert not batch.tokens.segment.any() and not targets.masked.tokens.segment.any()
     print_results(results)
     assert command(["inspect", str(tmp_path), "--rows", "2"]) == 0

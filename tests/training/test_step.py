@@ -38,7 +38,7 @@ class Regression:
     def flops(self, shape):
         raise NotImplementedError
 
-    def targets(self, batch, keys):
+    def targets(self, batch, keys, moment=None):
         noise = jax.vmap(jax.random.normal)(keys)
         return {"x": batch.tokens.ids.astype(jnp.float32), "noise": noise, "weight": batch.weight}
 
@@ -75,7 +75,9 @@ def train(batches, accumulation=1, window=100):
     config, optimizer, state = start()
     execution = ExecutionConfig(accumulation=accumulation)
     step = jax.jit(
-        make_train_step(Regression(), optimizer, learning_rate(config, 100), execution, phase=0, window=window)
+        make_train_step(
+            Regression(), optimizer, learning_rate(config, 100), execution, phase=0, steps=range(100), window=window
+        )
     )
     for one in batches:
         state, measured = step(state, one)

@@ -1,0 +1,132 @@
+"""Units of masking: how sequences are divided into what is chosen together, and which of these units are chosen.
+
+One row at a time, to be mapped over a batch. Random words belong to a sequence and are numbered within it, so that a
+sequence gets the same units and the same choice in any row, beside any others.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int, Key, UInt32
+
+from bert_jax.config.units import UnitKind
+from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START, Tokens
+from bert_jax.model.dropout import split
+
+_MARKS: dict[UnitKind, int] = {"word": WORD_START, "phrase": PHRASE_START, "entity": ENTITY_START}
+"""The bit of a token's unit byte that says where such a unit begins."""
+_WORDS: dict[UnitKind, list[float]] = {
+    "ngram": [1 / count for count in range(1, 4)],
+    "span": [0.8**count for count in range(10)],
+}
+"""How likely such a unit is to have 1, 2, ... words, up to a factor (Lan et al. 2020, section 3.1; Joshi et al. 2020,
+section 3.1)."""
+_LAST = np.uint32(2**32 - 1)
+"""A random word that comes after those of all units, which have 31 bits."""
+
+
+def divide(
+    row: Tokens, keys: Key[Array, " N"], shares: Mapping[UnitKind, float]
+) -> tuple[Bool[Array, " T"], Int[Array, " N"]]:
+    """Where the units of a row begin, and which of the kinds in `shares`, by its number, those of each sequence are.
+
+    With several kinds each sequence draws one. A unit ends where the next begins and before a special token.
+    """
+    of_kind, of_words = split(keys, 2)
+    starts = [_starts(row, kind, of_words) for kind in shares]
+    if len(shares) == 1:
+        return starts[0], jnp.zeros(len(keys), jnp.int32)
+    kinds = _draw(jax.vmap(jax.random.bits)(of_kind), list(shares.values()))
+    return jnp.stack(starts)[kinds[_own(row)], jnp.arange(len(row.ids))], kinds
+
+
+def _starts(row: Tokens, kind: UnitKind, keys: Key[Array, " N"]) -> Bool[Array, " T"]:
+    maskable = row.units & MASKABLE > 0
+    if kind == "piece":
+        return maskable
+    if kind in _MARKS:
+        return maskable & (row.units & _MARKS[kind] > 0)
+    return _runs(row, maskable, _words_at(keys, _own(row), row.position), _WORDS[kind])
+
+
+def _runs(
+    row: Tokens, maskable: Bool[Array, " T"], random: UInt32[Array, " T"], weights: Sequence[float]
+) -> Bool[Array, " T"]:
+    """Where runs of words begin that divide each segment; their numbers of words are drawn by `weights`.
+
+    The last run of a segment is cut short. The n-th run of a segment takes the random word at its n-th token.
+    """
+    words = maskable & (row.units & WORD_START > 0)
+    after_special = maskable & jnp.roll(~maskable, 1)
+    segment = jax.lax.cummax(jnp.where(after_special, jnp.arange(len(words)), 0))  # by its first token
+
+    def before(counts: Int[Array, " T"]) -> Int[Array, " T"]:
+        """The sum over the tokens of the same segment that come before each."""
+        sums = jnp.cumsum(counts) - counts
+        return sums - sums[segment]
+
+    word, first_of_run = before(words.astype(jnp.int32)), before(1 + _draw(random, weights))
+    same_segment = segment[:, None] == segment
+    return words & (same_segment & (word[:, None] == first_of_run)).any(axis=1)
+
+
+def choose_units(
+    starts: Bool[Array, " T"], row: Tokens, counts: Int[Array, " N"], keys: Key[Array, " N"]
+) -> Bool[Array, " T"]:
+    """Chooses whole units of each sequence in random order as long as they fit: one that would pass the sequence's
+    count of tokens is skipped.
+
+    A unit is a start and the maskable tokens after it up to the next start. The result is that of going through the
+    shuffled units one by one; here each round takes all units up to the first that doesn't fit, so single pieces
+    take one round.
+    """
+    size, several = len(starts), len(keys) > 1
+    maskable = row.units & MASKABLE > 0
+    begun = jnp.cumsum(starts)
+    unit = jnp.where(maskable, begun - 1, size - 1)
+    sizes = jnp.zeros(size, jnp.int32).at[unit].add(maskable.astype(jnp.int32))
+    places = jnp.arange(size)
+    # The number of each sequence's first unit; past all units where there is no sequence.
+    first = jnp.where(row.length > 0, (begun - starts)[row.begin], size)
+    own = jnp.maximum(jnp.sum(places[:, None] >= first, axis=1) - 1, 0)
+    random = jnp.where(sizes > 0, _words_at(keys, own, places - first[own]) >> 1, _LAST)
+    ranks = (jnp.where(sizes > 0, own, len(keys)), random) if several else (random,)
+    order = jax.lax.sort((*ranks, places), num_keys=len(ranks), is_stable=True)[-1]
+    sizes, own = sizes[order], own[order]
+
+    def sums(of_units: Int[Array, " T"]) -> Int[Array, " T"]:
+        """Sums over the units of a sequence, in random order."""
+        total = jnp.cumsum(of_units)
+        return total - (total - of_units)[first[own]] if several else total
+
+    def take(carry):
+        taken, alive, left = carry
+        alive &= sizes <= left[own]
+        accepted = alive & (sums(sizes * alive) <= left[own])
+        used = jnp.where(own == jnp.arange(len(keys))[:, None], sizes * accepted, 0).sum(axis=1)
+        return taken | accepted, alive & ~accepted, left - used
+
+    def unfinished(carry):
+        _, alive, left = carry
+        return (alive & (sizes <= left[own])).any()
+
+    taken, _, _ = jax.lax.while_loop(unfinished, take, (jnp.zeros(size, bool), sizes > 0, counts))
+    return maskable & jnp.zeros(size, bool).at[order].set(taken)[unit]
+
+
+def _own(row: Tokens) -> Int[Array, " T"]:
+    """The sequence that each token belongs to, from 0; 0 for padding too."""
+    return jnp.maximum(row.sequence - 1, 0)
+
+
+def _words_at(keys: Key[Array, " N"], sequence: Int[Array, " U"], number: Int[Array, " U"]) -> UInt32[Array, " U"]:
+    """The random word of this number of each of these sequences."""
+    return jax.vmap(lambda key: jax.random.bits(key, number.shape))(keys)[sequence, number]
+
+
+def _draw(random: UInt32[Array, "..."], weights: Sequence[float]) -> Int[Array, "..."]:
+    """Numbers from 0 on, each as likely as its weight, of random words."""
+    bounds = np.cumsum(weights)[:-1] / np.sum(weights) * 2**32
+    return jnp.sum(random[..., None] >= np.round(bounds).astype(np.uint32), axis=-1)
