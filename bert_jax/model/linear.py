@@ -11,7 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.placement import multiplies_bfloat16
+from bert_jax.model.placement import multiplies_bfloat16, platform
 from bert_jax.model.products import product, product_of_transposed, product_with_transposed
 
 PRODUCT = "product"
@@ -148,11 +148,17 @@ class LayerNorm(nn.Module):
 
 
 def activation(config: ModelConfig) -> Callable[[Array], Array]:
-    """GELU in the form that `config` names, computed in float32: rounded after each operation, as bfloat16 is on CPUs,
-    it takes twice as long.
+    """GELU in the form that `config` names.
+
+    On CPUs in float32: XLA rounds bfloat16 after each operation there, which takes twice as long. On accelerators it
+    rounds once in any case, and an input in float32 would be what is kept for the backward pass.
 
     The tanh form is 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). He and Xu (2020), section 2, print
     sqrt(0.5 pi) for sqrt(2/pi).
     """
-    approximate = config.activation == "gelu_tanh"
-    return recomputed(lambda x: jax.nn.gelu(x.astype(jnp.float32), approximate=approximate).astype(x.dtype))
+
+    def gelu(x: Array) -> Array:
+        within = jnp.float32 if platform() == "cpu" else x.dtype
+        return jax.nn.gelu(x.astype(within), approximate=config.activation == "gelu_tanh").astype(x.dtype)
+
+    return recomputed(gelu)
