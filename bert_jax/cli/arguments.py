@@ -105,7 +105,7 @@ with warnings.catch_warnings():
         """Arguments of the commands that can print JSON instead of tables."""
 
         json: bool = False
-        """Print one JSON object instead of tables."""
+        """Print JSON instead of tables."""
 
 
 class Command(NamedTuple):

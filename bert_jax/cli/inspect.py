@@ -2,11 +2,11 @@
 
 import json
 
-from bert_jax.cli.arguments import Arguments, Command, RunArgument
+from bert_jax.cli.arguments import Command, JsonArguments, RunArgument
 from bert_jax.system.errors import UsageError
 
 
-class Inspect(Arguments):
+class Inspect(JsonArguments):
     """Arguments of bert-jax inspect."""
 
     run: RunArgument
@@ -15,12 +15,15 @@ class Inspect(Arguments):
     """Show the batch of this training step, from 1."""
     rows: int = 4
     """Rows of the batch to show. A row of packed data holds several sequences."""
-    json: bool = False
-    """Print a JSON object a sequence: record, sequence (its number in the row), pieces, input (as the model sees them),
-    predicted (positions), segments, positions, units ([begin, end, kind]) and pair_label."""
 
 
-COMMAND = Command("inspect", Inspect, "Show sequences of a run as the model sees them, with masks and labels.")
+COMMAND = Command(
+    "inspect",
+    Inspect,
+    "Show sequences of a run as the model sees them, with masks, units and labels. With --json a line is an object of "
+    "one sequence: record, sequence (its number in the row), pieces, input (as the model sees them), predicted "
+    "(positions), segments, positions, units ([begin, end, kind]) and pair_label.",
+)
 
 
 def run(arguments: list[str]) -> None:
