@@ -1,7 +1,7 @@
 """Units of masking as settings: what is chosen, and masked, together."""
 
 import math
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -30,7 +30,7 @@ def _checked(units: tuple[str, ...]) -> tuple[str, ...]:
 
 def _parts(unit: str) -> tuple[UnitKind, float | None]:
     kind, _, weight = unit.partition(":")
-    return kind, float(weight) if weight else None
+    return cast(UnitKind, kind), float(weight) if weight else None
 
 
 Units = Annotated[

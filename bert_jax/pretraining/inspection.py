@@ -184,10 +184,12 @@ def training_step(run: RunDirectory, step: int) -> TrainingStep:
     units = phase.units or config.objective.units
     starts, kinds = jax.device_get(divide_sequences(batch.tokens, keys, units))
     names = list(unit_shares(units))
+    batch, targets = jax.device_get((batch, targets))
     return TrainingStep(
         config,
         tokenizer,
-        *jax.device_get((batch, targets)),
+        batch,
+        targets,
         starts,
         [] if config.objective.predict == "next" else [[names[kind] for kind in row] for row in kinds.tolist()],
         source.records(step - 1 - steps.start),

@@ -88,14 +88,12 @@ def _counts(
     objective: ObjectiveConfig, lengths: Int[Array, "B N"], longest: int, done: float | Float[Array, ""] | None
 ) -> Int[Array, "B N"]:
     """How many tokens of each sequence are to be predicted."""
-    share, end = objective.masked_share, objective.masked_share_end
-    if done is None:
-        share, end = objective.evaluated_share, None
-    if end is None:
+    begin, end = objective.masked_share, objective.masked_share_end
+    if done is None or end is None:
+        share = objective.evaluated_share if done is None else begin
         # Made on the host: float32 would round 0.15 n otherwise at n = 190, 350 and 390.
         return jnp.asarray([num_predictions(share, length) for length in range(longest + 1)], jnp.int32)[lengths]
-    share = share + (end - share) * done
-    return jnp.maximum(jnp.round(share * lengths), 1).astype(jnp.int32)
+    return jnp.maximum(jnp.round((begin + (end - begin) * done) * lengths), 1).astype(jnp.int32)
 
 
 def next_tokens(tokens: Tokens) -> Masked:
