@@ -16,7 +16,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.layout import Tokens
 from bert_jax.model import cudnn_attention
-from bert_jax.model.dropout import dropout, split
+from bert_jax.model.dropout import dropout, of_tokens, split
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
 from bert_jax.model.placement import BATCH_AXES, platform
 from bert_jax.model.products import heads_first, inner_products, weighted_sums
@@ -70,6 +70,11 @@ class AttentionPattern(NamedTuple):
         queries = Places(*(jnp.take_along_axis(each, wanted, axis=1) for each in self.queries))
         return self._replace(queries=queries, rows=wanted)
 
+    @property
+    def query_positions(self) -> Int[Array, "B T"] | None:
+        """The position of each query in its sequence; None where each row holds one sequence, all of it queries."""
+        return self.rows if self.sequences == 1 else self.queries.position
+
     def admitted(self) -> Bool[Array, "B #T S"]:
         """The pattern as booleans, for the exact form. One row stands for all queries that attend to the same keys."""
         admitted = self.keys.sequence[:, None] > 0
@@ -98,7 +103,7 @@ class SelfAttention(nn.Module):
         self,
         x: Float[Array, "B S D"],
         pattern: AttentionPattern,
-        dropout_keys: Key[Array, " B"] | None,
+        dropout_keys: Key[Array, "B N"] | None,
         wanted: Int[Array, "B R"] | None = None,
         return_probabilities: bool = False,
     ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:
@@ -137,17 +142,28 @@ def attend(
     value: Float[Array, "B S H K"],
     pattern: AttentionPattern,
     rate: float,
-    dropout_keys: Key[Array, " B"] | None,
+    dropout_keys: Key[Array, "B N"] | None,
 ) -> Float[Array, "B T H K"]:
     """The mean of `value` under each query's softmax over the keys that `pattern` admits, after dropout at `rate`.
 
-    `dropout_keys`: one a row; None means no dropout. This is the exact form, with which any other has to agree.
+    `dropout_keys`: one a sequence; None means no dropout. This is the exact form, with which any other has to agree.
     """
     probabilities = attention_probabilities(query, key, pattern)
     if dropout_keys is not None:
-        rows = None if pattern.rows is None else pattern.rows[:, None]
-        probabilities = dropout(probabilities, rate, head_keys(dropout_keys, query.shape[2]), rows)
+        probabilities = _dropout(probabilities, rate, head_keys(dropout_keys, query.shape[2]), pattern)
     return weighted_sums(probabilities.astype(value.dtype), heads_first(value), value.dtype).swapaxes(1, 2)
+
+
+def _dropout(
+    probabilities: Float[Array, "B H T S"], rate: float, keys: Key[Array, "B N H"], pattern: AttentionPattern
+) -> Float[Array, "B H T S"]:
+    """A probability's mask depends on the query's sequence, the head, and the positions of query and key."""
+    rows = pattern.query_positions
+    rows = None if rows is None else rows[:, None]
+    if pattern.sequences == 1:
+        return dropout(probabilities, rate, keys[:, 0], rows)
+    of_queries = of_tokens(keys, pattern.queries.sequence).swapaxes(1, 2)
+    return dropout(probabilities, rate, of_queries, rows, pattern.keys.position[:, None, None])
 
 
 def attend_by_kernel(
@@ -157,7 +173,7 @@ def attend_by_kernel(
     value: Float[Array, "B T H K"],
     pattern: AttentionPattern,
     rate: float,
-    dropout_keys: Key[Array, " B"] | None,
+    dropout_keys: Key[Array, "B N"] | None,
 ) -> Float[Array, "B T H K"]:
     """The same as `attend`, by a kernel: all queries of each row, on every device for its own rows and heads."""
     if form == "cudnn":
@@ -166,7 +182,7 @@ def attend_by_kernel(
 
     batch, length, heads, size = query.shape
     if dropout_keys is None:
-        rate, keys = 0.0, jnp.zeros((batch, heads, 2), jnp.uint32)
+        rate, keys = 0.0, jnp.zeros((batch, pattern.sequences, heads, 2), jnp.uint32)
     else:
         keys = jax.random.key_data(head_keys(dropout_keys, heads))
     kernel = tpu_attention.Kernel(
@@ -181,7 +197,7 @@ def attend_by_kernel(
     features, rows = P(BATCH_AXES, None, "tensor"), P(BATCH_AXES)
     attend_here = _on_every_device(
         functools.partial(tpu_attention.attend, kernel),
-        (features, features, features, rows, P(BATCH_AXES, "tensor")),
+        (features, features, features, rows, P(BATCH_AXES, None, "tensor")),
         features,
     )
     places = jnp.stack([pattern.keys.sequence, pattern.keys.position], axis=1)
@@ -254,9 +270,10 @@ def _shares_of_heads() -> int:
     return 1 if mesh.empty else mesh.shape["tensor"]
 
 
-def head_keys(dropout_keys: Key[Array, " B"], heads: int) -> Key[Array, "B H"]:
-    """The key of each head's dropout in each row: which of its probabilities are kept depends on it and their place."""
-    return split(dropout_keys, heads).T
+def head_keys(dropout_keys: Key[Array, "B N"], heads: int) -> Key[Array, "B N H"]:
+    """The key of each head's dropout in each sequence: which of its probabilities are kept depends on it and their
+    positions."""
+    return jnp.moveaxis(split(dropout_keys, heads), 0, -1)
 
 
 def attention_probabilities(

@@ -61,14 +61,14 @@ class BertEncoder(nn.Module):
     def __call__(
         self,
         tokens: Tokens,
-        dropout_keys: Key[Array, " B"] | None = None,
+        dropout_keys: Key[Array, "B N"] | None = None,
         wanted: Int[Array, "B R"] | None = None,
         return_layers: bool = False,
         return_attention: bool = False,
     ) -> Encoded:
         """The vectors of B rows of tokens.
 
-        `dropout_keys` holds one key a row; None means no dropout. With `wanted` (and without `return_layers`) the
+        `dropout_keys` holds one key a sequence; None means no dropout. With `wanted` (and without `return_layers`) the
         result's `tokens` are those at these places of each row alone: the same values for less work. An id past the
         vocabulary must not get here: whoever makes a batch checks it.
         """
@@ -111,7 +111,7 @@ class BertForPretraining(nn.Module):
         self,
         tokens: Tokens,
         wanted: Int[Array, "B P"] | None,
-        dropout_keys: Key[Array, " B"] | None = None,
+        dropout_keys: Key[Array, "B N"] | None = None,
     ) -> tuple[Float[Array, "B P V"], Float[Array, "B N 2"]]:
         """Float32 logits over the padded vocabulary at the places `wanted` (at all where None), and of each pair."""
         encoded = self.bert(tokens, dropout_keys, wanted)

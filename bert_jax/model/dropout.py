@@ -1,4 +1,5 @@
-"""Dropout whose mask is a function of the example and the element's place, not of the batch or array it stands in."""
+"""Dropout whose mask is a function of the sequence and the element's place in it, not of the batch, row or array that
+it stands in."""
 
 import functools
 
@@ -12,60 +13,96 @@ _MOST_PLACES = 1 << 16
 """Places along each of the two axes that `random_words` can tell apart."""
 
 
-def split(keys: Key[Array, " B"], count: int) -> Key[Array, "N B"]:
-    """Splits each example's key into `count` keys (N), one for each use of dropout."""
-    return jnp.moveaxis(jax.vmap(lambda key: jax.random.split(key, count))(keys), 1, 0)
+def split(keys: Key[Array, "*B"], count: int) -> Key[Array, "N *B"]:
+    """Splits each sequence's key into `count` keys (N), one for each use of dropout."""
+    parts = jax.vmap(lambda key: jax.random.split(key, count), out_axes=1)(keys.reshape(-1))
+    return parts.reshape(count, *keys.shape)
 
 
 def dropout(
-    x: Float[Array, "..."], rate: float, keys: Key[Array, "*K"] | None, rows: Int[Array, "*#K T"] | None = None
+    x: Float[Array, "..."],
+    rate: float,
+    keys: Key[Array, "*K"] | None,
+    rows: Int[Array, "..."] | None = None,
+    columns: Int[Array, "..."] | None = None,
 ) -> Float[Array, "..."]:
     """Zeroes elements of `x` with probability `rate` and scales the others to keep the mean.
 
-    `x` is [*K, D] or [*K, T, D], with one key for each of its vectors or matrices, so that an example's mask is the
-    same in any batch, microbatch and mesh; None means no dropout (evaluation). `rows` are the numbers of the T rows
-    where they aren't 0 to T - 1: a row that is computed alone has the mask that it has among all.
+    `x` is [*K, D] or [*K, T, D], with one key for each of its vectors or matrices; None means no dropout (evaluation).
+    `rows`, [*#K T] of matrices and [*#K] of vectors, are the numbers of the rows where they aren't 0 to T - 1 and 0;
+    `columns`, which broadcast with `x`, those of the columns where they aren't 0 to D - 1. An element's mask depends on
+    its key, row and column alone: a row that is computed alone has the mask that it has among all.
 
     The backward pass draws the mask again instead of reading it from memory. He and Xu (2020), section 5.1, write a
     rate of 0.1 for prediction as well; BERT's code, and this, has 0.
     """
     if keys is None or not _threshold(rate):
         return x
-    return _dropped(x, jax.random.key_data(keys), rows, rate)
+    return _dropped(x, jax.random.key_data(keys), rows, columns, rate)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def token_dropout(
+    x: Float[Array, "B T D"],
+    rate: float,
+    keys: Key[Array, "B N"] | None,
+    sequence: Int[Array, "B T"],
+    position: Int[Array, "B T"] | None,
+) -> Float[Array, "B T D"]:
+    """`dropout` of vectors of tokens: a mask depends on the key of a token's sequence and its position in that.
+
+    `sequence`: the token's sequence in its row, from 1. `position`: None where each row holds one sequence, whole.
+    """
+    if keys is None or not _threshold(rate):
+        return x
+    if keys.shape[1] == 1:
+        return dropout(x, rate, keys[:, 0], position)
+    return dropout(x, rate, of_tokens(keys, sequence), position)
+
+
+def of_tokens(keys: Key[Array, "B N *H"], sequence: Int[Array, "B T"]) -> Key[Array, "B T *H"]:
+    """The key of each token's sequence; of the first one for padding."""
+    return jax.vmap(lambda keys, sequence: keys[jnp.maximum(sequence - 1, 0)])(keys, sequence)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def _dropped(
-    x: Float[Array, "..."], keys: UInt32[Array, "*K 2"], rows: Int[Array, "*#K T"] | None, rate: float
+    x: Float[Array, "..."],
+    keys: UInt32[Array, "*K 2"],
+    rows: Int[Array, "..."] | None,
+    columns: Int[Array, "..."] | None,
+    rate: float,
 ) -> Float[Array, "..."]:
-    kept = survives(*_places(x, keys, rows), rate)
+    kept = survives(*_places(x, keys, rows, columns), rate)
     return jnp.where(kept, x.astype(jnp.float32) * scale(rate), 0.0).astype(x.dtype)
 
 
-def _forward(x, keys, rows, rate):
-    return _dropped(x, keys, rows, rate), (keys, rows)
+def _forward(x, keys, rows, columns, rate):
+    return _dropped(x, keys, rows, columns, rate), (keys, rows, columns)
 
 
 def _backward(rate, kept, gradient):
-    return _dropped(gradient, *kept, rate), None, None
+    return _dropped(gradient, *kept, rate), None, None, None
 
 
 _dropped.defvjp(_forward, _backward)
 
 
 def _places(
-    x: Float[Array, "..."], keys: UInt32[Array, "*K 2"], rows: Int[Array, "*#K T"] | None
+    x: Float[Array, "..."],
+    keys: UInt32[Array, "*K 2"],
+    rows: Int[Array, "..."] | None,
+    columns: Int[Array, "..."] | None,
 ) -> tuple[tuple[UInt32[Array, "..."], UInt32[Array, "..."]], UInt32[Array, "..."], UInt32[Array, "..."]]:
     """The key, row and column of each element of `x`, as arrays that broadcast with it."""
     inner = x.shape[keys.ndim - 1 :]
     if max(inner) > _MOST_PLACES:
         raise ValueError(f"dropout tells {_MOST_PLACES:,} places of an axis apart; the shape is {inner}")
     first, second = (keys[..., half].reshape(*keys.shape[:-1], *[1] * len(inner)) for half in range(2))
-    column = jnp.arange(inner[-1], dtype=jnp.uint32)
-    if len(inner) == 1:
-        return (first, second), jnp.uint32(0), column
-    rows = jnp.arange(inner[0]) if rows is None else rows
-    return (first, second), rows.astype(jnp.uint32)[..., None], column
+    if rows is None:
+        rows = jnp.arange(inner[0] if len(inner) > 1 else 1)
+    if columns is None:
+        columns = jnp.arange(inner[-1])
+    return (first, second), rows.astype(jnp.uint32)[..., None], columns.astype(jnp.uint32)
 
 
 def survives(

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
-from bert_jax.model.dropout import dropout
+from bert_jax.model.dropout import token_dropout
 from bert_jax.model.linear import LayerNorm, compute_dtype, initial_weights
 from bert_jax.model.placement import gathered
 
@@ -40,7 +40,7 @@ class Embeddings(nn.Module):
             self.position = self.param("position", initial, (config.max_positions, config.hidden_size))
         self.norm = LayerNorm(config)
 
-    def __call__(self, tokens: Tokens, dropout_keys: Key[Array, " B"] | None) -> Float[Array, "B T D"]:
+    def __call__(self, tokens: Tokens, dropout_keys: Key[Array, "B N"] | None) -> Float[Array, "B T D"]:
         """The vectors of B rows of T tokens."""
         config, length = self.config, tokens.ids.shape[1]
         dtype = compute_dtype(config)
@@ -48,12 +48,14 @@ class Embeddings(nn.Module):
         # A product with a one-hot matrix: its gradient is a product too, not a scatter onto two rows.
         one_hot = nn.one_hot(tokens.segment, config.num_segments, dtype=dtype)
         positions = self.position if config.positions == "learned" else sinusoids(config, length)
-        if tokens.begin.shape[1] == 1:  # one sequence a row, from its first token: the gradient is a sum, no scatter
+        one_each = tokens.begin.shape[1] == 1
+        if one_each:  # one sequence a row, from its first token: the gradient is a sum, no scatter
             positions = positions[:length].astype(dtype)
         else:
             positions = jnp.take(positions, tokens.position, axis=0).astype(dtype)
         x = words + one_hot @ self.segment.astype(dtype) + positions
-        return dropout(self.norm(x), config.dropout, dropout_keys)
+        places = tokens.sequence, None if one_each else tokens.position
+        return token_dropout(self.norm(x), config.dropout, dropout_keys, *places)
 
 
 def sinusoids(config: ModelConfig, length: int) -> Float[np.ndarray, "T D"]:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.attention import AttentionForm, AttentionPattern, SelfAttention, taken
-from bert_jax.model.dropout import dropout, split
+from bert_jax.model.dropout import split, token_dropout
 from bert_jax.model.linear import PRODUCT, LayerNorm, Linear, activation
 from bert_jax.model.placement import split_by_rows
 
@@ -79,7 +79,7 @@ class Block(nn.Module):
         self,
         x: Float[Array, "B T D"],
         pattern: AttentionPattern,
-        dropout_keys: Key[Array, " B"] | None,
+        dropout_keys: Key[Array, "B N"] | None,
         wanted: Int[Array, "B R"] | None = None,
         return_probabilities: bool = False,
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H R T"] | None]:
@@ -89,12 +89,14 @@ class Block(nn.Module):
         residual = self.residual(self.norm(config, name="attention_norm"))
         attention = SelfAttention(config, self.bias, self.attention, name="attention")
         attended, probabilities = attention(residual.before(x), pattern, keys[0], wanted, return_probabilities)
-        x = residual.after(taken(x, wanted), dropout(attended, config.dropout, keys[1], wanted))
+        queries = pattern.of_queries(wanted)
+        places = queries.queries.sequence, queries.query_positions
+        x = residual.after(taken(x, wanted), token_dropout(attended, config.dropout, keys[1], *places))
         residual = self.residual(self.norm(config, name="feedforward_norm"))
         feedforward = self.feedforward(config, self.bias, name="feedforward")
         nn.share_scope(self, feedforward)  # its parameters are the block's, beside the attention's
         output = feedforward(residual.before(x))
-        return residual.after(x, dropout(output, config.dropout, keys[2], wanted)), probabilities
+        return residual.after(x, token_dropout(output, config.dropout, keys[2], *places)), probabilities
 
 
 class Encoder(nn.Module):
@@ -118,7 +120,7 @@ class Encoder(nn.Module):
         self,
         x: Float[Array, "B T D"],
         pattern: AttentionPattern,
-        dropout_keys: Key[Array, " B"] | None,
+        dropout_keys: Key[Array, "B N"] | None,
         wanted: Int[Array, "B R"] | None = None,
         return_layers: bool = False,
         return_attention: bool = False,

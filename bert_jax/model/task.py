@@ -68,7 +68,7 @@ class BertForTask(nn.Module):
         rows, choices, _ = tokens.ids.shape
         in_encoder, in_head = (None, None) if dropout_keys is None else split(dropout_keys, 2)
         if in_encoder is not None:
-            in_encoder = split(in_encoder, choices).T.reshape(-1)
+            in_encoder = split(in_encoder, choices).T.reshape(-1, 1)
         tokens = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), tokens)
         nowhere = jnp.zeros((rows * choices, 0), jnp.int32)
         wanted = None if self.head.input in ("marked", "tokens") else nowhere

@@ -76,11 +76,12 @@ def attend(
     key: Float[Array, "B T D"],
     value: Float[Array, "B T D"],
     places: Int[Array, "B 2 T"],
-    head_keys: UInt32[Array, "B H 2"],
+    head_keys: UInt32[Array, "B N H 2"],
 ) -> Float[Array, "B T D"]:
     """The mean of `value` under each query's softmax over the keys of its row, after dropout; heads side by side.
 
-    `places`: the number of each token's sequence, 0 for padding, and its position. `head_keys`: of dropout.
+    `places`: the number of each token's sequence, 0 for padding, and its position. `head_keys`: of dropout, for each
+    sequence and head.
     """
     return _forward(kernel, query, key, value, places, head_keys)[0]
 
@@ -207,29 +208,35 @@ def _probabilities(kernel: Kernel, here, head_keys, query, key, places, row, num
     """One head's softmax in one row of the block; which keys are admitted, and which dropout keeps (None: all)."""
     head = _heads(kernel)[number]
     scores = _product(query[row, :, head], key[row, :, head], (1, 1)) / math.sqrt(kernel.head_size)
-    admitted = _admitted(kernel, here, places, row, scores.shape[0])
+    own, at = _of_queries(kernel, here, places, row, scores.shape[0])
+    admitted = _admitted(kernel, own, at, places, row)
     scores = jnp.where(admitted, scores, _LEAST)
     powers = jnp.exp(scores - jnp.max(scores, axis=1, keepdims=True))
     probabilities = powers / jnp.sum(powers, axis=1, keepdims=True)
     if not kernel.rate:
         return probabilities, admitted, None
-    begin = (here[2] * scores.shape[0]).astype(jnp.uint32)
-    line, column = (jax.lax.broadcasted_iota(jnp.uint32, scores.shape, axis) for axis in range(2))
-    of_row = here[0] * query.shape[0] + row
-    at = 2 * (of_row * kernel.heads + here[1] * kernel.together + number)
-    kept = survives((head_keys[at], head_keys[at + 1]), line + begin, column, kernel.rate)
-    return probabilities, admitted, kept
+    words = _words(kernel, (here[0] * query.shape[0] + row), here[1] * kernel.together + number, head_keys, own)
+    if kernel.sequences > 1:
+        line, column = at, places[row, 1:]
+    else:
+        line, column = (jax.lax.broadcasted_iota(jnp.int32, scores.shape, axis) for axis in range(2))
+        line += here[2] * scores.shape[0]
+    return probabilities, admitted, survives(words, line.astype(jnp.uint32), column.astype(jnp.uint32), kernel.rate)
 
 
-def _admitted(kernel: Kernel, here, places, row, block: int):
+def _of_queries(kernel: Kernel, here, places, row, block: int):
+    """The sequence and position of each query of the block, as columns; None where all attend to the same keys."""
+    if not kernel.by_query:
+        return None, None
+    begin = pl.multiple_of(here[2] * block, LANES)
+    lines = (places[row, part : part + 1, pl.ds(begin, block)] for part in range(2))
+    return (jnp.transpose(jnp.broadcast_to(line, (LANES, block)))[:, :1] for line in lines)
+
+
+def _admitted(kernel: Kernel, own, at, places, row):
     """Which keys each query of the block attends to; one line for all where that is the same."""
     sequence, position = places[row, :1], places[row, 1:]
     admitted = sequence > 0
-    if not kernel.by_query:
-        return admitted
-    begin = pl.multiple_of(here[2] * block, LANES)
-    own = jnp.transpose(jnp.broadcast_to(places[row, :1, pl.ds(begin, block)], (LANES, block)))[:, :1]
-    at = jnp.transpose(jnp.broadcast_to(places[row, 1:, pl.ds(begin, block)], (LANES, block)))[:, :1]
     if kernel.sequences > 1:
         admitted &= own == sequence
     if kernel.causal:
@@ -237,6 +244,16 @@ def _admitted(kernel: Kernel, here, places, row, block: int):
     if kernel.window is not None:
         admitted &= jnp.abs(position - at) <= kernel.window
     return admitted
+
+
+def _words(kernel: Kernel, row, head, head_keys, own):
+    """Both words of a head's key in a row: of each query's own sequence, as columns, where there are several."""
+    first = 2 * (row * kernel.sequences * kernel.heads + head)
+    words: tuple[Any, ...] = head_keys[first], head_keys[first + 1]
+    for number in range(1, kernel.sequences):
+        at = first + 2 * number * kernel.heads
+        words = tuple(jnp.where(own == number + 1, head_keys[at + half], words[half]) for half in range(2))
+    return words
 
 
 def _product(first, second, contracted: tuple[int, int]):

@@ -88,7 +88,7 @@ def _elementwise(name: str, count: int, function: Callable, x: jax.Array) -> Ope
 
 
 def _attention_dropout(model: ModelConfig, keys: Key[Array, " B"]) -> Callable:
-    of_heads = head_keys(keys, model.num_heads)
+    of_heads = head_keys(keys[:, None], model.num_heads)[:, 0]
     return lambda x: dropout(x, model.attention_dropout, of_heads)
 
 

@@ -89,7 +89,7 @@ class PretrainingObjective:
         """The number of predicted tokens and of sequences."""
         return {question.loss: jnp.sum(weights) for question, _, weights in self._asked(targets)}
 
-    def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, " B"] | None) -> Means:
+    def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
         """Cross-entropy in nats and accuracy of each task."""
         masked = targets.masked
         wanted = None if self._of_next else masked.places

@@ -68,7 +68,7 @@ class Objective(Protocol):
     def counts(self, targets: Targets) -> dict[str, Float[Array, ""]]:
         """The count of each of `losses` over all of `targets`, known before the model runs."""
 
-    def measure(self, params: Parameters, targets: Targets, dropout_keys: Key[Array, " B"] | None) -> Means:
+    def measure(self, params: Parameters, targets: Targets, dropout_keys: Key[Array, "B *N"] | None) -> Means:
         """Runs the model and returns its losses and all other measurements."""
 
 
@@ -82,12 +82,6 @@ def example_keys(seed: Seed, purpose: str, phase: int, ordinals: UInt32[Array, "
     of_phase = jax.random.fold_in(purpose_key(seed, purpose), phase)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(of_phase, ordinals.reshape(-1))
     return keys.reshape(ordinals.shape)
-
-
-def row_dropout_keys(seed: Seed, phase: int, batch: AnyBatch) -> Key[Array, " B"]:
-    """One key for each row, that of its first sequence: dropout is drawn for a row at once."""
-    first = batch.ordinal.reshape(len(batch.ordinal), -1)[:, 0]
-    return example_keys(seed, "dropout", phase, first)
 
 
 def initial_state(
@@ -122,7 +116,7 @@ def make_train_step(
     def train_step(state: TrainState, batch: AnyBatch) -> tuple[TrainState, Means]:
         keys = example_keys(state.seed, "targets", phase, batch.ordinal)
         targets = objective.targets(batch, keys, Moment.of(phase, steps, state.step))
-        dropout_keys = row_dropout_keys(state.seed, phase, batch)
+        dropout_keys = example_keys(state.seed, "dropout", phase, batch.ordinal)
         gradients, means = loss_gradients(objective, state.params, targets, dropout_keys, execution.accumulation)
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm)
@@ -173,12 +167,12 @@ def _if(good: Bool[Array, ""], moved: Callable[[], Tree], unmoved: Tree) -> Tree
 
 
 def loss_gradients(
-    objective: Objective, params: Parameters, targets: Targets, dropout_keys: Key[Array, " B"], microbatches: int
+    objective: Objective, params: Parameters, targets: Targets, dropout_keys: Key[Array, "B *N"], microbatches: int
 ) -> tuple[Parameters, Means]:
     """Gradients of the loss over the whole batch, microbatch by microbatch; denominators are the whole batch's."""
     counts = objective.counts(targets)
 
-    def loss(params: Parameters, part: tuple[Targets, Key[Array, " b"]]) -> tuple[Float[Array, ""], Means]:
+    def loss(params: Parameters, part: tuple[Targets, Key[Array, "b *N"]]) -> tuple[Float[Array, ""], Means]:
         means = objective.measure(params, *part)
         return sum(means[name].total / jnp.maximum(counts[name], 1.0) for name in objective.losses), means
 

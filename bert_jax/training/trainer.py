@@ -26,7 +26,6 @@ from bert_jax.training.step import (
     loss_gradients,
     make_train_step,
     purpose_key,
-    row_dropout_keys,
 )
 
 
@@ -83,7 +82,8 @@ class Trainer:
         def questions(batch: AnyBatch):
             keys = example_keys(self.config.seed, "targets", phase, batch.ordinal)
             first = Moment.of(phase, self.config.steps_of(phase), self.config.steps_of(phase).start)
-            return self.objective.targets(batch, keys, first), row_dropout_keys(self.config.seed, phase, batch)
+            dropout_keys = example_keys(self.config.seed, "dropout", phase, batch.ordinal)
+            return self.objective.targets(batch, keys, first), dropout_keys
 
         forward = lambda params, batch: self.objective.measure(params, *questions(batch))
         backward = lambda params, batch: loss_gradients(

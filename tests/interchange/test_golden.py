@@ -80,7 +80,7 @@ def test_both_losses(golden):
 
 def test_the_gradient_of_every_parameter(golden):
     targets = golden.targets("batch")
-    keys = jax.random.split(jax.random.key(0), BATCH)
+    keys = jax.random.split(jax.random.key(0), (BATCH, 1))
     gradients, _ = loss_gradients(golden.objective, golden.params, targets, keys, 1)
     ours = to_tensors(jax.device_get(gradients), golden.config)
     theirs = {

@@ -112,7 +112,7 @@ def test_both_gelus_are_theirs(params):
 
 @pytest.mark.parametrize("execution", [{"remat": "full"}, {"remat": "dots"}, {"unroll": 3}], ids=str)
 def test_how_it_is_carried_out_changes_nothing(params, execution):
-    keys = jax.random.split(jax.random.key(1), ROWS)
+    keys = jax.random.split(jax.random.key(1), (ROWS, 1))
 
     def loss(params, **execution):
         pieces, pairs = logits(CONFIG, params, inputs(), keys=keys, **execution)
@@ -155,7 +155,7 @@ def test_layers_and_attention_are_there_if_asked_for(params):
 
 
 def test_dropout_comes_by_example_not_by_batch(params):
-    keys = jax.random.split(jax.random.key(1), ROWS)
+    keys = jax.random.split(jax.random.key(1), (ROWS, 1))
     batch = inputs()
     together = logits(CONFIG, params, batch, keys=keys)
     assert largest_difference(together, logits(CONFIG, params, batch)) > 1e-2
@@ -176,7 +176,7 @@ WANTED = jnp.asarray([[3, 15, 7, 0, 8, 7]] * ROWS, jnp.int32)  # in no order, an
 @pytest.mark.parametrize("wanted", [None, WANTED], ids=["all wanted", "some wanted"])
 @pytest.mark.parametrize("dropped", [False, True], ids=["no dropout", "dropout"])
 def test_a_causal_model_does_not_see_what_comes_after(params, dropped, wanted):
-    keys = jax.random.split(jax.random.key(1), ROWS) if dropped else None
+    keys = jax.random.split(jax.random.key(1), (ROWS, 1)) if dropped else None
     tokens = inputs()
     before = encoded(CAUSAL, params, tokens, keys, wanted)
     places = np.arange(LENGTH) if wanted is None else np.asarray(wanted[0])
@@ -189,7 +189,7 @@ def test_a_causal_model_does_not_see_what_comes_after(params, dropped, wanted):
 
 @pytest.mark.parametrize("dropped", [False, True], ids=["no dropout", "dropout"])
 def test_no_gradient_comes_from_what_comes_after(params, dropped):
-    keys = jax.random.split(jax.random.key(1), ROWS) if dropped else None
+    keys = jax.random.split(jax.random.key(1), (ROWS, 1)) if dropped else None
 
     def one_logit(table):
         changed = params | {"bert": params["bert"] | {"embeddings": params["bert"]["embeddings"] | {"position": table}}}

@@ -69,7 +69,7 @@ def calls(form, dropout=None, mesh=None, **config) -> tuple[int, int]:
     """
     model = MODEL.replace(attention_dropout=dropout or 0.0, **config)
     tokens = tokens_of(np.ones((4, 64)), mask=np.arange(64) < LENGTHS[:, None])
-    keys = None if dropout is None else jax.random.split(jax.random.key(1), 4)
+    keys = None if dropout is None else jax.random.split(jax.random.key(1), (4, 1))
 
     def loss(params):
         network, wanted = BertForPretraining(model, unroll=None, attention=form), jnp.zeros((4, 2), jnp.int32)

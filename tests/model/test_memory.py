@@ -7,7 +7,7 @@ from bert_jax.model.memory import step_memory
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.batch import synthetic_batch
-from bert_jax.training.step import example_keys, row_dropout_keys
+from bert_jax.training.step import example_keys
 
 LENGTH, ROWS = 64, 4
 
@@ -26,7 +26,7 @@ def kept_bytes(config, model) -> int:
         return jax.vjp(loss, params)[1]
 
     params = trainer.state_shapes.params
-    keys = jax.eval_shape(lambda: row_dropout_keys(0, 0, batch))
+    keys = jax.eval_shape(lambda: example_keys(0, "dropout", 0, batch.ordinal))
     kept = jax.tree.leaves(jax.eval_shape(backward, params, targets, keys))
     of_parameters = sum(leaf.size * 4 for leaf in jax.tree.leaves(params))
     return sum(leaf.size * leaf.dtype.itemsize for leaf in kept) - of_parameters

@@ -44,7 +44,7 @@ def with_gradients(form, pattern, heads, size, rate):
     """The context, and the gradients of query, key and value."""
     batch, length = pattern.keys.sequence.shape
     *given, gradient = jax.random.normal(jax.random.key(1), (4, batch, length, heads, size))
-    keys = jax.random.split(jax.random.key(2), batch)
+    keys = jax.random.split(jax.random.key(2), (batch, pattern.sequences))
     context, backward = jax.vjp(lambda *given: form(*given, pattern, rate, keys), *given)
     return context, *backward(gradient)
 
@@ -64,7 +64,7 @@ def test_it_gives_what_the_exact_form_gives(name, heads, size, rate):
 
 def test_its_dropout_keeps_the_elements_that_the_exact_form_keeps():
     """All scores are 0 and the values a unit matrix, so that the context is the probabilities after dropout."""
-    pattern, keys = pattern_of([[128]] * 3), jax.random.split(jax.random.key(0), 3)
+    pattern, keys = pattern_of([[128]] * 3), jax.random.split(jax.random.key(0), (3, 1))
     zeros, unit = jnp.zeros((3, 128, 1, 128)), jnp.broadcast_to(jnp.eye(128)[:, None], (3, 128, 1, 128))
     exact, found = (form(zeros, zeros, unit, pattern, 0.1, keys) for form in (attend, INTERPRETED))
     assert jnp.array_equal(exact == 0, found == 0)
@@ -74,7 +74,7 @@ def test_its_dropout_keeps_the_elements_that_the_exact_form_keeps():
 def test_a_model_gives_the_same_by_it():
     config = ModelConfig(num_layers=2, hidden_size=128, num_heads=2, vocabulary_size=50, max_positions=128)
     ids = jax.random.randint(jax.random.key(0), (2, 128), 0, 50)
-    tokens, keys = tokens_of(ids, mask=np.arange(128) < [[128], [90]]), jax.random.split(jax.random.key(1), 2)
+    tokens, keys = tokens_of(ids, mask=np.arange(128) < [[128], [90]]), jax.random.split(jax.random.key(1), (2, 1))
     params, wanted = init(config, jax.random.key(2)), jnp.array([[1, 5], [2, 80]])
 
     @functools.partial(jax.jit, static_argnums=1)
@@ -98,7 +98,7 @@ from bert_jax.model.sharding import batch_sharding, make_mesh, on_mesh
 
 query, key, value = jax.random.normal(jax.random.key(1), (3, 4, 128, 4, 64))
 sequence = jnp.asarray(np.arange(128) < [[128], [90], [3], [60]], jnp.int32)
-position, keys = jnp.arange(128) * sequence, jax.random.split(jax.random.key(2), 4)
+position, keys = jnp.arange(128) * sequence, jax.random.split(jax.random.key(2), (4, 1))
 
 def run(form, *arrays):
     sequence, position, query, key, value = arrays
@@ -141,7 +141,7 @@ def test_it_compiles_for_tpus(chip, shape, dtype, pattern):
     number = jax.ShapeDtypeStruct(shape[:2], jnp.int32, sharding=place)
 
     def run(sequence, position, gradient, *given):
-        keys = jax.random.split(jax.random.key(0), len(sequence))
+        keys = jax.random.split(jax.random.key(0), (len(sequence), 2))
         places = Places(sequence, position)
         whole = AttentionPattern(places, places, sequences=2, **pattern)
         context, backward = jax.vjp(lambda *given: attend_by_kernel("tpu", *given, whole, 0.1, keys), *given)
