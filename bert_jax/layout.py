@@ -61,20 +61,21 @@ def lay_out(
     *,
     units: UInt8[np.ndarray, " M"] | None = None,
     rows: Int[np.ndarray, " n"] | None = None,
+    most: int = 1,
     pad_id: int = 0,
 ) -> Tokens:
     """n sequences in `shape`: so many rows of so many tokens.
 
     `ids` (and `units`) hold the M tokens of all sequences, one sequence after the other; `first_lengths` are the tokens
     of each one's first segment. `rows` says which row each goes to, in ascending order; None gives each a row of its
-    own. Rows and places that are left hold padding.
+    own. `most` sequences have a place in a row, more where a row has more. Rows and places that are left hold padding.
     """
     lengths = np.asarray(lengths, np.int32)
     rows = np.arange(len(lengths)) if rows is None else rows
     first_of_row = np.searchsorted(rows, rows)
     number = np.arange(len(lengths)) - first_of_row  # in its row, from 0
     before = np.cumsum(lengths) - lengths
-    begin, length, first_length = np.zeros((3, shape[0], number.max(initial=0) + 1), np.int32)
+    begin, length, first_length = np.zeros((3, shape[0], max(number.max(initial=0) + 1, most)), np.int32)
     begin[rows, number] = np.where(lengths > 0, before - before[first_of_row], 0)
     length[rows, number], first_length[rows, number] = lengths, first_lengths
 

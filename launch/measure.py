@@ -151,7 +151,7 @@ def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> 
         except UsageError as error:
             reason = str(error)
             continue
-        needed = phase_memory(config, model, mesh, phase, config.objective.slots(case.length)).total
+        needed = phase_memory(config, model, mesh, phase, config.slots(case.length)).total
         if there and needed > TOO_MUCH * there:
             reason = f"{size:,} sequences take about {gigabytes(needed)} by formula, and there are {gigabytes(there)}"
         else:

@@ -118,12 +118,20 @@ def print_preparation(prepared: PreparedData, sources: Sequence[str]) -> None:
     table = Table(title=f"Sequences of {prepared.length}: {prepared.directory}", title_justify="left")
     for column in ("", "training", "held out"):
         table.add_column(column, justify="left" if not column else "right")
-    held_out = dict(prepared.held_out.rows(prepared.length))
-    for name, value in prepared.train.rows(prepared.length):
+    held_out = dict(prepared.held_out.table(prepared.length))
+    for name, value in prepared.train.table(prepared.length):
         table.add_row(name, value, held_out.get(name, ""))
     if len(sources) > 1:
         for source, instances in zip(sources, prepared.sources):
-            table.add_row(escape(f"instances from {source}"), f"{instances:,}", "")
+            table.add_row(
+                escape(
+                    f"rows from {source}"
+                    if prepared.train.records != prepared.train.instances
+                    else f"instances from {source}"
+                ),
+                f"{instances:,}",
+                "",
+            )
     table.add_row("dropped: shares a paragraph with training", "", f"{prepared.held_out_dropped:,}")
     output.print(table)
 

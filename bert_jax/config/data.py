@@ -9,6 +9,8 @@ from bert_jax.config.settings import Settings
 
 SMALLEST_SHARE = 0.0001
 """Smallest share of the training sequences that a source may be given."""
+_TOKENS_A_SEQUENCE = 32
+"""Tokens of a packed row for each sequence that it may hold: more sequences cost prediction slots, fewer padding."""
 
 
 class DataConfig(Settings):
@@ -38,6 +40,9 @@ class DataConfig(Settings):
     dupe_factor: Annotated[int, Field(gt=0)] = 1
     """How many times each training document is cut into sequences, each time with other pairs and random segments.
     Masks are drawn anew every epoch in any case."""
+    packed: bool = False
+    """Whether a training row holds several sequences where they fit, each with [CLS], positions and attention of its
+    own, so that hardly any padding is left. A batch then has as many rows as before and more sequences."""
     chunk_megabytes: Annotated[float, Field(gt=0.0, le=256.0)] = 8.0
     """Megabytes of text in a chunk, the unit of preparation. Random second segments come from the same chunk."""
 
@@ -77,6 +82,10 @@ class DataConfig(Settings):
                 f"data.weights gives a source {least:.2g} of the sequences; give each {SMALLEST_SHARE} or more"
             )
         return self
+
+    def sequences_a_row(self, length: int) -> int:
+        """The most sequences that a row of `length` tokens holds."""
+        return max(2, length // _TOKENS_A_SEQUENCE) if self.packed else 1
 
     @property
     def shares(self) -> tuple[float, ...] | None:

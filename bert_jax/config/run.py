@@ -35,6 +35,10 @@ class RunConfig(TrainingConfig):
     input: InputConfig = InputConfig()
     preparation: PreparationConfig = PreparationConfig()
 
+    def slots(self, length: int) -> int:
+        """Prediction slots P of a row of `length` tokens."""
+        return self.objective.slots(length, self.data.sequences_a_row(length))
+
     @model_validator(mode="after")
     def _pairs_have_segments(self) -> "RunConfig":
         if self.objective.pair != "none" and self.model.num_segments < 2:

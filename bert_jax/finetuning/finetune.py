@@ -213,7 +213,7 @@ def _work(trainer: Trainer, batches: TrainingBatches, dev: DevRows | None) -> Ph
         skips_records=False,
         train_step=trainer.train_step(0),
         evaluate=dev.evaluate if dev else None,
-        batch_size=batch_size,
+        sequences=batch_size,
         flops=trainer.objective.flops,
         shown=trainer.objective.shown,
         score=metric_of(trainer.config.task),

@@ -17,6 +17,7 @@ from bert_jax.instances.checked_files import read_checked, write_checked, write_
 from bert_jax.instances.chunks import Chunk
 from bert_jax.instances.full_sentences import pack_sentences
 from bert_jax.instances.instances import build_instances
+from bert_jax.instances.packing import best_fit
 from bert_jax.instances.pairing import pair_segments
 from bert_jax.instances.sentences import Sentences, encode_documents
 from bert_jax.instances.shards import ids_dtype, shard_path, write_shard
@@ -239,7 +240,14 @@ def write_instances(text: Sentences, target: Target, split: str, index: int) -> 
             made = build_instances(
                 segments, text.tokens, tokenizer.starts_word, vocabulary.cls_id, vocabulary.sep_id, paired=paired
             )
+            if recipe.data.packed:
+                # Held-out sequences keep rows of their own: an evaluation is the same with and without packing.
+                most = recipe.data.sequences_a_row(recipe.length)
+                lengths = np.diff(made.ends)
+                rows = best_fit(lengths, recipe.length, most) if split == TRAIN else np.arange(made.count)
+                made = made.in_rows(rows)
             statistics.instances += made.count
+            statistics.rows += len(made.row_ends) - 1
             statistics.instance_tokens += len(made.ids)
             statistics.random_pairs += int(made.pair_label.sum())
             statistics.tokens_cut += segments.tokens_cut

@@ -37,11 +37,34 @@ class Instances(NamedTuple):
     """Number of tokens with segment id 0, [CLS] and [SEP] included."""
     pair_label: Int[np.ndarray, " n"]
     """1 if the second segment was drawn at random, 0 otherwise."""
+    rows: Int[np.ndarray, " n"] | None = None
+    """The row that each sequence goes to, ascending from 0; None: each has a row of its own."""
 
     @property
     def count(self) -> int:
         """Number of sequences."""
         return len(self.first_length)
+
+    @property
+    def row_ends(self) -> Int[np.ndarray, " m"]:
+        """Offsets of the rows: row r has the sequences row_ends[r] to row_ends[r + 1] - 1. No row is without any."""
+        if self.rows is None:
+            return np.arange(self.count + 1)
+        return np.append(np.flatnonzero(np.diff(self.rows, prepend=-1)), self.count)
+
+    def in_rows(self, rows: Int[np.ndarray, " n"]) -> "Instances":
+        """The same sequences in these rows, sorted by them."""
+        order = np.argsort(rows, kind="stable")
+        sizes = np.diff(self.ends)
+        tokens = ranges(self.ends[:-1][order], sizes[order])
+        return Instances(
+            self.ids[tokens],
+            self.units[tokens],
+            np.concatenate([[0], np.cumsum(sizes[order])]),
+            self.first_length[order],
+            self.pair_label[order],
+            rows[order],
+        )
 
 
 def build_instances(

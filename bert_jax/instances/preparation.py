@@ -99,12 +99,12 @@ def _finish(
         corpus=corpus.stamp,
         revision=corpus.revision,
         text=text_hash((chunk.source, chunk.text_crc32) for chunk in chunks),
-        sources=[seen.instances for seen in sources],
+        sources=[seen.records for seen in sources],
         train=train,
         held_out=sum((seen for seen, _ in held_out), Statistics()),
         held_out_dropped=dropped,
         shards=shards,
-        files=_write_small_files(target.recipe, directory, chunks, [seen.instances for seen, _ in held_out]),
+        files=_write_small_files(target.recipe, directory, chunks, [seen.records for seen, _ in held_out]),
         example_sentences=examples,
     )
     _warn_of_unknown_pieces(train)
@@ -137,13 +137,14 @@ def _write_small_files(
 ) -> dict[str, FileSum]:
     """Writes the piece counts and the TFDS metadata; returns the checksum of each file by name.
 
-    `held_out`: number of sequences of each held-out shard.
+    `held_out`: number of records of each held-out shard.
     """
     counts = sum(read_piece_counts(directory, index, chunk) for index, chunk in enumerate(chunks))
     write_numbers(directory / COUNTS_FILE, counts)
-    lengths = {TRAIN: [chunk.statistics.instances for chunk in chunks], HELD_OUT: held_out}
+    lengths = {TRAIN: [chunk.statistics.records for chunk in chunks], HELD_OUT: held_out}
     with disk_explained(directory):
-        write_metadata(directory, lengths, ids_dtype(len(load_tokenizer(recipe.tokenizer_directory).vocabulary)))
+        dtype = ids_dtype(len(load_tokenizer(recipe.tokenizer_directory).vocabulary))
+        write_metadata(directory, lengths, dtype, recipe.data.packed)
         for name in SMALL_FILES:
             sync(directory / name)
     return {name: FileSum.of(directory / name) for name in SMALL_FILES}

@@ -64,7 +64,7 @@ class PreparedData(Shape):
     text: _Hash | None = None
     """Hash of the whole text. None in sets of earlier releases."""
     sources: list[Count]
-    """Number of training sequences of each source. The records are ordered by source."""
+    """Number of training records of each source. They are ordered by source."""
     train: Statistics
     held_out: Statistics
     held_out_dropped: Count
@@ -124,8 +124,8 @@ class PreparedData(Shape):
             if "sources" not in value and isinstance(value.get("train"), dict):  # early releases had only one source
                 value["sources"] = [value["train"].get("instances")]
             found = as_shape(value | {"directory": directory}, cls)
-            if sum(found.sources) != found.train.instances:
-                raise ValueError("the sequences of its sources do not add up to all of them")
+            if sum(found.sources) != found.train.records:
+                raise ValueError("the records of its sources do not add up to all of them")
             return found
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -155,7 +155,7 @@ class PreparedData(Shape):
         """Raises RunError if the metadata have another number of records; in early sets they have no checksum."""
         lengths = StoreMetadata.read(self.directory).shard_lengths
         for split, seen in ((TRAIN, self.train), (HELD_OUT, self.held_out)):
-            if sum(lengths.get(split, [])) != seen.instances:
+            if sum(lengths.get(split, [])) != seen.records:
                 raise damage_error(self.directory / INFO_FILE, f"it has another number of {split} records")
 
 

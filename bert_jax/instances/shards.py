@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
+from jaxtyping import Int
 
 from bert_jax.instances.instances import Instances
 from bert_jax.instances.tf_example import ExampleReader, encode_example, numbers_of
@@ -21,6 +22,9 @@ _READER_BUFFER_BYTES = 4096
 MOST_RECORD_BYTES = 1 << 24
 """Largest record that is read: a sequence has at most 2^20 tokens of at most five bytes each."""
 _READER = ExampleReader({"first_length": int, "ids": bytes, "pair_label": int, "units": bytes})
+_PACKED_READER = ExampleReader({name: bytes for name in ("first_length", "ids", "length", "pair_label", "units")})
+_NUMBER = np.dtype("<i4")
+"""Type of the lists of numbers, one for each sequence, in a record of several sequences."""
 
 
 def shard_path(directory: Path, split: str, index: int) -> Path:
@@ -68,7 +72,13 @@ class ShardReader:
 
 
 def encode_instances(instances: Instances, dtype: type[np.integer]) -> Iterator[bytes]:
-    """Yields a record per instance with the features `first_length`, `ids` (of type `dtype`), `pair_label`, `units`."""
+    """Yields a record per row with the features `first_length`, `ids` (of type `dtype`), `pair_label` and `units`.
+
+    Where rows hold several sequences, there are lists of their numbers, in bytes, and a list of their `length`.
+    """
+    if instances.rows is not None:
+        yield from _encode_rows(instances, dtype)
+        return
     width = np.dtype(dtype).itemsize
     ids, units = instances.ids.astype(dtype).tobytes(), instances.units.tobytes()
     ends = instances.ends.tolist()
@@ -80,19 +90,34 @@ def encode_instances(instances: Instances, dtype: type[np.integer]) -> Iterator[
         ))  # fmt: skip
 
 
-def decode_instances(records: Sequence[bytes], dtype: type[np.integer]) -> Instances:
+def _encode_rows(instances: Instances, dtype: type[np.integer]) -> Iterator[bytes]:
+    lengths = np.diff(instances.ends)
+    row_ends = instances.row_ends
+    for first, last in zip(row_ends.tolist(), row_ends[1:].tolist()):
+        tokens = slice(int(instances.ends[first]), int(instances.ends[last]))
+        numbers = {
+            "first_length": instances.first_length,
+            "length": lengths,
+            "pair_label": instances.pair_label,
+        }
+        lists = {name: values[first:last].astype(_NUMBER).tobytes() for name, values in numbers.items()}
+        of_tokens = {"ids": instances.ids[tokens].astype(dtype).tobytes(), "units": instances.units[tokens].tobytes()}
+        yield encode_example(tuple(sorted((lists | of_tokens).items())))
+
+
+def decode_instances(records: Sequence[bytes], dtype: type[np.integer], packed: bool = False) -> Instances:
     """Decodes records of `encode_instances`. Features may be in any order; unknown features are ignored.
 
-    Raises ValueError if a record is malformed, or if its fields are inconsistent.
+    `packed`: whether a record holds several sequences. Raises ValueError if a record is malformed, or if its fields are
+    inconsistent.
     """
+    if packed:
+        return _decode_rows(records, dtype)
     if not records:
         return Instances(np.zeros(0, dtype), np.zeros(0, np.uint8), np.zeros(1, int), *np.zeros((2, 0), np.int32))
     first_length, ids, pair_label, units = zip(*_READER.read(records))
     sizes, first_lengths = np.array([*map(len, units)]), numbers_of(first_length)
-    if (sizes * np.dtype(dtype).itemsize != [*map(len, ids)]).any():
-        raise ValueError("a record has another number of ids than of units")
-    if (first_lengths > sizes).any():
-        raise ValueError("a record has a first_length beyond its end")
+    _check_sizes(ids, units, sizes, first_lengths, sizes, dtype)
     return Instances(
         np.frombuffer(b"".join(ids), dtype),
         np.frombuffer(b"".join(units), np.uint8),
@@ -100,3 +125,43 @@ def decode_instances(records: Sequence[bytes], dtype: type[np.integer]) -> Insta
         first_lengths,
         numbers_of(pair_label),
     )
+
+
+def _decode_rows(records: Sequence[bytes], dtype: type[np.integer]) -> Instances:
+    first_length, ids, length, pair_label, units = zip(*_PACKED_READER.read(records)) if records else [()] * 5
+    if any(len(part) % _NUMBER.itemsize for part in (*first_length, *length, *pair_label)):
+        raise ValueError("a record has a broken list of numbers")
+    first_lengths, lengths, labels = (
+        np.frombuffer(b"".join(part), _NUMBER).astype(np.int32) for part in (first_length, length, pair_label)
+    )
+    counts = np.array([len(part) // _NUMBER.itemsize for part in length], int)
+    if any([*map(len, part)] != [*map(len, length)] for part in (first_length, pair_label)):
+        raise ValueError("a record has numbers for more sequences than it has lengths, or fewer")
+    rows = np.repeat(np.arange(len(records)), counts)
+    sizes = np.bincount(rows, lengths, len(records)).astype(int)
+    if (lengths < 0).any() or (sizes != [*map(len, units)]).any():
+        raise ValueError("a record's sequences have another length than its units")
+    _check_sizes(ids, units, sizes, first_lengths, lengths, dtype)
+    return Instances(
+        np.frombuffer(b"".join(ids), dtype),
+        np.frombuffer(b"".join(units), np.uint8),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        first_lengths,
+        labels,
+        rows,
+    )
+
+
+def _check_sizes(
+    ids: Sequence[bytes],
+    units: Sequence[bytes],
+    sizes: Int[np.ndarray, " r"],
+    first_lengths: Int[np.ndarray, " n"],
+    lengths: Int[np.ndarray, " n"],
+    dtype: type[np.integer],
+) -> None:
+    """Raises ValueError where ids and units of a record differ in number, or a segment is longer than its sequence."""
+    if (sizes * np.dtype(dtype).itemsize != [*map(len, ids)]).any():
+        raise ValueError("a record has another number of ids than of units")
+    if (first_lengths > lengths).any():
+        raise ValueError("a record has a first_length beyond its end")

@@ -19,6 +19,8 @@ class Statistics:
     tokens: Count = 0
     unknown_tokens: Count = 0
     instances: Count = 0
+    rows: Count = 0
+    """Number of rows, which are the records. 0 in sets of earlier releases, with a row for each instance."""
     instance_tokens: Count = 0
     """Number of tokens in instances, with special tokens and without padding."""
     random_pairs: Count = 0
@@ -33,6 +35,15 @@ class Statistics:
         return type(self)(**{name: mine[name] + theirs[name] for name in mine})
 
     @property
+    def records(self) -> int:
+        """Number of records: of rows."""
+        return self.rows or self.instances
+
+    def fill(self, length: int) -> float:
+        """Share of the positions in rows of `length` tokens that hold tokens, from 0 to 1."""
+        return self.instance_tokens / max(self.records * length, 1)
+
+    @property
     def unknown_share(self) -> float:
         """Share of unknown pieces among all pieces, from 0 to 1."""
         return self.unknown_tokens / max(self.tokens, 1)
@@ -41,7 +52,7 @@ class Statistics:
         """The statistics as a JSON object."""
         return asdict(self) | {"repairs": dict(self.repairs)}
 
-    def rows(self, length: int) -> list[tuple[str, str]]:
+    def table(self, length: int) -> list[tuple[str, str]]:
         """Names and values for a table that a person reads; `length` is the number of tokens of a full sequence."""
         rows = [
             ("documents", f"{self.documents:,}"),
@@ -52,8 +63,9 @@ class Statistics:
         ]
         if self.random_pairs:
             rows.append(("random second segments", _percentage(self.random_pairs, self.instances)))
-        places = self.instances * length
-        rows.append(("padding", _percentage(places - self.instance_tokens, places)))
+        if self.records != self.instances:
+            rows.append(("rows", f"{self.records:,}"))
+        rows.append(("padding", f"{1 - self.fill(length):.2%}"))
         rows.append(("tokens cut to fit", f"{self.tokens_cut:,}"))
         rows += [(name, f"{times:,}") for name, times in sorted(self.repairs.items())]
         return rows

@@ -17,7 +17,7 @@ from bert_jax.system.errors import RunError
 from bert_jax.system.progress import warn
 
 _NO_TOKENS = Instances(np.zeros(0, int), np.zeros(0, np.uint8), np.zeros(2, int), np.zeros(1, int), np.zeros(1, int))
-"""One instance without tokens, which replaces a skipped record."""
+"""One sequence without tokens, which replaces a skipped record."""
 
 
 class InstanceSource:
@@ -36,7 +36,7 @@ class InstanceSource:
         metadata = StoreMetadata.read(directory)
         if split not in metadata.shard_lengths:
             raise damage_error(directory / INFO_FILE, f"it lacks the split {split}")
-        self._dtype = metadata.dtype
+        self._dtype, self._packed = metadata.dtype, metadata.packed
         self._starts = [0, *itertools.accumulate(metadata.shard_lengths[split])]
         self._readers: dict[int, ShardReader] = {}
         self._skipped: set[str] = set()
@@ -53,7 +53,7 @@ class InstanceSource:
         with self._lock:
             records = [self._record(number) for number in numbers]
         try:
-            return decode_instances(records, self._dtype)
+            return decode_instances(records, self._dtype, self._packed)
         except ValueError as error:
             raise RunError(
                 f"{self.directory} holds other records than were written there ({error}); delete it and give the same "
@@ -86,4 +86,5 @@ class InstanceSource:
         if what not in self._skipped:
             self._skipped.add(what)
             warn(f"{what}; it is skipped")
-        return next(encode_instances(_NO_TOKENS, self._dtype))
+        nothing = _NO_TOKENS._replace(rows=np.zeros(1, int)) if self._packed else _NO_TOKENS
+        return next(encode_instances(nothing, self._dtype))

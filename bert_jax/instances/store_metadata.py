@@ -7,7 +7,7 @@ of records of each shard.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -33,6 +33,8 @@ class _Ids(Shape):
 
 class _Features(Shape):
     ids: _Ids
+    length: dict[str, Any] | None = None
+    """Of records that hold several sequences."""
 
 
 class _FeaturesDict(Shape):
@@ -59,6 +61,8 @@ class StoreMetadata(NamedTuple):
     """Type of the stored piece ids."""
     shard_lengths: dict[str, list[int]]
     """Number of records of each shard, by split."""
+    packed: bool
+    """Whether a record may hold several sequences."""
 
     @classmethod
     def read(cls, directory: Place) -> "StoreMetadata":
@@ -70,21 +74,26 @@ class StoreMetadata(NamedTuple):
             info = read_shape(path, _InfoFile)
         except (OSError, ValueError) as error:
             raise damage_error(path, error) from None
-        dtype = getattr(np, features.features_dict.features.ids.tensor.dtype)
-        return cls(dtype, {split.name: list(map(int, split.shard_lengths)) for split in info.splits})
+        of_record = features.features_dict.features
+        lengths = {split.name: list(map(int, split.shard_lengths)) for split in info.splits}
+        return cls(getattr(np, of_record.ids.tensor.dtype), lengths, of_record.length is not None)
 
 
-def write_metadata(directory: Path, shard_lengths: dict[str, Sequence[int]], dtype: type[np.integer]) -> None:
+def write_metadata(
+    directory: Path, shard_lengths: dict[str, Sequence[int]], dtype: type[np.integer], packed: bool = False
+) -> None:
     """Writes the metadata with which `tfds.builder_from_directory` reads the data set in `directory`.
 
-    `shard_lengths`: number of records of each shard, by split.
+    `shard_lengths`: number of records of each shard, by split. `packed`: whether a record may hold several sequences.
     """
+    number = tfds.features.Scalar(np.int32)
+    numbers = tfds.features.Tensor(shape=(None,), dtype=np.int32, encoding="bytes")
+    of_sequences = ("first_length", "pair_label", *(("length",) if packed else ()))
     features = tfds.features.FeaturesDict(
         {
             "ids": tfds.features.Tensor(shape=(None,), dtype=dtype, encoding="bytes"),
             "units": tfds.features.Tensor(shape=(None,), dtype=np.uint8, encoding="bytes"),
-            "first_length": tfds.features.Scalar(np.int32),
-            "pair_label": tfds.features.Scalar(np.int32),
+            **{name: numbers if packed else number for name in of_sequences},
         }
     )
     template = tfds.core.ShardedFileTemplate(

@@ -117,7 +117,8 @@ class SelfAttention(nn.Module):
         bias = self.param("bias", nn.initializers.zeros_init(), shape) if self.bias else None
         rate = 0.0 if dropout_keys is None else config.attention_dropout
         # The kernels are for all queries of a row; the probabilities of a few take little memory.
-        by_kernel = wanted is None and not obstacle(self.form, config, x.shape[1], rate, pattern)
+        seen = pattern.sequences, pattern.causal, pattern.window
+        by_kernel = wanted is None and not obstacle(self.form, config, x.shape[1], rate, *seen)
         # Heads that are split over devices have to be the slowest of the features' axes; else the stored order is best.
         slowest = int(_shares_of_heads() > 1)
         if by_kernel:  # three products: the kernel reads whole arrays, and parts of one would be copied
@@ -234,18 +235,19 @@ def obstacle(
     config: ModelConfig,
     length: int,
     dropout: float = 0.0,
-    pattern: AttentionPattern | None = None,
+    sequences: int = 1,
+    causal: bool = False,
+    window: int | None = None,
 ) -> str | None:
     """Why no kernel is used for rows of `length` tokens on the mesh in force; None where one is.
 
-    `dropout`: the rate at which probabilities are dropped; 0 outside training. `pattern`: None for one sequence a row,
-    without a window.
+    `dropout`: the rate at which probabilities are dropped; 0 outside training. `sequences`: how many a row may hold.
     """
     if form == "exact":
         return "the exact form is asked for"
     if form == "cudnn":
-        seen = {} if pattern is None else {name: getattr(pattern, name) for name in ("sequences", "causal", "window")}
-        return cudnn_attention.obstacle(platform(), compute_dtype(config), config.head_size, dropout, **seen)
+        dtype = compute_dtype(config)
+        return cudnn_attention.obstacle(platform(), dtype, config.head_size, dropout, sequences, causal, window)
     if form != "interpreted" and platform() != "tpu":
         return f"this is a {platform().upper()}, and the kernel is for TPUs"
     from bert_jax.model import tpu_attention
@@ -253,14 +255,21 @@ def obstacle(
     return tpu_attention.obstacle(config.num_heads // _shares_of_heads(), config.head_size, length)
 
 
-def check_attention(execution: ExecutionConfig, config: ModelConfig, lengths: Iterable[int], mesh: Mesh) -> None:
-    """Raises UsageError where `execution.attention` names a kernel that can't be used for training on `lengths`."""
+def check_attention(
+    execution: ExecutionConfig,
+    config: ModelConfig,
+    lengths: Iterable[int],
+    mesh: Mesh,
+    sequences: Callable[[int], int] = lambda length: 1,
+) -> None:
+    """Raises UsageError where `execution.attention` names a kernel that can't be used for training on rows of `lengths`
+    tokens and up to `sequences` of that sequences."""
     form = execution.attention
     if form in ("auto", "exact"):
         return
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
         for length in lengths:
-            if why := obstacle(form, config, length, config.attention_dropout):
+            if why := obstacle(form, config, length, config.attention_dropout, sequences(length), config.causal):
                 raise UsageError(f"execution.attention={form} can't be had: {why}; leave it at auto, or ask for exact")
 
 

@@ -121,7 +121,9 @@ def bench(
     """
     phase, model = trainer.config.phases[0], trainer.objective.model
     input_rate = _input_rate(batches, phase.batch_size, seconds) if batches else None
-    batch = next(batches) if batches else synthetic_batch(phase.batch_size, phase.length, model.vocabulary_size)
+    most = trainer.objective.sequences_a_row(phase.length)
+    made_up = lambda: synthetic_batch(phase.batch_size, phase.length, model.vocabulary_size, most)
+    batch = next(batches) if batches else made_up()
     probes = RateProbes(compute_dtype(model))
     programs = _Programs(trainer, batch)
     times = _timed_in_turn(probes.work | programs.work, seconds)
@@ -142,7 +144,7 @@ def bench(
         operations=[_measured(operation, of_operations, rates) for operation in found],
         rates=rates,
         transfer=Timing.of(times["transfer"]),
-        sequences_per_second=phase.batch_size / step,
+        sequences_per_second=float((batch.weight > 0).sum()) / step,
         tokens_per_second=float(batch.tokens.length.sum()) / step,
         model_flops_per_step=trainer.flops(0),
         model_flops_per_second=rate,

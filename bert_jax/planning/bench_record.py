@@ -174,7 +174,7 @@ def _settings(trainer: Trainer) -> dict[str, Scalar]:
     return {
         "batch_size": phase.batch_size,
         "length": phase.length,
-        "predictions": config.objective.slots(phase.length),
+        "predictions": config.slots(phase.length),
         "compute_dtype": compute_dtype(model).name,
         **{f"model.{name}": value for name, value in of_model.items()},
         "objective.predict": config.objective.predict,

@@ -47,7 +47,7 @@ class ModelFacts(NamedTuple):
         slots = jax.eval_shape(make_optimizer(config.optimizer).init, shapes)
         phases = []
         for phase in config.phases:
-            predicted = config.objective.slots(phase.length)
+            predicted = config.slots(phase.length)
             trained = train_flops(model, phase.length, predicted)
             forward = forward_flops(model, phase.length, predicted)
             phases.append(

@@ -38,12 +38,12 @@ def operations(trainer: Trainer) -> list[Operation]:
     """The operations that take most of a step of the trainer's first phase, at one device's share of the batch."""
     model, phase = trainer.objective.model, trainer.config.phases[0]
     batch, length = phase.batch_size // trainer.mesh.size, phase.length
-    slots = trainer.config.objective.slots(length)
+    slots = trainer.objective.slots(length)
     blocks = model.num_layers - (slots < length)
     of_tokens = _random(model, batch, length, model.hidden_size)
     inner = _random(model, batch, length, model.inner_size)
     scores = _random(model, batch, model.num_heads, length, length).astype(jnp.float32)
-    tokens = jax.device_put(synthetic_batch(batch, length, 1).tokens)
+    tokens = jax.device_put(synthetic_batch(batch, length, 1, trainer.objective.sequences_a_row(length)).tokens)
     admitted = AttentionPattern.of(tokens, model.causal).admitted()
     keys = jax.random.split(jax.random.key(0), batch)
     found = [

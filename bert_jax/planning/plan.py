@@ -173,7 +173,8 @@ class Planner:
         mesh = make_mesh(config.mesh, self._devices)
         for phase in config.phases:
             check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
-        check_attention(config.execution, config.model, [phase.length for phase in config.phases], mesh)
+        lengths = [phase.length for phase in config.phases]
+        check_attention(config.execution, config.model, lengths, mesh, config.data.sequences_a_row)
         # The id of [MASK] makes no difference to the program.
         trainer = pretraining_trainer(config, mesh, self._vocabulary_size, mask_id=4)
         _ = trainer.state_shapes  # raises for sizes that can't be divided over the mesh
@@ -182,7 +183,8 @@ class Planner:
     def phase(self, config: RunConfig, number: int) -> PhasePlan:
         """Compiles the step of phase `number`. Raises UsageError as `trainer` does, RunError where libtpu fails."""
         trainer, phase = self.trainer(config), config.phases[number]
-        batch = synthetic_batch(phase.batch_size, phase.length, trainer.objective.model.vocabulary_size)
+        most = config.data.sequences_a_row(phase.length)
+        batch = synthetic_batch(phase.batch_size, phase.length, trainer.objective.model.vocabulary_size, most)
         rows = batch_sharding(trainer.mesh)
         shapes = abstract(batch, jax.tree.map(lambda _: rows, batch))
         began = time.perf_counter()
@@ -259,7 +261,7 @@ def formulas(config: RunConfig, topology: Topology, vocabulary_size: int) -> lis
     model = config.model.replace(vocabulary_size=vocabulary_size)
     phases = []
     for number, phase in enumerate(config.phases):
-        flops = phase.batch_size * train_flops(model, phase.length, config.objective.slots(phase.length))
+        flops = phase.batch_size * train_flops(model, phase.length, config.slots(phase.length))
         seconds = flops / (topology.chip.flops * topology.chips)
         at_best = {"step_seconds": seconds} | hours_json(phase.steps * seconds / 3600, topology.chips)
         phases.append({"phase": number, **phase.model_dump(), "flops": flops, "at_best": at_best})

@@ -3,7 +3,7 @@
 Or, to compare with: each next token from those before it (Radford et al. 2018, section 3.1).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -49,9 +49,12 @@ class PretrainingObjective:
         mask_id: int,
         execution: ExecutionConfig,
         units: Sequence[Units] = (),
+        sequences_a_row: Callable[[int], int] = lambda length: 1,
     ):
-        """`units`: what masking takes together in each phase; the settings' in all phases where none are given."""
+        """`units`: what masking takes together in each phase; the settings' in all phases where none are given.
+        `sequences_a_row`: the most sequences in a row of so many tokens."""
         self.model, self._config, self._mask_id, self._units = model, config, mask_id, units
+        self.sequences_a_row = sequences_a_row
         self._network = BertForPretraining(model, execution.remat, execution.unroll, execution.attention)
         self._of_next = config.predict == "next"
         self.of_tokens = NEXT_TOKENS if self._of_next else MASKED_TOKENS
@@ -75,7 +78,11 @@ class PretrainingObjective:
     def flops(self, shape: tuple[int, ...]) -> float:
         """FLOPs of the matrix products in a training step on a batch of ids of this shape."""
         batch_size, length = shape
-        return batch_size * train_flops(self.model, length, self._config.slots(length))
+        return batch_size * train_flops(self.model, length, self.slots(length))
+
+    def slots(self, length: int) -> int:
+        """Prediction slots P of a row of `length` tokens."""
+        return self._config.slots(length, self.sequences_a_row(length))
 
     def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
         """Masks each sequence by its key; next tokens need none."""
@@ -130,7 +137,9 @@ def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mas
         )
     model = config.model.replace(vocabulary_size=vocabulary_size)
     units = [phase.units or config.objective.units for phase in config.phases]
-    return Trainer(config, mesh, PretrainingObjective(config.objective, model, mask_id, config.execution, units))
+    most = config.data.sequences_a_row
+    objective = PretrainingObjective(config.objective, model, mask_id, config.execution, units, most)
+    return Trainer(config, mesh, objective)
 
 
 def planned_vocabulary_size(config: RunConfig) -> int:

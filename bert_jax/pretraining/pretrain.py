@@ -94,7 +94,8 @@ def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> Trainer:
     """
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
-    check_attention(config.execution, config.model, [phase.length for phase in config.phases], mesh)
+    lengths = [phase.length for phase in config.phases]
+    check_attention(config.execution, config.model, lengths, mesh, config.data.sequences_a_row)
     check_sources(config, run)
     size = len(load_tokenizer(run.tokenizer).vocabulary) if run.under_way else planned_vocabulary_size(config)
     trainer = pretraining_trainer(config, mesh, size, mask_id=0)
@@ -111,7 +112,7 @@ def read_by(config: RunConfig) -> list[str | None]:
 
 def planned_memory(trainer: Trainer, phase: Phase) -> Memory:
     """Memory of a step of `phase` on one device, by formula."""
-    predictions = trainer.config.objective.slots(phase.length)
+    predictions = trainer.objective.slots(phase.length)
     return phase_memory(trainer.config, trainer.objective.model, trainer.mesh, phase, predictions)
 
 
@@ -209,6 +210,7 @@ def training_source(trainer: Trainer, number: int, prepared: PreparedData) -> Ba
         vocabulary_size=trainer.objective.model.vocabulary_size,
         num_batches=phase.steps,
         rows=local_rows(batch_sharding(trainer.mesh), phase.batch_size),
+        sequences_a_row=config.data.sequences_a_row(phase.length),
     )
 
 
@@ -233,7 +235,7 @@ def _phase_work(
         skips_records=trainer.config.input.damaged_records == "skip",
         train_step=trainer.train_step(number),
         evaluate=held_out.evaluate if held_out else None,
-        batch_size=batch_size,
+        sequences=batch_size * prepared.train.instances / max(prepared.train.records, 1),
         flops=trainer.objective.flops,
         shown=trainer.objective.shown,
     )

@@ -34,28 +34,39 @@ class Batch(NamedTuple):
     """Number of the sequence in its phase's order: the source of its random keys."""
 
 
-def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"], length: int) -> Batch:
-    """One instance a row, in rows of `length` tokens; rows without tokens follow, up to as many as `ordinals` are.
+def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"], length: int, most: int = 1) -> Batch:
+    """The rows of `instances`, of `length` tokens and up to `most` sequences (N); empty rows follow, up to as many as
+    `ordinals` are.
 
-    A row without tokens has weight 0: such a filler, or a record that couldn't be read.
+    `ordinals`: the numbers of the rows in their phase's order; the sequences of row r have the numbers from r N on,
+    modulo 2^32. A sequence without tokens has weight 0: of such a filler, of a record that couldn't be read, or one
+    that the row doesn't have.
     """
     shape = (len(ordinals), length)
-    lengths = np.diff(instances.ends)
-    tokens = lay_out(instances.ids, lengths, instances.first_length, shape, units=instances.units)
-    labels = np.zeros((len(ordinals), 1), np.int32)
-    labels[: instances.count, 0] = instances.pair_label
+    lengths, rows = np.diff(instances.ends), instances.rows
+    tokens = lay_out(instances.ids, lengths, instances.first_length, shape, units=instances.units, rows=rows, most=most)
+    row_ends = instances.row_ends
+    rows = np.repeat(np.arange(len(row_ends) - 1), np.diff(row_ends)) if rows is None else rows
+    labels = np.zeros(tokens.length.shape, np.int32)
+    labels[rows, np.arange(instances.count) - np.searchsorted(rows, rows)] = instances.pair_label
     weights = (tokens.length > 0).astype(np.float32)
-    return Batch(tokens, labels, weights, np.asarray(ordinals, np.uint32)[:, None])
+    numbers = np.asarray(ordinals, np.uint64)[:, None] * np.uint64(most) + np.arange(most, dtype=np.uint64)
+    return Batch(tokens, labels, weights, numbers.astype(np.uint32))
 
 
-def synthetic_batch(batch_size: int, length: int, vocabulary_size: int) -> Batch:
-    """A batch of random pieces at full length, with two segments of equal length; each piece is a word."""
+def synthetic_batch(batch_size: int, length: int, vocabulary_size: int, most: int = 1) -> Batch:
+    """A batch of random pieces in full rows, each sequence with two segments of equal length; each piece is a word.
+
+    Where a row may hold several sequences (`most`), each holds two, one of three quarters of its tokens.
+    """
     rng = np.random.default_rng(0)
-    ids = rng.integers(0, vocabulary_size, batch_size * length, np.int32)
-    units = np.full((batch_size, length), MASKABLE | WORD_START, np.uint8)
-    first = length // 2
-    units[:, [0, first - 1, -1]] = 0
-    ends = np.arange(batch_size + 1) * length
-    labels = rng.integers(0, 2, batch_size, np.int32)
-    instances = Instances(ids, units.reshape(-1), ends, np.full(batch_size, first), labels)
-    return assemble(instances, np.arange(batch_size), length)
+    of_row = np.array([length]) if most == 1 else np.array([length - length // 4, length // 4])
+    lengths = np.tile(of_row, batch_size)
+    rows = np.repeat(np.arange(batch_size), len(of_row))
+    first, ends = lengths // 2, np.concatenate([[0], np.cumsum(lengths)])
+    ids = rng.integers(0, vocabulary_size, ends[-1], np.int32)
+    units = np.full(ends[-1], MASKABLE | WORD_START, np.uint8)
+    units[np.concatenate([ends[:-1], ends[:-1] + first - 1, ends[1:] - 1])] = 0
+    labels = rng.integers(0, 2, len(lengths), np.int32)
+    instances = Instances(ids, units, ends, first, labels, rows if most > 1 else None)
+    return assemble(instances, np.arange(batch_size), length, most)

@@ -135,12 +135,13 @@ class BatchSource:
         vocabulary_size: int,
         num_batches: int,
         rows: Int[np.ndarray, " b"] | None = None,
+        sequences_a_row: int = 1,
     ):
         """`rows`: the rows of each batch that this process reads, in order; all if None."""
         self._rows = np.arange(batch_size) if rows is None else rows
         self._instances, self._order = instances, order
         self._batch_size, self._length, self._vocabulary_size = batch_size, length, vocabulary_size
-        self._num_batches = num_batches
+        self._num_batches, self._sequences_a_row = num_batches, sequences_a_row
 
     def __len__(self) -> int:
         return self._num_batches
@@ -149,7 +150,7 @@ class BatchSource:
         """Raises RunError for a damaged file and for an id past the vocabulary."""
         ordinals = number * self._batch_size + self._rows
         found = self._instances.read(self._records(ordinals))
-        batch = assemble(found, ordinals, self._length)
+        batch = assemble(found, ordinals, self._length, self._sequences_a_row)
         largest = int(batch.tokens.ids.max(initial=0))
         if largest >= self._vocabulary_size:
             raise RunError(

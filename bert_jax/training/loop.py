@@ -145,7 +145,7 @@ class _Loop:
         phase, step = self._phase, int(state.step)
         batches, measured = phase.batches(step - phase.first), None
         self._skips = Skips(min(self._config.execution.max_skipped_steps, self._config.steps), state)
-        self._speed = Speed(phase.batch_size, phase.flops, self._all_peaks)
+        self._speed = Speed(phase.sequences, phase.flops, self._all_peaks)
         with stage(phase.name, phase.steps, "steps", start=step - phase.first) as self._shown:
             self._at("beginning after", step)
             if self._owes_evaluation(step):
@@ -164,7 +164,7 @@ class _Loop:
                 trace.after(step, state)
                 jax.block_until_ready(before)  # one step computes while the next is dispatched, no more
                 if before is None:  # dispatched, and so compiled
-                    self._speed = Speed(phase.batch_size, phase.flops, self._all_peaks)
+                    self._speed = Speed(phase.sequences, phase.flops, self._all_peaks)
                 elif skipped := self._skips.too_many(before, step - 1):
                     raise self._no_finite_gradient(skipped, step - 1)
                 self._speed.count(batch, measured["skipped_records"] if phase.skips_records else None)
@@ -188,7 +188,7 @@ class _Loop:
         """Counts a step in the progress line, now and then with the measurements of the last step that has ended."""
         if time.monotonic() - self._noted > _NOTE_EVERY_S:
             self._noted = time.monotonic()
-            rate = self._phase.batch_size * self._shown.rate
+            rate = self._phase.sequences * self._shown.rate
             self._shown.note = self._phase.note(_values(measured), rate)
         self._shown.advance()
 
@@ -199,7 +199,7 @@ class _Loop:
             values = _values(measured)
             self._log.write(step, "train", self._speed.measurements(values.pop("tokens")) | values)
             self._skips.tell(int(values["skipped"]), step)
-            self._speed = Speed(self._phase.batch_size, self._phase.flops, self._all_peaks)
+            self._speed = Speed(self._phase.sequences, self._phase.flops, self._all_peaks)
         evaluation = self._evaluate(step, state) if self._evaluates(step) else None
         stopping = self._stop.at(step)  # read once: a signal may come at any time
         if self._cadence.due(step) or last or stopping or self._patience.is_over():

@@ -148,10 +148,15 @@ def make_train_step(
         return state, state.window | {
             "skipped": Mean(state.skipped.astype(jnp.float32), one),
             "skipped_in_a_row": Mean(state.skipped_in_a_row.astype(jnp.float32), one),
-            "skipped_records": Mean(jnp.sum(batch.weight == 0, dtype=jnp.float32), one),
+            "skipped_records": Mean(jnp.sum(_is_empty(batch), dtype=jnp.float32), one),
         }
 
     return train_step
+
+
+def _is_empty(batch: AnyBatch) -> Bool[Array, " B"]:
+    """Whether nothing in a row counts."""
+    return (batch.weight == 0).reshape(len(batch.weight), -1).all(axis=1)
 
 
 def _if(good: Bool[Array, ""], moved: Callable[[], Tree], unmoved: Tree) -> Tree:

@@ -18,15 +18,17 @@ from bert_jax.training.batch import AnyBatch
 class Speed:
     """Steps since the last line of the log, and the time they took."""
 
-    def __init__(self, batch_size: int, flops: Callable[[tuple[int, ...]], float], peak_flops: float | None):
-        """`flops`: of one step on a batch whose ids are of a shape; `peak_flops`: of all devices together."""
-        self._batch_size, self._flops_of, self._peak = batch_size, flops, peak_flops
-        self._steps, self._flops, self._skipped_records = 0, 0.0, []
+    def __init__(self, sequences: float, flops: Callable[[tuple[int, ...]], float], peak_flops: float | None):
+        """`sequences`: of a step. `flops`: of one step on a batch whose ids are of a shape. `peak_flops`: of all the
+        devices."""
+        self._sequences, self._flops_of, self._peak = sequences, flops, peak_flops
+        self._steps, self._positions, self._flops, self._skipped_records = 0, 0, 0.0, []
         self._began = time.monotonic()
 
     def count(self, batch: AnyBatch, skipped_records: Mean | None) -> None:
         """Counts one more step. `skipped_records`: those the batch left out, None if it never does."""
         self._steps += 1
+        self._positions += batch.tokens.ids.size
         self._flops += self._flops_of(batch.tokens.ids.shape)
         if skipped_records:
             self._skipped_records.append(skipped_records.total)  # fetched when it is asked for
@@ -42,13 +44,14 @@ class Speed:
         self._began += time.monotonic() - self._paused_at
 
     def measurements(self, tokens_a_step: float) -> dict[str, float | None]:
-        """What the contract names, `mfu` None where the peak isn't known; and how many damaged records were skipped,
-        on all hosts."""
+        """What the contract names, `mfu` None where the peak isn't known; `fill`, the share of positions that hold
+        tokens; and how many damaged records were skipped, on all hosts."""
         seconds = time.monotonic() - self._began
         rate = self._steps / seconds
         return {
-            "sequences_per_second": rate * self._batch_size,
+            "sequences_per_second": rate * self._sequences,
             "tokens_per_second": rate * tokens_a_step,
+            "fill": tokens_a_step / (self._positions / self._steps) if self._steps else None,
             "mfu": self._flops / seconds / self._peak if self._peak else None,
             "skipped_records": int(sum(jax.device_get(self._skipped_records))),
         }

@@ -131,7 +131,8 @@ class PhaseWork(NamedTuple):
     """The jitted step; the state is donated."""
     evaluate: Callable[[Parameters, Callable[[], bool]], dict[str, float] | None] | None
     """Evaluates on held-out documents. Asks after each batch whether to stop, and then returns None."""
-    batch_size: int
+    sequences: float
+    """Sequences a step: where rows hold several, as many as such rows hold on average."""
     flops: Callable[[tuple[int, ...]], float]
     """FLOPs of one step on a batch whose ids have this shape, over all devices."""
     shown: Mapping[str, str]

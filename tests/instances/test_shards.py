@@ -121,7 +121,7 @@ def test_what_it_does_not_know_is_skipped(data):
 def two_of(one):
     size = len(one.ids)
     return Instances(*(np.tile(values, 2) for values in one[:2]), np.array([0, size, 2 * size]), *(
-        np.tile(values, 2) for values in one[3:]
+        np.tile(values, 2) for values in one[3:5]
     ))  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def test_instances_come_back_by_number(store):
                 found.ids[begin:end],
                 found.units[begin:end],
                 found.ends[:1],
-                *(values[at : at + 1] for values in found[3:]),
+                *(values[at : at + 1] for values in found[3:5]),
             )
             expected = instances(1, first=number)
             assert equal(one, expected._replace(ends=expected.ends[:1]))

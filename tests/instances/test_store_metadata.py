@@ -21,9 +21,9 @@ def store(tmp_path):
 
 
 def test_what_was_written_is_read(store):
-    for dtype in (np.uint16, np.int32):
-        write_metadata(store, {"train": [200, 0, 100], "held_out": []}, dtype)
-        assert StoreMetadata.read(store) == (dtype, {"train": [200, 0, 100], "held_out": []})
+    for dtype, packed in ((np.uint16, False), (np.int32, False), (np.uint16, True)):
+        write_metadata(store, {"train": [200, 0, 100], "held_out": []}, dtype, packed)
+        assert StoreMetadata.read(store) == (dtype, {"train": [200, 0, 100], "held_out": []}, packed)
 
 
 def test_no_class_that_a_set_names_is_imported(store, tmp_path, monkeypatch):

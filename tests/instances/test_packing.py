@@ -1,0 +1,118 @@
+"""Rows of several sequences: how they are filled, and the data set that has them."""
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from hypothesis import given
+from hypothesis import strategies as st
+from prepared_sets import build, files
+
+from bert_jax.instances.packing import best_fit
+from bert_jax.instances.shards import decode_instances, encode_instances
+from bert_jax.instances.store import InstanceSource
+from bert_jax.training.batch import assemble
+
+
+@given(st.lists(st.integers(1, 40), max_size=60), st.integers(1, 5))
+def test_rows_are_filled_and_never_too_full(lengths, most):
+    rows = best_fit(np.array(lengths, int), 40, most)
+    plain = []  # of each row: the room left, minus the time it was used last, its sequences
+    for time, number in enumerate(sorted(range(len(lengths)), key=lambda number: -lengths[number])):
+        fitting = [row for row in plain if row[0] >= lengths[number] and len(row[2]) < most]
+        if not fitting:
+            plain.append([40, 0, []])
+        row = min(fitting, default=plain[-1])
+        row[0] -= lengths[number]
+        row[1] = -time
+        row[2].append(number)
+    assert sorted(row[2] for row in plain) == sorted(
+        sorted(np.flatnonzero(rows == row).tolist(), key=lambda number: -lengths[number]) for row in set(rows.tolist())
+    )
+
+
+def test_it_is_nearly_as_good_as_can_be():
+    lengths = np.random.default_rng(0).integers(5, 513, 4000)
+    rows = best_fit(lengths, 512, 16)
+    assert lengths.sum() / ((rows.max() + 1) * 512) > 0.98
+
+
+def sequences_of(found):
+    """Each sequence with all that is said of it, sorted."""
+    parts = zip(
+        np.split(found.ids, found.ends[1:-1]),
+        np.split(found.units, found.ends[1:-1]),
+        found.first_length.tolist(),
+        found.pair_label.tolist(),
+    )
+    return sorted((ids.tolist(), units.tolist(), first, label) for ids, units, first, label in parts)
+
+
+@pytest.fixture
+def packed(recipe):
+    data = recipe.data.replace(packed=True, short_sequence_probability=0.9)
+    return recipe._replace(data=data, length=128)
+
+
+def test_packed_data_hold_the_same_sequences_in_fewer_rows(packed, tmp_path):
+    alone = packed._replace(data=packed.data.replace(packed=False))
+    together, apart = build(packed, tmp_path / "packed"), build(alone, tmp_path / "alone")
+    assert together.train.instances == apart.train.instances == apart.train.records > together.train.records
+    assert together.train.instance_tokens == apart.train.instance_tokens
+    assert together.train.fill(128) > 0.9 > apart.train.fill(128)
+    assert sum(together.sources) == together.train.records and together.fingerprint != apart.fingerprint
+    splits = {}
+    for split in ("train", "held_out"):
+        splits[split] = [InstanceSource(tmp_path / name, split) for name in ("packed", "alone")]
+        ours, theirs = (source.read(range(len(source))) for source in splits[split])
+        assert sequences_of(ours) == sequences_of(theirs)
+    # Held-out sequences have a row each, in the same order: an evaluation is the same.
+    for number in range(len(splits["held_out"][0])):
+        ours, theirs = (source.read([number]) for source in splits["held_out"])
+        assert sequences_of(ours) == sequences_of(theirs) and ours.rows.tolist() == [0]
+
+
+def test_it_is_the_same_whatever_the_number_of_processes(packed, tmp_path):
+    for processes in (1, 4):
+        build(packed, tmp_path / str(processes), processes)
+    assert files(tmp_path / "1") == files(tmp_path / "4")
+
+
+def test_batches_number_the_sequences_of_each_row(packed, tmp_path):
+    build(packed, tmp_path)
+    source = InstanceSource(tmp_path, "train")
+    found = source.read([5, 0, 3])
+    batch = assemble(found, np.array([7, 8, 9, 2**32 - 1]), 128, most=4)
+    assert batch.tokens.length.shape == batch.weight.shape == batch.pair_label.shape == (4, 4)
+    assert batch.ordinal.tolist()[:3] == [[28, 29, 30, 31], [32, 33, 34, 35], [36, 37, 38, 39]]
+    assert batch.ordinal[3].tolist() == [2**32 - 4, 2**32 - 3, 2**32 - 2, 2**32 - 1]
+    for row, record in enumerate((5, 0, 3)):
+        one = source.read([record])
+        assert np.array_equal(batch.tokens.length[row, : one.count], np.diff(one.ends))
+        assert np.array_equal(batch.pair_label[row, : one.count], one.pair_label)
+        assert np.array_equal(batch.tokens.ids[row][batch.tokens.sequence[row] > 0], one.ids)
+        assert batch.weight[row].sum() == one.count
+    assert not batch.weight[3].any()
+
+
+def test_tfds_reads_packed_records(packed, tmp_path):
+    build(packed, tmp_path)
+    ours, theirs = InstanceSource(tmp_path, "train"), tfds.builder_from_directory(tmp_path).as_data_source("train")
+    for number in range(5):
+        one, record = ours.read([number]), theirs[number]
+        assert np.array_equal(record["length"], np.diff(one.ends)) and np.array_equal(record["ids"], one.ids)
+        assert np.array_equal(record["first_length"], one.first_length)
+
+
+def test_a_malformed_record_is_refused(packed, tmp_path):
+    build(packed, tmp_path)
+    found = InstanceSource(tmp_path, "train").read([0])
+    (record,) = encode_instances(found, np.uint16)
+    with pytest.raises(ValueError, match="another length than its units"):
+        decode_instances(list(encode_instances(found._replace(units=found.units[:-1]), np.uint16)), np.uint16, True)
+    with pytest.raises(ValueError, match="beyond its end"):
+        (wrong,) = encode_instances(found._replace(first_length=found.first_length + 99), np.uint16)
+        decode_instances([wrong], np.uint16, True)
+    with pytest.raises(ValueError):
+        decode_instances([record[:-3]], np.uint16, True)
+    with pytest.raises(ValueError):
+        decode_instances([record], np.uint16)

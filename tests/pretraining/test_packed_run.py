@@ -1,0 +1,84 @@
+"""A run on packed rows: what it measures, that it goes on bit for bit, and what it refuses."""
+
+import signal
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.cli.main import run as command
+from bert_jax.inference.bert import load
+from bert_jax.pretraining.inspection import seen_sequences
+from bert_jax.pretraining.pretrain import evaluate_run, pretrain
+from bert_jax.run.metrics import read_metrics
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system.errors import Interrupted, UsageError
+from bert_jax.training import loop
+
+
+@pytest.fixture(scope="module")
+def config(tiny_config):
+    data = tiny_config.data.replace(packed=True, short_sequence_probability=0.9)
+    model = tiny_config.model.replace(max_positions=128)
+    return tiny_config.replace(data=data, model=model, phases=(tiny_config.phases[0].replace(length=128),))
+
+
+@pytest.fixture(scope="module")
+def run(config, tmp_path_factory):
+    run = RunDirectory(tmp_path_factory.mktemp("packed"))
+    pretrain(config, run)
+    return run
+
+
+def parameters(run):
+    return jax.tree.leaves(load(run.path).params)
+
+
+def test_it_measures_sequences_real_tokens_and_fill(run, config):
+    lines = [line for line in read_metrics(run.path / "metrics.jsonl") if line["split"] == "train"]
+    assert all(0.9 < line["fill"] <= 1 for line in lines)
+    for line in lines:  # 8 rows a step, of more than one sequence
+        rows_per_second = line["tokens_per_second"] / (128 * line["fill"])
+        assert line["sequences_per_second"] > 1.2 * rows_per_second
+    assert evaluate_run(run)["held_out_sequences"]
+
+
+def test_it_goes_on_bit_for_bit(run, config, tmp_path, monkeypatch):
+    stopped, ready, steps = RunDirectory(tmp_path), loop.jax.block_until_ready, []
+
+    def stop_signal(*arguments):
+        steps.append(1)
+        if len(steps) == 5:
+            signal.raise_signal(signal.SIGTERM)
+        return ready(*arguments)
+
+    monkeypatch.setattr(loop.jax, "block_until_ready", stop_signal)
+    with pytest.raises(Interrupted, match="stopped at step 5 of 12"):
+        pretrain(config, stopped)
+    monkeypatch.undo()
+    pretrain(config, stopped)
+    assert all(np.array_equal(*pair) for pair in zip(parameters(stopped), parameters(run)))
+
+
+def test_inspect_shows_each_sequence_of_a_row(run):
+    seen = seen_sequences(run, 1, rows=8)
+    numbers = {}
+    for sequence in seen:
+        numbers.setdefault(sequence.record, []).append(sequence.number)
+        assert sequence.pieces[0].piece == "[CLS]" and sequence.pieces[-1].piece == "[SEP]"
+        assert [piece.position for piece in sequence.pieces] == list(range(len(sequence.pieces)))
+    assert all(found == list(range(1, len(found) + 1)) for found in numbers.values())
+    assert max(map(len, numbers.values())) > 1
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_data_of_the_other_layout_are_refused_in_a_line(run, config, tiny_run, tiny_config, packed, capsys):
+    there, asked = (run, config) if packed else (tiny_run, tiny_config)
+    other = asked.replace(data=asked.data.replace(packed=not packed))
+    with pytest.raises(UsageError, match="data.packed is (true|false) there and (true|false) now"):
+        pretrain(other, there)
+
+
+def test_the_command_shows_a_row_a_line(run, capsys):
+    assert command(["inspect", str(run.path), "--json", "--rows", "2"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) >= 3
