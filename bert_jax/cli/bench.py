@@ -94,7 +94,7 @@ def run(arguments: list[str]) -> None:
     measured = bench(trainer, asked.seconds, batches, asked.operations)
     result = record(measured, trainer, "of a run" if of_a_run else "random")
     machine = "{devices} x {device}, {processor}, {cores} cores".format(**result["machine"])
-    output.print(step_table(measured, machine, phase.batch_size), roofline_table(measured), COLUMNS, sep="\n")
+    output.print(step_table(measured, machine), roofline_table(measured), COLUMNS, sep="\n")
     if there:
         here = as_shape(result, Record)
         output.print("", comparison_table(there, here, str(asked.compare)), RATIOS, sep="\n")

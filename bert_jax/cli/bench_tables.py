@@ -23,7 +23,7 @@ RATIOS = "ratio: here over there; of times, below 1 is faster here; ~: lost in t
 """What the last column of `comparison_table` means."""
 
 
-def step_table(measured: Bench, device: str, batch_size: int) -> Table:
+def step_table(measured: Bench, device: str) -> Table:
     """Times, rates and memory of the whole step; `device`: the machine in words."""
     step = measured.step
     table = Table(title=device, title_justify="left", show_header=False)
@@ -32,8 +32,14 @@ def step_table(measured: Bench, device: str, batch_size: int) -> Table:
     table.add_column()
     spread = f"80% in {step.low * 1e3:,.1f} to {_ms(step.high)}"
     table.add_row("step", _ms(step.median), f"median of {step.rounds}; {spread}")
-    table.add_row("sequences", f"{measured.sequences_per_second:,.4g} /s", f"{batch_size:,} a step")
-    table.add_row("tokens", f"{measured.tokens_per_second:,.0f} /s", "without padding")
+    table.add_row(
+        "sequences",
+        f"{measured.sequences_per_second:,.4g} /s",
+        f"{measured.sequences_per_second * step.median:,.4g} a step",
+    )
+    table.add_row(
+        "tokens", f"{measured.tokens_per_second:,.0f} /s", f"without padding; {measured.fill:.1%} of the positions"
+    )
     flops = f"{measured.model_flops_per_step / 1e9:,.1f} GFLOP a step, by formula"
     table.add_row("model", _flops(measured.model_flops_per_second), flops)
     table.add_row("matrix products", _flops(measured.rates.matrix.measured), "large square matrices, best of several")

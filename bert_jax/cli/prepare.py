@@ -1,13 +1,21 @@
 """bert-jax prepare CONFIG --workdir RUN: makes the vocabulary and the sequences, the first two steps of pretrain."""
 
-from bert_jax.cli.arguments import Command, RunArguments
+import json
+
+from bert_jax.cli.arguments import Command, JsonArguments, RunArguments
 from bert_jax.cli.vocab import COMMAND as VOCAB
 from bert_jax.config.run import RunConfig
 
+
+class Prepare(JsonArguments, RunArguments):
+    """Arguments of bert-jax prepare."""
+
+
 COMMAND = Command(
     "prepare",
-    RunArguments,
-    "Make the run's vocabulary and sequences, as pretrain does.",
+    Prepare,
+    "Make the run's vocabulary and sequences, as pretrain does. --json prints one object last: of each length, rows, "
+    "sequences, tokens, fill, pairs_random, units and sources.",
     RunConfig(),
     first=(
         "data.source",
@@ -17,6 +25,7 @@ COMMAND = Command(
         "data.held-out",
         "data.short-sequence-probability",
         "data.dupe-factor",
+        "data.packed",
         "vocabulary.kind",
         "vocabulary.size",
         "vocabulary.file",
@@ -42,5 +51,8 @@ def run(arguments: list[str]) -> None:
     check_sources(config, directory)
     directory.open(config)
     make_tokenizer(config, directory)
-    for prepared in prepare_lengths(config, directory).values():
+    made = prepare_lengths(config, directory)
+    if asked.json:
+        print(json.dumps({str(length): prepared.as_json(config.data) for length, prepared in made.items()}))
+    for prepared in () if asked.json else made.values():
         print_preparation(prepared, config.data.source)

@@ -40,6 +40,9 @@ class DataConfig(Settings):
     dupe_factor: Annotated[int, Field(gt=0)] = 1
     """How many times each training document is cut into sequences, each time with other pairs and random segments.
     Masks are drawn anew every epoch in any case."""
+    across_documents: bool = True
+    """Whether a sequence of whole sentences (objective.pair none) goes on in the next document after a [SEP], as in
+    RoBERTa. Otherwise it ends with its document, and attends to nothing else; data.packed then fills the rows."""
     packed: bool = False
     """Whether a training row holds several sequences where they fit, each with [CLS], positions and attention of its
     own, so that hardly any padding is left. A batch then has as many rows as before and more sequences."""

@@ -49,6 +49,15 @@ class RunConfig(TrainingConfig):
         return self
 
     @model_validator(mode="after")
+    def _pairs_stay_in_their_documents(self) -> "RunConfig":
+        if self.objective.pair != "none" and not self.data.across_documents:
+            raise ValueError(
+                f"data.across_documents=False is about whole sentences and objective.pair={self.objective.pair} makes "
+                "pairs of segments; set objective.pair=none, or leave the first out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _prediction_is_of_what_the_model_does_not_see(self) -> "RunConfig":
         if self.model.causal != (self.objective.predict == "next"):
             raise ValueError(

@@ -226,10 +226,12 @@ def write_instances(text: Sentences, target: Target, split: str, index: int) -> 
         documents=len(text.documents) - 1,
         sentences=len(text.ends) - 1,
         tokens=len(text.tokens),
+        words=int(np.count_nonzero(tokenizer.starts_word[text.tokens])),
         unknown_tokens=int((text.tokens == vocabulary.unknown_id).sum()),
     )
     paired = recipe.pair == "next_sentence"
-    cut_up = pair_segments if paired else pack_sentences
+    across = recipe.data.across_documents
+    cut_up = pair_segments if paired else functools.partial(pack_sentences, across_documents=across)
 
     def instances():
         for one_pass in range(recipe.data.dupe_factor if split == TRAIN else 1):

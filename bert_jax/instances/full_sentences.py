@@ -13,12 +13,17 @@ SPECIAL_TOKENS = 2
 
 
 def pack_sentences(
-    text: Sentences, length: int, short_sequence_probability: float, rng: np.random.Generator
+    text: Sentences,
+    length: int,
+    short_sequence_probability: float,
+    rng: np.random.Generator,
+    across_documents: bool = True,
 ) -> Segments:
     """Packs whole sentences into sequences of at most `length` tokens, each token of `text` exactly once.
 
     A sequence takes consecutive sentences while they fit, and continues in the next document after a [SEP]; the part
-    of each document is a segment. Documents are in random order. A sentence longer than a sequence is cut into parts,
+    of each document is a segment. Unless `across_documents`, it ends with its document (DOC-SENTENCES of the same
+    section). Documents are in random order. A sentence longer than a sequence is cut into parts,
     which count as sentences. With probability `short_sequence_probability` a sequence has a random shorter target
     length, but takes at least one sentence.
     """
@@ -32,10 +37,11 @@ def pack_sentences(
     targets = np.where(
         rng.random(len(ends)) < short_sequence_probability, rng.integers(1, most, len(ends), endpoint=True), most
     ).tolist()
-    firsts, first = [], 0
+    stops = np.full(len(ends), len(ends)) if across_documents else np.searchsorted(document, document, side="right")
+    firsts, first, stop_of = [], 0, stops.tolist()
     while first < len(ends):
         firsts.append(first)
-        first = bisect_right(ends, starts[first] + targets[len(firsts) - 1], first + 1)
+        first = bisect_right(ends, starts[first] + targets[len(firsts) - 1], first + 1, stop_of[first])
     # A segment begins at the start of each sequence and of each document.
     heads = np.union1d(firsts, np.flatnonzero(np.diff(document, prepend=-1))).astype(np.int64)
     tails = np.append(heads[1:], len(ends))[: len(heads)] - 1

@@ -101,6 +101,7 @@ def _finish(
         text=text_hash((chunk.source, chunk.text_crc32) for chunk in chunks),
         sources=[seen.records for seen in sources],
         train=train,
+        of_sources=sources,
         held_out=sum((seen for seen, _ in held_out), Statistics()),
         held_out_dropped=dropped,
         shards=shards,

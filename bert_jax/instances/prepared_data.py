@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Int
 from pydantic import ConfigDict, Field
 
+from bert_jax.config.data import DataConfig
 from bert_jax.instances.checked_files import damage_error, read_checked, read_numbers, write_checked
 from bert_jax.instances.chunk_worker import HELD_OUT, TRAIN, Recipe
 from bert_jax.instances.statistics import Count, Statistics
@@ -66,6 +67,8 @@ class PreparedData(Shape):
     sources: list[Count]
     """Number of training records of each source. They are ordered by source."""
     train: Statistics
+    of_sources: list[Statistics] | None = None
+    """Statistics of each source's training documents. None in sets of earlier releases."""
     held_out: Statistics
     held_out_dropped: Count
     """Number of held-out documents left out because they share a long paragraph with a training document."""
@@ -131,6 +134,33 @@ class PreparedData(Shape):
             return None
         except (OSError, ValueError) as error:
             raise damage_error(path, error) from None
+
+    def as_json(self, config: DataConfig) -> dict[str, Any]:
+        """What the training sequences are, as a JSON object; `config` has the settings that they were made with.
+
+        `share` of a source is that of the training's draws; what earlier releases didn't count is null.
+        """
+        shares = config.shares or [records / max(sum(self.sources), 1) for records in self.sources]
+        counts = self.of_sources or [None] * len(self.sources)
+        train = self.train
+        return {
+            "rows": train.records,
+            "sequences": train.instances,
+            "tokens": train.instance_tokens,
+            "fill": train.fill(self.length),
+            "pairs_random": train.random_pairs,
+            "units": {"word": {"units": train.words, "tokens": train.tokens / train.words}} if train.words else {},
+            "sources": [
+                {
+                    "source": source,
+                    "language": language,
+                    "sequences": seen and seen.instances,
+                    "tokens": seen and seen.instance_tokens,
+                    "share": share,
+                }
+                for source, language, seen, share in zip(config.source, config.languages, counts, shares, strict=True)
+            ],
+        }
 
     def is_of(self, recipe: Recipe) -> bool:
         """Whether the data set was made with `recipe`, by its fingerprint in the format of the set."""

@@ -17,6 +17,8 @@ class Statistics:
     documents: Count = 0
     sentences: Count = 0
     tokens: Count = 0
+    words: Count = 0
+    """Number of words. 0 in sets of earlier releases."""
     unknown_tokens: Count = 0
     instances: Count = 0
     rows: Count = 0
@@ -58,6 +60,7 @@ class Statistics:
             ("documents", f"{self.documents:,}"),
             ("sentences", f"{self.sentences:,}"),
             ("tokens", f"{self.tokens:,}"),
+            *([("words a sentence", f"{self.words / self.sentences:.1f}")] if self.words else []),
             ("unknown pieces", f"{self.unknown_share:.2%}"),
             ("instances", f"{self.instances:,}"),
         ]

@@ -88,6 +88,8 @@ class Bench(NamedTuple):
     sequences_per_second: float
     tokens_per_second: float
     """Without padding."""
+    fill: float
+    """Share of the batch's positions that hold tokens."""
     model_flops_per_step: float
     model_flops_per_second: float
     share_of_matrix_rate: float
@@ -146,6 +148,7 @@ def bench(
         transfer=Timing.of(times["transfer"]),
         sequences_per_second=float((batch.weight > 0).sum()) / step,
         tokens_per_second=float(batch.tokens.length.sum()) / step,
+        fill=float(batch.tokens.length.sum()) / batch.tokens.ids.size,
         model_flops_per_step=trainer.flops(0),
         model_flops_per_second=rate,
         share_of_matrix_rate=rate / (rates.matrix.measured * machines),

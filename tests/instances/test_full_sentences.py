@@ -7,9 +7,9 @@ from bert_jax.instances.full_sentences import pack_sentences
 from bert_jax.instances.sentences import Sentences
 
 
-def sequences_of(text, length, short=0.0, seed=0):
+def sequences_of(text, length, short=0.0, seed=0, across_documents=True):
     """Each sequence as its segments of (begin, end)."""
-    segments = pack_sentences(text, length, short, np.random.default_rng(seed))
+    segments = pack_sentences(text, length, short, np.random.default_rng(seed), across_documents)
     assert segments.tokens_cut == 0 and not segments.pair_label.any() and (segments.counts > 0).all()
     spans = iter(zip(segments.begin.tolist(), segments.end.tolist(), strict=True))
     sequences = [[next(spans) for _ in range(count)] for count in segments.counts]
@@ -47,6 +47,17 @@ def test_sequences_take_whole_sentences_as_long_as_they_fit(lengths, seed):
             next_sentence = text.ends[np.searchsorted(text.ends, begin) + 1] - begin
             assert size(sequence) + next_sentence + (begin in documents) > 64
             assert begin == sequence[-1][1] or begin in documents
+
+
+@given(DOCUMENTS, st.integers(0, 2**32))
+@settings(deadline=None)
+def test_a_sequence_may_end_with_its_document(lengths, seed):
+    text = numbered(lengths)
+    sequences = sequences_of(text, 64, seed=seed, across_documents=False)
+    documents = text.ends[text.documents]
+    for ((begin, end),) in sequences:  # one segment each, of one document
+        assert np.searchsorted(documents, begin, side="right") == np.searchsorted(documents, end)
+    assert sum(end - begin for ((begin, end),) in sequences) == len(text.tokens)
 
 
 def test_a_longer_sentence_is_cut_into_pieces():

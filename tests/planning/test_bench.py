@@ -100,7 +100,7 @@ def test_a_timing_tells_the_spread():
 def test_the_spread_of_a_slow_step_stays_on_its_line(measured):
     slow = measured.parts[-1]._replace(time=Timing(3.0758, 2.3874, 14.5115, 5))
     shown = io.StringIO()
-    table = step_table(measured._replace(parts=[*measured.parts[:-1], slow]), "1 x cpu", 4)
+    table = step_table(measured._replace(parts=[*measured.parts[:-1], slow]), "1 x cpu")
     Console(file=shown, width=80).print(table)
     assert "median of 5; 80% in 2,387.4 to 14,511.5 ms" in shown.getvalue()
 
@@ -110,6 +110,12 @@ def test_made_up_sequences_are_full_and_of_the_vocabulary():
     assert batch.tokens.ids.shape == (4, 32) and batch.tokens.ids.max() < 150
     assert (batch.tokens.length == 32).all() and (batch.tokens.segment.sum(axis=1) == 16).all()
     assert ((batch.tokens.units > 0).sum(axis=1) == 29).all() and np.unique(batch.ordinal).size == 4
+
+
+def test_made_up_packed_rows_are_full_too():
+    batch = synthetic_batch(4, 32, 150, most=3)
+    assert batch.tokens.length.tolist() == [[24, 8, 0]] * 4 and (batch.tokens.sequence > 0).all()
+    assert batch.weight.tolist() == [[1, 1, 0]] * 4 and np.unique(batch.ordinal).size == 12
 
 
 LIBRARIES = (
