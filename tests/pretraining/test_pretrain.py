@@ -43,7 +43,8 @@ from bert_jax.training.input import BatchSource
 
 TRAIN_FIELDS = {
     "step", "split", "loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy",
-    "learning_rate", "grad_norm", "sequences_per_second", "tokens_per_second", "fill", "mfu", "skipped", "skipped_records",
+    "learning_rate", "grad_norm", "sequences_per_second", "tokens_per_second", "fill", "mfu", "skipped",
+    "skipped_records",
 }  # fmt: skip
 
 
