@@ -29,6 +29,14 @@ class DataConfig(Settings):
     language: Annotated[tuple[str, ...], Field(min_length=1)] = ("en",)
     """Language for splitting paragraphs into sentences, as a code (en, zh, pt-BR) or an English name: one for all
     sources, or one for each."""
+    words: Annotated[str, Field(pattern=r"^(jieba|[\w.]+:\w+)$", examples=["jieba or module:function"])] | None = None
+    """What finds the words that masking may take together: jieba, for Chinese (extra zh), or module:function, which
+    gives the word boundaries of a text as numbers of characters. None: the tokenizer's marks of words; in scripts
+    without spaces each piece is a word then."""
+    phrases: str | None = None
+    """File of phrases, one a line: where the text has one, masking by phrase takes it together."""
+    entities: str | None = None
+    """File of names of entities, one a line: where the text has one, masking by entity takes it together."""
     undecodable: Literal["replace", "refuse"] = "replace"
     """Bytes that are not UTF-8: replace them by U+FFFD and count them, or refuse them with file and line."""
     held_out: Annotated[float, Field(ge=0.0, le=0.5)] = 0.01
@@ -99,6 +107,12 @@ class DataConfig(Settings):
     def languages(self) -> tuple[str, ...]:
         """The language of each source."""
         return self.language if len(self.language) > 1 else self.language * len(self.source)
+
+    @property
+    def lexicons(self) -> dict[str, str]:
+        """The files of phrases and entities, by the setting that names them."""
+        named = {"phrases": self.phrases, "entities": self.entities}
+        return {name: path for name, path in named.items() if path is not None}
 
     @property
     def described(self) -> str:

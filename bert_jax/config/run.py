@@ -9,6 +9,7 @@ from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import InputConfig, PreparationConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.training import Seed, TrainingConfig
+from bert_jax.config.units import unit_shares
 from bert_jax.config.vocabulary import VocabularyConfig
 
 
@@ -55,6 +56,15 @@ class RunConfig(TrainingConfig):
                 f"data.across_documents=False is about whole sentences and objective.pair={self.objective.pair} makes "
                 "pairs of segments; set objective.pair=none, or leave the first out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _units_are_marked(self) -> "RunConfig":
+        asked = [self.objective.units, *(phase.units for phase in self.phases if phase.units)]
+        for kind in (kind for units in asked for kind in unit_shares(units)):
+            setting = {"phrase": "phrases", "entity": "entities"}.get(kind)
+            if setting and setting not in self.data.lexicons:
+                raise ValueError(f"units={kind}: the data don't mark them; name a file of them with data.{setting}")
         return self
 
     @model_validator(mode="after")

@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -17,6 +18,7 @@ from bert_jax.instances.checked_files import read_checked, write_checked, write_
 from bert_jax.instances.chunks import Chunk
 from bert_jax.instances.full_sentences import pack_sentences
 from bert_jax.instances.instances import build_instances
+from bert_jax.instances.marks import Marker, Marks
 from bert_jax.instances.packing import best_fit
 from bert_jax.instances.pairing import pair_segments
 from bert_jax.instances.sentences import Sentences, encode_documents
@@ -155,13 +157,13 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool =
     train, held_out = _without_ends(chunk, recipe.data) if ends_held_out else _separated(chunk, recipe.data)
     held_out_lines = "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in held_out)
     paragraphs = np.unique(paragraph_hashes(train))
-    text = encode_text(train, recipe, chunk.source)
+    text, marks = encode_text(train, recipe, chunk.source)
     piece_counts = np.bincount(text.tokens, minlength=len(_tokenizer(recipe.tokenizer_directory).vocabulary))
     records = []
     for target in targets:
         files = ChunkFiles.of(target.directory, chunk.index)
         write_text(files.held_out, held_out_lines)
-        statistics, shard = write_instances(text, target, TRAIN, chunk.index)
+        statistics, shard = write_instances(text, marks, target, TRAIN, chunk.index)
         record = ChunkRecord(
             fingerprint=target.fingerprint,
             text_crc32=chunk.crc32,
@@ -211,13 +213,17 @@ def split_end(document: list[str], data: DataConfig, source: int) -> tuple[list[
     return document, []
 
 
-def encode_text(documents: Iterable[Sequence[str]], recipe: Recipe, source: int) -> Sentences:
-    """The sentences of documents from `source` as piece ids; they don't depend on the recipe's length."""
+def encode_text(documents: Iterable[Sequence[str]], recipe: Recipe, source: int) -> tuple[Sentences, Marks]:
+    """The sentences of documents from `source` as piece ids, with their units; they don't depend on the recipe's
+    length."""
     sentences = (as_sentences(document, recipe.data, source) for document in documents)
-    return encode_documents(sentences, _tokenizer(recipe.tokenizer_directory))
+    text = encode_documents(sentences, _tokenizer(recipe.tokenizer_directory))
+    return text, _marker(recipe.tokenizer_directory, recipe.data).mark(text)
 
 
-def write_instances(text: Sentences, target: Target, split: str, index: int) -> tuple[Statistics, FileSum]:
+def write_instances(
+    text: Sentences, marks: Marks, target: Target, split: str, index: int
+) -> tuple[Statistics, FileSum]:
     """Writes shard `index` of `split` of `target` from a text; returns the statistics and the shard's checksum."""
     recipe = target.recipe
     tokenizer = _tokenizer(recipe.tokenizer_directory)
@@ -226,7 +232,7 @@ def write_instances(text: Sentences, target: Target, split: str, index: int) -> 
         documents=len(text.documents) - 1,
         sentences=len(text.ends) - 1,
         tokens=len(text.tokens),
-        words=int(np.count_nonzero(tokenizer.starts_word[text.tokens])),
+        units=Counter(marks.found),
         unknown_tokens=int((text.tokens == vocabulary.unknown_id).sum()),
     )
     paired = recipe.pair == "next_sentence"
@@ -240,7 +246,7 @@ def write_instances(text: Sentences, target: Target, split: str, index: int) -> 
             rng = np.random.Generator(np.random.Philox(seed))
             segments = cut_up(text, recipe.length, recipe.data.short_sequence_probability, rng)
             made = build_instances(
-                segments, text.tokens, tokenizer.starts_word, vocabulary.cls_id, vocabulary.sep_id, paired=paired
+                segments, text.tokens, marks.units, vocabulary.cls_id, vocabulary.sep_id, paired=paired
             )
             if recipe.data.packed:
                 # Held-out sequences keep rows of their own: an evaluation is the same with and without packing.
@@ -265,6 +271,11 @@ def as_sentences(document: Sequence[str], data: DataConfig, source: int) -> Sequ
         return document
     language = data.languages[source]
     return [sentence for paragraph in document for sentence in split_sentences(paragraph, language)]
+
+
+@functools.lru_cache(maxsize=1)
+def _marker(tokenizer_directory: Path, data: DataConfig) -> Marker:
+    return Marker(_tokenizer(tokenizer_directory), data)
 
 
 @functools.lru_cache(maxsize=1)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int, UInt8
+from jaxtyping import Int, UInt8
 
 from bert_jax.instances.sentences import ranges
 from bert_jax.layout import MASKABLE, WORD_START
@@ -70,17 +70,17 @@ class Instances(NamedTuple):
 def build_instances(
     segments: Segments,
     tokens: Int[np.ndarray, " N"],
-    starts_word: Bool[np.ndarray, " V"],
+    units: UInt8[np.ndarray, " N"],
     cls_id: int,
     sep_id: int,
     *,
     paired: bool,
 ) -> Instances:
-    """Adds the special tokens to the segments and marks where words begin.
+    """Adds the special tokens to the segments. `units` are the bits of each of `tokens`.
 
     If `paired`, the first of two segments has segment id 0; otherwise the whole sequence has. The first token of a
-    segment always begins a word. (In the whole-word masking of the original BERT, a ##piece after [SEP] joins the last
-    word of the first segment.)
+    segment begins a unit of each kind that is marked. (In the whole-word masking of the original BERT, a ##piece after
+    [SEP] joins the last word of the first segment.)
     """
     sizes = segments.end - segments.begin
     owner = np.repeat(np.arange(len(segments.counts)), segments.counts)
@@ -89,11 +89,10 @@ def build_instances(
     last = np.cumsum(segments.counts) - 1
     ends = np.concatenate([[0], (begin + sizes)[last] + 1])
     ids = np.full(ends[-1], sep_id, np.int32)
-    units = np.zeros(ends[-1], np.uint8)
+    placed = np.zeros(ends[-1], np.uint8)
     ids[ends[:-1]] = cls_id
-    into, taken = ranges(begin, sizes), tokens[ranges(segments.begin, sizes)]
-    ids[into] = taken
-    units[into] = np.where(starts_word[taken], np.uint8(MASKABLE | WORD_START), np.uint8(MASKABLE))
-    units[begin] |= WORD_START
+    into, taken = ranges(begin, sizes), ranges(segments.begin, sizes)
+    ids[into], placed[into] = tokens[taken], units[taken]
+    placed[begin] |= np.bitwise_or.reduce(units, initial=WORD_START) & ~np.uint8(MASKABLE)
     first_length = sizes[last - 1] + 2 if paired else np.diff(ends)
-    return Instances(ids, units, ends, first_length, segments.pair_label)
+    return Instances(ids, placed, ends, first_length, segments.pair_label)

@@ -31,6 +31,7 @@ from bert_jax.instances.chunk_worker import (
 )
 from bert_jax.instances.chunks import Chunk, cut_chunks, text_hash
 from bert_jax.instances.finished_chunks import held_out_documents, read_paragraphs, read_piece_counts
+from bert_jax.instances.marks import Marker
 from bert_jax.instances.prepared_data import COUNTS_FILE, SMALL_FILES, PreparedData, fingerprint
 from bert_jax.instances.shards import ids_dtype, shard_path
 from bert_jax.instances.statistics import Statistics
@@ -61,6 +62,7 @@ def prepare(corpus: Mixture, recipes: dict[Path, Recipe], processes: int | None 
     targets = [Target(recipe, directory, fingerprint(recipe)) for directory, recipe in recipes.items()]
     recipe = targets[0].recipe
     _say_missing_rules(recipe)
+    Marker(load_tokenizer(recipe.tokenizer_directory), recipe.data).say_what_is_left_out()
     for directory in recipes:
         with disk_explained(directory):
             (directory / "chunks").mkdir(parents=True, exist_ok=True)
@@ -183,9 +185,9 @@ def _write_held_out(
     written: list[list[tuple[Statistics, FileSum]]] = [[] for _ in targets]
     with stage("Preparing held-out sequences", sum(map(len, kept)), "documents") as shown:
         for source, documents in enumerate(kept):
-            text = encode_text(documents, targets[0].recipe, source)
+            text, marks = encode_text(documents, targets[0].recipe, source)
             for target, shards in zip(targets, written):
-                shards.append(write_instances(text, target, HELD_OUT, source))
+                shards.append(write_instances(text, marks, target, HELD_OUT, source))
             shown.advance(len(documents))
     return written
 

@@ -17,6 +17,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched, publish
 from bert_jax.system.files import FileSum, remove_directory
 from bert_jax.system.json_file import Shape, as_shape, check_format
+from bert_jax.text.lexicon import LexiconFile
 
 _FORMAT = 3
 """Current format of data sets; `fingerprint` still computes the fingerprints of earlier formats.
@@ -149,7 +150,7 @@ class PreparedData(Shape):
             "tokens": train.instance_tokens,
             "fill": train.fill(self.length),
             "pairs_random": train.random_pairs,
-            "units": {"word": {"units": train.words, "tokens": train.tokens / train.words}} if train.words else {},
+            "units": train.units_json(),
             "sources": [
                 {
                     "source": source,
@@ -211,9 +212,12 @@ def fingerprint(recipe: Recipe, format: int = _FORMAT) -> str:
     files = sorted(path for path in there if path.name != "origin.json")
     # A sentencepiece model is binary, so undecodable bytes are kept as surrogates.
     tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]
-    settings = recipe.data.model_dump(exclude={"weights"}, exclude_defaults=True)
+    settings = recipe.data.model_dump(exclude={"weights", *recipe.data.lexicons}, exclude_defaults=True)
     if format <= _LAST_WITH_DEFAULTS:
         format = _LAST_WITH_DEFAULTS  # sets of format 1 have other records, so they must not match
         settings |= recipe.data.model_dump(include=_SETTINGS_OF_FORMAT_2)
     shape = [format, settings, recipe.length, recipe.seed, tokenizer, recipe.pair]
+    # Of a lexicon what it holds counts, not where it lies.
+    lexicons = recipe.data.lexicons
+    shape += [[name, LexiconFile.read(path, f"data.{name}").sha256] for name, path in lexicons.items()]
     return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()

@@ -17,8 +17,6 @@ class Statistics:
     documents: Count = 0
     sentences: Count = 0
     tokens: Count = 0
-    words: Count = 0
-    """Number of words. 0 in sets of earlier releases."""
     unknown_tokens: Count = 0
     instances: Count = 0
     rows: Count = 0
@@ -29,6 +27,9 @@ class Statistics:
     """Number of instances whose second segment was drawn at random."""
     tokens_cut: Count = 0
     """Number of tokens that were removed to fit the length."""
+    units: Counter[str] = field(default_factory=Counter)
+    """Units that were found, by name: words, phrases, entities, and the tokens in these. Empty in sets of earlier
+    releases."""
     repairs: Counter[str] = field(default_factory=Counter)
     """Kinds of damage that were repaired, with their counts."""
 
@@ -52,7 +53,7 @@ class Statistics:
 
     def as_json(self) -> dict[str, Any]:
         """The statistics as a JSON object."""
-        return asdict(self) | {"repairs": dict(self.repairs)}
+        return asdict(self) | {"units": dict(self.units), "repairs": dict(self.repairs)}
 
     def table(self, length: int) -> list[tuple[str, str]]:
         """Names and values for a table that a person reads; `length` is the number of tokens of a full sequence."""
@@ -60,7 +61,7 @@ class Statistics:
             ("documents", f"{self.documents:,}"),
             ("sentences", f"{self.sentences:,}"),
             ("tokens", f"{self.tokens:,}"),
-            *([("words a sentence", f"{self.words / self.sentences:.1f}")] if self.words else []),
+            *self._unit_rows(),
             ("unknown pieces", f"{self.unknown_share:.2%}"),
             ("instances", f"{self.instances:,}"),
         ]
@@ -71,6 +72,28 @@ class Statistics:
         rows.append(("padding", f"{1 - self.fill(length):.2%}"))
         rows.append(("tokens cut to fit", f"{self.tokens_cut:,}"))
         rows += [(name, f"{times:,}") for name, times in sorted(self.repairs.items())]
+        return rows
+
+    def units_json(self) -> dict[str, dict[str, float]]:
+        """Of each kind of unit that was marked: how many there are, and their mean number of tokens."""
+        found, words = self.units, self.units["words"]
+        kinds = {"word": (words, self.tokens)} if words else {}
+        for kind, name in (("phrase", "phrases"), ("entity", "entities")):
+            if found[name]:
+                kinds[kind] = (found[name], found[f"tokens in {name}"])
+        return {kind: {"units": count, "tokens": tokens / count} for kind, (count, tokens) in kinds.items()}
+
+    def _unit_rows(self) -> list[tuple[str, str]]:
+        rows = []
+        for name, count in self.units.items():
+            if name == "words":
+                rows.append(("words a sentence", f"{count / max(self.sentences, 1):.1f}"))
+            elif name in ("phrases", "entities"):
+                tokens = self.units[f"tokens in {name}"] / max(count, 1)
+                rows.append((f"{name} a thousand tokens", f"{1000 * count / max(self.tokens, 1):.1f}"))
+                rows.append((f"tokens of {'a phrase' if name == 'phrases' else 'an entity'}", f"{tokens:.2f}"))
+            elif not name.startswith("tokens in ") and count:
+                rows.append((name, f"{count:,}"))
         return rows
 
 

@@ -22,6 +22,8 @@ from bert_jax.system.files import FileSum
 from bert_jax.system.json_file import Shape, as_shape, check_format, read_object
 from bert_jax.system.progress import say, stage, warn
 from bert_jax.text.extension import replaced_pieces
+from bert_jax.text.lexicon import LexiconFile
+from bert_jax.text.segmenter import open_segmenter
 
 _FORMAT = 2
 """Of data-LENGTH.json. In format 1 it held nothing but the shards, by their names."""
@@ -42,6 +44,10 @@ def check_sources(config: RunConfig, run: RunDirectory) -> None:
             replaced_pieces(initial.trained.tokenizer, tokenizer)
     for phase in config.phases:
         _check_format_of_shards(run, phase.length)
+    if config.data.words:
+        open_segmenter(config.data.words)
+    for name, path in config.data.lexicons.items():
+        LexiconFile.read(path, f"data.{name}")
     if all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
         return  # here or on another machine
     for source, corpus in zip(config.data.source, open_corpus(config.data).parts):

@@ -6,11 +6,11 @@ from bert_jax.layout import MASKABLE, WORD_START
 CLS, SEP = 2, 3
 BOTH, INSIDE = MASKABLE | WORD_START, MASKABLE
 TOKENS = np.arange(10, 30)
-STARTS_WORD = ~np.isin(np.arange(40), [11, 12, 15, 19])
+UNITS = np.where(np.isin(TOKENS, [11, 12, 15, 19]), INSIDE, BOTH).astype(np.uint8)
 
 
 def built(segments, paired):
-    return build_instances(segments, TOKENS, STARTS_WORD, CLS, SEP, paired=paired)
+    return build_instances(segments, TOKENS, UNITS, CLS, SEP, paired=paired)
 
 
 def test_pairs_become_instances_with_their_words_marked():

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.config.data import DataConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.instances.instances import Instances, build_instances
+from bert_jax.instances.marks import Marker
 from bert_jax.instances.pairing import pair_segments
 from bert_jax.instances.sentences import Sentences, encode_documents
 from bert_jax.layout import lay_out
@@ -49,7 +51,8 @@ def sequences(reference: Path, setting: dict, seed: int) -> Instances:
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 0, 0, 0])))  # as in preparation
     segments = pair_segments(text, setting["max_seq_length"], setting["short_seq_prob"], rng)
     special = pieces.vocabulary.cls_id, pieces.vocabulary.sep_id
-    return build_instances(segments, text.tokens, pieces.starts_word, *special, paired=True)
+    units = Marker(pieces, DataConfig()).mark(text).units
+    return build_instances(segments, text.tokens, units, *special, paired=True)
 
 
 @partial(jax.jit, static_argnames=("objective", "mask_id", "vocabulary_size"))

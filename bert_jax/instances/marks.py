@@ -1,0 +1,100 @@
+"""Marks the units of encoded text: where words, phrases and entities begin."""
+
+from collections import Counter
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int, UInt8
+
+from bert_jax.config.data import DataConfig
+from bert_jax.instances.sentences import Sentences
+from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START
+from bert_jax.system.progress import say
+from bert_jax.text.lexicon import Lexicon, LexiconFile
+from bert_jax.text.segmenter import Segmenter, open_segmenter
+from bert_jax.text.spelling import Speller
+from bert_jax.text.tokenizer import Tokenizer
+
+_BITS = {"phrases": PHRASE_START, "entities": ENTITY_START}
+
+
+class Marks(NamedTuple):
+    """The units of a text of N tokens."""
+
+    units: UInt8[np.ndarray, " N"]
+    """Unit bits of each token (bert_jax/layout.py)."""
+    found: Counter[str]
+    """What was found, by name, in words for a table."""
+
+
+class Marker:
+    """Finds the units of what a tokenizer has encoded, as the settings of the data say."""
+
+    def __init__(self, tokenizer: Tokenizer, data: DataConfig):
+        """Raises UsageError for a segmenter that can't be imported, and for a lexicon that isn't one."""
+        self._tokenizer, self._starts = tokenizer, tokenizer.starts_word
+        self._segmenter = open_segmenter(data.words) if data.words else None
+        self._files = {name: LexiconFile.read(path, f"data.{name}") for name, path in data.lexicons.items()}
+        self._lexicons = {name: Lexicon(file.entries, self._speller) for name, file in self._files.items()}
+
+    @cached_property
+    def _speller(self) -> Speller:
+        return Speller(self._tokenizer)
+
+    def say_what_is_left_out(self) -> None:
+        """Says how many lines of each lexicon are of no use."""
+        for name, lexicon in self._lexicons.items():
+            file = self._files[name]
+            useless = {
+                "blank": file.blank,
+                "doubled": file.doubled,
+                "which the tokenizer treats as an earlier one": lexicon.alike,
+                "with pieces that the vocabulary doesn't know": lexicon.unknown,
+            }
+            left_out = ", ".join(f"{count:,} {kind}" for kind, count in useless.items() if count)
+            if left_out:
+                say(f"data.{name}={file.path} has {len(file.entries):,} entries; lines that are left out: {left_out}")
+
+    def mark(self, text: Sentences) -> Marks:
+        """The units of all tokens of `text`. Raises UsageError where a segmenter fails."""
+        words, found = self._starts[text.tokens], Counter[str]()
+        begins = np.zeros(len(words), bool)
+        begins[text.ends[:-1]] = True
+        if self._segmenter:
+            words, found["word boundaries inside a piece, not taken"] = self._segmented(self._segmenter, text, begins)
+        stretches = {}
+        if self._lexicons:
+            spelled = self._speller.marked(text.tokens, begins)
+            stretches = {name: lexicon.found(spelled) for name, lexicon in self._lexicons.items()}
+        for stretch in stretches.values():  # where a segmenter's words cross a phrase, they are cut
+            edges = stretch.ravel()
+            words[edges[edges < len(words)]] = True
+        units = np.where(words, np.uint8(MASKABLE | WORD_START), np.uint8(MASKABLE))
+        for name, stretch in stretches.items():
+            units[words & ~_inner(stretch, len(words))] |= np.uint8(_BITS[name])
+            found[name] = len(stretch)
+            found[f"tokens in {name}"] = int(np.diff(stretch).sum())
+        found["words"] = int(words.sum())
+        return Marks(units, found)
+
+    def _segmented(
+        self, segmenter: Segmenter, text: Sentences, begins: Bool[np.ndarray, " N"]
+    ) -> tuple[Bool[np.ndarray, " N"], int]:
+        """Where words begin by the segmenter, asked for each sentence; the number of its boundaries inside a piece."""
+        plain = self._speller.plain(text.tokens, begins)
+        edges = np.append(plain.places[text.ends[:-1]], len(plain.text)).tolist()
+        boundary = np.zeros(len(plain.text) + 1, bool)
+        for begin, end in zip(edges, edges[1:]):
+            boundary[[begin + place for place in segmenter(plain.text[begin:end])]] = True
+        allowed = np.zeros(len(boundary), bool)
+        allowed[plain.places] = allowed[plain.places - plain.after_space] = allowed[-1] = True
+        return boundary[plain.places] | begins | plain.after_space, int((boundary & ~allowed).sum())
+
+
+def _inner(stretches: Int[np.ndarray, "n 2"], size: int) -> Bool[np.ndarray, " N"]:
+    """Whether each of `size` tokens is inside a stretch and not its first."""
+    change = np.zeros(size + 1, np.int64)
+    np.add.at(change, stretches[:, 0] + 1, 1)
+    np.add.at(change, stretches[:, 1], -1)
+    return np.cumsum(change)[:size] > 0

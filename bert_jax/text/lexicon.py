@@ -1,0 +1,78 @@
+"""Phrases or entities listed in a file, one a line, and where they are in encoded text."""
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from bert_jax.system.errors import UsageError, install_extra
+from bert_jax.system.files import open_regular
+from bert_jax.text.spelling import UNKNOWN, Marked, Speller
+
+_MOST_BYTES = 1 << 30
+
+
+class LexiconFile(NamedTuple):
+    """A lexicon as it is written."""
+
+    path: str
+    entries: list[str]
+    """In the order of the file, each once."""
+    blank: int
+    """Number of lines without text."""
+    doubled: int
+    """Number of lines that were there before."""
+    sha256: str
+
+    @classmethod
+    def read(cls, path: str, setting: str) -> "LexiconFile":
+        """Reads UTF-8 lines. Raises UsageError, which names `setting`, if there is no such file, text or entry."""
+        try:
+            with open_regular(Path(path)) as file:
+                data = file.read(_MOST_BYTES)
+            lines = [line.strip() for line in data.decode("utf-8-sig").splitlines()]
+        except OSError as error:
+            raise UsageError(
+                f"{setting}={path} can't be read ({error.strerror}); name a file, an entry a line"
+            ) from None
+        except UnicodeDecodeError as error:
+            line = data[: error.start].count(b"\n") + 1
+            raise UsageError(f"{setting}={path}: line {line:,} isn't UTF-8; convert the file") from None
+        entries = list(dict.fromkeys(filter(None, lines)))
+        if not entries:
+            raise UsageError(
+                f"{setting}={path} has no entry; give a file with an entry a line, or leave the setting out"
+            )
+        blank = sum(not line for line in lines)
+        return cls(path, entries, blank, len(lines) - blank - len(entries), hashlib.sha256(data).hexdigest())
+
+
+class Lexicon:
+    """Finds the entries of a file in what pieces spell."""
+
+    def __init__(self, entries: Sequence[str], speller: Speller):
+        spelled = speller.phrases(list(entries))
+        self._spelled = list(dict.fromkeys(each for each in spelled if each and UNKNOWN not in each))
+        self.unknown = sum(not each or UNKNOWN in each for each in spelled)
+        """Number of entries that hold what the vocabulary doesn't know, which can't be found."""
+        self.alike = len(spelled) - self.unknown - len(self._spelled)
+        """Number of entries that the tokenizer treats as it does an earlier one."""
+
+    def found(self, text: Marked) -> Int[np.ndarray, "n 2"]:
+        """First token, and token after the last, of each entry in `text`: the leftmost, and of these the longest."""
+        if not self._spelled:
+            return np.zeros((0, 2), int)
+        matches = self._automaton.find_matches_as_indexes(text.text)
+        return text.tokens(np.array([match[1:] for match in matches], int).reshape(-1, 2))
+
+    @cached_property
+    def _automaton(self):
+        try:
+            from ahocorasick_rs import AhoCorasick, MatchKind
+        except ImportError:
+            raise UsageError(f"lexicons need ahocorasick_rs; {install_extra('lexicon')}") from None
+        return AhoCorasick(self._spelled, matchkind=MatchKind.LeftmostLongest)

@@ -1,0 +1,61 @@
+"""Words by a function that the user names, or by jieba for Chinese."""
+
+import importlib
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterable
+
+from bert_jax.system.errors import UsageError, install_extra, shown
+
+Segmenter = Callable[[str], Iterable[int]]
+"""Gives the places in a text where words begin or end, as numbers of characters from 0, in ascending order."""
+
+
+def open_segmenter(name: str) -> Segmenter:
+    """The segmenter that data.words names: "jieba" or "module:function", of the Python path or the current folder.
+
+    Its results are checked: it raises UsageError with the text where the function fails or gives no such places. Raises
+    UsageError if it can't be imported.
+    """
+    function = _jieba() if name == "jieba" else _imported(name)
+
+    def segment(text: str) -> list[int]:
+        try:
+            places = list(function(text))
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise UsageError(f"data.words={name} failed ({said}) on the text {shown(text)}; mend it") from None
+        if any(not isinstance(place, int) or not 0 <= place <= len(text) for place in places) or any(
+            later < earlier for earlier, later in itertools.pairwise(places)
+        ):
+            raise UsageError(
+                f"data.words={name} gave {shown(places)} for the text {shown(text)}; give ascending numbers of "
+                f"characters from 0 to {len(text)}"
+            )
+        return places
+
+    return segment
+
+
+def _imported(name: str) -> Segmenter:
+    module, _, function = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except Exception as error:  # whatever a module raises when it is imported
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise UsageError(f"data.words={name} can't be imported ({said}); give jieba, or module:function") from None
+    if not callable(found):
+        raise UsageError(f"data.words={name} is {shown(found)}; name a function of a text")
+    return found
+
+
+def _jieba() -> Segmenter:
+    try:
+        import jieba
+    except ImportError:
+        raise UsageError(f"data.words=jieba needs jieba; {install_extra('zh')}") from None
+    jieba.setLogLevel("WARNING")
+    return lambda text: itertools.accumulate(map(len, jieba.cut(text)))

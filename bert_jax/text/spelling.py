@@ -1,0 +1,91 @@
+"""What pieces spell: the text as the tokenizer sees it, in which words and phrases are looked for.
+
+Cleaning, case, accents and normalisation are behind it: what the tokenizer treats as equal is spelled alike.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from bert_jax.text.scripts import sets_no_spaces
+from bert_jax.text.tokenizer import Tokenizer
+
+BEGIN, END = "\x02", "\x01"
+"""Marks around each word. No piece holds them: tokenizers take control characters out."""
+UNKNOWN = "\x03"
+"""Stands for a piece that the vocabulary doesn't know."""
+_BOUNDARY = "▁"
+
+
+class Marked(NamedTuple):
+    """N tokens spelled with marks around each word."""
+
+    text: str
+    begins: Int[np.ndarray, " N"]
+    """Place in `text` of the mark of the word that begins with the token; -1 where none does."""
+    ends: Int[np.ndarray, " m"]
+    """Place after the mark that ends what comes before the token, and at the end that after the whole text (N + 1)."""
+
+    def tokens(self, places: Int[np.ndarray, "k 2"]) -> Int[np.ndarray, "j 2"]:
+        """First token, and token after the last, of those stretches of `text` that are whole words and whole pieces."""
+        first = np.searchsorted(self.ends, places[:, 0], side="right") - 1
+        after = np.searchsorted(self.ends, places[:, 1])
+        begins = np.append(self.begins, self.ends[-1])  # the end of the text is the end of a word
+        whole = (begins[first] == places[:, 0]) & (self.ends[after] == places[:, 1]) & (begins[after] >= 0)
+        return np.stack([first, after], axis=1)[whole]
+
+
+class Plain(NamedTuple):
+    """N tokens spelled as text is written."""
+
+    text: str
+    places: Int[np.ndarray, " N"]
+    """Place in `text` of each token's first character."""
+    after_space: Bool[np.ndarray, " N"]
+    """Whether a space precedes it."""
+
+
+class Speller:
+    """Spells what a tokenizer has encoded."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        unknown, pieces = tokenizer.vocabulary.unknown_id, range(len(tokenizer.vocabulary.pieces))
+        texts = [UNKNOWN if number == unknown else tokenizer.piece_text(number).strip(_BOUNDARY) for number in pieces]
+        self._tokenizer, self._starts, self._texts = tokenizer, tokenizer.starts_word, texts
+        self._opens = np.array([sets_no_spaces(text[:1] or " ") for text in texts])
+        self._closes = np.array([sets_no_spaces(text[-1:] or " ") for text in texts])
+        # In scripts without spaces each character is marked: where pieces end there depends on the text around them.
+        self._marked = [
+            "".join(f"{END}{BEGIN}{one}" for one in (text if apart else [text])) if apart or start else text
+            for text, apart, start in zip(texts, self._opens.tolist(), self._starts.tolist())
+        ]
+
+    def marked(self, tokens: Int[np.ndarray, " N"], begins: Bool[np.ndarray, " N"]) -> Marked:
+        """Spells `tokens` with marks; `begins`: those that a sentence begins with. No word goes on in the next one."""
+        starts = self._starts[tokens] | begins
+        parts = [self._marked[token] for token in tokens.tolist()]
+        for at in np.flatnonzero(begins).tolist():
+            parts[at] = f"{END}\n{BEGIN}{parts[at].removeprefix(END + BEGIN)}"
+        sizes = np.array([*map(len, parts)], int)
+        before = np.cumsum(sizes) - sizes
+        text = "".join(parts) + END
+        return Marked(text, np.where(starts, before + 1 + begins, -1), np.append(before + 1, len(text)))
+
+    def plain(self, tokens: Int[np.ndarray, " N"], begins: Bool[np.ndarray, " N"]) -> Plain:
+        """Spells `tokens` with a space before each word, but not between two characters of scripts without spaces."""
+        joined = self._opens[tokens] & np.roll(self._closes[tokens], 1)
+        space = self._starts[tokens] & ~begins & ~joined
+        parts = [self._texts[token] for token in tokens.tolist()]
+        sizes = np.array([*map(len, parts)], int) + space
+        places = np.cumsum(sizes) - sizes + space
+        return Plain("".join(f" {part}" if wide else part for part, wide in zip(parts, space.tolist())), places, space)
+
+    def phrases(self, texts: list[str]) -> list[str]:
+        """How each of `texts` is spelled with marks, without empty words; with UNKNOWN where a piece isn't known."""
+        found = []
+        for ids in self._tokenizer.encode_batch(texts):
+            spelled = "".join(self._marked[number] for number in ids)
+            spelled = spelled.removeprefix(END) + END if ids else ""
+            found.append(spelled.replace(BEGIN + END, ""))
+        return found
