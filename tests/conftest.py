@@ -143,6 +143,24 @@ def tiny_run(tiny_config, tmp_path_factory) -> RunDirectory:
 
 
 @pytest.fixture(scope="session")
+def packed_config(tiny_config) -> RunConfig:
+    """Of short sequences, several in a row."""
+    return tiny_config.replace(
+        data=tiny_config.data.replace(packed=True, short_sequence_probability=0.9),
+        model=tiny_config.model.replace(max_positions=128),
+        phases=(tiny_config.phases[0].replace(length=128),),
+    )
+
+
+@pytest.fixture(scope="session")
+def packed_run(packed_config, tmp_path_factory) -> RunDirectory:
+    """`packed_config`, trained to its end. Not to be changed."""
+    run = RunDirectory(tmp_path_factory.mktemp("packed"))
+    pretrain(packed_config, run)
+    return run
+
+
+@pytest.fixture(scope="session")
 def config_file(tiny_config, tmp_path_factory) -> Path:
     """`tiny_config` as a config file, for commands that run in a process of their own."""
     path = tmp_path_factory.mktemp("config") / "tiny.py"

@@ -16,34 +16,20 @@ from bert_jax.system.errors import Interrupted, UsageError
 from bert_jax.training import loop
 
 
-@pytest.fixture(scope="module")
-def config(tiny_config):
-    data = tiny_config.data.replace(packed=True, short_sequence_probability=0.9)
-    model = tiny_config.model.replace(max_positions=128)
-    return tiny_config.replace(data=data, model=model, phases=(tiny_config.phases[0].replace(length=128),))
-
-
-@pytest.fixture(scope="module")
-def run(config, tmp_path_factory):
-    run = RunDirectory(tmp_path_factory.mktemp("packed"))
-    pretrain(config, run)
-    return run
-
-
 def parameters(run):
     return jax.tree.leaves(load(run.path).params)
 
 
-def test_it_measures_sequences_real_tokens_and_fill(run, config):
-    lines = [line for line in read_metrics(run.path / "metrics.jsonl") if line["split"] == "train"]
+def test_it_measures_sequences_real_tokens_and_fill(packed_run, packed_config):
+    lines = [line for line in read_metrics(packed_run.path / "metrics.jsonl") if line["split"] == "train"]
     assert all(0.9 < line["fill"] <= 1 for line in lines)
     for line in lines:  # 8 rows a step, of more than one sequence
         rows_per_second = line["tokens_per_second"] / (128 * line["fill"])
         assert line["sequences_per_second"] > 1.2 * rows_per_second
-    assert evaluate_run(run)["held_out_sequences"]
+    assert evaluate_run(packed_run)["held_out_sequences"]
 
 
-def test_it_goes_on_bit_for_bit(run, config, tmp_path, monkeypatch):
+def test_it_goes_on_bit_for_bit(packed_run, packed_config, tmp_path, monkeypatch):
     stopped, ready, steps = RunDirectory(tmp_path), loop.jax.block_until_ready, []
 
     def stop_signal(*arguments):
@@ -54,14 +40,14 @@ def test_it_goes_on_bit_for_bit(run, config, tmp_path, monkeypatch):
 
     monkeypatch.setattr(loop.jax, "block_until_ready", stop_signal)
     with pytest.raises(Interrupted, match="stopped at step 5 of 12"):
-        pretrain(config, stopped)
+        pretrain(packed_config, stopped)
     monkeypatch.undo()
-    pretrain(config, stopped)
-    assert all(np.array_equal(*pair) for pair in zip(parameters(stopped), parameters(run)))
+    pretrain(packed_config, stopped)
+    assert all(np.array_equal(*pair) for pair in zip(parameters(stopped), parameters(packed_run)))
 
 
-def test_inspect_shows_each_sequence_of_a_row(run):
-    seen = seen_sequences(run, 1, rows=8)
+def test_inspect_shows_each_sequence_of_a_row(packed_run):
+    seen = seen_sequences(packed_run, 1, rows=8)
     numbers = {}
     for sequence in seen:
         numbers.setdefault(sequence.record, []).append(sequence.number)
@@ -72,13 +58,13 @@ def test_inspect_shows_each_sequence_of_a_row(run):
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_data_of_the_other_layout_are_refused_in_a_line(run, config, tiny_run, tiny_config, packed, capsys):
-    there, asked = (run, config) if packed else (tiny_run, tiny_config)
+def test_data_of_the_other_layout_are_refused_in_a_line(packed_run, packed_config, tiny_run, tiny_config, packed):
+    there, asked = (packed_run, packed_config) if packed else (tiny_run, tiny_config)
     other = asked.replace(data=asked.data.replace(packed=not packed))
     with pytest.raises(UsageError, match="data.packed is (true|false) there and (true|false) now"):
         pretrain(other, there)
 
 
-def test_the_command_shows_a_row_a_line(run, capsys):
-    assert command(["inspect", str(run.path), "--json", "--rows", "2"]) == 0
+def test_the_command_shows_a_row_a_line(packed_run, capsys):
+    assert command(["inspect", str(packed_run.path), "--json", "--rows", "2"]) == 0
     assert len(capsys.readouterr().out.splitlines()) >= 3

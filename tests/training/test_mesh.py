@@ -30,7 +30,7 @@ meshes = {name: MeshConfig(**dict(zip(("data", "fsdp", "tensor"), map(int, name.
 for name, mesh in meshes.items():
     size = mesh.data * mesh.fsdp * mesh.tensor
     trainer = pretraining_trainer(config, make_mesh(mesh, jax.devices()[:size]), 150, mask_id=4)
-    batches = read_ahead(training_source(trainer, 0, prepared_for(config, run, 32)))
+    batches = read_ahead(training_source(trainer, 0, prepared_for(config, run, 128)))
     step, state, losses = trainer.train_step(0), trainer.initial_state(), []
     for _ in range(20):
         state, measured = step(state, jax.device_put(next(batches), batch_sharding(trainer.mesh)))
@@ -57,16 +57,19 @@ def mesh(request, slow) -> str:
 
 
 @pytest.fixture(scope="module")
-def results(tiny_run, tmp_path_factory, slow):
-    """Losses of 20 steps, dropout on, for each mesh over faked devices; every row of the table splits by up to 8."""
-    config = read_config(tiny_run.path)
+def results(packed_run, tmp_path_factory, slow):
+    """Losses of 20 steps, dropout on, several sequences a row and units of several kinds, for each mesh over faked
+    devices; every row of the table splits by up to 8."""
+    config = read_config(packed_run.path)
     run = tmp_path_factory.mktemp("mesh")
     model = config.model.replace(hidden_size=64, num_heads=8)
     phases = tuple(phase.replace(steps=20) for phase in config.phases)
     logging = config.logging.replace(every=1)
-    write_config(run / "config.json", config.replace(model=model, phases=phases, logging=logging))
+    objective = config.objective.replace(units=("piece:1", "word:1", "span:1"))
+    changed = config.replace(model=model, phases=phases, logging=logging, objective=objective)
+    write_config(run / "config.json", changed)
     for name in ("tokenizer", "data"):
-        (run / name).symlink_to(tiny_run.path / name)
+        (run / name).symlink_to(packed_run.path / name)
     environment = os.environ | faked_devices(8)
     meshes = MESHES if slow else SEEN_EACH_TIME
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
