@@ -126,7 +126,7 @@ def print_preparation(prepared: PreparedData, sources: Sequence[str]) -> None:
             table.add_row(
                 escape(
                     f"rows from {source}"
-                    if prepared.train.records != prepared.train.instances
+                    if prepared.train.rows != prepared.train.instances
                     else f"instances from {source}"
                 ),
                 f"{instances:,}",

@@ -101,13 +101,13 @@ def _finish(
         corpus=corpus.stamp,
         revision=corpus.revision,
         text=text_hash((chunk.source, chunk.text_crc32) for chunk in chunks),
-        sources=[seen.records for seen in sources],
+        sources=[seen.rows for seen in sources],
         train=train,
         of_sources=sources,
         held_out=sum((seen for seen, _ in held_out), Statistics()),
         held_out_dropped=dropped,
         shards=shards,
-        files=_write_small_files(target.recipe, directory, chunks, [seen.records for seen, _ in held_out]),
+        files=_write_small_files(target.recipe, directory, chunks, [seen.rows for seen, _ in held_out]),
         example_sentences=examples,
     )
     _warn_of_unknown_pieces(train)
@@ -144,7 +144,7 @@ def _write_small_files(
     """
     counts = sum(read_piece_counts(directory, index, chunk) for index, chunk in enumerate(chunks))
     write_numbers(directory / COUNTS_FILE, counts)
-    lengths = {TRAIN: [chunk.statistics.records for chunk in chunks], HELD_OUT: held_out}
+    lengths = {TRAIN: [chunk.statistics.rows for chunk in chunks], HELD_OUT: held_out}
     with disk_explained(directory):
         dtype = ids_dtype(len(load_tokenizer(recipe.tokenizer_directory).vocabulary))
         write_metadata(directory, lengths, dtype, recipe.data.packed)

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import operator
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -128,13 +130,22 @@ class PreparedData(Shape):
             if "sources" not in value and isinstance(value.get("train"), dict):  # early releases had only one source
                 value["sources"] = [value["train"].get("instances")]
             found = as_shape(value | {"directory": directory}, cls)
-            if sum(found.sources) != found.train.records:
+            if sum(found.sources) != found.train.rows:
                 raise ValueError("the records of its sources do not add up to all of them")
             return found
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
             raise damage_error(path, error) from None
+
+    def sequences_a_row(self, shares: Sequence[float] | None) -> float:
+        """The mean number of sequences in the rows that a training draws, with these shares of the sources."""
+        sources = self.of_sources or [self.train]
+        drawn = shares or [source.rows for source in sources]
+        if len(drawn) != len(sources):  # a set of an earlier release, in which a row is a sequence
+            return 1.0
+        means = [source.instances / max(source.rows, 1) for source in sources]
+        return sum(map(operator.mul, drawn, means)) / max(sum(drawn), 1e-9)
 
     def as_json(self, config: DataConfig) -> dict[str, Any]:
         """What the training sequences are, as a JSON object; `config` has the settings that they were made with.
@@ -145,7 +156,7 @@ class PreparedData(Shape):
         counts = self.of_sources or [None] * len(self.sources)
         train = self.train
         return {
-            "rows": train.records,
+            "rows": train.rows,
             "sequences": train.instances,
             "tokens": train.instance_tokens,
             "fill": train.fill(self.length),
@@ -186,7 +197,7 @@ class PreparedData(Shape):
         """Raises RunError if the metadata have another number of records; in early sets they have no checksum."""
         lengths = StoreMetadata.read(self.directory).shard_lengths
         for split, seen in ((TRAIN, self.train), (HELD_OUT, self.held_out)):
-            if sum(lengths.get(split, [])) != seen.records:
+            if sum(lengths.get(split, [])) != seen.rows:
                 raise damage_error(self.directory / INFO_FILE, f"it has another number of {split} records")
 
 

@@ -20,7 +20,7 @@ class Statistics:
     unknown_tokens: Count = 0
     instances: Count = 0
     rows: Count = 0
-    """Number of rows, which are the records. 0 in sets of earlier releases, with a row for each instance."""
+    """Number of rows, which are the records. Earlier releases wrote none: each instance had a row."""
     instance_tokens: Count = 0
     """Number of tokens in instances, with special tokens and without padding."""
     random_pairs: Count = 0
@@ -33,18 +33,16 @@ class Statistics:
     repairs: Counter[str] = field(default_factory=Counter)
     """Kinds of damage that were repaired, with their counts."""
 
+    def __post_init__(self):
+        self.rows = self.rows or self.instances
+
     def __add__(self, other: "Statistics") -> "Statistics":
         mine, theirs = vars(self), vars(other)
         return type(self)(**{name: mine[name] + theirs[name] for name in mine})
 
-    @property
-    def records(self) -> int:
-        """Number of records: of rows."""
-        return self.rows or self.instances
-
     def fill(self, length: int) -> float:
         """Share of the positions in rows of `length` tokens that hold tokens, from 0 to 1."""
-        return self.instance_tokens / max(self.records * length, 1)
+        return self.instance_tokens / max(self.rows * length, 1)
 
     @property
     def unknown_share(self) -> float:
@@ -67,8 +65,8 @@ class Statistics:
         ]
         if self.random_pairs:
             rows.append(("random second segments", _percentage(self.random_pairs, self.instances)))
-        if self.records != self.instances:
-            rows.append(("rows", f"{self.records:,}"))
+        if self.rows != self.instances:
+            rows.append(("rows", f"{self.rows:,}"))
         rows.append(("padding", f"{1 - self.fill(length):.2%}"))
         rows.append(("tokens cut to fit", f"{self.tokens_cut:,}"))
         rows += [(name, f"{times:,}") for name, times in sorted(self.repairs.items())]

@@ -123,9 +123,11 @@ def bench(
     """
     phase, model = trainer.config.phases[0], trainer.objective.model
     input_rate = _input_rate(batches, phase.batch_size, seconds) if batches else None
-    most = trainer.objective.sequences_a_row(phase.length)
-    made_up = lambda: synthetic_batch(phase.batch_size, phase.length, model.vocabulary_size, most)
-    batch = next(batches) if batches else made_up()
+    if batches:
+        batch = next(batches)
+    else:
+        most = trainer.objective.sequences_a_row(phase.length)
+        batch = synthetic_batch(phase.batch_size, phase.length, model.vocabulary_size, most)
     probes = RateProbes(compute_dtype(model))
     programs = _Programs(trainer, batch)
     times = _timed_in_turn(probes.work | programs.work, seconds)

@@ -258,7 +258,7 @@ def _data(config: RunConfig, run: RunDirectory, length: int, overwrite: bool) ->
     found = None if overwrite else PreparedData.open(run.data(length))
     if found:
         size = sum(shard.size for shard in found.shards.values())
-        return StoredData(length, sum(found.sources), found.held_out.records, size)
+        return StoredData(length, sum(found.sources), found.held_out.rows, size)
     corpus = open_corpus(config.data)
     return UnpreparedData(length, tuple(config.data.source), corpus.total, corpus.unit)
 

@@ -116,7 +116,8 @@ def prepare_other(
 ) -> PreparedData:
     """All documents of `source`, in `directory`, as those of the run were prepared. Raises UsageError as `prepare`."""
     language = language or config.data.languages[0]
-    own = {"source": source, "weights": None, "language": language, "held_out": 0.0, "dupe_factor": 1}
+    # A measurement takes one sequence a row, packed training or not.
+    own = {"source": source, "weights": None, "language": language, "held_out": 0.0, "dupe_factor": 1, "packed": False}
     recipe = _recipe(config.replace(data=config.data.replace(**own)), run, length)
     (made,) = prepare(open_corpus(recipe.data), {directory: recipe}, config.preparation.processes)
     return made

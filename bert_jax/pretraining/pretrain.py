@@ -235,7 +235,7 @@ def _phase_work(
         skips_records=trainer.config.input.damaged_records == "skip",
         train_step=trainer.train_step(number),
         evaluate=held_out.evaluate if held_out else None,
-        sequences=batch_size * prepared.train.instances / max(prepared.train.records, 1),
+        sequences=batch_size * prepared.sequences_a_row(trainer.config.data.shares),
         flops=trainer.objective.flops,
         shown=trainer.objective.shown,
     )

@@ -1,5 +1,6 @@
 """A run on packed rows: what it measures, that it goes on bit for bit, and what it refuses."""
 
+import shutil
 import signal
 
 import jax
@@ -11,7 +12,7 @@ from bert_jax.inference.bert import load
 from bert_jax.pretraining.inspection import seen_sequences
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_directory import RunDirectory, read_config, write_config
 from bert_jax.system.errors import Interrupted, UsageError
 from bert_jax.training import loop
 
@@ -63,6 +64,15 @@ def test_data_of_the_other_layout_are_refused_in_a_line(packed_run, packed_confi
     other = asked.replace(data=asked.data.replace(packed=not packed))
     with pytest.raises(UsageError, match="data.packed is (true|false) there and (true|false) now"):
         pretrain(other, there)
+
+
+def test_other_text_is_measured_as_by_a_run_that_is_not_packed(packed_run, corpus, tmp_path):
+    shutil.copytree(packed_run.path, tmp_path / "run", ignore=shutil.ignore_patterns("data*"))
+    apart = RunDirectory(tmp_path / "run")
+    config = read_config(apart.path)
+    write_config(apart.config_file, config.replace(data=config.data.replace(packed=False)))
+    results = [evaluate_run(run, f"text:{corpus}") for run in (packed_run, apart)]
+    assert results[0] == results[1] and results[0]["held_out_sequences"] > 100
 
 
 def test_the_command_shows_a_row_a_line(packed_run, capsys):
