@@ -22,8 +22,9 @@ class DataConfig(Settings):
     `hf:NAME/CONFIG:SPLIT#FIELD`, or a path or pattern, with the format found from the suffix of the file (FIELD is
     `text` unless given)."""
     weights: tuple[Annotated[float, Field(gt=0.0)], ...] | None = None
-    """Share of the training sequences that is drawn from each source, as proportional numbers; small sources are then
-    repeated more often than large ones. None: every sequence of every source once an epoch."""
+    """Share of the training sequences (with `packed`, of the rows) that is drawn from each source, as proportional
+    numbers; small sources are then repeated more often than large ones. None: every sequence of every source once an
+    epoch."""
     layout: Literal["paragraphs", "sentences"] = "paragraphs"
     """What a line of text is. In both cases a blank line of a text file, or the end of a record, ends a document."""
     language: Annotated[tuple[str, ...], Field(min_length=1)] = ("en",)

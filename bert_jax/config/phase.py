@@ -17,7 +17,7 @@ class Phase(Settings):
     length: Annotated[int, Field(ge=8, le=1 << 24)]
     """Tokens a sequence, special ones included (T)."""
     batch_size: Annotated[int, Field(gt=0, le=1 << 24)]
-    """Sequences a step, over all devices (B)."""
+    """Sequences a step, over all devices (B); with data.packed rows, most of which hold several."""
     units: Units | None = None
     """What masking takes together in this phase. None: objective.units."""
 
