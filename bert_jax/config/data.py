@@ -38,6 +38,10 @@ class DataConfig(Settings):
     """File of phrases, one a line: where the text has one, masking by phrase takes it together."""
     entities: str | None = None
     """File of names of entities, one a line: where the text has one, masking by entity takes it together."""
+    spans: str | None = None
+    """Field of JSON lines, beside that of the text, with the places of phrases and entities in it: a list of [begin,
+    end, kind], numbers of characters (code points) and phrase or entity. Where an entry of a file overlaps such a
+    place, the entry is left out."""
     undecodable: Literal["replace", "refuse"] = "replace"
     """Bytes that are not UTF-8: replace them by U+FFFD and count them, or refuse them with file and line."""
     held_out: Annotated[float, Field(ge=0.0, le=0.5)] = 0.01

@@ -63,8 +63,11 @@ class RunConfig(TrainingConfig):
         asked = [self.objective.units, *(phase.units for phase in self.phases if phase.units)]
         for kind in (kind for units in asked for kind in unit_shares(units)):
             setting = {"phrase": "phrases", "entity": "entities"}.get(kind)
-            if setting and setting not in self.data.lexicons:
-                raise ValueError(f"units={kind}: the data don't mark them; name a file of them with data.{setting}")
+            if setting and setting not in self.data.lexicons and not self.data.spans:
+                raise ValueError(
+                    f"units={kind}: the data don't mark them; name a file of them with data.{setting}, or a field with "
+                    "their places with data.spans"
+                )
         return self
 
     @model_validator(mode="after")

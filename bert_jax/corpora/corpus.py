@@ -127,9 +127,15 @@ def corpus_stamp(config: DataConfig) -> str | None:
 
 
 def open_corpus(config: DataConfig) -> Mixture:
-    """Opens the corpora in `config.source`. Raises UsageError if a source has an invalid name or is missing."""
+    """Opens the corpora in `config.source`. Raises UsageError if a source has an invalid name or is missing, or if
+    `config.spans` names a field and no source has fields beside the text."""
     document_bytes = int(config.chunk_megabytes * 1e6 / _DOCUMENTS_A_CHUNK)
-    parts = [_open(source, config.undecodable, document_bytes) for source in config.source]
+    parts = [_open(source, config.undecodable, document_bytes, config.spans) for source in config.source]
+    if config.spans and not any(isinstance(part, JsonlFiles) for part in parts):
+        raise UsageError(
+            f"data.spans={config.spans} names a field of JSON lines and {config.described} has none; give text and "
+            f"spans as records, like {_EXAMPLES['jsonl']}, or leave data.spans out"
+        )
     for part, language in zip(parts, config.languages):
         part.language = language
     return Mixture(parts)
@@ -160,7 +166,8 @@ def source_of(text: str) -> str:
     return f"text:{text}"
 
 
-def _open(source: str, *limits: str | int) -> Corpus:
+def _open(source: str, undecodable: str, document_bytes: int, spans: str | None) -> Corpus:
+    limits = undecodable, document_bytes
     named = source_of(source)
     kind, _, place = named.partition(":")
     files, _, field = place.rpartition("#")
@@ -168,13 +175,15 @@ def _open(source: str, *limits: str | int) -> Corpus:
         return PythonDocs()
     if kind == "text" and place:
         return TextFiles(place, *limits)
-    if kind in (records := {"jsonl": JsonlFiles, "parquet": ParquetFiles}) and files and field:
-        return records[kind](files, field, *limits)
+    if kind == "jsonl" and files and field:
+        return JsonlFiles(files, field, *limits, spans)
+    if kind == "parquet" and files and field:
+        return ParquetFiles(files, field, *limits)
     if kind == "tfds" and (parts := tfds_place(place)):
         return TfdsDataset(*parts, *limits)
     if kind == "hf" and (parts := hf_place(place)):
         return HfDataset(*parts, *limits)
-    if kind in records and (path := place.rstrip("#")) and not (files and field) and path[0] != "#":
+    if kind in ("jsonl", "parquet") and (path := place.rstrip("#")) and not (files and field) and path[0] != "#":
         raise UsageError(
             f"data.source={source!r} lacks #FIELD, the field that holds the text; write it like {kind}:{path}#{_FIELD}"
         )

@@ -11,6 +11,7 @@ from bert_jax.corpora.shown import kind_of, listed
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import parse_json
+from bert_jax.text.text_spans import with_spans
 
 MAX_RECORD_BYTES = 1 << 25
 """Longest line that is read: a JSON object can only be parsed when all of it is in memory."""
@@ -21,13 +22,14 @@ MOST_RECORD_VALUES = 2_000_000
 class JsonlFiles(FileSource):
     """Plain, .gz and .zst files of JSON records. Records without text (null or only white space) are skipped."""
 
-    def __init__(self, pattern: str, field: str, undecodable: str, document_bytes: int):
+    def __init__(self, pattern: str, field: str, undecodable: str, document_bytes: int, spans: str | None = None):
         """Finds the files and reads the first record. `field` may be nested, with dots: `a.b`.
 
-        Raises UsageError if no file matches `pattern`, or if the first record lacks the field.
+        `spans`: a field with spans of the text, which the documents are then marked with (bert_jax/text/text_spans.py).
+        Raises UsageError if no file matches `pattern`, or if the first record lacks a field.
         """
         super().__init__(pattern, undecodable, document_bytes)
-        self.field = field
+        self.field, self.spans = field, spans
         next(self.documents(), None)
 
     def _file_lines(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
@@ -42,19 +44,27 @@ class JsonlFiles(FileSource):
                     yield raw.tell(), text_line
 
     def _text(self, line: str, place: str) -> str:
-        """The text in the field of the record in `line`; empty if the field is null."""
-        value = parsed(line, place)  # may contain lone surrogates, which `_file_lines` handles
-        for name in self.field.split("."):
-            if not isinstance(value, dict):
-                raise UsageError(f"{place} has no field {self.field!r}: it is {kind_of(value)}; name a field after #")
-            if name not in value:
-                raise UsageError(f"{place} has no field {self.field!r}: there is {listed(value)}; name another after #")
-            value = value[name]
-        if not isinstance(value, str | None):
-            raise UsageError(
-                f"{place}: {self.field!r} is {kind_of(value)} and not a string; name another field after #"
-            )
-        return value or ""
+        """The text in the field of the record in `line`, with its spans; empty if the field is null."""
+        record = parsed(line, place)  # may contain lone surrogates, which `_file_lines` handles
+        text = _value(record, self.field, place, "after #")
+        if not isinstance(text, str | None):
+            raise UsageError(f"{place}: {self.field!r} is {kind_of(text)} and not a string; name another field after #")
+        if not self.spans:
+            return text or ""
+        spans = _value(record, self.spans, place, "by data.spans")
+        return with_spans(text or "", spans, f"{place}: {self.spans!r}", self.repairs)
+
+
+def _value(record: Any, field: str, place: str, named: str) -> Any:
+    """The value of a field, which may be nested. Raises UsageError where there is none; `named`: how it is named."""
+    value = record
+    for name in field.split("."):
+        if not isinstance(value, dict):
+            raise UsageError(f"{place} has no field {field!r}: it is {kind_of(value)}; name a field {named}")
+        if name not in value:
+            raise UsageError(f"{place} has no field {field!r}: there is {listed(value)}; name another {named}")
+        value = value[name]
+    return value
 
 
 def parsed(text: str, place: str, most_values: int = MOST_RECORD_VALUES) -> Any:

@@ -3,50 +3,28 @@
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from hashlib import blake2b
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from jaxtyping import UInt64
 from pydantic import Field
 
-from bert_jax.config.data import DataConfig
-from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.instances.checked_files import read_checked, write_checked, write_numbers
+from bert_jax.instances.chunk_text import Recipe, encode_text, paragraph_hashes, separated, tokenizer_in, without_ends
 from bert_jax.instances.chunks import Chunk
 from bert_jax.instances.full_sentences import pack_sentences
 from bert_jax.instances.instances import build_instances
-from bert_jax.instances.marks import Marker, Marks
+from bert_jax.instances.marks import Marks
 from bert_jax.instances.packing import best_fit
 from bert_jax.instances.pairing import pair_segments
-from bert_jax.instances.sentences import Sentences, encode_documents
+from bert_jax.instances.sentences import Sentences
 from bert_jax.instances.shards import ids_dtype, shard_path, write_shard
 from bert_jax.instances.statistics import Count, Statistics
 from bert_jax.system.files import FileSum, write_text
 from bert_jax.system.json_file import Shape, as_shape
-from bert_jax.text.sentences import split_sentences
-from bert_jax.text.tokenizer import load_tokenizer
 
 TRAIN, HELD_OUT = "train", "held_out"
-SHARED_PARAGRAPH_CHARACTERS = 64
-"""Shortest paragraph that is compared between held-out and training documents; headings recur in many documents."""
-LEAST_END_BYTES = 10_000
-"""Least size of a held-out end of a document, unless this is more than a tenth of the document.
-
-Ends are held out if there are too few documents to hold out whole ones."""
-
-
-class Recipe(NamedTuple):
-    """All settings that determine how text becomes instances."""
-
-    data: DataConfig
-    length: int
-    seed: int
-    tokenizer_directory: Path
-    pair: str = ObjectiveConfig().pair
-    """The value of objective.pair: "next_sentence" or "none"."""
 
 
 class Target(NamedTuple):
@@ -154,11 +132,11 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool =
     for target in targets:  # an old record would mark the files as finished while they are rewritten
         ChunkFiles.of(target.directory, chunk.index).record.unlink(missing_ok=True)
     recipe = targets[0].recipe
-    train, held_out = _without_ends(chunk, recipe.data) if ends_held_out else _separated(chunk, recipe.data)
+    train, held_out = without_ends(chunk, recipe.data) if ends_held_out else separated(chunk, recipe.data)
     held_out_lines = "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in held_out)
     paragraphs = np.unique(paragraph_hashes(train))
     text, marks = encode_text(train, recipe, chunk.source)
-    piece_counts = np.bincount(text.tokens, minlength=len(_tokenizer(recipe.tokenizer_directory).vocabulary))
+    piece_counts = np.bincount(text.tokens, minlength=len(tokenizer_in(recipe.tokenizer_directory).vocabulary))
     records = []
     for target in targets:
         files = ChunkFiles.of(target.directory, chunk.index)
@@ -180,53 +158,12 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool =
     return records
 
 
-def _separated(chunk: Chunk, data: DataConfig) -> tuple[list[list[str]], list[list[str]]]:
-    """The training documents and the held-out documents of a chunk."""
-    parts: tuple[list[list[str]], list[list[str]]] = ([], [])
-    for document in chunk.documents:
-        parts[is_held_out(document, data.held_out)].append(document)
-    return parts
-
-
-def _without_ends(chunk: Chunk, data: DataConfig) -> tuple[list[list[str]], list[list[str]]]:
-    """The documents of a chunk without their held-out ends, and the ends."""
-    divided = [split_end(document, data, chunk.source) for document in chunk.documents]
-    return [begin for begin, _ in divided], [end for _, end in divided if end]
-
-
-def split_end(document: list[str], data: DataConfig, source: int) -> tuple[list[str], list[str]]:
-    """Splits a document from `source` into a training part and a held-out end. Depends on its text alone.
-
-    The end is the share `data.held_out` of the bytes, but at least LEAST_END_BYTES or a tenth of the document,
-    whichever is less; this is an upper limit. It consists of whole lines, or of whole sentences if the last line alone
-    is too long. It is empty if the last sentence is too long, too.
-    """
-    for lines in (document, as_sentences(document, data, source)):
-        sizes = [len(line.encode()) + 1 for line in lines]
-        wanted = max(data.held_out * sum(sizes), min(LEAST_END_BYTES, sum(sizes) / 10))
-        cut = len(lines)
-        while cut > 1 and sizes[cut - 1] <= wanted:
-            cut -= 1
-            wanted -= sizes[cut]
-        if cut < len(lines):
-            return list(lines[:cut]), list(lines[cut:])
-    return document, []
-
-
-def encode_text(documents: Iterable[Sequence[str]], recipe: Recipe, source: int) -> tuple[Sentences, Marks]:
-    """The sentences of documents from `source` as piece ids, with their units; they don't depend on the recipe's
-    length."""
-    sentences = (as_sentences(document, recipe.data, source) for document in documents)
-    text = encode_documents(sentences, _tokenizer(recipe.tokenizer_directory))
-    return text, _marker(recipe.tokenizer_directory, recipe.data).mark(text)
-
-
 def write_instances(
     text: Sentences, marks: Marks, target: Target, split: str, index: int
 ) -> tuple[Statistics, FileSum]:
     """Writes shard `index` of `split` of `target` from a text; returns the statistics and the shard's checksum."""
     recipe = target.recipe
-    tokenizer = _tokenizer(recipe.tokenizer_directory)
+    tokenizer = tokenizer_in(recipe.tokenizer_directory)
     vocabulary = tokenizer.vocabulary
     statistics = Statistics(
         documents=len(text.documents) - 1,
@@ -263,38 +200,3 @@ def write_instances(
 
     shard = write_shard(shard_path(target.directory, split, index), instances(), ids_dtype(len(vocabulary)))
     return statistics, shard
-
-
-def as_sentences(document: Sequence[str], data: DataConfig, source: int) -> Sequence[str]:
-    """The sentences of a document from `source`: its lines, if the layout is "sentences", or else split paragraphs."""
-    if data.layout == "sentences":
-        return document
-    language = data.languages[source]
-    return [sentence for paragraph in document for sentence in split_sentences(paragraph, language)]
-
-
-@functools.lru_cache(maxsize=1)
-def _marker(tokenizer_directory: Path, data: DataConfig) -> Marker:
-    return Marker(_tokenizer(tokenizer_directory), data)
-
-
-@functools.lru_cache(maxsize=1)
-def _tokenizer(directory: Path):
-    return load_tokenizer(directory)
-
-
-def is_held_out(document: Iterable[str], share: float) -> bool:
-    """Whether a document belongs to the held-out `share`, by a hash of its text: independent of seed and order."""
-    digest = blake2b("\n".join(document).encode(), digest_size=8).digest()
-    return int.from_bytes(digest) < share * 2**64
-
-
-def paragraph_hashes(documents: Iterable[Iterable[str]]) -> UInt64[np.ndarray, " n"]:
-    """A 64-bit hash of each line of `documents` that has at least SHARED_PARAGRAPH_CHARACTERS characters."""
-    digests = (
-        blake2b(line.encode(), digest_size=8).digest()
-        for document in documents
-        for line in document
-        if len(line) >= SHARED_PARAGRAPH_CHARACTERS
-    )
-    return np.frombuffer(b"".join(digests), np.uint64)

@@ -1,6 +1,7 @@
 """Marks the units of encoded text: where words, phrases and entities begin."""
 
 from collections import Counter
+from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,9 +15,11 @@ from bert_jax.system.progress import say
 from bert_jax.text.lexicon import Lexicon, LexiconFile
 from bert_jax.text.segmenter import Segmenter, open_segmenter
 from bert_jax.text.spelling import Speller
+from bert_jax.text.text_spans import SpannedSentence, tokens_of
 from bert_jax.text.tokenizer import Tokenizer
 
 _BITS = {"phrases": PHRASE_START, "entities": ENTITY_START}
+_NAMES = {"phrase": "phrases", "entity": "entities"}
 
 
 class Marks(NamedTuple):
@@ -56,8 +59,11 @@ class Marker:
             if left_out:
                 say(f"data.{name}={file.path} has {len(file.entries):,} entries; lines that are left out: {left_out}")
 
-    def mark(self, text: Sentences) -> Marks:
-        """The units of all tokens of `text`. Raises UsageError where a segmenter fails."""
+    def mark(self, text: Sentences, given: Mapping[int, SpannedSentence] | None = None) -> Marks:
+        """The units of all tokens of `text`. Raises UsageError where a segmenter fails.
+
+        `given`: the sentences that come with spans, by their numbers among all that were encoded.
+        """
         words, found = self._starts[text.tokens], Counter[str]()
         begins = np.zeros(len(words), bool)
         begins[text.ends[:-1]] = True
@@ -67,6 +73,9 @@ class Marker:
         if self._lexicons:
             spelled = self._speller.marked(text.tokens, begins)
             stretches = {name: lexicon.found(spelled) for name, lexicon in self._lexicons.items()}
+        for name, of_spans in self._of_spans(text, given or {}, found).items():
+            others = stretches.get(name, of_spans[:0])
+            stretches[name] = np.concatenate([of_spans, others[~_overlapping(others, of_spans, len(words))]])
         for stretch in stretches.values():  # where a segmenter's words cross a phrase, they are cut
             edges = stretch.ravel()
             words[edges[edges < len(words)]] = True
@@ -77,6 +86,24 @@ class Marker:
             found[f"tokens in {name}"] = int(np.diff(stretch).sum())
         found["words"] = int(words.sum())
         return Marks(units, found)
+
+    def _of_spans(
+        self, text: Sentences, given: Mapping[int, SpannedSentence], found: Counter[str]
+    ) -> dict[str, Int[np.ndarray, "_ 2"]]:
+        """First token, and token after the last, of each span; those that are not taken are counted in `found`."""
+        stretches: dict[str, list[np.ndarray]] = {}
+        for at, number in enumerate(text.given.tolist() if given and text.given is not None else ()):
+            if number not in given:
+                continue
+            sentence, (begin, end) = given[number], text.ends[at : at + 2]
+            pieces = self._tokenizer.encode_spans(sentence.text)
+            found["spans across sentences, not taken"] += sentence.cut
+            for kind in {span.kind for span in sentence.spans}:
+                spans = [span for span in sentence.spans if span.kind == kind]
+                tokens = tokens_of(spans, pieces, self._starts[text.tokens[begin:end]])
+                found["spans that are not whole words, not taken"] += len(spans) - len(tokens)
+                stretches.setdefault(_NAMES[kind], []).append(begin + tokens)
+        return {name: np.concatenate(parts) for name, parts in stretches.items()}
 
     def _segmented(
         self, segmenter: Segmenter, text: Sentences, begins: Bool[np.ndarray, " N"]
@@ -90,6 +117,17 @@ class Marker:
         allowed = np.zeros(len(boundary), bool)
         allowed[plain.places] = allowed[plain.places - plain.after_space] = allowed[-1] = True
         return boundary[plain.places] | begins | plain.after_space, int((boundary & ~allowed).sum())
+
+
+def _overlapping(
+    stretches: Int[np.ndarray, "n 2"], others: Int[np.ndarray, "m 2"], size: int
+) -> Bool[np.ndarray, " n"]:
+    """Whether each of `stretches`, of `size` tokens, has a token in common with any of `others`."""
+    change = np.zeros(size + 1, np.int64)
+    change[others[:, 0]] += 1
+    change[others[:, 1]] -= 1
+    covered = np.concatenate([[0], np.cumsum(np.cumsum(change)[:size] > 0)])
+    return covered[stretches[:, 1]] > covered[stretches[:, 0]]
 
 
 def _inner(stretches: Int[np.ndarray, "n 2"], size: int) -> Bool[np.ndarray, " N"]:

@@ -17,15 +17,12 @@ from bert_jax.corpora.corpus import Document, Mixture
 from bert_jax.corpora.sample import sample_documents
 from bert_jax.corpora.shown import counted
 from bert_jax.instances.checked_files import write_numbers
+from bert_jax.instances.chunk_text import Recipe, as_sentences, encode_text, paragraph_hashes
 from bert_jax.instances.chunk_worker import (
     HELD_OUT,
     TRAIN,
     ChunkRecord,
-    Recipe,
     Target,
-    as_sentences,
-    encode_text,
-    paragraph_hashes,
     prepare_unless_finished,
     write_instances,
 )
@@ -42,6 +39,7 @@ from bert_jax.system.files import FileSum, sync
 from bert_jax.system.progress import say, stage, warn
 from bert_jax.system.workers import available_cores, map_in_processes
 from bert_jax.text.sentences import has_rules
+from bert_jax.text.text_spans import plain
 from bert_jax.text.tokenizer import load_tokenizer
 
 _EXAMPLES = 16
@@ -270,7 +268,8 @@ def _example_sentences(kept: Sequence[Sequence[Document]], recipe: Recipe) -> li
     found = []
     for source, documents in enumerate(kept):
         for document in documents:
-            found.extend(itertools.islice(filter(_reads_well, as_sentences(document, recipe.data, source)), 1))
+            sentences = map(plain, as_sentences(document, recipe.data, source))
+            found.extend(itertools.islice(filter(_reads_well, sentences), 1))
     found.sort(key=lambda sentence: hashlib.blake2b(sentence.encode()).digest())
     return found[:_EXAMPLES]
 

@@ -12,7 +12,8 @@ from pydantic import ConfigDict, Field
 
 from bert_jax.config.data import DataConfig
 from bert_jax.instances.checked_files import damage_error, read_checked, read_numbers, write_checked
-from bert_jax.instances.chunk_worker import HELD_OUT, TRAIN, Recipe
+from bert_jax.instances.chunk_text import Recipe
+from bert_jax.instances.chunk_worker import HELD_OUT, TRAIN
 from bert_jax.instances.statistics import Count, Statistics
 from bert_jax.instances.store_metadata import FEATURES_FILE, INFO_FILE, StoreMetadata
 from bert_jax.system.bucket import Place

@@ -17,6 +17,8 @@ class Sentences(NamedTuple):
     """Offsets of the sentences: sentence s is tokens[ends[s]:ends[s + 1]]."""
     documents: Int[np.ndarray, " D+1"]
     """Offsets of the documents: document d consists of the sentences documents[d] to documents[d + 1] - 1."""
+    given: Int[np.ndarray, " S"] | None = None
+    """The number of each sentence among all that were encoded, with those that have no piece."""
 
 
 @runtime_checkable
@@ -45,7 +47,8 @@ def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder)
     # Number of sentences with pieces before each sentence.
     kept_before = np.concatenate([[0], np.cumsum(lengths > 0)])
     bounds = kept_before[np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])]
-    return Sentences(tokens, np.concatenate([[0], np.cumsum(lengths[lengths > 0])]), np.unique(bounds))
+    given = np.flatnonzero(lengths)
+    return Sentences(tokens, np.concatenate([[0], np.cumsum(lengths[given])]), np.unique(bounds), given)
 
 
 def _encode(

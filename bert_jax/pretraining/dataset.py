@@ -8,7 +8,7 @@ from pathlib import Path
 from bert_jax.config.run import RunConfig
 from bert_jax.corpora.corpus import corpus_stamp, open_corpus
 from bert_jax.corpora.text_source import TextSource
-from bert_jax.instances.chunk_worker import Recipe
+from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.chunks import text_hash
 from bert_jax.instances.preparation import cut_corpus, prepare
 from bert_jax.instances.prepared_data import PreparedData, discard, publish_prepared

@@ -8,7 +8,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.corpora.corpus import corpus_stamp, open_corpus
 from bert_jax.corpora.sample import sample_documents, sample_mixture
-from bert_jax.instances.chunk_worker import is_held_out
+from bert_jax.instances.chunk_text import is_held_out
 from bert_jax.interchange.hub import model_place
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import tokenizer_of
@@ -87,7 +87,7 @@ def _stamp(config: RunConfig) -> str | None:
 
 def _train(config: RunConfig) -> Tokenizer:
     settings, shares = config.vocabulary, config.data.shares
-    corpus, limit = open_corpus(config.data), settings.sample_megabytes * 1_000_000
+    corpus, limit = open_corpus(config.data.replace(spans=None)), settings.sample_megabytes * 1_000_000
 
     def training_documents(shown):
         for source, document in corpus.sourced_documents():

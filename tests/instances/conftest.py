@@ -4,7 +4,7 @@ import pytest
 from conftest import stories
 
 from bert_jax.config.data import DataConfig
-from bert_jax.instances.chunk_worker import Recipe
+from bert_jax.instances.chunk_text import Recipe
 from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
 
 

@@ -11,7 +11,8 @@ from prepared_sets import build, files
 from bert_jax.config.data import DataConfig
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.instances import chunk_worker, preparation
-from bert_jax.instances.chunk_worker import Recipe, Target
+from bert_jax.instances.chunk_text import Recipe
+from bert_jax.instances.chunk_worker import Target
 from bert_jax.instances.chunks import cut_chunks
 from bert_jax.instances.finished_chunks import held_out_document
 from bert_jax.instances.prepared_data import SMALL_FILES, PreparedData

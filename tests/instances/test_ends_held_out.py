@@ -7,7 +7,7 @@ from prepared_sets import build, files
 
 from bert_jax.config.data import DataConfig
 from bert_jax.corpora.corpus import open_corpus
-from bert_jax.instances.chunk_worker import LEAST_END_BYTES, Recipe, is_held_out, split_end
+from bert_jax.instances.chunk_text import LEAST_END_BYTES, Recipe, is_held_out, split_end
 from bert_jax.instances.store import InstanceSource
 
 DATA = DataConfig(held_out=0.01)

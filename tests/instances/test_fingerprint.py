@@ -10,7 +10,7 @@ from prepared_sets import build
 from bert_jax.config.data import DataConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.checked_files import read_checked, write_checked
-from bert_jax.instances.chunk_worker import Recipe
+from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.prepared_data import PreparedData, fingerprint
 from bert_jax.system.errors import RunError, UsageError
 

@@ -8,8 +8,9 @@ from prepared_sets import build, files
 
 from bert_jax.config.data import DataConfig
 from bert_jax.corpora.corpus import open_corpus
-from bert_jax.instances import chunk_worker, preparation, prepared_data
-from bert_jax.instances.chunk_worker import Recipe, Target, is_held_out
+from bert_jax.instances import chunk_text, chunk_worker, preparation, prepared_data
+from bert_jax.instances.chunk_text import Recipe, is_held_out
+from bert_jax.instances.chunk_worker import Target
 from bert_jax.instances.chunks import cut_chunks
 from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData, fingerprint
@@ -55,14 +56,14 @@ def test_an_interrupted_preparation_goes_on_at_the_next_chunk(recipe, tmp_path, 
 @pytest.fixture
 def encoded(monkeypatch):
     """Notes how many documents are in each text that is encoded."""
-    real, counts = chunk_worker.encode_documents, []
+    real, counts = chunk_text.encode_documents, []
 
     def noted(documents, tokenizer):
         documents = list(documents)
         counts.append(len(documents))
         return real(documents, tokenizer)
 
-    monkeypatch.setattr(chunk_worker, "encode_documents", noted)
+    monkeypatch.setattr(chunk_text, "encode_documents", noted)
     return counts
 
 
