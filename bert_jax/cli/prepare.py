@@ -43,6 +43,7 @@ def run(arguments: list[str]) -> None:
     """Parses the command line, prepares the data and prints statistics of the text."""
     asked = COMMAND.parse(arguments)
     from bert_jax.cli.summary import print_preparation
+    from bert_jax.config.objective import num_predictions
     from bert_jax.pretraining.dataset import check_sources, prepare_lengths
     from bert_jax.pretraining.vocabulary import make_tokenizer
     from bert_jax.run.run_directory import RunDirectory
@@ -52,7 +53,10 @@ def run(arguments: list[str]) -> None:
     directory.open(config)
     make_tokenizer(config, directory)
     made = prepare_lengths(config, directory)
+    budgets = {length: num_predictions(config.objective.masked_share, length) for length in made}
     if asked.json:
-        print(json.dumps({str(length): prepared.as_json(config.data) for length, prepared in made.items()}))
-    for prepared in () if asked.json else made.values():
-        print_preparation(prepared, config.data.source)
+        found = {str(length): prepared.as_json(config.data, budgets[length]) for length, prepared in made.items()}
+        print(json.dumps(found))
+    else:
+        for length, prepared in made.items():
+            print_preparation(prepared, config.data.source, budgets[length])

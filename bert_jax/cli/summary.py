@@ -113,13 +113,16 @@ def print_examples(examples: Sequence[FilledExample]) -> None:
         output.print(table)
 
 
-def print_preparation(prepared: PreparedData, sources: Sequence[str]) -> None:
-    """Prints statistics of the training and held-out text and, with several sources, the instances of each."""
+def print_preparation(prepared: PreparedData, sources: Sequence[str], budget: int) -> None:
+    """Prints statistics of the training and held-out text and, with several sources, the instances of each.
+
+    `budget`: how many tokens of a full sequence are masked.
+    """
     table = Table(title=f"Sequences of {prepared.length}: {prepared.directory}", title_justify="left")
     for column in ("", "training", "held out"):
         table.add_column(column, justify="left" if not column else "right")
-    held_out = dict(prepared.held_out.table(prepared.length))
-    for name, value in prepared.train.table(prepared.length):
+    held_out = dict(prepared.held_out.table(prepared.length, budget))
+    for name, value in prepared.train.table(prepared.length, budget):
         table.add_row(name, value, held_out.get(name, ""))
     if len(sources) > 1:
         for source, instances in zip(sources, prepared.sources):

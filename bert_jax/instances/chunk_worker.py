@@ -170,6 +170,7 @@ def write_instances(
         sentences=len(text.ends) - 1,
         tokens=len(text.tokens),
         units=Counter(marks.found),
+        unit_sizes=Counter(marks.sizes),
         unknown_tokens=int((text.tokens == vocabulary.unknown_id).sum()),
     )
     paired = recipe.pair == "next_sentence"

@@ -29,6 +29,8 @@ class Marks(NamedTuple):
     """Unit bits of each token (bert_jax/layout.py)."""
     found: Counter[str]
     """What was found, by name, in words for a table."""
+    sizes: Counter[str]
+    """Number of units by name and tokens, such as "words 3"."""
 
 
 class Marker:
@@ -79,13 +81,15 @@ class Marker:
         for stretch in stretches.values():  # where a segmenter's words cross a phrase, they are cut
             edges = stretch.ravel()
             words[edges[edges < len(words)]] = True
-        units = np.where(words, np.uint8(MASKABLE | WORD_START), np.uint8(MASKABLE))
+        units, sizes = np.where(words, np.uint8(MASKABLE | WORD_START), np.uint8(MASKABLE)), Counter[str]()
         for name, stretch in stretches.items():
             units[words & ~_inner(stretch, len(words))] |= np.uint8(_BITS[name])
             found[name] = len(stretch)
             found[f"tokens in {name}"] = int(np.diff(stretch).sum())
+            sizes += _counted(name, np.diff(stretch).ravel())
         found["words"] = int(words.sum())
-        return Marks(units, found)
+        sizes += _counted("words", np.diff(np.append(np.flatnonzero(words), len(words))))
+        return Marks(units, found, sizes)
 
     def _of_spans(
         self, text: Sentences, given: Mapping[int, SpannedSentence], found: Counter[str]
@@ -117,6 +121,12 @@ class Marker:
         allowed = np.zeros(len(boundary), bool)
         allowed[plain.places] = allowed[plain.places - plain.after_space] = allowed[-1] = True
         return boundary[plain.places] | begins | plain.after_space, int((boundary & ~allowed).sum())
+
+
+def _counted(name: str, sizes: Int[np.ndarray, " n"]) -> Counter[str]:
+    """How many there are of each size."""
+    counts = np.bincount(sizes)
+    return Counter({f"{name} {size}": int(counts[size]) for size in np.flatnonzero(counts)})
 
 
 def _overlapping(

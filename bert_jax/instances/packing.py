@@ -9,7 +9,8 @@ def best_fit(lengths: Int[np.ndarray, " n"], row_length: int, most: int) -> Int[
 
     Longest first, each goes to that row with room for it that is left with the least, or else to an empty one; of rows
     with the same room, to the last one used. This is best fit on the histogram of lengths (Krell et al. 2021,
-    arXiv:2107.02027, algorithm 2). Deterministic.
+    arXiv:2107.02027, algorithm 2). Rows are numbered in the order of their first sequences, so that neighbours on disk
+    have nothing in common but their place in the text. Deterministic.
     """
     rows = np.empty(len(lengths), np.int64)
     with_room: list[list[int]] = [[] for _ in range(row_length + 1)]
@@ -30,7 +31,8 @@ def best_fit(lengths: Int[np.ndarray, " n"], row_length: int, most: int) -> Int[
         if held[row] < most:
             with_room[room - length].append(row)
             some |= 1 << (room - length)
-    return rows
+    first = np.unique(rows, return_index=True)[1]
+    return np.argsort(np.argsort(first))[rows]
 
 
 def _longest_first(lengths: Int[np.ndarray, " n"]) -> tuple[list[int], list[int]]:

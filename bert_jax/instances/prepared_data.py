@@ -148,10 +148,11 @@ class PreparedData(Shape):
         means = [source.instances / max(source.rows, 1) for source in sources]
         return sum(map(operator.mul, drawn, means)) / max(sum(drawn), 1e-9)
 
-    def as_json(self, config: DataConfig) -> dict[str, Any]:
+    def as_json(self, config: DataConfig, budget: int) -> dict[str, Any]:
         """What the training sequences are, as a JSON object; `config` has the settings that they were made with.
 
-        `share` of a source is that of the training's draws; what earlier releases didn't count is null.
+        `budget`: how many tokens of a full sequence are masked. `share` of a source is that of the training's draws;
+        what earlier releases didn't count is null.
         """
         shares = config.shares or [records / max(sum(self.sources), 1) for records in self.sources]
         counts = self.of_sources or [None] * len(self.sources)
@@ -162,7 +163,7 @@ class PreparedData(Shape):
             "tokens": train.instance_tokens,
             "fill": train.fill(self.length),
             "pairs_random": train.random_pairs,
-            "units": train.units_json(),
+            "units": train.units_json(budget),
             "sources": [
                 {
                     "source": source,

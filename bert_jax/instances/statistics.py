@@ -30,6 +30,8 @@ class Statistics:
     units: Counter[str] = field(default_factory=Counter)
     """Units that were found, by name: words, phrases, entities, and the tokens in these. Empty in sets of earlier
     releases."""
+    unit_sizes: Counter[str] = field(default_factory=Counter)
+    """Number of units by name and tokens, such as "words 3". Empty in sets of earlier releases."""
     repairs: Counter[str] = field(default_factory=Counter)
     """Kinds of damage that were repaired, with their counts."""
 
@@ -51,15 +53,23 @@ class Statistics:
 
     def as_json(self) -> dict[str, Any]:
         """The statistics as a JSON object."""
-        return asdict(self) | {"units": dict(self.units), "repairs": dict(self.repairs)}
+        return asdict(self) | {name: dict(getattr(self, name)) for name in ("units", "unit_sizes", "repairs")}
 
-    def table(self, length: int) -> list[tuple[str, str]]:
-        """Names and values for a table that a person reads; `length` is the number of tokens of a full sequence."""
+    def longer(self, name: str, budget: int) -> int:
+        """Number of units with so many tokens that masking never takes them: more than `budget`."""
+        sizes = (key.rpartition(" ") + (count,) for key, count in self.unit_sizes.items())
+        return sum(count for kind, _, size, count in sizes if kind == name and int(size) > budget)
+
+    def table(self, length: int, budget: int) -> list[tuple[str, str]]:
+        """Names and values for a table that a person reads.
+
+        `length`: the number of tokens of a full sequence; `budget`: how many of these are masked.
+        """
         rows = [
             ("documents", f"{self.documents:,}"),
             ("sentences", f"{self.sentences:,}"),
             ("tokens", f"{self.tokens:,}"),
-            *self._unit_rows(),
+            *self._unit_rows(budget),
             ("unknown pieces", f"{self.unknown_share:.2%}"),
             ("instances", f"{self.instances:,}"),
         ]
@@ -72,16 +82,20 @@ class Statistics:
         rows += [(name, f"{times:,}") for name, times in sorted(self.repairs.items())]
         return rows
 
-    def units_json(self) -> dict[str, dict[str, float]]:
-        """Of each kind of unit that was marked: how many there are, and their mean number of tokens."""
+    def units_json(self, budget: int) -> dict[str, dict[str, float]]:
+        """Of each kind of unit that was marked: how many there are, their mean number of tokens, and how many are
+        `longer` than `budget` tokens."""
         found, words = self.units, self.units["words"]
-        kinds = {"word": (words, self.tokens)} if words else {}
+        kinds = {"word": (words, self.tokens, self.longer("words", budget))} if words else {}
         for kind, name in (("phrase", "phrases"), ("entity", "entities")):
             if found[name]:
-                kinds[kind] = (found[name], found[f"tokens in {name}"])
-        return {kind: {"units": count, "tokens": tokens / count} for kind, (count, tokens) in kinds.items()}
+                kinds[kind] = (found[name], found[f"tokens in {name}"], self.longer(name, budget))
+        return {
+            kind: {"units": count, "tokens": tokens / count, "longer": longer}
+            for kind, (count, tokens, longer) in kinds.items()
+        }
 
-    def _unit_rows(self) -> list[tuple[str, str]]:
+    def _unit_rows(self, budget: int) -> list[tuple[str, str]]:
         rows = []
         for name, count in self.units.items():
             if name == "words":
@@ -92,6 +106,8 @@ class Statistics:
                 rows.append((f"tokens of {'a phrase' if name == 'phrases' else 'an entity'}", f"{tokens:.2f}"))
             elif not name.startswith("tokens in ") and count:
                 rows.append((name, f"{count:,}"))
+            if longer := self.longer(name, budget):
+                rows.append((f"{name} of over {budget} tokens, never masked whole", f"{longer:,}"))
         return rows
 
 

@@ -15,6 +15,7 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.instances.marks import Marker
 from bert_jax.instances.prepared_data import fingerprint
 from bert_jax.instances.sentences import encode_documents
+from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store import InstanceSource
 from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START
 from bert_jax.system.errors import UsageError
@@ -97,6 +98,16 @@ def test_sentencepiece_finds_entries_of_scripts_with_and_without_spaces(kind, si
     found = entries.found(speller.marked(text.tokens, begins))
     spelled = [tokenizer.decode(text.tokens[begin:end].tolist()) for begin, end in found]
     assert spelled[:2] == ["old house"] * 2 and set(spelled[2:]) <= {"中国"} and entries.unknown == 1
+
+
+def test_units_longer_than_the_budget_are_counted(tmp_path):
+    path = lexicon(tmp_path / "p.txt", ["a b c", "a b"])
+    _, marks = marked(["a b c a abc b a b", "a b c"], phrases=path)
+    assert marks.sizes == {"phrases 3": 2, "phrases 2": 1, "words 1": 10, "words 2": 1}
+    seen = Statistics(tokens=12, units=marks.found, unit_sizes=marks.sizes) + Statistics(unit_sizes=marks.sizes)
+    assert [seen.longer("phrases", budget) for budget in (1, 2, 3)] == [6, 4, 0]
+    assert ("phrases of over 2 tokens, never masked whole", "4") in seen.table(32, budget=2)
+    assert seen.units_json(2)["phrase"]["longer"] == 4 and seen.units_json(2)["word"]["longer"] == 0
 
 
 def test_a_segmenter_gives_words_and_phrases_cut_them(tmp_path, monkeypatch):
@@ -184,5 +195,5 @@ def test_marked_data_differ_by_what_a_lexicon_holds_not_by_its_place(recipe, tmp
     units = found.read(range(len(found))).units
     words, phrases = (units & bit > 0 for bit in (WORD_START, PHRASE_START))
     assert made.train.units["phrases"] > 0 and phrases.sum() < words.sum() and not (phrases & ~words).any()
-    shown = dict(made.train.table(32))
+    shown = dict(made.train.table(32, 5))
     assert float(shown["tokens of a phrase"]) >= 2 and "phrases a thousand tokens" in shown

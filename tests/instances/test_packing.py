@@ -32,9 +32,10 @@ def test_rows_are_filled_and_never_too_full(lengths, most):
     )
 
 
-def test_it_is_nearly_as_good_as_can_be():
+def test_it_is_nearly_as_good_as_can_be_and_rows_are_in_the_order_of_the_text():
     lengths = np.random.default_rng(0).integers(5, 513, 4000)
     rows = best_fit(lengths, 512, 16)
+    assert np.all(np.diff(np.unique(rows, return_index=True)[1]) > 0)
     assert lengths.sum() / ((rows.max() + 1) * 512) > 0.98
 
 

@@ -28,7 +28,9 @@ def test_the_files_are_the_same_whatever_the_number_of_processes(recipe, tmp_pat
     assert one == files(tmp_path / "2") == files(tmp_path / "4")
 
 
-def test_an_interrupted_preparation_goes_on_at_the_next_chunk(recipe, tmp_path, monkeypatch):
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_interrupted_preparation_goes_on_at_the_next_chunk(recipe, tmp_path, monkeypatch, packed):
+    recipe = recipe._replace(data=recipe.data.replace(packed=packed))
     build(recipe, tmp_path / "whole")
     made, real = [], chunk_worker.prepare_chunk
 
@@ -131,7 +133,7 @@ def test_what_was_seen_is_right(recipe, corpus, tmp_path):
     assert seen.random_pairs == all_of_them.pair_label.sum()
     assert prepared.piece_counts.sum() == seen.tokens
     assert prepared.piece_counts[1] == seen.unknown_tokens == 0
-    rows = dict(seen.table(32))
+    rows = dict(seen.table(32, 5))
     assert rows["padding"].endswith("%") and rows["instances"] == f"{seen.instances:,}"
 
 
@@ -208,7 +210,7 @@ def test_repaired_input_is_counted(tokenizer_directory, tmp_path):
         Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}"), 32, 0, tokenizer_directory), tmp_path / "out"
     )
     assert prepared.train.repairs["lines with undecodable bytes"] == 1
-    assert ("lines with undecodable bytes", "1") in prepared.train.table(32)
+    assert ("lines with undecodable bytes", "1") in prepared.train.table(32, 5)
 
 
 def test_a_shard_cut_short_is_named_when_the_set_is_opened(recipe, tmp_path):
@@ -397,7 +399,7 @@ def test_one_document_is_enough_without_pairs(tokenizer_directory, tmp_path):
     found = source.read(range(len(source)))
     assert prepared.train.tokens == prepared.train.instance_tokens - 2 * prepared.train.instances
     assert found.first_length.tolist() == np.diff(found.ends).tolist() and not found.pair_label.any()
-    assert "random second segments" not in dict(prepared.train.table(32))
+    assert "random second segments" not in dict(prepared.train.table(32, 5))
     assert fingerprint(recipe) != fingerprint(recipe._replace(pair="next_sentence"))
 
 

@@ -177,7 +177,7 @@ def test_spans_that_are_dropped_are_said(recipe, tmp_path):
     lines = [{"text": text, "spans": [[0, 2, "entity"], [7, 999, "entity"], [20, 40, "phrase"]]} for text in TEXTS]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"text": "No spans.", "spans": null}\n')
     data = recipe.data.replace(source=(f"jsonl:{path}#text",), layout="paragraphs", spans="spans", held_out=0.0)
-    shown = dict(build(recipe._replace(data=data), tmp_path / "out").train.table(32))
+    shown = dict(build(recipe._replace(data=data), tmp_path / "out").train.table(32, 5))
     assert shown["spans past the text"] == shown["spans across sentences, not taken"] == f"{len(TEXTS)}"
     assert shown["spans that are not whole words, not taken"] == f"{len(TEXTS)}"
 
