@@ -64,8 +64,8 @@ def _vocabulary(vocabulary: PlannedVocabulary) -> str:
 
 def _data(data: StoredData | UnpreparedData) -> str:
     if isinstance(data, StoredData):
-        sequences = f"{data.training:,} training sequences, {data.held_out:,} held out"
-        return f"there: {sequences}, {gigabytes(data.bytes)}"
+        training = f"{data.training:,} packed training rows" if data.packed else f"{data.training:,} training sequences"
+        return f"there: {training}, {data.held_out:,} sequences held out, {gigabytes(data.bytes)}"
     return f"to be prepared from {escape(' '.join(data.sources))}: {data.size:,.4g} {data.unit} as stored"
 
 
@@ -84,7 +84,7 @@ def _add_task(table: Table, task: PlannedTask) -> None:
 def _phase(phase: PlannedPhase) -> str:
     settings = phase.settings
     steps = f"{settings.steps:,} steps" + (f" ({phase.left:,} left)" if phase.done else "")
-    parts = [f"{steps} of {settings.batch_size:,} sequences of up to {settings.length:,} tokens"]
+    parts = [f"{steps} of {settings.batch(phase.packed)}"]
     parts.append(f"{phase.most_tokens:.3e} tokens at most")
     if phase.flops is not None:
         parts.append(f"{phase.flops:.3e} FLOPs of matrix products")

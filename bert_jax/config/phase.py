@@ -21,6 +21,11 @@ class Phase(Settings):
     units: Units | None = None
     """What masking takes together in this phase. None: objective.units."""
 
+    def batch(self, packed: bool = False) -> str:
+        """What a step takes, in words; `packed`: whether a row holds several sequences."""
+        held = "rows, packed with sequences," if packed else "sequences"
+        return f"{self.batch_size:,} {held} of up to {self.length:,} tokens"
+
 
 def same_until(step: int, first: Sequence[Phase], second: Sequence[Phase]) -> bool:
     """Whether both plans have the same first `step` steps."""

@@ -115,11 +115,11 @@ def _training_facts(training: _Training) -> Iterator[str]:
     else:
         rows = f", {results['training_rows']:,} rows" if isinstance(results.get("training_rows"), int) else ""
         yield f"task: {_code(config.task.name)} ({config.task.kind}), learned from {_code(config.task.train)}{rows}"
-    begin = 0
+    begin, packed = 0, isinstance(config, RunConfig) and config.data.packed
     for phase in config.phases:
         steps = min(phase.steps, training.steps - begin)
         if steps > 0:
-            yield f"{steps:,} steps of {phase.batch_size:,} sequences of up to {phase.length:,} tokens"
+            yield f"{steps:,} steps of {phase.batch(packed)}"
         begin += phase.steps
     if training.steps < config.steps:
         yield f"this is the checkpoint at step {training.steps:,} of {config.steps:,}"

@@ -52,9 +52,11 @@ class StoredData:
 
     length: int
     training: int
-    """Number of training sequences."""
+    """Number of training sequences; of rows where these are packed."""
     held_out: int
     bytes: int
+    packed: bool
+    """Whether a training row holds several sequences."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,8 @@ class PlannedPhase:
     """FLOPs of the matrix products in all steps of the phase; None if they aren't counted."""
     memory: Memory
     """Bytes on one device, by formula."""
+    packed: bool = False
+    """Whether a row holds several sequences."""
 
     @property
     def left(self) -> int:
@@ -173,7 +177,7 @@ def _pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> PlannedR
     done, phases, first = _done(run, overwrite), [], 0
     for number, phase in enumerate(config.phases):
         flops, memory = trainer.flops(number) * phase.steps, pretrain.planned_memory(trainer, phase)
-        phases.append(PlannedPhase(phase, max(0, done - first), flops, memory))
+        phases.append(PlannedPhase(phase, max(0, done - first), flops, memory, config.data.packed))
         first += phase.steps
     given, pieces = config.vocabulary.file or config.init, trainer.objective.model.vocabulary_size
     assert pieces is not None  # set by `check`
@@ -258,7 +262,7 @@ def _data(config: RunConfig, run: RunDirectory, length: int, overwrite: bool) ->
     found = None if overwrite else PreparedData.open(run.data(length))
     if found:
         size = sum(shard.size for shard in found.shards.values())
-        return StoredData(length, sum(found.sources), found.held_out.rows, size)
+        return StoredData(length, sum(found.sources), found.held_out.rows, size, config.data.packed)
     corpus = open_corpus(config.data)
     return UnpreparedData(length, tuple(config.data.source), corpus.total, corpus.unit)
 

@@ -1,5 +1,6 @@
 """The commands, as typed."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -136,6 +137,29 @@ def test_several_sources_are_given_one_after_the_other(config, tmp_path, capsys)
     assert capsys.readouterr().out.count("instances from") == 2
     prepared = PreparedData.open(tmp_path / "run" / "data" / "length-32")
     assert len(prepared.sources) == 2 and sum(prepared.sources) == prepared.train.instances
+
+
+def test_what_was_prepared_is_one_json_object(config, tmp_path, capsys):
+    flags = ["--workdir", str(tmp_path / "run"), "--preparation.processes", "1", "--data.packed"]
+    flags += ["--data.short-sequence-probability", "0.9"]
+    flags += ["--phases.0.length", "128", "--model.max-positions", "128", "--json"]
+    assert run(["prepare", str(config), *flags]) == 0
+    *_, last = capsys.readouterr().out.splitlines()
+    (found,) = json.loads(last).values()
+    assert found["rows"] < found["sequences"] and found["fill"] == found["tokens"] / (found["rows"] * 128)
+    assert found["units"]["word"]["units"] > 0 and found["units"]["word"]["longer"] == 0
+    (source,) = found["sources"]
+    assert source == {
+        "source": f"text:{tmp_path / 'corpus.txt'}",
+        "language": "en",
+        "sequences": found["sequences"],
+        "tokens": found["tokens"],
+        "share": 1.0,
+    }
+    assert run(["pretrain", str(config), *flags[:-1], "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"there: {found['rows']:,} packed training rows" in said
+    assert "4 steps of 8 rows, packed with" in said
 
 
 @pytest.mark.parametrize("command", COMMANDS)
