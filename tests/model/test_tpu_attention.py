@@ -17,6 +17,8 @@ from bert_jax.model.attention import AttentionPattern, Places, attend, attend_by
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.sharding import make_mesh
 from bert_jax.model.tpu_attention import MOST_KEYS
+from bert_jax.model.tpu_kernel import Kernel
+from bert_jax.model.tpu_ranges import key_ranges
 from bert_jax.planning.topology import parse_topology, topology_devices
 from bert_jax.system.errors import UsageError
 
@@ -26,11 +28,14 @@ PATTERNS = {
     "causal": dict(lengths=[[128], [77]], causal=True),
     "packed, causal, near": dict(lengths=[[64, 64], [30, 90]], causal=True, window=16),
     "several blocks of queries": dict(lengths=[[1024], [300]]),
+    "ranges of packed rows": dict(lengths=[[200, 56, 100, 28], [384], [130, 3], []]),
+    "ranges of a window": dict(lengths=[[384], [300]], window=40),
+    "ranges of packed, causal rows with a window": dict(lengths=[[100, 284], [384]], causal=True, window=130),
 }
 
 
 def pattern_of(lengths, causal=False, window=None) -> AttentionPattern:
-    size = 128 if sum(lengths[0]) <= 128 else 1024
+    size = next(size for size in (128, 384, 1024) if sum(lengths[0]) <= size)
     sequence, position = np.zeros((2, len(lengths), size), np.int32)
     for row, each in enumerate(lengths):
         numbers = [(number + 1, place) for number, length in enumerate(each) for place in range(length)]
@@ -41,11 +46,12 @@ def pattern_of(lengths, causal=False, window=None) -> AttentionPattern:
 
 
 def with_gradients(form, pattern, heads, size, rate):
-    """The context, and the gradients of query, key and value."""
+    """The context, 0 at padding, and the gradients of query, key and value."""
     batch, length = pattern.keys.sequence.shape
     *given, gradient = jax.random.normal(jax.random.key(1), (4, batch, length, heads, size))
+    there = pattern.keys.sequence[:, :, None, None] > 0
     keys = jax.random.split(jax.random.key(2), (batch, pattern.sequences))
-    context, backward = jax.vjp(lambda *given: form(*given, pattern, rate, keys), *given)
+    context, backward = jax.vjp(lambda *given: form(*given, pattern, rate, keys) * there, *given)
     return context, *backward(gradient)
 
 
@@ -55,11 +61,37 @@ INTERPRETED = functools.partial(attend_by_kernel, "interpreted")
 @pytest.mark.parametrize("name", PATTERNS)
 @pytest.mark.parametrize("heads, size, rate", [(2, 64, 0.1), (4, 32, 0.0), (1, 128, 0.5)])
 def test_it_gives_what_the_exact_form_gives(name, heads, size, rate):
-    if name == "several blocks of queries" and size != 64:
+    if name.startswith(("several blocks", "ranges of a")) and size != 64:
         pytest.skip("one shape is enough of what takes long")
     pattern = pattern_of(**PATTERNS[name])
     for exact, found in zip(*(with_gradients(form, pattern, heads, size, rate) for form in (attend, INTERPRETED))):
         assert jnp.abs(exact - found).max() < 1e-5 * jnp.abs(exact).max()
+
+
+def test_ranges_hold_every_block_with_a_key_and_hardly_another():
+    sequence = np.zeros((4, 512), np.int32)
+    for row, lengths in enumerate([[200, 56, 100, 156], [512], [130, 3], []]):
+        sequence[row, : sum(lengths)] = np.repeat(np.arange(len(lengths)) + 1, lengths)
+    places = jnp.asarray(np.stack([sequence, np.tile(np.arange(512), (4, 1))], axis=1), jnp.int32)
+    kernel = Kernel(2, 64, 0.0, sequences=4, causal=False, window=None, interpreted=True)
+    found = key_ranges(kernel, places)
+    assert found[0].tolist() == [[0, 2], [0, 2], [2, 4], [2, 4]] and found[1].tolist() == [[0, 4]] * 4
+    assert found[2].tolist()[:2] == [[0, 2], [0, 2]] and jnp.array_equal(*found[3].T)
+    assert key_ranges(kernel._replace(causal=True), places)[1].tolist() == [[0, 1], [0, 2], [0, 3], [0, 4]]
+    assert key_ranges(kernel._replace(window=64), places)[1].tolist() == [[0, 2], [0, 3], [1, 4], [2, 4]]
+    mixed = places.at[0, 0].set(places[0, 0, ::-1])  # out of order
+    assert key_ranges(kernel, mixed)[0].tolist() == [[0, 2], [0, 2], [2, 4], [2, 4]]
+
+
+def test_what_is_outside_of_a_range_is_not_read():
+    """Keys and values of blocks that no query needs may hold anything."""
+    pattern = pattern_of([[128, 256], [128, 200]])
+    query, key, value = jax.random.normal(jax.random.key(1), (3, 2, 384, 2, 64))
+    places = pattern.keys._replace(sequence=jnp.where(pattern.keys.sequence == 1, 1, 0))
+    alone = AttentionPattern(places, places, 2)
+    spoilt = [each.at[:, 128:].set(jnp.nan) for each in (key, value)]
+    expected = INTERPRETED(query, key, value, alone, 0.0, None)[:, :128]
+    assert jnp.array_equal(INTERPRETED(query, *spoilt, alone, 0.0, None)[:, :128], expected)
 
 
 def test_its_dropout_keeps_the_elements_that_the_exact_form_keeps():
