@@ -14,17 +14,26 @@ Rows = Annotated[int, Field(gt=0, le=1 << 24)]
 
 
 ComputeType = Literal["auto", "float32", "bfloat16"]
+ModelType = Literal["bert", "roberta", "xlm-roberta", "camembert", "albert", "ernie", "electra"]
 
 
 class ModelConfig(Settings):
     """The BERT encoder (Devlin et al. 2019, section 3): the defaults are BERT-base's."""
 
+    model_type: ModelType = "bert"
+    """Which relative of BERT the model is to transformers: it decides the names in exported files. The other settings
+    say what is computed."""
     num_layers: Layers = 12
     """Blocks of the encoder (L)."""
     hidden_size: Width = 768
     """Width of every token's vector (D)."""
+    embedding_size: Width | None = None
+    """Width of the tables (E), from which a matrix leads to hidden_size: ALBERT's and ELECTRA's are narrower. None:
+    hidden_size, and no matrix."""
     num_heads: Width = 12
     """Attention heads a block (H); they divide the width."""
+    shared_layers: bool = False
+    """Whether all blocks have the same parameters, as in ALBERT (Lan et al. 2020, section 3.1)."""
     feedforward_size: Width | None = None
     """Width inside a block's feed-forward part (F). None: four times hidden_size."""
     max_positions: Rows = 512
@@ -32,11 +41,15 @@ class ModelConfig(Settings):
     positions: Literal["learned", "sinusoidal"] = "learned"
     """Position embeddings: a learned table (BERT's), or fixed sines and cosines (Vaswani et al. 2017, section 3.5),
     scaled to a root mean square of initializer_range, as word vectors at the start."""
+    first_position: Annotated[int, Field(ge=0, le=1 << 20)] = 0
+    """Row of the position table that a sequence's first token has: RoBERTa's table begins after the padding's id."""
     causal: bool = False
     """Each token attends only to itself and earlier tokens, as in GPT (Radford et al. 2018, section 3.1). Needed for
     objective.predict=next. The pooled vector is then that of the last token instead of the first."""
     num_segments: Rows = 2
     """Rows of the segment (token type) table."""
+    num_task_types: Annotated[int, Field(ge=0, le=1 << 20)] = 0
+    """Rows of a table of task types, of which every token has the first (ERNIE 2.0, Sun et al. 2020, section 3.1)."""
     vocabulary_size: Rows | None = None
     """Pieces in the vocabulary (V). None: the size of the tokenizer's vocabulary."""
     activation: Literal["gelu_tanh", "gelu_erf"] = "gelu_tanh"
@@ -67,6 +80,16 @@ class ModelConfig(Settings):
                 "cosine; choose an even width"
             )
         return self
+
+    @property
+    def table_size(self) -> int:
+        """Width of the tables (E): `embedding_size` or its default."""
+        return self.embedding_size or self.hidden_size
+
+    @property
+    def stored_layers(self) -> int:
+        """Blocks whose parameters are stored: one where all share them."""
+        return 1 if self.shared_layers else self.num_layers
 
     @property
     def head_size(self) -> int:

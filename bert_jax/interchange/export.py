@@ -11,6 +11,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_directory import HUGGING_FACE_CONFIG
 from bert_jax.interchange.model_settings import config_values, head_values
 from bert_jax.interchange.names import to_tensors
+from bert_jax.interchange.relatives import relative_of
 from bert_jax.interchange.tensors import WEIGHTS
 from bert_jax.interchange.tokenizer_files import write_tokenizer
 from bert_jax.model.bert import Parameters, absent_parts
@@ -21,11 +22,13 @@ from bert_jax.text.tokenizer import Tokenizer
 
 
 class _Class(NamedTuple):
-    """A model class of transformers."""
+    """A model class of transformers, as it is called for BERT."""
 
     name: str
     beginning: tuple[str, str] = ("", "")
     """A prefix of tensor names in PARAMETERS, and the prefix that replaces it in files of this class."""
+    bare: bool = False
+    """Whether it is the encoder alone, whose names have no prefix."""
 
 
 def write_model_directory(
@@ -50,21 +53,26 @@ def write_model_directory(
             "the model is causal (model.causal), and what is exported would see both sides; export a model that does"
         )
     kind = _class_for(task) if task else _class_with(absent_parts(params))
-    ours, theirs = kind.beginning
-    tensors = {
-        theirs + name.removeprefix(ours) if name.startswith(ours) else name: tensor
-        for name, tensor in to_tensors(params, config).items()
-    }
     values = config_values(config, tokenizer.vocabulary.pad_id) | (head_values(task) if task else {})
+    relative = relative_of(config.model_type, "model.model_type")
+    class_name = relative.classes + kind.name.removeprefix("Bert")
+
+    def named(name: str) -> str:
+        ours, theirs = kind.beginning
+        name = relative.theirs(name, class_name)
+        name = theirs + name.removeprefix(ours) if name.startswith(ours) else name
+        return name.removeprefix(relative.base) if kind.bare else name
+
+    tensors = {named(name): tensor for name, tensor in to_tensors(params, config).items()}
     with new_directory(directory) as temporary:
-        write_json(temporary / HUGGING_FACE_CONFIG, {"architectures": [kind.name], **values})
+        write_json(temporary / HUGGING_FACE_CONFIG, {"architectures": [class_name], **values})
         write_tokenizer(tokenizer, temporary, config.max_positions)
         if card:
-            write_text(temporary / "README.md", card(kind.name))
+            write_text(temporary / "README.md", card(class_name))
         save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
         # The library creates a file that only its owner can read; give it the mode of the other files.
         shutil.copymode(temporary / HUGGING_FACE_CONFIG, temporary / WEIGHTS)
-    return kind.name
+    return class_name
 
 
 def _class_for(task: TaskConfig) -> _Class:
@@ -81,7 +89,7 @@ def _class_for(task: TaskConfig) -> _Class:
 def _class_with(absent: frozenset[str]) -> _Class:
     """The class of a pretrained model that lacks the parts in `absent`."""
     if {"masked_lm", "next_sentence"} <= absent:
-        return _Class("BertModel", ("bert.", ""))  # tensor names of a bare encoder have no prefix
+        return _Class("BertModel", bare=True)
     if "masked_lm" in absent:
         return _Class("BertForNextSentencePrediction")
     return _Class("BertForMaskedLM" if absent else "BertForPreTraining")

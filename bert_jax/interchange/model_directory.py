@@ -3,7 +3,7 @@
 import re
 import shlex
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import read_object
 from bert_jax.interchange.model_settings import Activation, model_config
 from bert_jax.interchange.names import to_parameters
+from bert_jax.interchange.relatives import RELATIVES, relative_of
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
 from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors, select
 from bert_jax.interchange.tokenizer_files import read_tokenizer
@@ -72,7 +73,10 @@ def open_model_directory(
     directory = fetched(directory)
     slots: list[str] = []
     if any((directory / name).is_file() for name in (WEIGHTS, INDEX)):
-        tensors, not_listed = read_safetensors(directory)
+        path = _config_file(directory)
+        values = read_object(path)
+        relative = relative_of(values.get("model_type", "bert"), str(path))
+        tensors, not_listed = read_safetensors(directory, relative, _class_of(values))
         of_google = False
     elif prefix := find_tensorflow_checkpoint(directory):
         (tensors, slots), not_listed = read_tensorflow_checkpoint(prefix), []
@@ -120,11 +124,18 @@ def _nothing_to_read(directory: Path) -> str:
 
 
 def _architecture(directory: Path) -> str:
-    """The BERT class that config.json names, or else AutoModel."""
+    """The class of BERT or a relative that config.json names, or else AutoModel."""
     path = directory / HUGGING_FACE_CONFIG
-    named = read_object(path).get("architectures") if path.is_file() else None
+    found = _class_of(read_object(path)) if path.is_file() else ""
+    beginnings = "|".join(relative.classes for relative in RELATIVES.values())
+    return found if re.fullmatch(rf"({beginnings})\w+", found) else "AutoModel"
+
+
+def _class_of(values: dict[str, Any]) -> str:
+    """The class that a config.json names; empty if it names none."""
+    named = values.get("architectures")
     first = named[0] if isinstance(named, list) and named else None
-    return first if isinstance(first, str) and re.fullmatch(r"Bert\w+", first) else "AutoModel"
+    return first if isinstance(first, str) else ""
 
 
 def _floats(tensor: Tensor) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
+from bert_jax.interchange.relatives import further_settings, further_values, relative_of
 from bert_jax.system.errors import UsageError, shown
 
 Activation = Literal["gelu_tanh", "gelu_erf"]
@@ -18,30 +19,6 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 """Activations by Hugging Face's names. In Google's files `gelu` was the erf form until February 2019, then tanh."""
 
-_NAMES = {
-    "num_hidden_layers": "num_layers",
-    "hidden_size": "hidden_size",
-    "num_attention_heads": "num_heads",
-    "intermediate_size": "feedforward_size",
-    "max_position_embeddings": "max_positions",
-    "type_vocab_size": "num_segments",
-    "vocab_size": "vocabulary_size",
-}
-_RATES = {
-    "hidden_dropout_prob": "dropout",
-    "attention_probs_dropout_prob": "attention_dropout",
-    "initializer_range": "initializer_range",
-    "layer_norm_eps": "layer_norm_epsilon",
-}
-_FIXED = {
-    "model_type": "bert",
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "tie_word_embeddings": True,
-    "pruned_heads": {},
-}
-"""Settings that change the computation and of which only this value is supported; it is also their default."""
 _MOST = 10_000_000
 """Largest plausible size, far above any of a BERT."""
 
@@ -54,34 +31,51 @@ def model_config(
     `of_google` means that `gelu` is the tanh form. Raises UsageError if the model isn't a BERT, or if a size is missing
     or implausible.
     """
-    for name, value in _FIXED.items():
+    kind = values.get("model_type", "bert")
+    relative = relative_of(kind, str(path))
+    for name, value in relative.fixed.items():
         if values.get(name, value) not in (value, None):
-            raise UsageError(f"{path}: {name} is {shown(values[name])}; bert_jax's BERT has {value!r}")
-    sizes = {ours: _size(values, theirs, path) for theirs, ours in _NAMES.items()}
-    rates = {ours: values[theirs] for theirs, ours in _RATES.items() if values.get(theirs) is not None}
+            raise UsageError(f"{path}: {name} is {shown(values[name])}; bert_jax's {relative.classes} has {value!r}")
+    told = {ours: _size(values, theirs, path) for theirs, ours in relative.sizes.items()}
+    told |= {ours: values[theirs] for theirs, ours in relative.rates.items() if values.get(theirs) is not None}
     try:
-        form = _activation(values, path, activation, of_google)
+        told |= {"model_type": kind, "activation": _activation(values, path, activation, of_google)}
         # In float32 its vectors and predictions are those of the program that it comes from.
-        return ModelConfig(**sizes, **rates, activation=form, compute_dtype="float32")
+        return ModelConfig(**told | further_settings(relative, values), compute_dtype="float32")
     except SettingsError as error:
-        named = [f"{ours} is {theirs} there" for theirs, ours in (_NAMES | _RATES).items() if ours in str(error)]
+        names = relative.sizes | relative.rates
+        named = [f"{ours} is {theirs} there" for theirs, ours in names.items() if ours in str(error)]
         raise UsageError(f"{path}: {error} ({', '.join(named)})") from None
 
 
 def config_values(model: ModelConfig, pad_id: int) -> dict[str, Any]:
-    """The values of Hugging Face's config.json for `model`, except `architectures`."""
+    """The values of Hugging Face's config.json for `model`, except `architectures`.
+
+    Raises UsageError where the files of its `model_type` can't say what it is.
+    """
+    relative = relative_of(model.model_type, "model.model_type")
     written = {form: name for name, form in ACTIVATIONS.items() if name in ("gelu", "gelu_new")}
-    sizes = {theirs: getattr(model, ours) for theirs, ours in (_NAMES | _RATES).items()}
-    return {
-        **sizes,
-        "model_type": "bert",
+    values = {theirs: getattr(model, ours) for theirs, ours in (relative.sizes | relative.rates).items()}
+    values |= {
+        "model_type": model.model_type,
         "intermediate_size": model.inner_size,
         "hidden_act": written[model.activation],
         "position_embedding_type": "absolute",
         "pad_token_id": pad_id,
         "tie_word_embeddings": True,
         "dtype": "float32",
+        **further_values(relative, model),
     }
+    read_again = model_config(values, Path("config.json"))
+    # Sinusoidal positions are written as a table.
+    same = model.replace(feedforward_size=model.inner_size, compute_dtype="float32", positions="learned")
+    for name in ModelConfig.model_fields:
+        if getattr(read_again, name) != getattr(same, name):
+            raise UsageError(
+                f"model.{name}={getattr(model, name)} can't be exported: to transformers a model of model.model_type="
+                f"{model.model_type} has {getattr(read_again, name)}; use the run itself, or set model.model_type"
+            )
+    return values
 
 
 def head_values(task: TaskConfig) -> dict[str, Any]:

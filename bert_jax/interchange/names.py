@@ -42,7 +42,7 @@ def expected_tensors(config: ModelConfig) -> Iterator[Expected]:
             shape = _shape_of_theirs(
                 parameter, parameter.own_shape(shapes[parameter.path].shape, config.vocabulary_size)
             )
-            for layer in range(config.num_layers) if parameter.of_a_block else (0,):
+            for layer in range(config.stored_layers) if parameter.of_a_block else (0,):
                 for name in parameter.tensors:
                     yield Expected(name.format(layer=layer), shape, parameter.path)
 

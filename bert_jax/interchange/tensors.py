@@ -11,9 +11,11 @@ from safetensors import SafetensorError, safe_open
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import Shape, read_shape
 from bert_jax.interchange.names import TIED, expected_tensors, part_of
+from bert_jax.interchange.relatives import RELATIVES, Relative
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import open_regular
 
+BERT = RELATIVES["bert"]
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _MOST_HEADER_BYTES = 10_000_000
 """Largest header that is read. It describes every tensor; for BERT-large it has 50 kB."""
@@ -46,15 +48,17 @@ class Tensor(NamedTuple):
     read: Callable[[], np.ndarray]
 
 
-def read_safetensors(directory: Path) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors of model.safetensors, or of the files in its index, by their current names; reads only headers.
+def read_safetensors(directory: Path, relative: Relative = BERT, kind: str = "") -> tuple[dict[str, Tensor], list[str]]:
+    """The tensors of model.safetensors, or of the files in its index, by BERT's current names; reads only headers.
+
+    `relative`: which one's names the files have, in the class `kind`.
 
     Also returns the names of tensors in these files that the index doesn't list. Raises UsageError if a header is
     damaged or doesn't match its file, if the index names a file outside `directory`, or if a file lacks a tensor that
     the index lists.
     """
     if not (directory / INDEX).is_file():
-        return _by_todays_names(tensors_of(directory / WEIGHTS), directory), []
+        return _by_todays_names(tensors_of(directory / WEIGHTS), directory, relative, kind), []
     places = read_shape(directory / INDEX, _Index).weight_map
     inside: dict[str, Tensor] = {}
     for file in sorted(set(places.values())):
@@ -67,7 +71,7 @@ def read_safetensors(directory: Path) -> tuple[dict[str, Tensor], list[str]]:
         if missing := [name for name, place in places.items() if place == file and name not in of_file]:
             raise UsageError(f"{directory / file} lacks {missing[0]}, which {INDEX} says is there; fetch both again")
     listed = {name: inside[name] for name in places}
-    return _by_todays_names(listed, directory), sorted(inside.keys() - listed.keys())
+    return _by_todays_names(listed, directory, relative, kind), sorted(inside.keys() - listed.keys())
 
 
 def tensors_of(path: Path) -> dict[str, Tensor]:
@@ -101,20 +105,21 @@ def _read(opened: safe_open, name: str, dtype: str) -> np.ndarray:
     return opened.get_tensor(name)
 
 
-def _by_todays_names(tensors: dict[str, Tensor], directory: Path) -> dict[str, Tensor]:
-    """Renames tensors to the names in PARAMETERS.
+def _by_todays_names(tensors: dict[str, Tensor], directory: Path, relative: Relative, kind: str) -> dict[str, Tensor]:
+    """Renames a relative's tensors to the names in PARAMETERS.
 
-    Old files have gamma and beta for weight and bias, and names of a bare encoder lack `bert.`. Raises UsageError if
-    two tensors get the same name.
+    Old files have gamma and beta for weight and bias, and names of a bare encoder lack their beginning, `bert.`. Raises
+    UsageError if two tensors get the same name.
     """
-    alone = "embeddings.word_embeddings.weight" in tensors
+    alone = not any(name.startswith(relative.base) for name in tensors)
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         for old, today in ((".gamma", ".weight"), (".beta", ".bias")):
             if name.endswith(old):
                 name = name.removesuffix(old) + today
-        if alone and name.startswith(("embeddings.", "encoder.", "pooler.")):
-            name = f"bert.{name}"
+        if alone and name.startswith(("embeddings.", "encoder.", "pooler.", "embeddings_project.")):
+            name = relative.base + name
+        name = relative.berts(name, kind)
         if name in renamed:
             raise UsageError(
                 f"{directory}: {renamed[name].source} and {tensor.source} are names of one tensor; keep one"

@@ -5,6 +5,7 @@ Letters in shapes and einsum strings, here and everywhere:
     B batch          T query positions    S key positions     L layers
     D width          H heads              K head width        F feed-forward width
     V vocabulary     P predicted slots    R wanted places     N sequences that a row may hold
+    E table width
 """
 
 from collections.abc import Collection
@@ -37,8 +38,8 @@ class Encoded(NamedTuple):
     """The last layer's vector at each place that is wanted: of every token, unless fewer were asked for."""
     pooled: Float[Array, "B N D"] | None
     """One vector a sequence; None where the parameters have no pooler."""
-    layers: Float[Array, "E B T D"] | None
-    """The embeddings and after them every layer's vectors, E = L + 1, if asked for."""
+    layers: Float[Array, "_ B T D"] | None
+    """The embeddings and after them every layer's vectors, L + 1 in all, if asked for."""
     attention: Float[Array, "L B H T T"] | None
     """Every layer's attention probabilities, if asked for."""
 

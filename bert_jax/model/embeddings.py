@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.dropout import token_dropout
-from bert_jax.model.linear import LayerNorm, compute_dtype, initial_weights
+from bert_jax.model.linear import LayerNorm, Linear, compute_dtype, initial_weights
 from bert_jax.model.placement import gathered
 
 ROW_MULTIPLE = 128
@@ -24,7 +24,7 @@ def padded_vocabulary_size(config: ModelConfig) -> int:
 
 
 class Embeddings(nn.Module):
-    """LayerNorm(word + segment + position), then dropout.
+    """LayerNorm(word + segment + position), then dropout and, from narrower tables, a matrix to the model's width.
 
     He and Xu (2020), section 5.1, have neither the LayerNorm nor the dropout; BERT's code, and this, has both.
     """
@@ -33,12 +33,17 @@ class Embeddings(nn.Module):
 
     def setup(self):
         config, initial = self.config, initial_weights(self.config)
-        shape = (padded_vocabulary_size(config), config.hidden_size)
-        self.word = gathered(self.param("word", _initial_words(config), shape))
-        self.segment = self.param("segment", initial, (config.num_segments, config.hidden_size))
+        width = config.table_size
+        self.word = gathered(self.param("word", _initial_words(config), (padded_vocabulary_size(config), width)))
+        self.segment = self.param("segment", initial, (config.num_segments, width))
         if config.positions == "learned":
-            self.position = self.param("position", initial, (config.max_positions, config.hidden_size))
+            rows = config.first_position + config.max_positions
+            self.position = self.param("position", initial, (rows, width))
+        if config.num_task_types:
+            self.task_type = self.param("task_type", initial, (config.num_task_types, width))
         self.norm = LayerNorm(config)
+        if config.embedding_size:
+            self.projection = Linear(config, (config.hidden_size,))
 
     def __call__(self, tokens: Tokens, dropout_keys: Key[Array, "B N"] | None) -> Float[Array, "B T D"]:
         """The vectors of B rows of T tokens."""
@@ -47,15 +52,20 @@ class Embeddings(nn.Module):
         words = jnp.take(self.word, tokens.ids, axis=0).astype(dtype)
         # A product with a one-hot matrix: its gradient is a product too, not a scatter onto two rows.
         one_hot = nn.one_hot(tokens.segment, config.num_segments, dtype=dtype)
-        positions = self.position if config.positions == "learned" else sinusoids(config, length)
+        positions = sinusoids(config, length)
+        if config.positions == "learned":
+            positions = self.position[config.first_position :] if config.first_position else self.position
         one_each = tokens.begin.shape[1] == 1
         if one_each:  # one sequence a row, from its first token: the gradient is a sum, no scatter
             positions = positions[:length].astype(dtype)
         else:
             positions = jnp.take(positions, tokens.position, axis=0).astype(dtype)
         x = words + one_hot @ self.segment.astype(dtype) + positions
+        if config.num_task_types:
+            x += self.task_type[0].astype(dtype)
         places = tokens.sequence, None if one_each else tokens.position
-        return token_dropout(self.norm(x), config.dropout, dropout_keys, *places)
+        x = token_dropout(self.norm(x), config.dropout, dropout_keys, *places)
+        return self.projection(x) if config.embedding_size else x
 
 
 def sinusoids(config: ModelConfig, length: int) -> Float[np.ndarray, "T D"]:
@@ -64,8 +74,8 @@ def sinusoids(config: ModelConfig, length: int) -> Float[np.ndarray, "T D"]:
     Theirs have a root mean square of sqrt(1/2), beside words scaled by sqrt(D). These have `initializer_range`, about
     what a learned table starts from, so that they don't drown the words.
     """
-    angles = np.arange(length)[:, None] / 10_000 ** (np.arange(0, config.hidden_size, 2) / config.hidden_size)
-    table = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, config.hidden_size)
+    angles = np.arange(length)[:, None] / 10_000 ** (np.arange(0, config.table_size, 2) / config.table_size)
+    table = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, config.table_size)
     return (table * math.sqrt(2) * config.initializer_range).astype(np.float32)
 
 

@@ -100,7 +100,8 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """`num_layers` blocks, their parameters stacked along a leading layer axis; all but the last under one scan.
+    """`num_layers` blocks, their parameters stacked along a leading layer axis; all but the last under one scan. Blocks
+    that share their parameters have a stack of one.
 
     The last block is computed only at the places whose vectors are wanted: in pretraining, one token in six.
     """
@@ -132,7 +133,10 @@ class Encoder(nn.Module):
             at_once = 1 if self.remat != "none" else count
         block = Block(self.config, attention=self.attention, parent=None)
         keys = None if dropout_keys is None else split(dropout_keys, count)
-        layers = (self.param("layers", _stacked(self.config, count), x, pattern), keys)
+        params = self.param("layers", _stacked(self.config), x, pattern)
+        if self.config.shared_layers:
+            params = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape[1:])), params)
+        layers = (params, keys)
 
         def run(layer, x, wanted=None):
             params, keys = layer
@@ -173,12 +177,14 @@ def _apart(layers: Any, places: Sequence[int]) -> list[Any]:
     return [jax.tree.unflatten(structure, parts) for parts in zip(*(jnp.split(leaf, list(places)) for leaf in leaves))]
 
 
-def _stacked(config: ModelConfig, count: int) -> Callable[..., Any]:
-    """Initialiser of the stacked parameters of `count` blocks, each from its own key."""
+def _stacked(config: ModelConfig) -> Callable[..., Any]:
+    """Initialiser of the stacked parameters of all blocks that have their own, each from its own key."""
     block = Block(config, attention="exact", parent=None)  # the call of cuDNN can't be mapped over blocks
 
     def init(key, x, pattern):
-        return jax.vmap(lambda key: block.init(key, x, pattern, None)["params"])(jax.random.split(key, count))
+        return jax.vmap(lambda key: block.init(key, x, pattern, None)["params"])(
+            jax.random.split(key, config.stored_layers)
+        )
 
     return init
 

@@ -28,7 +28,7 @@ class Pooler(nn.Module):
 
 
 class MaskedLanguageHead(nn.Module):
-    """Dense, activation, LayerNorm, then the word table and a bias over the vocabulary.
+    """Dense to the width of the word table, activation, LayerNorm, then this table and a bias over the vocabulary.
 
     He and Xu (2020), section 6.2, leave the LayerNorm out; Grabovoy's lecture has one matrix of its own and nothing
     else. BERT's code, and this, has all of it.
@@ -37,14 +37,14 @@ class MaskedLanguageHead(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, x: Float[Array, "B P D"], word_table: Float[Array, "V D"]) -> Float[Array, "B P V"]:
+    def __call__(self, x: Float[Array, "B P D"], word_table: Float[Array, "V E"]) -> Float[Array, "B P V"]:
         """Float32 logits over the padded vocabulary."""
         config = self.config
-        x = LayerNorm(config, name="norm")(activation(config)(Linear(config, (config.hidden_size,), name="dense")(x)))
+        x = LayerNorm(config, name="norm")(activation(config)(Linear(config, (config.table_size,), name="dense")(x)))
         bias = self.param("bias", nn.initializers.zeros_init(), word_table.shape[:1])
         padding = jnp.where(jnp.arange(len(bias)) < config.vocabulary_size, 0.0, MASKED_OUT)
         table = word_table.astype(compute_dtype(config))
-        logits = times_table(x.reshape(-1, config.hidden_size), table)
+        logits = times_table(x.reshape(-1, config.table_size), table)
         return logits.reshape(*x.shape[:2], -1) + (bias + padding)
 
 
@@ -76,7 +76,7 @@ class TaskHead(nn.Module):
 
 
 @jax.custom_vjp
-def times_table(x: Float[Array, "N D"], table: Float[Array, "V D"]) -> Float[Array, "N V"]:
+def times_table(x: Float[Array, "N E"], table: Float[Array, "V E"]) -> Float[Array, "N V"]:
     """x table^T in float32.
 
     The gradient is written out for the order of its factors: for the table's, XLA would transpose the gradient of the

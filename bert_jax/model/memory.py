@@ -59,7 +59,7 @@ def step_memory(
         "dots": tokens * size * (2 * width + (4 * width + inner) // tensor),
         "full": tokens * size * width,
     }[execution.remat]
-    table = padded_vocabulary_size(model) * width * size // tensor if predictions else 0
+    table = padded_vocabulary_size(model) * model.table_size * size // tensor if predictions else 0
     logits = rows * predictions * padded_vocabulary_size(model) * (2 * _F32 + size) // tensor
     # Gradients are summed up over microbatches in an array of their own.
     copies = 2 if execution.accumulation > 1 else 1

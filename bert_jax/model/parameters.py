@@ -91,7 +91,11 @@ PARAMETERS: tuple[Parameter, ...] = (
     _table("bert/embeddings/word", "vocabulary", "word table", "bert.embeddings.word_embeddings.weight"),
     _table("bert/embeddings/segment", "segment", "segment table", "bert.embeddings.token_type_embeddings.weight"),
     _table("bert/embeddings/position", "position", "position table", "bert.embeddings.position_embeddings.weight"),
+    _table("bert/embeddings/task_type", "segment", "task type table", "bert.embeddings.task_type_embeddings.weight"),
     *_norm("bert/embeddings/norm", "embeddings", "LayerNorm", "bert.embeddings.LayerNorm"),
+    *_linear(
+        "bert/embeddings/projection", "embeddings", "projection", "bert.embeddings_project", ("width",), "features"
+    ),
     Parameter(
         f"{_BLOCK}/attention/kernel",
         ("layer", "width", "projection", *_HEADS),

@@ -22,7 +22,7 @@ class Part(NamedTuple):
     shapes: tuple[tuple[int, ...], ...]
     """Weights first; without padding and, in a block, without the layer axis."""
     copies: int
-    """The number of copies: that of the layers for a part of a block, otherwise 1."""
+    """The number of copies: of a part of a block as many as blocks have parameters of their own, otherwise 1."""
 
     @property
     def parameters(self) -> int:
@@ -44,7 +44,7 @@ def parts(config: ModelConfig) -> list[Part]:
     present = [parameter for parameter in PARAMETERS if parameter.path in shapes]
     for (group, name), same in itertools.groupby(present, lambda parameter: (parameter.group, parameter.part)):
         own = [parameter.own_shape(shapes[parameter.path], config.vocabulary_size) for parameter in same]
-        copies = config.num_layers if group == "block" else 1
+        copies = config.stored_layers if group == "block" else 1
         found.append(Part(group, name, tuple(sorted(own, key=len, reverse=True)), copies))
     return found
 
@@ -68,13 +68,13 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
     The vocabulary is counted at the predicted tokens with its true size.
     """
     width = config.hidden_size
-    head = 2 * predictions * (width * width + width * config.vocabulary_size)
+    head = 2 * predictions * config.table_size * (width + config.vocabulary_size)
     pooler = 2 * width * width + 2 * width * 2
     return encoder_flops(config, length, wanted=predictions + 1) + head + pooler
 
 
 def encoder_flops(config: ModelConfig, length: int, wanted: int) -> int:
-    """FLOPs of the blocks' forward pass over one sequence, the last block counted at the `wanted` tokens alone.
+    """FLOPs of the forward pass of embeddings and blocks over one sequence, the last block at `wanted` tokens alone.
 
     A product of [m, k] and [k, n] counts 2 m k n. Causal attention is counted whole, as it is computed.
     """
@@ -86,4 +86,5 @@ def encoder_flops(config: ModelConfig, length: int, wanted: int) -> int:
         attention = 2 * 2 * queries * length * width
         return keys_and_values + at_queries + attention
 
-    return (config.num_layers - 1) * block(length) + block(min(wanted, length))
+    projection = 2 * length * config.table_size * width if config.embedding_size else 0
+    return projection + (config.num_layers - 1) * block(length) + block(min(wanted, length))

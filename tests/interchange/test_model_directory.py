@@ -275,7 +275,10 @@ SPOILED = {
     "an absurd size": (_settings("config.json", vocab_size=10**15), "vocab_size is 1000000000000000; a size from 1 to"),
     "no size": (_settings("config.json", hidden_size=None), "hidden_size is None; a size"),
     "heads that don't divide": (_settings("config.json", num_attention_heads=5), "num_heads=5; change one of them"),
-    "another family": (_settings("config.json", model_type="roberta"), "model_type is 'roberta'; bert_jax's BERT has"),
+    "another family": (
+        _settings("config.json", model_type="xlnet"),
+        "model_type is 'xlnet'; bert_jax knows bert, roberta",
+    ),
     "relative positions": (
         _settings("config.json", position_embedding_type="relative_key"),
         "position_embedding_type is",

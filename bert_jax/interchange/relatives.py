@@ -1,0 +1,185 @@
+"""BERT and its relatives as transformers names them: settings in config.json, tensors, and classes.
+
+To us they are one model with different settings. A table says what each calls them; a relative with other settings and
+tensor names is another row.
+"""
+
+import difflib
+import functools
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.system.errors import UsageError, shown
+
+SIZES = {
+    "num_hidden_layers": "num_layers",
+    "hidden_size": "hidden_size",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "feedforward_size",
+    "max_position_embeddings": "max_positions",
+    "type_vocab_size": "num_segments",
+    "vocab_size": "vocabulary_size",
+}
+RATES = {
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "initializer_range": "initializer_range",
+    "layer_norm_eps": "layer_norm_epsilon",
+}
+FIXED = {
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+    "pruned_heads": {},
+}
+_SEQUENCE_CLASS = "SequenceClassification"
+
+
+class Relative(NamedTuple):
+    """What transformers calls one kind of model."""
+
+    classes: str
+    """Beginning of its classes' names."""
+    tensors: tuple[tuple[str, str], ...] = ()
+    """Beginnings of BERT's tensor names and what stands for them, the first that fits; {layer} is a block's number.
+    Ours are BERT's."""
+    of_class: dict[str, tuple[tuple[str, str], ...]] = {}
+    """More of these, which come first, in the files of one class."""
+    sizes: dict[str, str] = SIZES
+    """Its sizes in config.json, and ours."""
+    rates: dict[str, str] = RATES
+    """Its other numbers in config.json, and ours."""
+    fixed: dict[str, Any] = FIXED
+    """Settings that change the computation and of which only this value is supported; it is also their default."""
+    ours: dict[str, Any] = {}
+    """Settings of ours that all such models have."""
+    after_padding: bool = False
+    """Whether positions are numbered from the padding's id on, as in fairseq, and the table is longer by so many."""
+
+    @property
+    def base(self) -> str:
+        """What the names of the encoder's tensors begin with."""
+        return self.theirs("bert.")
+
+    def theirs(self, name: str, kind: str = "") -> str:
+        """The relative's name of BERT's tensor `name`, in files of the class `kind`."""
+        return _renamed(name, self._named(kind))
+
+    def berts(self, name: str, kind: str = "") -> str:
+        """BERT's name of the relative's tensor `name`, in files of the class `kind`."""
+        return _renamed(name, [(theirs, berts) for berts, theirs in self._named(kind)])
+
+    def _named(self, kind: str) -> list[tuple[str, str]]:
+        return [*self.of_class.get(kind.removeprefix(self.classes).removeprefix("For"), ()), *self.tensors]
+
+
+def _renamed(name: str, names: Iterable[tuple[str, str]]) -> str:
+    for old, new in names:
+        if found := _pattern(old).match(name):
+            return new.replace("{layer}", found[1] if found.lastindex else "") + name[found.end() :]
+    return name
+
+
+@functools.cache
+def _pattern(beginning: str) -> re.Pattern[str]:
+    return re.compile(re.escape(beginning).replace(r"\{layer\}", r"(\d+)"))
+
+
+_HEAD = "cls.predictions"
+_ROBERTA = Relative(
+    classes="Roberta",
+    tensors=(
+        ("bert.", "roberta."),
+        (f"{_HEAD}.transform.dense.", "lm_head.dense."),
+        (f"{_HEAD}.transform.LayerNorm.", "lm_head.layer_norm."),
+        (f"{_HEAD}.decoder.", "lm_head.decoder."),
+        (f"{_HEAD}.bias", "lm_head.bias"),
+    ),
+    # The head of a sentence has what is BERT's pooler in it.
+    of_class={_SEQUENCE_CLASS: (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj."))},
+    after_padding=True,
+)
+_SHARED_BLOCK = "albert.encoder.albert_layer_groups.0.albert_layers.0"
+_ALBERT = Relative(
+    classes="Albert",
+    tensors=(
+        ("bert.encoder.layer.0.attention.output.dense.", f"{_SHARED_BLOCK}.attention.dense."),
+        ("bert.encoder.layer.0.attention.output.LayerNorm.", f"{_SHARED_BLOCK}.attention.LayerNorm."),
+        ("bert.encoder.layer.0.attention.self.", f"{_SHARED_BLOCK}.attention."),
+        ("bert.encoder.layer.0.intermediate.dense.", f"{_SHARED_BLOCK}.ffn."),
+        ("bert.encoder.layer.0.output.dense.", f"{_SHARED_BLOCK}.ffn_output."),
+        ("bert.encoder.layer.0.output.LayerNorm.", f"{_SHARED_BLOCK}.full_layer_layer_norm."),
+        ("bert.embeddings_project.", "albert.encoder.embedding_hidden_mapping_in."),
+        ("bert.pooler.dense.", "albert.pooler."),
+        ("bert.", "albert."),
+        (f"{_HEAD}.transform.dense.", "predictions.dense."),
+        (f"{_HEAD}.transform.LayerNorm.", "predictions.LayerNorm."),
+        (f"{_HEAD}.", "predictions."),
+        ("cls.seq_relationship.", "sop_classifier.classifier."),
+    ),
+    sizes=SIZES | {"embedding_size": "embedding_size"},
+    fixed=FIXED | {"num_hidden_groups": 1, "inner_group_num": 1},
+    ours={"shared_layers": True},
+)
+_ELECTRA = Relative(
+    classes="Electra",
+    tensors=(
+        ("bert.", "electra."),
+        (f"{_HEAD}.transform.", "generator_predictions."),
+        (f"{_HEAD}.bias", "generator_lm_head.bias"),
+        (f"{_HEAD}.decoder.", "generator_lm_head."),
+    ),
+    sizes=SIZES | {"embedding_size": "embedding_size"},
+)
+_ERNIE = Relative(classes="Ernie", tensors=(("bert.", "ernie."),))
+
+RELATIVES: dict[str, Relative] = {
+    "bert": Relative(classes="Bert"),
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA._replace(classes="XLMRoberta"),
+    "camembert": _ROBERTA._replace(classes="Camembert"),
+    "albert": _ALBERT,
+    "ernie": _ERNIE,
+    "electra": _ELECTRA,
+}
+"""By model_type in config.json."""
+
+
+def relative_of(model_type: Any, place: str) -> Relative:
+    """The relative of this model_type. Raises UsageError, naming `place`, for one that isn't known."""
+    if found := isinstance(model_type, str) and RELATIVES.get(model_type):
+        return found
+    near = difflib.get_close_matches(str(model_type), RELATIVES, 1, cutoff=0.5)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    raise UsageError(f"{place}: model_type is {shown(model_type)}; bert_jax knows {', '.join(RELATIVES)}{meant}")
+
+
+def further_settings(relative: Relative, values: dict[str, Any]) -> dict[str, Any]:
+    """Settings of ours that config.json says by more than one value."""
+    found = dict(relative.ours)
+    if relative.after_padding:
+        first = int(values.get("pad_token_id", 1)) + 1
+        found |= {"first_position": first, "max_positions": values["max_position_embeddings"] - first}
+    if "embedding_size" in relative.sizes and not relative.ours.get("shared_layers"):
+        # ALBERT always has a matrix after its tables, ELECTRA where the widths differ.
+        found["embedding_size"] = (
+            values["embedding_size"] if values["embedding_size"] != values["hidden_size"] else None
+        )
+    if values.get("use_task_id"):
+        found["num_task_types"] = values.get("task_type_vocab_size", 3)
+    return found
+
+
+def further_values(relative: Relative, model: ModelConfig) -> dict[str, Any]:
+    """The inverse of `further_settings`."""
+    found: dict[str, Any] = {}
+    if relative.after_padding:
+        found["max_position_embeddings"] = model.first_position + model.max_positions
+    if "embedding_size" in relative.sizes:
+        found["embedding_size"] = model.table_size
+    if relative.classes == "Ernie":
+        found |= {"use_task_id": model.num_task_types > 0, "task_type_vocab_size": model.num_task_types or 3}
+    return found

@@ -1,0 +1,89 @@
+"""Makes tests/golden/relatives: what transformers' classes of BERT's relatives compute with random weights.
+
+    pip install torch transformers
+    python tests/golden/make_relatives.py
+
+A folder for each: a model as transformers writes it (config.json, model.safetensors), vocab.txt, and
+expected.safetensors with a batch, every layer's hidden states, the logits of every head, the loss, and every
+parameter's gradient. Only to be run where the files are to be made anew.
+"""
+
+from pathlib import Path
+
+import torch
+import transformers
+from make import SPECIAL, B, T, V, batches
+from safetensors.torch import save_file
+from torch.nn.functional import cross_entropy
+
+HERE = Path(__file__).parent / "relatives"
+SIZES = {
+    "vocab_size": V,
+    "hidden_size": 36,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 52,
+    "max_position_embeddings": 27,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+FAIRSEQ = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
+MODELS = {
+    "roberta": ("RobertaForMaskedLM", {**SIZES, **FAIRSEQ, "layer_norm_eps": 1e-5}),
+    "albert": ("AlbertForPreTraining", {**SIZES, "embedding_size": 20, "hidden_act": "gelu_new"}),
+    "ernie": ("ErnieForMaskedLM", {**SIZES, "use_task_id": True, "task_type_vocab_size": 3}),
+    "electra_generator": ("ElectraForMaskedLM", {**SIZES, "embedding_size": 20}),
+}
+"""The class, and its settings: sizes that are no powers of two."""
+
+
+def model_of(kind: str, settings: dict) -> transformers.PreTrainedModel:
+    """Every parameter random: biases, and the norms' scales round 1."""
+    found = getattr(transformers, kind)
+    model = found(found.config_class(**settings))
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            mean = 1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0
+            parameter.copy_(mean + 0.15 * torch.randn(parameter.shape, generator=generator))
+    return model.eval()
+
+
+def make(name: str) -> None:
+    """Writes the folder of one relative."""
+    model, folder = model_of(*MODELS[name]), HERE / name
+    model.save_pretrained(folder)
+    pieces = [*SPECIAL, *(f"piece{number}" for number in range(V - len(SPECIAL)))]
+    pad = model.config.pad_token_id
+    pieces[0], pieces[pad] = pieces[pad], pieces[0]
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    batch = batches(seed=1, count=B)
+    batch["ids"] = torch.where(batch["mask"], batch["ids"], pad)
+    labels = torch.full((B, T), -100)
+    for row in range(B):
+        used = batch["weights"][row] > 0
+        labels[row, batch["positions"][row][used]] = batch["labels"][row][used]
+    segments = {}
+    if getattr(model.config, "type_vocab_size", 0) > 1:
+        segments = {"token_type_ids": batch["segments"]}
+    else:
+        batch["segments"] = torch.zeros_like(batch["segments"])
+    out = model(input_ids=batch["ids"], attention_mask=batch["mask"].long(), output_hidden_states=True, **segments)
+    logits = {"mlm": out.prediction_logits if "prediction_logits" in out else out.logits}
+    loss = cross_entropy(logits["mlm"].reshape(-1, V), labels.reshape(-1))
+    if "sop_logits" in out:
+        logits["pair"] = out.sop_logits
+        loss = loss + cross_entropy(out.sop_logits, batch["pair_label"])
+    loss.backward()
+    expected = {f"batch.{key}": values for key, values in batch.items()}
+    expected |= {f"hidden.{number}": layer.detach() for number, layer in enumerate(out.hidden_states)}
+    expected |= {f"logits.{head}": values.detach() for head, values in logits.items()} | {"loss": loss.detach()}
+    expected |= {
+        f"gradient.{key}": parameter.grad for key, parameter in model.named_parameters() if parameter.grad is not None
+    }
+    save_file({key: value.contiguous() for key, value in expected.items()}, folder / "expected.safetensors")
+
+
+if __name__ == "__main__":
+    for name in MODELS:
+        make(name)

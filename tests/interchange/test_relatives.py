@@ -1,0 +1,128 @@
+"""The same numbers as transformers' classes of BERT's relatives: tests/golden/make_relatives.py makes the files."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from token_rows import tokens_of
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.interchange.export import write_model_directory
+from bert_jax.interchange.model_directory import open_model_directory
+from bert_jax.interchange.names import to_tensors
+from bert_jax.interchange.relatives import RELATIVES
+from bert_jax.model.bert import BertForPretraining, completed, init, parameter_shapes
+from bert_jax.model.size import num_parameters
+from bert_jax.system.errors import UsageError
+from bert_jax.training.cross_entropy import cross_entropy
+
+FOLDER = Path(__file__).parents[1] / "golden" / "relatives"
+NAMES = sorted(path.name for path in FOLDER.iterdir())
+
+
+class Golden:
+    """A model as transformers wrote it, and what transformers computed with it."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.expected = folder, load_file(folder / "expected.safetensors")
+        self.published = open_model_directory(folder)
+        self.config = self.published.config
+        self.params = jax.tree.map(jnp.asarray, self.published.parameters())
+        batch = {key.partition(".")[2]: value for key, value in self.expected.items() if key.startswith("batch.")}
+        self.batch = {key: jnp.asarray(value, jnp.int32) for key, value in batch.items()}
+        self.tokens = tokens_of(*(batch[name].astype(np.int32) for name in ("ids", "segments")), batch["mask"])
+
+    def logits(self, params):
+        """Of both heads; those that the model lacks have any parameters."""
+        others = jax.tree.map(jnp.ones_like, init(self.config, jax.random.key(0)))
+        model = BertForPretraining(self.config)
+        tokens, pairs = model.apply({"params": completed(params, others)}, self.tokens, self.batch["positions"])
+        return tokens[..., : self.config.vocabulary_size], pairs[:, 0]
+
+    def loss(self, params):
+        """The mean loss of the predicted tokens, and that of the pairs where the class has it."""
+        tokens, pairs = self.logits(params)
+        losses, weights = cross_entropy(tokens, self.batch["labels"])[0], self.batch["weights"]
+        loss = jnp.sum(losses * weights) / jnp.sum(weights)
+        if "logits.pair" in self.expected:
+            loss += jnp.mean(cross_entropy(pairs, self.batch["pair_label"])[0])
+        return loss
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def golden(request):
+    return Golden(FOLDER / request.param)
+
+
+def test_nothing_of_a_model_is_left_out(golden):
+    assert not golden.published.unused
+
+
+def test_hidden_states_of_every_layer(golden):
+    model = BertForPretraining(golden.config)
+    others = jax.tree.map(jnp.ones_like, init(golden.config, jax.random.key(0)))
+    params = {"params": completed(golden.params, others)}
+    found = model.apply(params, golden.tokens, return_layers=True, method="encode").layers
+    there = np.asarray(golden.batch["mask"] > 0)
+    for number, layer in enumerate(found):
+        expected = golden.expected[f"hidden.{number}"]
+        if expected.shape == layer.shape:  # ALBERT's first is that of its narrow tables
+            np.testing.assert_allclose(layer[there], expected[there], atol=1e-5)
+
+
+def test_logits_and_losses(golden):
+    tokens, pairs = golden.logits(golden.params)
+    rows, used = np.arange(len(tokens))[:, None], np.asarray(golden.batch["weights"] > 0)
+    expected = golden.expected["logits.mlm"][rows, golden.batch["positions"]]
+    np.testing.assert_allclose(tokens[used], expected[used], atol=1e-5)
+    if "logits.pair" in golden.expected:
+        np.testing.assert_allclose(pairs, golden.expected["logits.pair"], atol=1e-5)
+    assert float(golden.loss(golden.params)) == pytest.approx(float(golden.expected["loss"]), abs=1e-5)
+
+
+def test_every_gradient(golden):
+    gradients = jax.device_get(jax.grad(golden.loss)(golden.params))
+    relative = RELATIVES[golden.config.model_type]
+    ours = {relative.theirs(name): value for name, value in to_tensors(gradients, golden.config).items()}
+    theirs = {key.removeprefix("gradient."): value for key, value in golden.expected.items() if "gradient." in key}
+    assert theirs and theirs.keys() <= ours.keys()
+    for name, expected in theirs.items():
+        np.testing.assert_allclose(ours[name], expected, atol=1e-4 * np.abs(expected).max() + 1e-7, err_msg=name)
+
+
+def test_what_is_exported_is_what_was_imported(golden, tmp_path):
+    published = golden.published
+    write_model_directory(tmp_path / "model", published.config, published.parameters(), published.tokenizer)
+    before, after = (load_file(folder / "model.safetensors") for folder in (golden.folder, tmp_path / "model"))
+    assert before.keys() == after.keys() and all(np.array_equal(before[name], after[name]) for name in before)
+    again = open_model_directory(tmp_path / "model")
+    assert again.config == published.config and again.absent == published.absent
+
+
+def test_published_sizes():
+    roberta = ModelConfig(
+        model_type="roberta", vocabulary_size=50_265, num_segments=1, first_position=2, layer_norm_epsilon=1e-5
+    )
+    assert num_parameters(roberta, heads=False) == 124_645_632
+    albert = ModelConfig(
+        model_type="albert", vocabulary_size=30_000, embedding_size=128, shared_layers=True, feedforward_size=3072
+    )
+    assert num_parameters(albert, heads=False) == 11_683_584
+
+
+def test_a_kind_that_is_not_known_is_one_line(tmp_path):
+    for path in (FOLDER / "roberta").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes().replace(b'"roberta"', b'"robrta"'))
+    with pytest.raises(UsageError, match=r"model_type is 'robrta'; bert_jax knows bert, roberta.*did you mean roberta"):
+        open_model_directory(tmp_path)
+
+
+def test_settings_that_a_kind_does_not_have_are_not_exported(golden, tmp_path):
+    config = ModelConfig(**golden.config.model_dump() | {"model_type": "bert", "shared_layers": True})
+    params = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), parameter_shapes(config))
+    with pytest.raises(UsageError, match=r"model\.\w+=\w+ can't be exported: .* model.model_type=bert has"):
+        write_model_directory(tmp_path / "model", config, params, golden.published.tokenizer)
+    assert not list(tmp_path.iterdir())
