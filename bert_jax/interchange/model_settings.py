@@ -36,7 +36,7 @@ def model_config(
     for name, value in relative.fixed.items():
         if values.get(name, value) not in (value, None):
             raise UsageError(f"{path}: {name} is {shown(values[name])}; bert_jax's {relative.classes} has {value!r}")
-    told = {ours: _size(values, theirs, path) for theirs, ours in relative.sizes.items()}
+    told: dict[str, Any] = {ours: _size(values, theirs, path) for theirs, ours in relative.sizes.items()}
     told |= {ours: values[theirs] for theirs, ours in relative.rates.items() if values.get(theirs) is not None}
     try:
         told |= {"model_type": kind, "activation": _activation(values, path, activation, of_google)}

