@@ -179,14 +179,14 @@ def attend_by_kernel(
     """The same as `attend`, by a kernel: all queries of each row, on every device for its own rows and heads."""
     if form == "cudnn":
         return _attend_by_cudnn(query, key, value, pattern)
-    from bert_jax.model import tpu_attention, tpu_kernel  # they import Pallas, which takes a second
+    from bert_jax.model import tpu_attention  # imports Pallas, which takes a second
 
     batch, length, heads, size = query.shape
     if dropout_keys is None:
         rate, keys = 0.0, jnp.zeros((batch, pattern.sequences, heads, 2), jnp.uint32)
     else:
         keys = jax.random.key_data(head_keys(dropout_keys, heads))
-    kernel = tpu_kernel.Kernel(
+    kernel = tpu_attention.Kernel(
         heads=heads // _shares_of_heads(),
         head_size=size,
         rate=rate,

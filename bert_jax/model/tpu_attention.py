@@ -1,23 +1,27 @@
-"""Attention by TPU kernels: no [T, S] array in main memory, forwards or backwards.
+"""Attention as one TPU kernel: no [T, S] array in main memory, forwards or backwards.
 
-A program has a block of queries and all keys of a few heads on the chip. Where all queries of a row attend to the same
-keys it computes all scores of the block at once; where they don't, it goes over those blocks of keys that any of them
-may attend to (model/tpu_ranges.py). The backward pass computes the probabilities again, as in FlashAttention (Dao et
-al. 2022). Dropout is drawn inside, by the function and keys of the exact form (model/dropout.py): both keep the same
-elements. JAX's splash attention has no dropout.
+A program of the kernel has a block of queries and all keys of a few heads on the chip, so that the softmax needs no
+running maximum; the backward pass computes the probabilities again, as in FlashAttention (Dao et al. 2022). Dropout is
+drawn inside, by the function and keys of the exact form (model/dropout.py): both keep the same elements. JAX's splash
+attention has no dropout.
+
+The programs here are for rows that hold one sequence. Those for packed rows, in tpu_attention_tiles.py, leave out what
+has no sequence in common.
 """
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 from jaxtyping import Array, Float, Int, UInt32
 
-from bert_jax.model import tpu_ranges
-from bert_jax.model.dropout import scale
-from bert_jax.model.tpu_kernel import LANES, LEAST, Call, Kernel, admitted, here, of_queries, product, survivors
+from bert_jax.model import tpu_attention_tiles
+from bert_jax.model.dropout import scale, survives
+from bert_jax.model.tpu_attention_kernel import LANES, LEAST, Kernel, product
 
 MOST_KEYS = {16: 512, 32: 1024, 64: 2048, 128: 2048, 256: 1024}
 """Tokens of the longest rows, by the width of a head. So many fit in the chip's fast memory with every pattern in
@@ -59,42 +63,70 @@ def attend(
 
 
 def _forward(kernel, query, key, value, places, head_keys):
-    if _by_range(kernel, query):
-        context, normaliser = tpu_ranges.attend(_call(kernel, query, LANES), query, key, value, places, head_keys)
-        return context, (query, key, value, places, head_keys, context, normaliser)
-    taken = ("queries", query), ("keys", key), ("keys", value), ("places", places)
-    call = _call(kernel, query, _block(query.shape[1]))
-    (context,) = call(_attend_block, [head_keys], taken, [("queries", _like(query))], products=2)
-    return context, (query, key, value, places, head_keys, None, None)
+    program = _attend_block if kernel.sequences == 1 else tpu_attention_tiles.attend_block
+    (context,) = _call(program, kernel, places, head_keys, (query, key, value), ("queries",), in_scratch=0)
+    return context, (query, key, value, places, head_keys)
 
 
 def _backward(kernel, kept, gradient):
-    query, key, value, places, head_keys, context, normaliser = kept
-    if _by_range(kernel, query):
-        given = query, key, value, places, head_keys, context, normaliser, gradient
-        return *tpu_ranges.differentiate(_call(kernel, query, LANES), *given), None, None
-    taken = ("queries", query), ("keys", key), ("keys", value), ("places", places), ("queries", gradient)
-    made = ("queries", _like(query)), ("keys", _like(key)), ("keys", _like(value))
-    call = _call(kernel, query, _block(query.shape[1]))
-    return *call(_differentiate_block, [head_keys], taken, made, products=5, summed=2), None, None
+    query, key, value, places, head_keys = kept
+    program = _differentiate_block if kernel.sequences == 1 else tpu_attention_tiles.differentiate_block
+    arrays, made = (query, key, value, gradient), ("queries", "keys", "keys")
+    return *_call(program, kernel, places, head_keys, arrays, made, in_scratch=2), None, None
 
 
 attend.defvjp(_forward, _backward)
 
 
-def _by_range(kernel: Kernel, query: Float[Array, "B T D"]) -> bool:
-    """Whether there are blocks of keys that some queries of a row may leave out."""
-    return kernel.by_query and query.shape[1] > LANES
+def _call(
+    program: Any,
+    kernel: Kernel,
+    places: Int[Array, "B 2 T"],
+    head_keys: UInt32[Array, "B N H 2"],
+    arrays: tuple[Float[Array, "B T D"], ...],
+    made: tuple[str, ...],
+    in_scratch: int,
+) -> tuple[Array, ...]:
+    """Runs `program` over rows, heads and blocks of queries, one after the other; `made`: what each result is split by.
 
-
-def _call(kernel: Kernel, query: Float[Array, "B T D"], block: int) -> Call:
-    batch, length, _ = query.shape
-    rows = math.gcd(batch, max(1, _MOST_FEATURES // (length * kernel.lanes)))
-    return Call(kernel, query.shape, rows, block)
-
-
-def _like(array: Array) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+    `in_scratch`: how many of the results that are split by keys alone are summed over the blocks of queries.
+    """
+    batch, length, width = arrays[0].shape
+    block = _block(length)
+    lanes = kernel.together * kernel.head_size
+    rows = math.gcd(batch, max(1, _MOST_FEATURES // (length * lanes)))
+    grid = batch // rows, width // lanes, length // block
+    if kernel.sequences == 1:
+        scalars, lines = head_keys, places[:, None]
+    else:
+        scalars = tpu_attention_tiles.spans(kernel, places, tpu_attention_tiles.tile_of(block))
+        lines = tpu_attention_tiles.token_lines(kernel, places, head_keys)
+    _, groups, *of_group = lines.shape
+    by = {
+        "queries": pl.BlockSpec((rows, block, lanes), lambda row, head, part, *_: (row, part, head)),
+        "keys": pl.BlockSpec((rows, length, lanes), lambda row, head, part, *_: (row, 0, head)),
+        "lines": pl.BlockSpec((rows, None, *of_group), lambda row, head, part, *_: (row, head % groups, 0, 0)),
+    }
+    taken = ["queries", "keys", "keys", "lines", "queries"][: len(arrays) + 1]
+    products = (2 if len(made) == 1 else 5) * 2 * batch * length * length * width
+    moved = (len(arrays) + len(made)) * arrays[0].nbytes + lines.nbytes
+    return pl.pallas_call(
+        functools.partial(program, kernel),
+        out_shape=[jax.ShapeDtypeStruct(arrays[0].shape, arrays[0].dtype)] * len(made),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=grid,
+            in_specs=[by[name] for name in taken],
+            out_specs=[by[name] for name in made],
+            scratch_shapes=[pltpu.VMEM((rows, length, lanes), jnp.float32)] * in_scratch,
+        ),
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary")),
+        # Of rows that are one sequence each: how much of packed ones is skipped is known when it runs.
+        cost_estimate=pl.CostEstimate(
+            flops=products, transcendentals=batch * kernel.heads * length * length, bytes_accessed=moved
+        ),
+        interpret=kernel.interpreted,
+    )(scalars.reshape(-1), *arrays[:3], lines, *arrays[3:])
 
 
 def _block(length: int) -> int:
@@ -104,12 +136,12 @@ def _block(length: int) -> int:
 
 
 def _attend_block(kernel: Kernel, head_keys, query, key, value, places, context):
-    program = here()
+    here = _here()
 
     @pl.loop(0, query.shape[0])
     def _(row):
-        for number, head in enumerate(kernel.head_lanes):
-            probabilities, _, kept = _probabilities(kernel, program, head_keys, query, key, places, row, number)
+        for number, head in enumerate(kernel.lanes):
+            probabilities, _, kept = _probabilities(kernel, here, head_keys, query, key, places, row, number)
             if kept is not None:
                 probabilities = jnp.where(kept, probabilities * scale(kernel.rate), 0.0)
             found = product(probabilities.astype(value.dtype), value[row, :, head], (1, 0))
@@ -119,17 +151,17 @@ def _attend_block(kernel: Kernel, head_keys, query, key, value, places, context)
 def _differentiate_block(
     kernel: Kernel, head_keys, query, key, value, places, gradient, of_query, of_key, of_value, key_sum, value_sum
 ):
-    program = here()
+    here = _here()
 
-    @pl.when(program[2] == 0)
+    @pl.when(here[2] == 0)
     def _():
         key_sum[...] = jnp.zeros_like(key_sum)
         value_sum[...] = jnp.zeros_like(value_sum)
 
     @pl.loop(0, query.shape[0])
     def _(row):
-        for number, head in enumerate(kernel.head_lanes):
-            probabilities, admitted, kept = _probabilities(kernel, program, head_keys, query, key, places, row, number)
+        for number, head in enumerate(kernel.lanes):
+            probabilities, admitted, kept = _probabilities(kernel, here, head_keys, query, key, places, row, number)
             of_context = gradient[row, :, head]
             of_dropped = product(of_context, value[row, :, head], (1, 1))
             dropped, of_probabilities = probabilities, of_dropped
@@ -144,27 +176,45 @@ def _differentiate_block(
             of_query[row, :, head] = product(of_scores, key[row, :, head], (1, 0)).astype(of_query.dtype)
             key_sum[row, :, head] += product(of_scores, query[row, :, head], (0, 0))
 
-    @pl.when(program[2] == pl.num_programs(2) - 1)
+    @pl.when(here[2] == pl.num_programs(2) - 1)
     def _():
         of_key[...] = key_sum[...].astype(of_key.dtype)
         of_value[...] = value_sum[...].astype(of_value.dtype)
 
 
-def _probabilities(kernel: Kernel, program, head_keys, query, key, places, row, number: int):
+def _here() -> tuple[Array, Array, Array]:
+    """The program's numbers along rows, heads and blocks of queries. Not to be asked for within a loop."""
+    return pl.program_id(0), pl.program_id(1), pl.program_id(2)
+
+
+def _probabilities(kernel: Kernel, here, head_keys, query, key, places, row, number: int):
     """One head's softmax in one row of the block; which keys are admitted, and which dropout keeps (None: all)."""
-    head = kernel.head_lanes[number]
+    head = kernel.lanes[number]
     scores = product(query[row, :, head], key[row, :, head], (1, 1)) / math.sqrt(kernel.head_size)
-    own, at = of_queries(places, row, program[2], scores.shape[0]) if kernel.by_query else (None, None)
-    allowed = admitted(kernel, own, at, places[row, :1], places[row, 1:])
-    scores = jnp.where(allowed, scores, LEAST)
+    admitted = _admitted(kernel, here, places, row, scores.shape[0])
+    scores = jnp.where(admitted, scores, LEAST)
     powers = jnp.exp(scores - jnp.max(scores, axis=1, keepdims=True))
     probabilities = powers / jnp.sum(powers, axis=1, keepdims=True)
     if not kernel.rate:
-        return probabilities, allowed, None
-    if kernel.sequences > 1:
-        line, column = at, places[row, 1:]
-    else:
-        line, column = (jax.lax.broadcasted_iota(jnp.int32, scores.shape, axis) for axis in range(2))
-        line += program[2] * scores.shape[0]
-    of_row, of_head = program[0] * query.shape[0] + row, program[1] * kernel.together + number
-    return probabilities, allowed, survivors(kernel, head_keys, of_row, of_head, own, line, column)
+        return probabilities, admitted, None
+    first = 2 * ((here[0] * query.shape[0] + row) * kernel.heads + here[1] * kernel.together + number)
+    words = head_keys[first], head_keys[first + 1]
+    line, column = (jax.lax.broadcasted_iota(jnp.int32, scores.shape, axis) for axis in range(2))
+    line += here[2] * scores.shape[0]
+    return probabilities, admitted, survives(words, line.astype(jnp.uint32), column.astype(jnp.uint32), kernel.rate)
+
+
+def _admitted(kernel: Kernel, here, places, row, block: int):
+    """Which keys each query of the block attends to; one line for all where that is the same."""
+    sequence, position = places[row, :1], places[row, 1:]
+    admitted = sequence > 0
+    if not kernel.causal and kernel.window is None:
+        return admitted
+    begin = pl.multiple_of(here[2] * block, LANES)
+    of_queries = places[row, 1:, pl.ds(begin, block)]
+    at = jnp.transpose(jnp.broadcast_to(of_queries, (LANES, block)))[:, :1]
+    if kernel.causal:
+        admitted &= position <= at
+    if kernel.window is not None:
+        admitted &= jnp.abs(position - at) <= kernel.window
+    return admitted

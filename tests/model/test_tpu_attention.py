@@ -16,9 +16,8 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.model.attention import AttentionPattern, Places, attend, attend_by_kernel, check_attention, obstacle
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.sharding import make_mesh
-from bert_jax.model.tpu_attention import MOST_KEYS
-from bert_jax.model.tpu_kernel import Kernel
-from bert_jax.model.tpu_ranges import key_ranges
+from bert_jax.model.tpu_attention import MOST_KEYS, Kernel
+from bert_jax.model.tpu_attention_tiles import spans, widths
 from bert_jax.planning.topology import parse_topology, topology_devices
 from bert_jax.system.errors import UsageError
 
@@ -28,14 +27,11 @@ PATTERNS = {
     "causal": dict(lengths=[[128], [77]], causal=True),
     "packed, causal, near": dict(lengths=[[64, 64], [30, 90]], causal=True, window=16),
     "several blocks of queries": dict(lengths=[[1024], [300]]),
-    "ranges of packed rows": dict(lengths=[[200, 56, 100, 28], [384], [130, 3], []]),
-    "ranges of a window": dict(lengths=[[384], [300]], window=40),
-    "ranges of packed, causal rows with a window": dict(lengths=[[100, 284], [384]], causal=True, window=130),
 }
 
 
 def pattern_of(lengths, causal=False, window=None) -> AttentionPattern:
-    size = next(size for size in (128, 384, 1024) if sum(lengths[0]) <= size)
+    size = 128 if sum(lengths[0]) <= 128 else 1024
     sequence, position = np.zeros((2, len(lengths), size), np.int32)
     for row, each in enumerate(lengths):
         numbers = [(number + 1, place) for number, length in enumerate(each) for place in range(length)]
@@ -45,14 +41,25 @@ def pattern_of(lengths, causal=False, window=None) -> AttentionPattern:
     return AttentionPattern(places, places, max(map(len, lengths)), causal, window)
 
 
+def tiles_pattern(lengths, numbers, **sizes) -> AttentionPattern:
+    """Rows of 512 tokens with sequences of these lengths, which have these numbers."""
+    sequence, position = np.zeros((2, len(lengths), 512), np.int32)
+    for row, (each, named) in enumerate(zip(lengths, numbers)):
+        sequence[row, : sum(each)] = np.repeat(named, each)
+        position[row, : sum(each)] = np.concatenate([np.arange(length) for length in each])
+    places = Places(jnp.asarray(sequence), jnp.asarray(position))
+    return AttentionPattern(places, places, max(map(max, numbers)), **sizes)
+
+
 def with_gradients(form, pattern, heads, size, rate):
-    """The context, 0 at padding, and the gradients of query, key and value."""
+    """The context, and the gradients of query, key and value, where nothing depends on the context of padding."""
     batch, length = pattern.keys.sequence.shape
     *given, gradient = jax.random.normal(jax.random.key(1), (4, batch, length, heads, size))
-    there = pattern.keys.sequence[:, :, None, None] > 0
+    real = (pattern.keys.sequence > 0)[:, :, None, None]
     keys = jax.random.split(jax.random.key(2), (batch, pattern.sequences))
-    context, backward = jax.vjp(lambda *given: form(*given, pattern, rate, keys) * there, *given)
-    return context, *backward(gradient)
+    context, backward = jax.vjp(lambda *given: form(*given, pattern, rate, keys), *given)
+    assert jnp.isfinite(context).all()
+    return jnp.where(real, context, 0), *backward(jnp.where(real, gradient, 0))
 
 
 INTERPRETED = functools.partial(attend_by_kernel, "interpreted")
@@ -61,37 +68,62 @@ INTERPRETED = functools.partial(attend_by_kernel, "interpreted")
 @pytest.mark.parametrize("name", PATTERNS)
 @pytest.mark.parametrize("heads, size, rate", [(2, 64, 0.1), (4, 32, 0.0), (1, 128, 0.5)])
 def test_it_gives_what_the_exact_form_gives(name, heads, size, rate):
-    if name.startswith(("several blocks", "ranges of a")) and size != 64:
+    if name == "several blocks of queries" and size != 64:
         pytest.skip("one shape is enough of what takes long")
     pattern = pattern_of(**PATTERNS[name])
     for exact, found in zip(*(with_gradients(form, pattern, heads, size, rate) for form in (attend, INTERPRETED))):
         assert jnp.abs(exact - found).max() < 1e-5 * jnp.abs(exact).max()
 
 
-def test_ranges_hold_every_block_with_a_key_and_hardly_another():
-    sequence = np.zeros((4, 512), np.int32)
-    for row, lengths in enumerate([[200, 56, 100, 156], [512], [130, 3], []]):
-        sequence[row, : sum(lengths)] = np.repeat(np.arange(len(lengths)) + 1, lengths)
-    places = jnp.asarray(np.stack([sequence, np.tile(np.arange(512), (4, 1))], axis=1), jnp.int32)
-    kernel = Kernel(2, 64, 0.0, sequences=4, causal=False, window=None, interpreted=True)
-    found = key_ranges(kernel, places)
-    assert found[0].tolist() == [[0, 2], [0, 2], [2, 4], [2, 4]] and found[1].tolist() == [[0, 4]] * 4
-    assert found[2].tolist()[:2] == [[0, 2], [0, 2]] and jnp.array_equal(*found[3].T)
-    assert key_ranges(kernel._replace(causal=True), places)[1].tolist() == [[0, 1], [0, 2], [0, 3], [0, 4]]
-    assert key_ranges(kernel._replace(window=64), places)[1].tolist() == [[0, 2], [0, 3], [1, 4], [2, 4]]
-    mixed = places.at[0, 0].set(places[0, 0, ::-1])  # out of order
-    assert key_ranges(kernel, mixed)[0].tolist() == [[0, 2], [0, 2], [2, 4], [2, 4]]
+@pytest.mark.parametrize("sizes", [{}, {"causal": True, "window": 100}], ids=["whole", "causal, near"])
+def test_tiles_give_what_the_exact_form_gives(sizes):
+    """Sequences over the bounds of tiles, in any order, and padding from within a tile or from its end on."""
+    lengths = [[130, 250, 10, 122], [200, 150, 50], [256], [512], [40, 40]]
+    numbers = [[3, 1, 4, 2], [1, 2, 3], [2], [1], [2, 1]]
+    pattern = tiles_pattern(lengths, numbers, **sizes)
+    for exact, found in zip(*(with_gradients(form, pattern, 2, 64, 0.1) for form in (attend, INTERPRETED))):
+        assert jnp.abs(exact - found).max() < 1e-5 * jnp.abs(exact).max()
 
 
-def test_what_is_outside_of_a_range_is_not_read():
-    """Keys and values of blocks that no query needs may hold anything."""
-    pattern = pattern_of([[128, 256], [128, 200]])
-    query, key, value = jax.random.normal(jax.random.key(1), (3, 2, 384, 2, 64))
-    places = pattern.keys._replace(sequence=jnp.where(pattern.keys.sequence == 1, 1, 0))
-    alone = AttentionPattern(places, places, 2)
-    spoilt = [each.at[:, 128:].set(jnp.nan) for each in (key, value)]
-    expected = INTERPRETED(query, key, value, alone, 0.0, None)[:, :128]
-    assert jnp.array_equal(INTERPRETED(query, *spoilt, alone, 0.0, None)[:, :128], expected)
+def test_tiles_without_a_common_sequence_are_not_multiplied():
+    """NaN in one sequence, which any product would carry on, doesn't reach the others of its row."""
+    pattern, keys = tiles_pattern([[256, 256]], [[1, 2]]), jax.random.split(jax.random.key(0), (1, 2))
+    given = jax.random.normal(jax.random.key(1), (4, 1, 512, 2, 64))
+    second = (pattern.keys.sequence == 2)[:, :, None, None]
+
+    def run(form, query, key, value, gradient):
+        context, backward = jax.vjp(lambda *given: form(*given, pattern, 0.1, keys), query, key, value)
+        return jnp.stack([context, *backward(gradient)])
+
+    found, clean = (run(INTERPRETED, *each) for each in (jnp.where(second, jnp.nan, given), given))
+    assert jnp.array_equal(found[:, :, :256], clean[:, :, :256])
+    assert jnp.isnan(run(attend, *jnp.where(second, jnp.nan, given))[:, :, :256]).any()
+
+
+@pytest.mark.parametrize("causal, window", [(False, None), (True, None), (False, 30), (True, 200)])
+def test_a_span_has_every_key_that_a_query_attends_to(causal, window):
+    rng = np.random.default_rng(0)
+    lengths = [rng.multinomial(rng.integers(512), rng.dirichlet(np.ones(5))) for _ in range(50)]
+    numbers = [rng.permutation(5) + 1 for _ in range(50)]
+    pattern = tiles_pattern(lengths, numbers, causal=causal, window=window)
+    kernel = Kernel(2, 64, 0.0, 5, causal, window, interpreted=True)
+    found = np.asarray(spans(kernel, jnp.stack([*pattern.keys], axis=1), 128))
+    needed = np.asarray(pattern.admitted() & (pattern.queries.sequence > 0)[:, :, None])
+    for row, tile in np.ndindex(50, 4):
+        begin, width = 128 * found[row, tile]
+        keys = np.flatnonzero(needed[row, 128 * tile : 128 * (tile + 1)].any(axis=0))
+        assert begin >= 0 and begin + width <= 512
+        assert not len(keys) or begin <= keys[0] and keys[-1] < begin + width
+        assert len(keys) or window is not None or not width
+
+
+def test_the_spans_of_packed_rows():
+    kernel = Kernel(2, 64, 0.0, 4, causal=False, window=None, interpreted=True)
+    places = jnp.stack([*tiles_pattern([[128, 256, 128], [200, 100], [512]], [[1, 2, 3], [1, 2], [1]]).keys], axis=1)
+    expected = [[(0, 1), (1, 2), (1, 2), (3, 1)], [(0, 2), (0, 3), (1, 2), (0, 0)], [(0, 4)] * 4]
+    assert np.array_equal(spans(kernel, places, 128), expected)
+    assert np.array_equal(spans(kernel, places, 256)[:, :, 1], [[3, 3], [3, 2], [4, 4]])
+    assert widths(16) == [1, 2, 3, 4, 6, 8, 12, 16] and widths(11) == [1, 2, 3, 4, 6, 8, 11]
 
 
 def test_its_dropout_keeps_the_elements_that_the_exact_form_keeps():
@@ -162,20 +194,21 @@ LARGEST = [(32, 128, 12, 64), (2, 1408, 2, 64)] + [
 
 
 @pytest.mark.parametrize(
-    "chip, shape, dtype, pattern",
-    [(chip, (16, 512, 12, 64), jnp.bfloat16, {}) for chip in ("v4:2x2x1", "v5e:2x2", "v5p:2x2x1", "v6e:2x2")]
-    + [("v4:2x2x1", shape, jnp.float32, {"causal": True, "window": 64}) for shape in LARGEST],
+    "chip, shape, dtype, sequences, pattern",
+    [(chip, (16, 512, 12, 64), jnp.bfloat16, 16, {}) for chip in ("v4:2x2x1", "v5e:2x2", "v5p:2x2x1", "v6e:2x2")]
+    + [("v4:2x2x1", shape, jnp.float32, 1, {"causal": True, "window": 64}) for shape in LARGEST]
+    + [("v4:2x2x1", shape, jnp.float32, 2, {"causal": True, "window": 64}) for shape in LARGEST[:1] + LARGEST[4:5]],
 )
-def test_it_compiles_for_tpus(chip, shape, dtype, pattern):
+def test_it_compiles_for_tpus(chip, shape, dtype, sequences, pattern):
     pytest.importorskip("libtpu")
     place = jax.sharding.SingleDeviceSharding(topology_devices(parse_topology(chip))[0])
     of_tokens = jax.ShapeDtypeStruct(shape, dtype, sharding=place)
     number = jax.ShapeDtypeStruct(shape[:2], jnp.int32, sharding=place)
 
     def run(sequence, position, gradient, *given):
-        keys = jax.random.split(jax.random.key(0), (len(sequence), 2))
+        keys = jax.random.split(jax.random.key(0), (len(sequence), sequences))
         places = Places(sequence, position)
-        whole = AttentionPattern(places, places, sequences=2, **pattern)
+        whole = AttentionPattern(places, places, sequences, **pattern)
         context, backward = jax.vjp(lambda *given: attend_by_kernel("tpu", *given, whole, 0.1, keys), *given)
         return context, backward(gradient)
 

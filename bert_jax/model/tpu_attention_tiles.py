@@ -1,0 +1,207 @@
+"""Attention within packed rows, as programs of a TPU kernel: what has no sequence in common is not multiplied.
+
+A row is cut into tiles: of 128 keys, of one or two times as many queries. The keys of a tile of queries are its span:
+the tiles from the first to the last that may share a sequence with it. A span has one of a few widths, and the code for
+each width is a branch of its own with static shapes, so that the softmax needs no running maximum here either.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+from jaxtyping import Array, Bool, Int, UInt32
+
+from bert_jax.model.dropout import scale, survives
+from bert_jax.model.tpu_attention_kernel import LANES, LEAST, Kernel, product
+
+_QUERIES = 256
+"""Queries of a tile, at most. With 128 there is less to multiply, but libtpu 0.0.42 schedules more cycles in all."""
+
+
+def widths(tiles: int) -> list[int]:
+    """The tiles that a span may have in rows of so many: those between are rounded up, by a third at most."""
+    steps = sorted({1, tiles} | {part << power for power in range(tiles.bit_length()) for part in (2, 3)})
+    return [width for width in steps if width <= tiles]
+
+
+def spans(kernel: Kernel, places: Int[Array, "B 2 T"], queries: int) -> Int[Array, "B Q 2"]:
+    """The span of each tile of so many queries (Q = T / queries): its first tile of keys, and how many; 0 where all
+    queries are padding.
+
+    It has every key that a query of the tile attends to, in whatever order a row has its sequences.
+    """
+    tiles = places.shape[2] // LANES
+    shared = _shared(kernel, _bounds(places, queries), _bounds(places, LANES))
+    begin = jnp.argmax(shared, axis=2)
+    end = jnp.where(shared.any(axis=2), tiles - jnp.argmax(shared[:, :, ::-1], axis=2), begin)
+    steps = np.array([0, *widths(tiles)])
+    width = jnp.asarray(steps)[jnp.searchsorted(steps, end - begin)]
+    return jnp.stack([jnp.minimum(begin, tiles - width), width], axis=2).astype(jnp.int32)
+
+
+class _Bounds(NamedTuple):
+    """The least and the greatest sequence and position in each tile of some rows. Padding is of no sequence."""
+
+    first: Int[Array, "B Q"]
+    last: Int[Array, "B Q"]
+    least: Int[Array, "B Q"]
+    most: Int[Array, "B Q"]
+
+
+def _bounds(places: Int[Array, "B 2 T"], tokens: int) -> _Bounds:
+    """The bounds of tiles of so many tokens."""
+    tiles = places.reshape(*places.shape[:2], -1, tokens)
+    sequence, position = tiles[:, 0], tiles[:, 1]
+    nothing = np.iinfo(np.int32).max  # above the last sequence, so that tiles of padding share none
+    first = jnp.where(sequence > 0, sequence, nothing).min(axis=2)
+    return _Bounds(first, sequence.max(axis=2), position.min(axis=2), position.max(axis=2))
+
+
+def _shared(kernel: Kernel, queries: _Bounds, keys: _Bounds) -> Bool[Array, "B Q S"]:
+    """Whether, by their bounds, a query of the one tile may attend to a key of the other."""
+    queries, keys = _Bounds(*(each[:, :, None] for each in queries)), _Bounds(*(each[:, None] for each in keys))
+    shared = (queries.first <= keys.last) & (keys.first <= queries.last)
+    if kernel.causal:
+        shared &= keys.least <= queries.most
+    if kernel.window is not None:
+        shared &= keys.least - queries.most <= kernel.window
+        shared &= queries.least - keys.most <= kernel.window
+    return shared
+
+
+def token_lines(
+    kernel: Kernel, places: Int[Array, "B 2 T"], head_keys: UInt32[Array, "B N H 2"]
+) -> Int[Array, "B G L T"]:
+    """What the programs of each group of heads (G) know of a token: its sequence and position, and with dropout, for
+    each head, both words of the key of its sequence.
+
+    The first word has the position added as the row of `random_words`: the same words come from row 0 then.
+    """
+    if not kernel.rate:
+        return places[:, None]
+    batch, _, length = places.shape
+    # A sum over one sequence and noughts: elementwise, where indexing by token would be a gather.
+    numbers = jnp.arange(1, kernel.sequences + 1)[:, None, None, None]
+    words = head_keys[..., None] * (places[:, :1, None, None] == numbers).astype(jnp.uint32)
+    words = words.sum(axis=1, dtype=jnp.uint32)
+    words = words.at[:, :, 0].add(places[:, 1:].astype(jnp.uint32) << 16)
+    words = jax.lax.bitcast_convert_type(words, jnp.int32).reshape(batch, -1, 2 * kernel.together, length)
+    shared = jnp.broadcast_to(places[:, None], (batch, words.shape[1], 2, length))
+    return jnp.concatenate([shared, words], axis=2)
+
+
+def attend_block(kernel: Kernel, spans, query, key, value, lines, context):
+    """The context of a block of queries."""
+
+    def attend(row, tile, keys, columns, of_keys):
+        for number, head in enumerate(kernel.lanes):
+            scores = product(query[row, tile, head], key[row, keys, head], (1, 1)) / math.sqrt(kernel.head_size)
+            powers, total = _powers(kernel, scores, columns, of_keys)
+            kept = _kept(kernel, powers, columns, of_keys, number)
+            found = product(kept.astype(value.dtype), value[row, keys, head], (1, 0))
+            context[row, tile, head] = (found * (scale(kernel.rate) / total)).astype(context.dtype)
+
+    _each_tile(kernel, spans, lines, query.shape, attend, nothing=(context,))
+
+
+def differentiate_block(
+    kernel: Kernel, spans, query, key, value, lines, gradient, of_query, of_key, of_value, key_sum, value_sum
+):
+    """The gradients of a block of queries; those of keys and values are sums over the blocks, one after the other."""
+    of_score = scale(kernel.rate) / math.sqrt(kernel.head_size)
+
+    @pl.when(pl.program_id(2) == 0)
+    def _():
+        key_sum[...] = jnp.zeros_like(key_sum)
+        value_sum[...] = jnp.zeros_like(value_sum)
+
+    def differentiate(row, tile, keys, columns, of_keys):
+        for number, head in enumerate(kernel.lanes):
+            scores = product(query[row, tile, head], key[row, keys, head], (1, 1)) / math.sqrt(kernel.head_size)
+            powers, total = _powers(kernel, scores, columns, of_keys)
+            probabilities = powers / total
+            of_context = gradient[row, tile, head]
+            # Constant factors are left to the sums, which are smaller.
+            dropped = _kept(kernel, probabilities, columns, of_keys, number)
+            weighted = dropped * product(of_context, value[row, keys, head], (1, 1))
+            mean = jnp.sum(weighted, axis=1, keepdims=True)
+            of_scores = (weighted - probabilities * mean).astype(query.dtype)
+            of_query[row, tile, head] = (product(of_scores, key[row, keys, head], (1, 0)) * of_score).astype(
+                of_query.dtype
+            )
+            key_sum[row, keys, head] += product(of_scores, query[row, tile, head], (0, 0))
+            value_sum[row, keys, head] += product(dropped.astype(of_context.dtype), of_context, (0, 0))
+
+    _each_tile(kernel, spans, lines, query.shape, differentiate, nothing=(of_query,))
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def _():
+        of_key[...] = (key_sum[...] * of_score).astype(of_key.dtype)
+        of_value[...] = (value_sum[...] * scale(kernel.rate)).astype(of_value.dtype)
+
+
+def _each_tile(kernel: Kernel, spans, lines, shape: tuple[int, ...], program: Callable[..., None], nothing: tuple):
+    """Runs `program` for each tile of a block of queries that has keys, and gives 0 in `nothing` to the others.
+
+    It takes the row, the places of queries and keys, and what is known of each: as columns and as lines.
+    """
+    rows, block = shape[:2]
+    length, queries = lines.shape[2], tile_of(block)
+    first_row, first_tile = pl.program_id(0) * rows, pl.program_id(2) * (block // queries)
+
+    def run(row, number, width: int, first):
+        tile = _part(number * queries, queries)
+        if not width:
+            for result in nothing:
+                result[row, tile, :] = jnp.zeros((queries, result.shape[2]), result.dtype)
+            return
+        keys = _part(first * LANES, width * LANES)
+        columns = jnp.transpose(lines[row, :, _part((first_tile + number) * queries, queries)])
+        program(row, tile, keys, columns, lines[row, :, keys])
+
+    @pl.loop(0, rows)
+    def _(row):
+        @pl.loop(0, block // queries)
+        def _(number):
+            at = 2 * ((first_row + row) * (length // queries) + first_tile + number)
+            for width in (0, *widths(length // LANES)):
+                pl.when(spans[at + 1] == width)(functools.partial(run, row, number, width, spans[at]))
+
+
+def tile_of(block: int) -> int:
+    """Queries of a tile, in blocks of so many: short tiles have fewer keys, tall ones fill the chip's units better."""
+    return math.gcd(block, _QUERIES)
+
+
+def _part(begin, size: int):
+    """A part of a row that begins with a tile."""
+    return pl.ds(pl.multiple_of(begin, LANES), size)
+
+
+def _powers(kernel: Kernel, scores, columns, of_keys) -> tuple[Any, Any]:
+    """The numerators of each query's softmax, and their sum.
+
+    Padding attends to the padding in its span, or where there is none to all of that. Nothing depends on its context.
+    """
+    admitted = columns[:, :1] == of_keys[:1]
+    if kernel.causal:
+        admitted &= of_keys[1:2] <= columns[:, 1:2]
+    if kernel.window is not None:
+        admitted &= jnp.abs(of_keys[1:2] - columns[:, 1:2]) <= kernel.window
+    scores = jnp.where(admitted, scores, LEAST)
+    powers = jnp.exp(scores - jnp.max(scores, axis=1, keepdims=True))
+    return powers, jnp.sum(powers, axis=1, keepdims=True)
+
+
+def _kept(kernel: Kernel, x, columns, of_keys, number: int):
+    """What dropout keeps of one head's `x`, not yet scaled."""
+    if not kernel.rate:
+        return x
+    first, second = (columns[:, at : at + 1].astype(jnp.uint32) for at in (2 + 2 * number, 3 + 2 * number))
+    kept = survives((first, second), jnp.uint32(0), of_keys[1:2].astype(jnp.uint32), kernel.rate)
+    return jnp.where(kept, x, 0.0)
