@@ -151,8 +151,7 @@ def print_sequences(sequences: Iterable[SeenSequence]) -> None:
         if sequence.units:
             heading += f" by {sequence.units[0].kind}"
         if sequence.second_segment:
-            how = "drawn at random" if sequence.second_segment == "random" else "follows the first"
-            heading += f", second segment {how}"
+            heading += f", second segment {sequence.second_segment}"
         output.print(f"[dim]{heading}[/dim]")
         output.print(_line(sequence), "")
 

@@ -21,9 +21,10 @@ class ObjectiveConfig(Settings):
     predict: Literal["masked", "next"] = "masked"
     """Tokens to predict: masked tokens, from both sides; or each next token from those before it, as in GPT (Radford et
     al. 2018), which needs model.causal and pair=none and ignores the settings of masking."""
-    pair: Literal["next_sentence", "none"] = "next_sentence"
-    """Next sentence prediction, whether the second segment follows the first; or none. With none, sequences are whole
-    sentences up to the length, and the pooler and the next sentence head stay in the model untrained."""
+    pair: Literal["next_sentence", "sentence_order", "none"] = "next_sentence"
+    """What is asked about two segments: whether the second follows the first or was drawn at random (BERT); in which
+    order two that follow each other are (ALBERT, Lan et al. 2020, section 3.1); or none. With none, sequences are whole
+    sentences up to the length, and the pooler and the head for pairs stay in the model untrained."""
     units: Units = ("piece",)
     """What masking takes together: piece, word, ngram (1 to 3 words), span (1 to 10 words), phrase, entity; or several
     with weights, of which each sequence draws one. A phase may have units of its own."""

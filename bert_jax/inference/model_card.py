@@ -111,7 +111,8 @@ def _training_facts(training: _Training) -> Iterator[str]:
     if isinstance(config, RunConfig):
         yield f"text: {', '.join(map(_code, config.data.source))}"
         predicted = "masked pieces" if config.objective.predict == "masked" else "each next piece"
-        yield f"objective: {predicted}{' and next sentences' if config.objective.pair == 'next_sentence' else ''}"
+        pairs = {"next_sentence": " and next sentences", "sentence_order": " and the order of sentences", "none": ""}
+        yield f"objective: {predicted}{pairs[config.objective.pair]}"
     else:
         rows = f", {results['training_rows']:,} rows" if isinstance(results.get("training_rows"), int) else ""
         yield f"task: {_code(config.task.name)} ({config.task.kind}), learned from {_code(config.task.train)}{rows}"

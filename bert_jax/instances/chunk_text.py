@@ -35,7 +35,7 @@ class Recipe(NamedTuple):
     seed: int
     tokenizer_directory: Path
     pair: str = ObjectiveConfig().pair
-    """The value of objective.pair: "next_sentence" or "none"."""
+    """The value of objective.pair."""
 
 
 def separated(chunk: Chunk, data: DataConfig) -> tuple[list[list[str]], list[list[str]]]:

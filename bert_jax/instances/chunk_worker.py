@@ -3,7 +3,7 @@
 import functools
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -14,10 +14,10 @@ from bert_jax.instances.checked_files import read_checked, write_checked, write_
 from bert_jax.instances.chunk_text import Recipe, encode_text, paragraph_hashes, separated, tokenizer_in, without_ends
 from bert_jax.instances.chunks import Chunk
 from bert_jax.instances.full_sentences import pack_sentences
-from bert_jax.instances.instances import build_instances
+from bert_jax.instances.instances import Segments, build_instances
 from bert_jax.instances.marks import Marks
 from bert_jax.instances.packing import best_fit
-from bert_jax.instances.pairing import pair_segments
+from bert_jax.instances.pairing import order_segments, pair_segments
 from bert_jax.instances.sentences import Sentences
 from bert_jax.instances.shards import ids_dtype, shard_path, write_shard
 from bert_jax.instances.statistics import Count, Statistics
@@ -173,16 +173,19 @@ def write_instances(
         unit_sizes=Counter(marks.sizes),
         unknown_tokens=int((text.tokens == vocabulary.unknown_id).sum()),
     )
-    paired = recipe.pair == "next_sentence"
-    across = recipe.data.across_documents
-    cut_up = pair_segments if paired else functools.partial(pack_sentences, across_documents=across)
+    paired = recipe.pair != "none"
+    ways: dict[str, Callable[..., Segments]] = {
+        "next_sentence": pair_segments,
+        "sentence_order": order_segments,
+        "none": functools.partial(pack_sentences, across_documents=recipe.data.across_documents),
+    }
 
     def instances():
         for one_pass in range(recipe.data.dupe_factor if split == TRAIN else 1):
             # The seed depends on the chunk alone, so the result is the same in any process and any order.
             seed = np.random.SeedSequence([recipe.seed, split == HELD_OUT, index, one_pass])
             rng = np.random.Generator(np.random.Philox(seed))
-            segments = cut_up(text, recipe.length, recipe.data.short_sequence_probability, rng)
+            segments = ways[recipe.pair](text, recipe.length, recipe.data.short_sequence_probability, rng)
             made = build_instances(
                 segments, text.tokens, marks.units, vocabulary.cls_id, vocabulary.sep_id, paired=paired
             )
@@ -195,7 +198,9 @@ def write_instances(
             statistics.instances += made.count
             statistics.rows += len(made.row_ends) - 1
             statistics.instance_tokens += len(made.ids)
-            statistics.random_pairs += int(made.pair_label.sum())
+            count = int(made.pair_label.sum())
+            statistics.random_pairs += count if recipe.pair == "next_sentence" else 0
+            statistics.swapped_pairs += count if recipe.pair == "sentence_order" else 0
             statistics.tokens_cut += segments.tokens_cut
             yield made
 

@@ -1,4 +1,5 @@
-"""Builds pairs of segments for next sentence prediction, as create_pretraining_data.py of the original BERT does."""
+"""Builds pairs of segments: for next sentence prediction, as create_pretraining_data.py of the original BERT does, and
+for sentence order prediction."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -52,9 +53,38 @@ def pair_segments(
             else:
                 pairs.append((*first, ends[middle], ends[end], 0))
                 begin = end
-    columns = np.array(pairs, np.int64).reshape(-1, 5)
-    begin, end, cut = _truncate(columns[:, [0, 2]], columns[:, [1, 3]], most, rng)
-    return Segments(begin.ravel(), end.ravel(), np.full(len(begin), 2), columns[:, 4], cut)
+    return _cut(pairs, most, rng)
+
+
+def order_segments(
+    text: Sentences, length: int, short_sequence_probability: float, rng: np.random.Generator
+) -> Segments:
+    """Pairs up the sentences of `text` as `pair_segments` does, but the second segment is always the rest; half of the
+    time the two change places (Lan et al. 2020, section 3.1).
+
+    Of one sentence by itself both segments are parts. (ALBERT's code gives it a segment of another document and calls
+    that a swap.) A single token by itself makes no pair and is left out.
+    """
+    most = length - SPECIAL_TOKENS
+    ends, documents = text.ends.tolist(), text.documents.tolist()
+    pairs = []
+    draws = _uniform(rng)
+    for document in rng.permutation(len(documents) - 1).tolist():
+        target = most
+        if next(draws) < short_sequence_probability:
+            target = 2 + int(next(draws) * (most - 1))
+        begin, stop = documents[document], documents[document + 1]
+        while begin < stop:
+            end = _gather(ends, begin, stop, target)
+            places = range(ends[begin] + 1, ends[end]) if end - begin == 1 else ends[begin + 1 : end]
+            if places:
+                middle = places[int(next(draws) * len(places))]
+                parts = (ends[begin], middle), (middle, ends[end])
+                swapped = next(draws) < 0.5
+                first, second = reversed(parts) if swapped else parts
+                pairs.append((*first, *second, swapped))
+            begin = end
+    return _cut(pairs, most, rng)
 
 
 def _uniform(rng: np.random.Generator) -> Iterator[float]:
@@ -75,6 +105,13 @@ def _another(document: int, count: int, draws: Iterator[float]) -> int:
         if other != document:
             break
     return other
+
+
+def _cut(pairs: list[tuple[int, int, int, int, int]], most: int, rng: np.random.Generator) -> Segments:
+    """Pairs, each of begin and end of both segments and its label, cut to `most` tokens."""
+    columns = np.array(pairs, np.int64).reshape(-1, 5)
+    begin, end, cut = _truncate(columns[:, [0, 2]], columns[:, [1, 3]], most, rng)
+    return Segments(begin.ravel(), end.ravel(), np.full(len(begin), 2), columns[:, 4], cut)
 
 
 def _truncate(

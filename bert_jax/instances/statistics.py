@@ -25,6 +25,8 @@ class Statistics:
     """Number of tokens in instances, with special tokens and without padding."""
     random_pairs: Count = 0
     """Number of instances whose second segment was drawn at random."""
+    swapped_pairs: Count = 0
+    """Number of instances whose segments are in reverse order. Earlier releases had none."""
     tokens_cut: Count = 0
     """Number of tokens that were removed to fit the length."""
     units: Counter[str] = field(default_factory=Counter)
@@ -75,6 +77,8 @@ class Statistics:
         ]
         if self.random_pairs:
             rows.append(("random second segments", _percentage(self.random_pairs, self.instances)))
+        if self.swapped_pairs:
+            rows.append(("swapped segments", _percentage(self.swapped_pairs, self.instances)))
         if self.rows != self.instances:
             rows.append(("rows", f"{self.rows:,}"))
         rows.append(("padding", f"{1 - self.fill(length):.2%}"))

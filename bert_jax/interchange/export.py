@@ -14,7 +14,7 @@ from bert_jax.interchange.names import to_tensors
 from bert_jax.interchange.relatives import relative_of
 from bert_jax.interchange.tensors import WEIGHTS
 from bert_jax.interchange.tokenizer_files import write_tokenizer
-from bert_jax.model.bert import Parameters, absent_parts
+from bert_jax.model.bert import Parameters, absent_parts, without
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import new_directory, write_json, write_text
@@ -43,7 +43,8 @@ def write_model_directory(
 
     A model fine-tuned for `task` gets the class with the head of the task, and its labels. A pretrained model can be
     loaded by AutoModelForPreTraining if it has both heads, by AutoModelForMaskedLM if it lacks the next-sentence head,
-    and by AutoModel if it lacks both. `card` maps the name of the class to the text of a README.md.
+    and by AutoModel if it lacks both. Heads that a relative doesn't have, such as RoBERTa's for pairs, are left out.
+    `card` maps the name of the class to the text of a README.md.
 
     `directory` appears only when everything is written. Raises UsageError if no class has the task's head, if the
     model is causal, or if `directory` exists.
@@ -52,9 +53,15 @@ def write_model_directory(
         raise UsageError(
             "the model is causal (model.causal), and what is exported would see both sides; export a model that does"
         )
-    kind = _class_for(task) if task else _class_with(absent_parts(params))
     values = config_values(config, tokenizer.vocabulary.pad_id) | (head_values(task) if task else {})
     relative = relative_of(config.model_type, "model.model_type")
+    if task and "bert/pooler" in relative.lacks - absent_parts(params):
+        raise UsageError(
+            f"transformers' {relative.classes} has no pooler, on which the head of task {task.name} stands; use the "
+            "run itself, by bert-jax predict"
+        )
+    params = without(params, relative.lacks)
+    kind = _class_for(task) if task else _class_with(absent_parts(params))
     class_name = relative.classes + kind.name.removeprefix("Bert")
 
     def named(name: str) -> str:

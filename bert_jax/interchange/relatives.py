@@ -56,6 +56,8 @@ class Relative(NamedTuple):
     """Settings that change the computation and of which only this value is supported; it is also their default."""
     ours: dict[str, Any] = {}
     """Settings of ours that all such models have."""
+    lacks: frozenset[str] = frozenset()
+    """Parts of ours (model/bert.py, OPTIONAL_PARTS) that its classes don't have."""
     after_padding: bool = False
     """Whether positions are numbered from the padding's id on, as in fairseq, and the table is longer by so many."""
 
@@ -98,6 +100,7 @@ _ROBERTA = Relative(
         (f"{_HEAD}.decoder.", "lm_head.decoder."),
         (f"{_HEAD}.bias", "lm_head.bias"),
     ),
+    lacks=frozenset({"next_sentence"}),
     # The head of a sentence has what is BERT's pooler in it.
     of_class={_SEQUENCE_CLASS: (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj."))},
     after_padding=True,
@@ -133,6 +136,7 @@ _ELECTRA = Relative(
         (f"{_HEAD}.decoder.", "generator_lm_head."),
     ),
     sizes=SIZES | {"embedding_size": "embedding_size"},
+    lacks=frozenset({"bert/pooler", "next_sentence"}),
 )
 _ERNIE = Relative(classes="Ernie", tensors=(("bert.", "ernie."),))
 

@@ -1,6 +1,6 @@
 """The sequences of a training step as the model sees them, with the pieces that it is to predict."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,6 +14,7 @@ from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.pretraining.masking import Masked, divide_sequences
 from bert_jax.pretraining.objective import PretrainingTargets, pretraining_trainer
 from bert_jax.pretraining.pretrain import training_source
+from bert_jax.pretraining.questions import OF_PAIRS
 from bert_jax.run.run_directory import RunDirectory, read_pretraining_config
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
@@ -63,17 +64,14 @@ class SeenSequence(NamedTuple):
     units: list[SeenUnit]
     """What masking chose among, in order; empty where next tokens are predicted."""
     pair_label: int | None
-    """1 if the second segment was drawn at random, 0 if it follows the first; None if nothing is asked about pairs."""
+    """The right answer about the second segment; None if nothing is asked about pairs."""
+    second_segment: str | None
+    """The same in words."""
 
     @property
     def predicted(self) -> list[int]:
         """Positions of the pieces to predict."""
         return [piece.position for piece in self.pieces if piece.answer is not None]
-
-    @property
-    def second_segment(self) -> Literal["random", "following"] | None:
-        """Where the second segment comes from; None if nothing is asked about it."""
-        return None if self.pair_label is None else "random" if self.pair_label else "following"
 
     def as_json(self) -> dict[str, Any]:
         """The sequence as a JSON object: lists have an item for each token, but `predicted` and `units`."""
@@ -143,14 +141,16 @@ def _sequence(seen: TrainingStep, row: int, number: int) -> SeenSequence:
         )
     ]
     maskable = tokens.units[here] & MASKABLE > 0
-    paired = seen.config.objective.pair != "none"
+    about = OF_PAIRS[seen.config.objective.pair]
+    label = int(seen.batch.pair_label[row, number])
     return SeenSequence(
         record=seen.records[row],
         number=number + 1,
         pieces=pieces,
         row_length=len(tokens.ids),
         units=_units(seen.starts[row, here], maskable, seen.kinds[row][number]) if seen.kinds else [],
-        pair_label=int(seen.batch.pair_label[row, number]) if paired else None,
+        pair_label=label if about else None,
+        second_segment=about.second_segment[label] if about and about.second_segment else None,
     )
 
 

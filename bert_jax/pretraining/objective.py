@@ -1,4 +1,4 @@
-"""Masked language modelling, and next sentence prediction where asked (Devlin et al. 2019, section 3.1).
+"""Masked language modelling, and a question about two segments where asked (Devlin et al. 2019, section 3.1).
 
 Or, to compare with: each next token from those before it (Radford et al. 2018, section 3.1).
 """
@@ -19,7 +19,7 @@ from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertForPretraining, Parameters, init
 from bert_jax.model.size import train_flops
 from bert_jax.pretraining.masking import Masked, mask_sequences, next_tokens
-from bert_jax.pretraining.questions import MASKED_TOKENS, NEXT_SENTENCE, NEXT_TOKENS, Question
+from bert_jax.pretraining.questions import MASKED_TOKENS, NEXT_TOKENS, OF_PAIRS, Question
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.system.errors import UsageError
 from bert_jax.training.batch import Batch
@@ -59,7 +59,7 @@ class PretrainingObjective:
         self._of_next = config.predict == "next"
         self.of_tokens = NEXT_TOKENS if self._of_next else MASKED_TOKENS
         """The question about tokens, by which a run is judged."""
-        self.of_pairs = NEXT_SENTENCE if config.pair == "next_sentence" else None
+        self.of_pairs = OF_PAIRS[config.pair]
         questions = tuple(filter(None, (self.of_tokens, self.of_pairs)))
         self.losses = tuple(question.loss for question in questions)
         self.measurements = (*self.losses, *(question.accuracy for question in questions))

@@ -16,6 +16,8 @@ class Question(NamedTuple):
     """What a baseline guesses that knows frequencies alone."""
     guessed_loss: str | None = None
     """Which probabilities the baseline gives; None if its loss isn't measured."""
+    second_segment: tuple[str, str] | None = None
+    """Of a question about pairs: what each answer, 0 and 1, says of the second segment."""
 
     @property
     def loss(self) -> str:
@@ -31,5 +33,13 @@ class Question(NamedTuple):
 _OF_PIECES = ("always the commonest piece", "each piece at its share of the text")
 MASKED_TOKENS = Question("mlm", "MLM", "masked-language", *_OF_PIECES)
 NEXT_TOKENS = Question("lm", "LM", "next-token", *_OF_PIECES)
-NEXT_SENTENCE = Question("nsp", "NSP", "next-sentence", "always the commoner class")
-QUESTIONS = (MASKED_TOKENS, NEXT_TOKENS, NEXT_SENTENCE)
+_COMMONER = "always the commoner class"
+NEXT_SENTENCE = Question(
+    "nsp", "NSP", "next-sentence", _COMMONER, second_segment=("follows the first", "drawn at random")
+)
+SENTENCE_ORDER = Question(
+    "sop", "SOP", "sentence-order", _COMMONER, second_segment=("follows the first", "comes before the first")
+)
+QUESTIONS = (MASKED_TOKENS, NEXT_TOKENS, NEXT_SENTENCE, SENTENCE_ORDER)
+OF_PAIRS = {"next_sentence": NEXT_SENTENCE, "sentence_order": SENTENCE_ORDER, "none": None}
+"""By objective.pair."""

@@ -5,7 +5,7 @@ from conftest import DOCUMENTS, numbered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax.instances.pairing import pair_segments
+from bert_jax.instances.pairing import order_segments, pair_segments
 from bert_jax.instances.sentences import Sentences
 
 
@@ -116,3 +116,25 @@ def test_short_sequences_are_as_many_as_asked():
 def test_of_nothing_there_are_no_pairs():
     pairs, cut = pairs_of(Sentences(np.zeros(0, int), np.zeros(1, int), np.zeros(1, int)), 64)
     assert (pairs, cut) == ([], 0)
+
+
+@given(DOCUMENTS, st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_ordered_segments_follow_each_other_and_leave_no_sentence_out(lengths, seed):
+    text = numbered(lengths)
+    segments = order_segments(text, 10_000, 0.1, np.random.default_rng(seed))
+    begin, end = segments.begin.reshape(-1, 2), segments.end.reshape(-1, 2)
+    earlier = np.where(segments.pair_label, 1, 0)
+    rows = np.arange(len(begin))
+    assert (end[rows, earlier] == begin[rows, 1 - earlier]).all()  # nothing is cut: they touch
+    document_of = np.searchsorted(text.ends[text.documents], begin, side="right")
+    assert (document_of[:, 0] == document_of[:, 1]).all()
+    seen = np.concatenate([np.zeros(0, int), *map(np.arange, begin.ravel(), end.ravel())])
+    assert len(set(seen)) == len(seen)
+    left_out = np.setdiff1d(text.tokens, seen)  # only sentences of one token
+    assert (np.diff(text.ends)[np.searchsorted(text.ends, left_out, side="right") - 1] == 1).all()
+
+
+def test_half_of_the_ordered_pairs_are_swapped():
+    segments = order_segments(numbered([[5] * 40] * 100), 64, 0.1, np.random.default_rng(0))
+    assert abs(segments.pair_label.mean() - 0.5) < 3 * 0.5 / len(segments.pair_label) ** 0.5

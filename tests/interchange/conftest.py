@@ -38,10 +38,15 @@ class FineTuned(NamedTuple):
 def fine_tuned():
     """A model of a kind of task, all its parameters random: biases, and LayerNorm's scales round 1."""
 
-    def make(kind: str) -> FineTuned:
+    def make(kind: str, **settings) -> FineTuned:
         tokenizer = WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *"abcdefghij"]))
         config = ModelConfig(
-            num_layers=2, hidden_size=16, num_heads=2, max_positions=24, vocabulary_size=len(tokenizer.vocabulary)
+            num_layers=2,
+            hidden_size=16,
+            num_heads=2,
+            max_positions=24,
+            vocabulary_size=len(tokenizer.vocabulary),
+            **settings,
         )
         shapes, rng = task_parameter_shapes(config, HeadShape.of(TASKS[kind])), np.random.default_rng(3)
         params = jax.tree_util.tree_map_with_path(

@@ -16,6 +16,7 @@ from bert_jax.interchange.names import to_tensors
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.model.bert import BertForPretraining, completed, init, parameter_shapes
 from bert_jax.model.size import num_parameters
+from bert_jax.model.task import BertForTask, HeadShape
 from bert_jax.system.errors import UsageError
 from bert_jax.training.cross_entropy import cross_entropy
 
@@ -100,6 +101,51 @@ def test_what_is_exported_is_what_was_imported(golden, tmp_path):
     assert before.keys() == after.keys() and all(np.array_equal(before[name], after[name]) for name in before)
     again = open_model_directory(tmp_path / "model")
     assert again.config == published.config and again.absent == published.absent
+
+
+def test_a_pretrained_model_is_exported_as_a_class_that_there_is(golden, tmp_path):
+    """With all heads, as a run of ours has them."""
+    config = golden.config
+    params = jax.tree.map(np.asarray, init(config, jax.random.key(0)))
+    kind = write_model_directory(tmp_path / "model", config, params, golden.published.tokenizer)
+    expected = {"roberta": "RobertaForMaskedLM", "electra": "ElectraForMaskedLM"}
+    classes = RELATIVES[config.model_type].classes
+    assert kind == expected.get(config.model_type, f"{classes}ForPreTraining")
+    again = open_model_directory(tmp_path / "model")
+    assert again.absent == RELATIVES[config.model_type].lacks and not again.unused
+
+
+@pytest.mark.parametrize("kind", ["class", "span", "tags", "choice"])
+@pytest.mark.parametrize("model_type", ["roberta", "albert", "ernie", "electra"])
+def test_a_fine_tuned_model_gives_transformers_our_outputs(fine_tuned, tmp_path, kind, model_type):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    settings = {
+        "roberta": {"num_segments": 1, "first_position": 1},  # the tokenizer's padding is piece 0
+        "albert": {"shared_layers": True, "embedding_size": 12},
+        "ernie": {"num_task_types": 3},
+        "electra": {"embedding_size": 12},
+    }[model_type]
+    made = fine_tuned(kind, model_type=model_type, **settings)
+    write = lambda: write_model_directory(tmp_path / "model", made.config, made.params, made.tokenizer, made.task)
+    if model_type == "electra" and kind in ("class", "choice"):
+        with pytest.raises(UsageError, match="Electra has no pooler"):
+            write()
+        return
+    model, told = getattr(transformers, write()).from_pretrained(tmp_path / "model", output_loading_info=True)
+    assert not any(told.values())
+    shape = (2, 3, 9) if kind == "choice" else (2, 9)
+    ids = np.random.default_rng(0).integers(5, len(made.tokenizer.vocabulary), shape)
+    tokens = tokens_of(ids.reshape(-1, 9).astype(np.int32))
+    tokens = jax.tree.map(lambda leaf: leaf.reshape(2, -1, leaf.shape[-1]), tokens)
+    found = BertForTask(made.config, HeadShape.of(made.task)).apply(
+        {"params": jax.tree.map(jnp.asarray, made.params)},
+        jax.tree.map(jnp.asarray, tokens),
+        jnp.zeros((2, 0, 2), jnp.int32),
+    )
+    with torch.no_grad():
+        out = model.eval()(input_ids=torch.tensor(ids))
+    theirs = torch.stack([out.start_logits, out.end_logits], -1) if kind == "span" else out.logits
+    np.testing.assert_allclose(found, theirs.numpy(), atol=1e-5)
 
 
 def test_published_sizes():

@@ -23,7 +23,7 @@ def test_the_truth_of_each_masked_piece_is_seen_beside_it(tiny_run):
         assert seen["segments"] == step.batch.tokens.segment[row, :length].tolist()
         assert seen["positions"] == list(range(length))
         assert seen["pieces"][0] == "[CLS]" and sequence.pieces[0].begins_word
-        assert sequence.second_segment == ("random" if seen["pair_label"] else "following")
+        assert sequence.second_segment == ("drawn at random" if seen["pair_label"] else "follows the first")
         assert seen["pair_label"] == step.batch.pair_label[row, 0]
 
 
