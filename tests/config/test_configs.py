@@ -19,6 +19,8 @@ SIZES = {
     "base": (12, 768),
     "large": (24, 1024),
     "gpt_ltr": (12, 768),
+    "albert_base": (12, 768),
+    "albert_large": (24, 1024),
 }
 ABLATIONS = sorted((ROOT / "ablations").glob("*.py"))
 
