@@ -52,7 +52,7 @@ WRONG = {
     f"{FINETUNE} --data.source text:a": "--data.source is no setting of bert-jax finetune",
     "evaluate R --dat f": "--dat is no setting of bert-jax evaluate; did you mean --data?",
     "bench demo --batchsize 3": "did you mean --batch-size?",
-    "params demo --layers 3": "did you mean --model.num-layers?",
+    "params demo --layers 3": "did you mean --model.num-layers or --model.shared-layers",
     # Values
     f"{PRETRAIN} --model.num-layers ten": "--model.num-layers ten: expected a whole number above 0",
     f"{PRETRAIN} --model.num_layers ten": "--model.num-layers ten: expected a whole number above 0",

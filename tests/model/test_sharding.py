@@ -18,6 +18,9 @@ def names_of(tree):
 
 TREES = {
     "pretraining": parameter_shapes(ModelConfig.tiny(vocabulary_size=200)),
+    "narrow tables, task types": parameter_shapes(
+        ModelConfig.tiny(vocabulary_size=200, embedding_size=64, num_task_types=2)
+    ),
     "task": task_parameter_shapes(ModelConfig.tiny(vocabulary_size=200), HeadShape("pooled", 3)),
 }
 
