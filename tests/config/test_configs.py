@@ -20,6 +20,7 @@ SIZES = {
     "large": (24, 1024),
     "gpt_ltr": (12, 768),
     "albert_base": (12, 768),
+    "ernie_zh_base": (12, 768),
     "albert_large": (24, 1024),
 }
 ABLATIONS = sorted((ROOT / "ablations").glob("*.py"))
