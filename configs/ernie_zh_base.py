@@ -7,7 +7,8 @@ Places of entities beside the text do as well: --data.spans FIELD.
     bert-jax pretrain configs/ernie_zh_base.py --workdir runs/ernie --data.source "text:zh/*.txt.gz"
 
 Hardware and time: the run is 3.4e19 FLOPs of matrix products, on one H100 at 40% of its bfloat16 peak a day, and in
-proportion on other chips. That is arithmetic, not a measurement. The lengths of the stages are ours: the paper has none.
+proportion on other chips. That is arithmetic, not a measurement. The paper doesn't tell the stages' lengths: these are
+a guess.
 
 What to expect: ERNIE's own checkpoint, with ReLU and more text of other kinds, reaches 78.4 on XNLI's Chinese test set
 where BERT's for Chinese has 77.2 (table 1).

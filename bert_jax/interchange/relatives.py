@@ -8,7 +8,7 @@ import difflib
 import functools
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.system.errors import UsageError, shown
@@ -58,6 +58,10 @@ class Relative(NamedTuple):
     """Settings of ours that all such models have."""
     lacks: frozenset[str] = frozenset()
     """Parts of ours (model/bert.py, OPTIONAL_PARTS) that its classes don't have."""
+    matrix_after_tables: Literal["never", "where narrower", "always"] = "never"
+    """Where a matrix leads from the tables to the blocks. With "where narrower" there is none between equal widths."""
+    has_task_types: bool = False
+    """Whether a model may have a table of task types."""
     after_padding: bool = False
     """Whether positions are numbered from the padding's id on, as in fairseq, and the table is longer by so many."""
 
@@ -126,6 +130,7 @@ _ALBERT = Relative(
     sizes=SIZES | {"embedding_size": "embedding_size"},
     fixed=FIXED | {"num_hidden_groups": 1, "inner_group_num": 1},
     ours={"shared_layers": True},
+    matrix_after_tables="always",
 )
 _ELECTRA = Relative(
     classes="Electra",
@@ -136,9 +141,10 @@ _ELECTRA = Relative(
         (f"{_HEAD}.decoder.", "generator_lm_head."),
     ),
     sizes=SIZES | {"embedding_size": "embedding_size"},
+    matrix_after_tables="where narrower",
     lacks=frozenset({"bert/pooler", "next_sentence"}),
 )
-_ERNIE = Relative(classes="Ernie", tensors=(("bert.", "ernie."),))
+_ERNIE = Relative(classes="Ernie", tensors=(("bert.", "ernie."),), has_task_types=True)
 
 RELATIVES: dict[str, Relative] = {
     "bert": Relative(classes="Bert"),
@@ -167,12 +173,9 @@ def further_settings(relative: Relative, values: dict[str, Any]) -> dict[str, An
     if relative.after_padding:
         first = int(values.get("pad_token_id", 1)) + 1
         found |= {"first_position": first, "max_positions": values["max_position_embeddings"] - first}
-    if "embedding_size" in relative.sizes and not relative.ours.get("shared_layers"):
-        # ALBERT always has a matrix after its tables, ELECTRA where the widths differ.
-        found["embedding_size"] = (
-            values["embedding_size"] if values["embedding_size"] != values["hidden_size"] else None
-        )
-    if values.get("use_task_id"):
+    if relative.matrix_after_tables == "where narrower" and values["embedding_size"] == values["hidden_size"]:
+        found["embedding_size"] = None
+    if relative.has_task_types and values.get("use_task_id"):
         found["num_task_types"] = values.get("task_type_vocab_size", 3)
     return found
 
@@ -182,8 +185,8 @@ def further_values(relative: Relative, model: ModelConfig) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if relative.after_padding:
         found["max_position_embeddings"] = model.first_position + model.max_positions
-    if "embedding_size" in relative.sizes:
+    if relative.matrix_after_tables != "never":
         found["embedding_size"] = model.table_size
-    if relative.classes == "Ernie":
+    if relative.has_task_types:
         found |= {"use_task_id": model.num_task_types > 0, "task_type_vocab_size": model.num_task_types or 3}
     return found
