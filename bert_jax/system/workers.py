@@ -72,6 +72,7 @@ def _end(pool: ProcessPoolExecutor) -> None:
     What they had not finished is done again the next time; they delete what they had begun, if they can in time.
     """
     workers = list((pool._processes or {}).values())  # public from Python 3.14 on, as kill_workers
+    manager = pool._executor_manager_thread
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
         worker.terminate()
@@ -79,6 +80,9 @@ def _end(pool: ProcessPoolExecutor) -> None:
     for worker in workers:
         worker.join(max(until - time.monotonic(), 0))
         worker.kill()
+    if manager:
+        # It closes the pipe by which the interpreter's end would wake it: in Python 3.11 the two may meet.
+        manager.join(_ENDING_S)
 
 
 class _Ended(BaseException):
