@@ -16,13 +16,13 @@ class Extend(Arguments):
     """Arguments of bert-jax vocab --extend. Every path may be in a bucket."""
 
     extend: PlaceArgument
-    """A vocab.txt, a sentencepiece .model, a run or a tokenizer directory."""
+    """A vocab.txt, a sentencepiece .model, a tokenizer.json, a run or a tokenizer directory."""
     words: PlaceArgument
     """Words to add: a UTF-8 file with one word on each line. They are cleaned as the tokenizer cleans text."""
     output: PlaceArgument | None = None
-    """File to write. Without it: VOCAB.extended.txt or .model beside the vocabulary."""
+    """File to write. Without it: VOCAB.extended.txt, .model or .json beside the vocabulary."""
     lowercase: bool = True
-    """Whether a vocab.txt is for lower-cased text. Used only for a vocab.txt: a run, a tokenizer directory and a .model
+    """Whether a vocab.txt is for lower-cased text. Used only for a vocab.txt: all others
     contain this setting."""
 
 
@@ -64,7 +64,7 @@ def _check_casing(asked: Extend, tokenizer: Tokenizer) -> None:
 
 
 def _beside(vocabulary: Place, tokenizer: Tokenizer) -> Place:
-    """The default output, VOCAB.extended.txt or .model; never in a tokenizer directory, which belongs to its run."""
+    """The default output, VOCAB.extended.txt, .model or .json; never in a tokenizer directory, which belongs to its run."""
     directory = tokenizer_directory(vocabulary) or tokenizer_directory(vocabulary.parent)
     place = directory.parent if directory in (vocabulary, vocabulary.parent) else vocabulary
     file = Path(tokenizer.file_name) if vocabulary.is_dir() else vocabulary
@@ -72,7 +72,9 @@ def _beside(vocabulary: Place, tokenizer: Tokenizer) -> Place:
 
 
 def _check_output(output: Place, tokenizer: Tokenizer) -> None:
-    if (output.suffix == ".model") != (tokenizer.kind != "wordpiece"):
+    # A vocab.txt may have any name but one that is read as another kind's.
+    own = Path(tokenizer.file_name).suffix
+    if output.suffix != own and (own != ".txt" or output.suffix in (".model", ".json")):
         raise UsageError(
             f"--output {output}: a {tokenizer.kind} vocabulary is written as {tokenizer.file_name}; name it like that"
         )

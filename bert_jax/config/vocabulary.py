@@ -11,10 +11,12 @@ class VocabularyConfig(Settings):
     """The vocabulary: trained on the corpus, or read from a file."""
 
     file: str | None = None
-    """A vocab.txt (one piece on each line) or a sentencepiece .model, used unchanged; a .model cleans text by its own
-    rules and ignores the settings here. None: train a vocabulary on the corpus."""
-    kind: Literal["wordpiece", "unigram", "bpe"] = "wordpiece"
-    """Kind of a trained vocabulary: BERT's WordPiece or one of sentencepiece's models. Ignored with `file`."""
+    """A vocab.txt (one piece on each line), a sentencepiece .model, a tokenizer.json, or a vocab.json that its
+    merges.txt is beside, used unchanged; all but a vocab.txt clean text by their own rules and ignore the settings
+    here. None: train a vocabulary on the corpus."""
+    kind: Literal["wordpiece", "unigram", "bpe", "byte_bpe"] = "wordpiece"
+    """Kind of a trained vocabulary: BERT's WordPiece, one of sentencepiece's models, or byte-level BPE, as RoBERTa has
+    it, to which no text is unknown. Ignored with `file`."""
     size: Annotated[int, Field(gt=5, le=1 << 24)] = 30_522
     """Pieces of a trained vocabulary, the five special ones included. Ignored with `file`."""
     lowercase: bool = True
@@ -22,14 +24,15 @@ class VocabularyConfig(Settings):
     strip_accents: bool | None = None
     """Drop accents (NFD, then category Mn). None: the same as `lowercase`, as in BERT."""
     character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 0.9999
-    """Share of the text's characters that a trained vocabulary has as pieces; rarer characters become [UNK]."""
+    """Share of the text's characters that a trained vocabulary has as pieces; rarer characters become [UNK]. With
+    `kind` byte_bpe all are covered."""
     sample_megabytes: Annotated[int, Field(gt=0)] = 256
     """Maximum text, in megabytes, that a vocabulary is trained on: a uniform sample of the documents, held in memory;
     with `data.weights`, each source gets its share."""
 
     @model_validator(mode="after")
     def _sentencepiece_covers_enough(self) -> "VocabularyConfig":
-        if self.kind != "wordpiece" and self.character_coverage < 0.98:
+        if self.kind in ("unigram", "bpe") and self.character_coverage < 0.98:
             raise ValueError(
                 f"vocabulary.character_coverage={self.character_coverage} is less than the 0.98 that sentencepiece "
                 f"wants for vocabulary.kind={self.kind}; raise it, or choose vocabulary.kind=wordpiece"

@@ -121,7 +121,7 @@ def open_initial(config: FinetuneConfig) -> TrainedModel:
         )
     if config.init is None:
         raise UsageError("init names no model; give a run, a checkpoint or a Hugging Face directory by --init")
-    started, task = TrainedModel.open(model_place(config.init)), config.task
+    started = TrainedModel.open(model_place(config.init))
     if started.config.max_positions < _FEWEST_POSITIONS:
         raise UsageError(
             f"the model of init={config.init} has {started.config.max_positions} positions and a task needs "
@@ -132,9 +132,6 @@ def open_initial(config: FinetuneConfig) -> TrainedModel:
             f"layers_frozen={config.layers_frozen} and the model of init={config.init} has "
             f"{started.config.num_layers} layers; lower the first"
         )
-    pairs = len(task.texts) == 2 or task.kind == "choice"
-    if pairs and started.config.num_segments < 2:
-        raise UsageError(f"task {task.name} has pairs and the model of init={config.init} has one segment only")
     return started
 
 

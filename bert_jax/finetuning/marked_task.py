@@ -46,13 +46,17 @@ class MarkedTask(ClassTask):
                 )
             spans.append(self._tokenizer.encode_spans(whole))
             words.append(pieces_of(spans[-1], begin, end))
-        sizes = kept(tuple(map(len, spans)), config.max_length)
+        sizes = kept(tuple(map(len, spans)), config.max_length, vocabulary.separators)
         repairs[CUT.format(config.max_length)] += sum(sizes) < sum(map(len, spans))
         ids, marks = [vocabulary.cls_id], []
+        between = vocabulary.separators - 1 if len(spans) > 1 else 0
         for of_text, size, word in zip(spans, sizes, words):
             first = min(max((word.start + word.stop - size) // 2, 0), len(of_text) - size)
             begin, last = len(ids) - first, first + size
             # A marked phrase may be longer than what is kept.
             marks.append((begin + max(word.start, first), begin + min(word.stop, last)) if word else (0, 1))
             ids += [*(piece.id for piece in of_text[first:last]), vocabulary.sep_id]
-        return Example((TokenSequence(ids, sizes[0] + 2),), marks=tuple(marks)), all(words)
+            if len(marks) == 1:
+                ids += [vocabulary.sep_id] * between
+                first_length = len(ids)
+        return Example((TokenSequence(ids, first_length),), marks=tuple(marks)), all(words)

@@ -59,10 +59,11 @@ class SpanTask:
     def _examples(self, question: list[int], spans: Sequence[PieceSpan]) -> list[Example]:
         """Builds one example for each window, without target."""
         vocabulary = self._tokenizer.vocabulary
-        found = windows(len(spans), self.config.max_length - len(question) - 3, self.config.span.stride)
+        room = self.config.max_length - len(question) - 2 - vocabulary.separators
+        found = windows(len(spans), room, self.config.span.stride)
         examples = []
         for window, best_context in zip(found, with_best_context(found, len(spans))):
-            ids = [vocabulary.cls_id, *question, vocabulary.sep_id]
+            ids = [vocabulary.cls_id, *question, *[vocabulary.sep_id] * vocabulary.separators]
             offset = len(ids)
             ids += [*(piece.id for piece in spans[window.begin : window.end]), vocabulary.sep_id]
             origin = TextWindow(window, best_context, spans, offset)

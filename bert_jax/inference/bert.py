@@ -193,15 +193,14 @@ class Bert:
             isinstance(segment, str) for segment in segments
         ):
             raise UsageError(f"{_shown(text)} is neither a text nor a pair of texts, (first, second)")
-        if len(segments) > self.config.num_segments:
-            raise UsageError(f"the model has num_segments={self.config.num_segments}: give single texts, not pairs")
         return tuple(segments)
 
     def _masked_sequence(self, text: object) -> TokenSequence:
         """The token ids of a text with [MASK]. Raises UsageError if it has none or is too long."""
-        if not isinstance(text, str) or MASK not in text:
+        ids = self.tokenizer.encode_masked(text) if isinstance(text, str) else []
+        if self.tokenizer.vocabulary.mask_id not in ids:
             raise UsageError(f"there is no {MASK} in {_shown(text)}; put one where a piece is to be filled in")
-        one = joined([self.tokenizer.encode_masked(text)], self.tokenizer.vocabulary, sys.maxsize)
+        one = joined([ids], self.tokenizer.vocabulary, sys.maxsize)
         if len(one.ids) > self.config.max_positions:
             raise UsageError(
                 f"the text {_shown(text)} has {len(one.ids)} tokens and the model {self.config.max_positions} "

@@ -175,8 +175,8 @@ def write_instances(
     )
     paired = recipe.pair != "none"
     ways: dict[str, Callable[..., Segments]] = {
-        "next_sentence": pair_segments,
-        "sentence_order": order_segments,
+        "next_sentence": functools.partial(pair_segments, separators=vocabulary.separators),
+        "sentence_order": functools.partial(order_segments, separators=vocabulary.separators),
         "none": functools.partial(pack_sentences, across_documents=recipe.data.across_documents),
     }
 
@@ -187,7 +187,13 @@ def write_instances(
             rng = np.random.Generator(np.random.Philox(seed))
             segments = ways[recipe.pair](text, recipe.length, recipe.data.short_sequence_probability, rng)
             made = build_instances(
-                segments, text.tokens, marks.units, vocabulary.cls_id, vocabulary.sep_id, paired=paired
+                segments,
+                text.tokens,
+                marks.units,
+                vocabulary.cls_id,
+                vocabulary.sep_id,
+                paired=paired,
+                separators=vocabulary.separators,
             )
             if recipe.data.packed:
                 # Held-out sequences keep rows of their own: an evaluation is the same with and without packing.

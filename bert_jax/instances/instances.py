@@ -28,7 +28,8 @@ class Instances(NamedTuple):
     """n sequences in the form in which they are stored, concatenated to N tokens."""
 
     ids: Int[np.ndarray, " N"]
-    """Piece ids of all sequences, concatenated. A sequence is [CLS], then each segment followed by [SEP]."""
+    """Piece ids of all sequences, concatenated. A sequence is [CLS], then each segment followed by [SEP];
+    with two separators, the first of a pair by two."""
     units: UInt8[np.ndarray, " N"]
     """Unit bits of each token (bert_jax/layout.py)."""
     ends: Int[np.ndarray, " n+1"]
@@ -75,24 +76,29 @@ def build_instances(
     sep_id: int,
     *,
     paired: bool,
+    separators: int = 1,
 ) -> Instances:
     """Adds the special tokens to the segments. `units` are the bits of each of `tokens`.
 
-    If `paired`, the first of two segments has segment id 0; otherwise the whole sequence has. The first token of a
+    If `paired`, the first of two segments has segment id 0, with the `separators` after it; otherwise the whole
+    sequence has. The first token of a
     segment begins a unit of each kind that is marked. (In the whole-word masking of the original BERT, a ##piece after
     [SEP] joins the last word of the first segment.)
     """
     sizes = segments.end - segments.begin
     owner = np.repeat(np.arange(len(segments.counts)), segments.counts)
-    # A segment's offset counts the [CLS] of its own and all earlier sequences, and a [SEP] per earlier segment.
-    begin = np.cumsum(sizes + 1) - sizes + owner
     last = np.cumsum(segments.counts) - 1
-    ends = np.concatenate([[0], (begin + sizes)[last] + 1])
+    after = np.ones_like(sizes)  # [SEP] after each segment
+    if paired:
+        after[last - 1] = separators
+    # A segment's offset counts the [CLS] of its own and all earlier sequences, and earlier segments with their [SEP].
+    begin = np.cumsum(sizes + after) - (sizes + after) + owner + 1
+    ends = np.concatenate([[0], (begin + sizes + after)[last]])
     ids = np.full(ends[-1], sep_id, np.int32)
     placed = np.zeros(ends[-1], np.uint8)
     ids[ends[:-1]] = cls_id
     into, taken = ranges(begin, sizes), ranges(segments.begin, sizes)
     ids[into], placed[into] = tokens[taken], units[taken]
     placed[begin] |= np.bitwise_or.reduce(units, initial=WORD_START) & ~np.uint8(MASKABLE)
-    first_length = sizes[last - 1] + 2 if paired else np.diff(ends)
+    first_length = sizes[last - 1] + 1 + separators if paired else np.diff(ends)
     return Instances(ids, placed, ends, first_length, segments.pair_label)

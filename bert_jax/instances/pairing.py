@@ -10,17 +10,18 @@ from jaxtyping import Int
 from bert_jax.instances.instances import Segments
 from bert_jax.instances.sentences import Sentences
 
-SPECIAL_TOKENS = 3
-"""Special tokens per sequence: [CLS] first [SEP] second [SEP]."""
+_ENDS = 2
+"""Special tokens of a pair besides its separators: [CLS] first, and [SEP] last."""
 OTHER_DOCUMENT_TRIES = 10
 """Most attempts to draw a random document other than the first segment's."""
 _DRAWS_AT_ONCE = 1 << 12
 
 
 def pair_segments(
-    text: Sentences, length: int, short_sequence_probability: float, rng: np.random.Generator
+    text: Sentences, length: int, short_sequence_probability: float, rng: np.random.Generator, separators: int = 1
 ) -> Segments:
-    """Pairs up the sentences of `text`: each is in some pair of segments, of at most `length` - 3 tokens together.
+    """Pairs up the sentences of `text`: each is in some pair of segments, of at most `length` tokens together with
+    [CLS], the `separators` between them, and [SEP].
 
     Sentences of a document are gathered until they reach a target length. The first segment takes a random number of
     them. The second segment takes the rest, or, half of the time and always if there is no rest, sentences of a random
@@ -31,7 +32,7 @@ def pair_segments(
     section 4, pair two single sentences, cut to fill the length; the original BERT and this function pair two runs of
     sentences, which may be shorter than the length.
     """
-    most = length - SPECIAL_TOKENS
+    most = length - _ENDS - separators
     ends, documents = text.ends.tolist(), text.documents.tolist()
     pairs = []
     draws = _uniform(rng)
@@ -57,7 +58,7 @@ def pair_segments(
 
 
 def order_segments(
-    text: Sentences, length: int, short_sequence_probability: float, rng: np.random.Generator
+    text: Sentences, length: int, short_sequence_probability: float, rng: np.random.Generator, separators: int = 1
 ) -> Segments:
     """Pairs up the sentences of `text` as `pair_segments` does, but the second segment is always the rest; half of the
     time the two change places (Lan et al. 2020, section 3.1).
@@ -65,7 +66,7 @@ def order_segments(
     Of one sentence by itself both segments are parts. (ALBERT's code gives it a segment of another document and calls
     that a swap.) A single token by itself makes no pair and is left out.
     """
-    most = length - SPECIAL_TOKENS
+    most = length - _ENDS - separators
     ends, documents = text.ends.tolist(), text.documents.tolist()
     pairs = []
     draws = _uniform(rng)

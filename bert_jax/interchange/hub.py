@@ -15,6 +15,7 @@ _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 _FILES = (
     *("config.json", WEIGHTS, INDEX, "model-*-of-*.safetensors"),
     *("vocab.txt", "tokenizer.json", "tokenizer_config.json", "tokenizer.model"),
+    *("vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model"),
 )
 """Patterns of the files to download: those that this package reads. None of them can run code."""
 

@@ -8,15 +8,21 @@ from tokenizers import AddedToken, processors
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import Shape, read_object, read_shape, shaped
+from bert_jax.interchange.sentencepiece_files import NUMBERED_MODELS, read_numbered_model
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.progress import warn
+from bert_jax.text.byte_level_bpe import pipeline_of_merges
+from bert_jax.text.pipeline import PipelineTokenizer
 from bert_jax.text.sentencepiece import SentencePieceTokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import CONTINUATION, UNKNOWN, Vocabulary
 from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
 
 TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
+_PIECES = "vocab.json"
+_VOCABULARIES = (SentencePieceTokenizer.file_name, TOKENIZER, _PIECES, *NUMBERED_MODELS, WordPieceTokenizer.file_name)
+"""Files that a vocabulary is read from, the first that is there."""
 SPECIAL_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 """Names of the special pieces in tokenizer_config.json, in the order of Vocabulary.special_ids."""
 _UNLIMITED = 1_000_000
@@ -71,6 +77,8 @@ class _Settings(Shape):
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
     tokenize_chinese_chars: Literal[True] = True
+    keep_accents: bool | None = None
+    add_prefix_space: bool | None = None
     model_max_length: float | None = None
     added_tokens_decoder: dict[str, _Piece] = {}
     pad_token: str | _Piece | None = None
@@ -81,28 +89,50 @@ class _Settings(Shape):
 
 
 def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None = None) -> Tokenizer:
-    """Reads the first that exists of tokenizer.model (sentencepiece), tokenizer.json (WordPiece) and vocab.txt.
+    """Reads the first that exists of tokenizer.model (sentencepiece), tokenizer.json, vocab.json with merges.txt,
+    the sentencepiece models of relatives, and vocab.txt.
 
     `lowercase` overrides the files of a WordPiece tokenizer; if neither says, the letters in the vocabulary decide.
     Raises UsageError if there is no tokenizer, if it doesn't tokenize like BERT's, or if the files contradict each
     other or the model.
     """
     settings = read_shape(directory / SETTINGS, _Settings) if (directory / SETTINGS).is_file() else _Settings()
-    if (directory / SentencePieceTokenizer.file_name).is_file():
-        tokenizer = SentencePieceTokenizer.read(directory / SentencePieceTokenizer.file_name)
-        if settings.do_lower_case and tokenizer.piece_of_word("A") not in (None, tokenizer.piece_of_word("a")):
-            raise UsageError(f"{directory / SETTINGS}: do_lower_case is true, and the sentencepiece model keeps case")
-    elif (directory / TOKENIZER).is_file():
-        tokenizer = _wordpiece_of(directory, settings, lowercase)
-    elif (directory / WordPieceTokenizer.file_name).is_file():
-        tokenizer = _wordpiece_over(directory / WordPieceTokenizer.file_name, settings, lowercase)
-    else:
+    tokenizer = _first_of(directory, config.model_type, settings, lowercase)
+    if lowercase is not None and not isinstance(tokenizer, WordPieceTokenizer):
         raise UsageError(
-            f"{directory} has no vocabulary; put its vocab.txt, tokenizer.json or tokenizer.model beside the model"
+            f"--{'' if lowercase else 'no-'}lowercase is for a WordPiece; the vocabulary in {directory} is a "
+            f"{tokenizer.kind} and says itself how text is cleaned; leave the option out"
         )
     if contradiction := _contradiction(settings, tokenizer.vocabulary, config):
         raise UsageError(f"{directory}: {contradiction}; tokenizer and model don't belong together")
     return tokenizer
+
+
+def _first_of(directory: Path, model_type: str, settings: _Settings, lowercase: bool | None) -> Tokenizer:
+    """The tokenizer of the first vocabulary in `directory`. Raises UsageError if there is none."""
+    path = next((directory / name for name in _VOCABULARIES if (directory / name).is_file()), None)
+    if path is None:
+        raise UsageError(
+            f"{directory} has no vocabulary; put the model's beside it: vocab.txt, tokenizer.json, tokenizer.model, "
+            f"{', '.join(NUMBERED_MODELS)}, or vocab.json with merges.txt"
+        )
+    if path.name == SentencePieceTokenizer.file_name:
+        tokenizer = SentencePieceTokenizer.read(path)
+        if settings.do_lower_case and tokenizer.piece_of_word("A") not in (None, tokenizer.piece_of_word("a")):
+            raise UsageError(f"{directory / SETTINGS}: do_lower_case is true, and the sentencepiece model keeps case")
+        return tokenizer
+    if path.name == TOKENIZER:
+        value = read_object(path)
+        if _model_type(value) == "WordPiece":
+            return _wordpiece_of(directory, value, settings, lowercase)
+        return PipelineTokenizer(value, str(path))
+    if path.name == _PIECES:
+        value = pipeline_of_merges(read_object(path), path, leading_space=bool(settings.add_prefix_space))
+        return PipelineTokenizer(value, str(path))
+    if path.name in NUMBERED_MODELS:
+        lowercases = settings.do_lower_case is not False
+        return read_numbered_model(path, model_type, lowercases, bool(settings.keep_accents))
+    return _wordpiece_over(path, settings, lowercase)
 
 
 def _contradiction(settings: _Settings, vocabulary: Vocabulary, config: ModelConfig) -> str | None:
@@ -140,10 +170,12 @@ def _wordpiece_over(path: Path, settings: _Settings, lowercase: bool | None) -> 
     return WordPieceTokenizer(vocabulary, lowercase, settings.strip_accents)
 
 
-def _wordpiece_of(directory: Path, settings: _Settings, lowercase: bool | None) -> WordPieceTokenizer:
-    """The tokenizer in tokenizer.json. Raises UsageError if the file is invalid or contradicts `settings`."""
+def _wordpiece_of(
+    directory: Path, value: dict[str, Any], settings: _Settings, lowercase: bool | None
+) -> WordPieceTokenizer:
+    """The tokenizer in tokenizer.json, whose contents are `value`. Raises UsageError if the file is invalid or
+    contradicts `settings`."""
     path = directory / TOKENIZER
-    value = read_object(path)
     ids = _numbered_pieces(value, path)
     in_words = len(ids)
     file = shaped(value, _TokenizerFile, path)
@@ -167,17 +199,19 @@ def _wordpiece_of(directory: Path, settings: _Settings, lowercase: bool | None) 
     return WordPieceTokenizer(vocabulary, lowercase, file.normalizer.strip_accents)
 
 
+def _model_type(value: dict[str, Any]) -> Any:
+    """The type of the model in a tokenizer.json; WordPiece where a file doesn't say, as old ones don't."""
+    model = value.get("model")
+    return model.get("type", "WordPiece") if isinstance(model, dict) else model
+
+
 def _numbered_pieces(value: dict[str, Any], path: Path) -> dict[str, int]:
     """Removes `vocab` from the `model` of a tokenizer.json and returns it: the number of every piece.
 
-    It is checked without pydantic, which would describe each of a million wrong numbers. Raises UsageError if the model
-    isn't a WordPiece, or if a number isn't an integer.
+    It is checked without pydantic, which would describe each of a million wrong numbers. Raises UsageError if a number
+    isn't an integer.
     """
-    model = value.get("model")
-    if not isinstance(model, dict) or model.get("type", "WordPiece") != "WordPiece":
-        kind = model.get("type") if isinstance(model, dict) else model
-        raise UsageError(f"{path}: model.type is {shown(kind)}; the tokenizer of a BERT is a WordPiece")
-    vocab = model.pop("vocab", None)
+    vocab = value["model"].pop("vocab", None)
     if not isinstance(vocab, dict):
         raise UsageError(f"{path}: model.vocab is {shown(vocab)}; an object with a number for each piece was expected")
     if wrong := next((piece for piece, number in vocab.items() if type(number) is not int), None):
@@ -193,17 +227,22 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -
     make words of over 100 characters unknown, instead of over 200.
     """
     vocabulary = tokenizer.vocabulary
-    cls, sep = vocabulary.pieces[vocabulary.cls_id], vocabulary.pieces[vocabulary.sep_id]
-    theirs = tokenizer.as_huggingface()
-    theirs.post_processor = processors.TemplateProcessing(
-        single=f"{cls} $A {sep}",
-        pair=f"{cls} $A {sep} $B:1 {sep}:1",
-        special_tokens=[(cls, vocabulary.cls_id), (sep, vocabulary.sep_id)],
-    )
     special = {name: vocabulary.pieces[number] for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids)}
-    theirs.add_special_tokens([AddedToken(piece, normalized=False) for piece in special.values()])
+    theirs = tokenizer.as_huggingface()
+    if isinstance(tokenizer, PipelineTokenizer):  # it says itself what is added to texts
+        if tokenizer.kind == "byte_bpe" and not theirs.model.ignore_merges:  # which the two files can't say
+            theirs.model.save(str(directory))
+    else:
+        cls, sep = vocabulary.pieces[vocabulary.cls_id], vocabulary.pieces[vocabulary.sep_id]
+        theirs.post_processor = processors.TemplateProcessing(
+            single=f"{cls} $A {sep}",
+            pair=f"{cls} $A {sep} $B:1 {sep}:1",
+            special_tokens=[(cls, vocabulary.cls_id), (sep, vocabulary.sep_id)],
+        )
+        theirs.add_special_tokens([AddedToken(piece, normalized=False) for piece in special.values()])
+        tokenizer.write_vocabulary(directory / tokenizer.file_name)
     write_text(directory / TOKENIZER, theirs.to_str(pretty=True))
-    tokenizer.write_vocabulary(directory / tokenizer.file_name)
+    of_segments = ["token_type_ids"] if vocabulary.separators == 1 else []
     casing = {}
     if isinstance(tokenizer, WordPieceTokenizer):
         casing = {"do_lower_case": tokenizer.lowercase, "strip_accents": tokenizer.strip_accents}
@@ -211,7 +250,7 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -
         directory / SETTINGS,
         {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+            "model_input_names": ["input_ids", *of_segments, "attention_mask"],
             "model_max_length": max_positions,
             **casing,
             **special,

@@ -51,7 +51,9 @@ class Embeddings(nn.Module):
         dtype = compute_dtype(config)
         words = jnp.take(self.word, tokens.ids, axis=0).astype(dtype)
         # A product with a one-hot matrix: its gradient is a product too, not a scatter onto two rows.
-        one_hot = nn.one_hot(tokens.segment, config.num_segments, dtype=dtype)
+        # With one segment, as in RoBERTa, both texts of a pair have it: separators part them.
+        segment = jnp.minimum(tokens.segment, config.num_segments - 1)
+        one_hot = nn.one_hot(segment, config.num_segments, dtype=dtype)
         positions = sinusoids(config, length)
         if config.positions == "learned":
             positions = self.position[config.first_position :] if config.first_position else self.position

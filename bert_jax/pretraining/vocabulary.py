@@ -16,6 +16,7 @@ from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, stage, warn
+from bert_jax.text.byte_level_bpe import train_byte_level_bpe
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, read_vocabulary_file, tokenizer_directory
 from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
@@ -111,4 +112,6 @@ def _learned(texts: list[str], settings: VocabularyConfig) -> Tokenizer:
     wanted = cleaning | {"character_coverage": settings.character_coverage}
     if settings.kind == "wordpiece":
         return WordPieceTokenizer(train_wordpiece(texts, settings.size, **wanted), **cleaning)
+    if settings.kind == "byte_bpe":
+        return train_byte_level_bpe(texts, settings.size, **cleaning)
     return train_sentencepiece(texts, settings.size, kind=settings.kind, **wanted)

@@ -21,12 +21,11 @@ from bert_jax.system.files import open_regular, replacing
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
 from bert_jax.text.sentencepiece_huggingface import as_huggingface
 from bert_jax.text.tokenizer_settings import FILE_NAME, TokenizerSettings, read_settings, write_settings
-from bert_jax.text.vocabulary import MASK, MOST_BYTES, PieceSpan, Vocabulary
+from bert_jax.text.vocabulary import MASK, MOST_BYTES, PieceSpan, Vocabulary, special_names
 
 BOUNDARY = "\u2581"
 """First character of pieces that begin a word."""
 _KINDS = {1: "unigram", 2: "bpe"}
-_SPECIAL_NAMES = (("[PAD]", "<pad>"), ("[UNK]", "<unk>"), ("[CLS]", "<s>"), ("[SEP]", "</s>"), ("[MASK]", "<mask>"))
 _PLACEHOLDER = "\U0010fffd"
 """Replaces [MASK] while text is encoded. No vocabulary has it, so it becomes an unknown piece."""
 _SCORE_STEP = 0.1
@@ -49,8 +48,9 @@ class SentencePieceTokenizer:
         """
         self._model = model
         pieces = [piece.piece for piece in model.pieces]
-        special = [_present(names, set(pieces)) for names in _SPECIAL_NAMES]
-        self.vocabulary = Vocabulary(pieces, name, special, blanks="")  # it may have pieces for line breaks
+        self.vocabulary = Vocabulary(
+            pieces, name, special_names(set(pieces)), blanks=""
+        )  # it may have pieces for line breaks
         if model.trainer_spec.model_type not in _KINDS:
             raise UsageError(
                 f"{name} is a sentencepiece model of words or characters; give one of {', '.join(_KINDS.values())}"
@@ -95,7 +95,7 @@ class SentencePieceTokenizer:
         for number, piece, (begin, end) in zip(encoded["ids"], encoded["pieces"], encoded["offsets"]):
             if piece == BOUNDARY:
                 end = begin
-            begin, end = _stripped(text, begin, end)
+            begin, end = visible(text, begin, end)
             spans.append(PieceSpan(number, begin, end))
         return spans
 
@@ -114,7 +114,7 @@ class SentencePieceTokenizer:
         scripts without spaces, where each piece counts as a word. A letter after punctuation without a space doesn't
         start a word, since its piece is the same as within a word.
         """
-        starts = np.array([_starts_word(piece) for piece in self.vocabulary.pieces])
+        starts = np.array([starts_word(piece) for piece in self.vocabulary.pieces])
         starts[list(self.vocabulary.special_ids)] = True
         return starts
 
@@ -178,30 +178,28 @@ class SentencePieceTokenizer:
     @classmethod
     def read(cls, path: Path) -> "SentencePieceTokenizer":
         """Reads a sentencepiece model. Raises UsageError if the file isn't one."""
-        try:
-            if path.stat().st_size > MOST_BYTES:
-                raise UsageError(f"{path} has {path.stat().st_size:,} bytes; no vocabulary needs over {MOST_BYTES:,}")
-            with open_regular(path) as file:
-                model = ModelProto.FromString(file.read())
-        except OSError as error:
-            raise UsageError(
-                f"{path} can't be read ({error.strerror}); give the path of a sentencepiece .model"
-            ) from None
-        except DecodeError:
-            raise UsageError(f"{path} is no sentencepiece model; give one, or a vocab.txt") from None
-        if not all(isinstance(piece.piece, str) for piece in model.pieces):  # bytes: not UTF-8
-            raise UsageError(f"{path} has pieces that are not UTF-8; it is damaged, fetch it again")
-        return cls(model, str(path))
+        return cls(read_model(path), str(path))
+
+
+def read_model(path: Path) -> ModelProto:
+    """The sentencepiece model at `path`. Raises UsageError if the file isn't one."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UsageError(f"{path} has {path.stat().st_size:,} bytes; no vocabulary needs over {MOST_BYTES:,}")
+        with open_regular(path) as file:
+            model = ModelProto.FromString(file.read())
+    except OSError as error:
+        raise UsageError(f"{path} can't be read ({error.strerror}); give the path of a sentencepiece .model") from None
+    except DecodeError:
+        raise UsageError(f"{path} is no sentencepiece model; give one, or a vocab.txt") from None
+    if not all(isinstance(piece.piece, str) for piece in model.pieces):  # bytes: not UTF-8
+        raise UsageError(f"{path} has pieces that are not UTF-8; it is damaged, fetch it again")
+    return model
 
 
 def without_nul(text: str) -> str:
     """Replaces U+0000, for which sentencepiece has no rules, by another control character."""
     return text.replace("\0", "\1")
-
-
-def _present(names: Sequence[str], pieces: set[str]) -> str:
-    """The first of `names` that is a piece; `names[0]` if none is."""
-    return next((name for name in names if name in pieces), names[0])
 
 
 def _with_control_pieces(model: ModelProto, vocabulary: Vocabulary) -> bytes:
@@ -213,7 +211,7 @@ def _with_control_pieces(model: ModelProto, vocabulary: Vocabulary) -> bytes:
     return copy.SerializeToString()
 
 
-def _stripped(text: str, begin: int, end: int) -> tuple[int, int]:
+def visible(text: str, begin: int, end: int) -> tuple[int, int]:
     """The span without spaces, control and format characters at its ends."""
     while end > begin and _unseen(text[end - 1]):
         end -= 1
@@ -226,7 +224,8 @@ def _unseen(character: str) -> bool:
     return character.isspace() or unicodedata.category(character) in ("Cc", "Cf")
 
 
-def _starts_word(piece: str) -> bool:
+def starts_word(piece: str) -> bool:
+    """Whether a piece begins a word: after a space, as punctuation, or in a script without spaces."""
     first = piece[:1]
     return first == BOUNDARY or (first != "" and (is_punctuation(first) or sets_no_spaces(first)))
 

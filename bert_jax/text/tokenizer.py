@@ -11,20 +11,29 @@ from jaxtyping import Bool
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
+from bert_jax.text.byte_level_bpe import read_pipeline
+from bert_jax.text.pipeline import PipelineTokenizer
 from bert_jax.text.sentencepiece import SentencePieceTokenizer
 from bert_jax.text.tokenizer_settings import FILE_NAME, TokenizerSettings, read_settings
 from bert_jax.text.vocabulary import PieceSpan, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
-_KINDS = {"wordpiece": WordPieceTokenizer, "unigram": SentencePieceTokenizer, "bpe": SentencePieceTokenizer}
+_KINDS = {
+    "wordpiece": WordPieceTokenizer,
+    "unigram": SentencePieceTokenizer,
+    "bpe": SentencePieceTokenizer,
+    "byte_bpe": PipelineTokenizer,
+    "metaspace": PipelineTokenizer,
+}
 
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Text to piece ids and back; V pieces. One interface for WordPiece and for sentencepiece's models."""
+    """Text to piece ids and back; V pieces. One interface for WordPiece, sentencepiece's models, and
+    pipelines of Hugging Face's library."""
 
     kind: str
-    """Kind in tokenizer_config.json: wordpiece, unigram or bpe."""
+    """Kind in tokenizer_config.json: wordpiece, unigram, bpe (both sentencepiece's), byte_bpe or metaspace."""
     file_name: str
     """Name of the vocabulary's file in a tokenizer directory."""
     vocabulary: Vocabulary
@@ -70,12 +79,13 @@ class Tokenizer(Protocol):
         """A Tokenizer of Hugging Face's library that gives the same ids, without special pieces."""
 
     def write_vocabulary(self, path: Place) -> None:
-        """Writes the vocabulary's file alone: a vocab.txt or a sentencepiece model."""
+        """Writes the vocabulary's file alone: a vocab.txt, a sentencepiece model or a tokenizer.json."""
 
 
 def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
-    """Loads a tokenizer from a run, a tokenizer directory, a vocab.txt or a sentencepiece .model, also in a bucket.
+    """Loads a tokenizer from a run, a tokenizer directory, or a vocabulary's file, also in a bucket.
 
+    Files are a vocab.txt, a sentencepiece .model, a tokenizer.json, or a vocab.json that its merges.txt is beside.
     `lowercase` and `strip_accents` apply to a vocab.txt; the others contain these settings. Raises UsageError if there
     is no tokenizer at `path`.
     """
@@ -90,7 +100,15 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accent
 
 
 def read_vocabulary_file(path: Place, lowercase: bool, strip_accents: bool | None) -> Tokenizer:
-    """Loads a tokenizer from a sentencepiece model, if the suffix is .model, or a vocab.txt. Raises UsageError."""
+    """Loads a tokenizer by the suffix: a sentencepiece .model, a .json of byte-level BPE, or else a vocab.txt.
+
+    Raises UsageError.
+    """
+    if path.suffix == ".json":
+        beside = path.with_name("merges.txt")
+        if beside.is_file():
+            fetched(beside)
+        return read_pipeline(fetched(path))
     path = fetched(path)
     if path.suffix == ".model":
         return SentencePieceTokenizer.read(path)

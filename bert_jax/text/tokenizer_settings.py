@@ -16,11 +16,14 @@ _FORMAT = 1
 whether data was prepared with the same tokenizer, and stays what it was."""
 
 
+Kind = Literal["wordpiece", "unigram", "bpe", "byte_bpe", "metaspace"]
+
+
 class TokenizerSettings(Shape):
     """The settings of any tokenizer. Files of the same name by other programs have no `kind`."""
 
     format: Annotated[int, Field(ge=1)] = _FORMAT
-    kind: Literal["wordpiece", "unigram", "bpe"]
+    kind: Kind
 
 
 class WordPieceSettings(TokenizerSettings):
@@ -34,7 +37,7 @@ class WordPieceSettings(TokenizerSettings):
 def read_settings(directory: Path, shape: type[ShapeKind]) -> ShapeKind:
     """Reads the settings in `directory`. Raises UsageError if they are missing, damaged, another program's or newer."""
     path = directory / FILE_NAME
-    remedy = "give the vocabulary's own file, a vocab.txt or a .model, or make a run of it with bert-jax import"
+    remedy = "give the vocabulary's own file, such as a vocab.txt or a .model, or make a run of it with bert-jax import"
     try:
         value = read_object(path)
         check_format(path, value.get("format", _FORMAT), _FORMAT)

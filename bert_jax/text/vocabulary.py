@@ -1,7 +1,7 @@
 """The list of pieces: reading, checking and writing vocab.txt."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from bert_jax.system.files import open_regular, write_text
 PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_PIECES = (PAD, UNKNOWN, CLS, SEP, MASK)
 """The five special pieces of every vocabulary, in their order in a trained one."""
+_NAMES = ((PAD, "<pad>"), (UNKNOWN, "<unk>"), (CLS, "<s>"), (SEP, "</s>"), (MASK, "<mask>"))
 CONTINUATION = "##"
 """Prefix of pieces that continue a word, in WordPiece."""
 
@@ -39,14 +40,17 @@ class Vocabulary:
         name: str = "vocabulary",
         special: Sequence[str] = SPECIAL_PIECES,
         blanks: str = BLANKS,
+        separators: int = 1,
     ):
         """`special`: this vocabulary's names of the five special pieces, in the order of SPECIAL_PIECES. `blanks`:
-        characters that no piece may contain.
+        characters that no piece may contain. `separators`: how many separators stand between two texts: one in BERT,
+        two in RoBERTa.
 
         Raises UsageError, with `name`, if a special piece is missing, or if a piece is empty, occurs twice, or contains
         U+0000 or one of `blanks`.
         """
         self.pieces = tuple(pieces)
+        self.separators = separators
         self.ids = {piece: number for number, piece in enumerate(self.pieces)}
         missing = [piece for piece in special if piece not in self.ids]
         if missing:
@@ -94,6 +98,14 @@ class Vocabulary:
     def write(self, path: Place) -> None:
         """Writes a vocab.txt."""
         write_text(path, "".join(piece + "\n" for piece in self.pieces))
+
+
+def special_names(pieces: Container[str]) -> tuple[str, ...]:
+    """The names of the five special pieces among `pieces`, in the order of SPECIAL_PIECES; BERT's where there are none.
+
+    Models of fairseq, and so RoBERTa and XLM-R, have other names than BERT. ALBERT has some of each.
+    """
+    return tuple(next((name for name in names if name in pieces), names[0]) for names in _NAMES)
 
 
 def _fault(piece: str, blanks: str) -> str | None:

@@ -22,6 +22,8 @@ SIZES = {
     "albert_base": (12, 768),
     "ernie_zh_base": (12, 768),
     "albert_large": (24, 1024),
+    "roberta_base": (12, 768),
+    "roberta_large": (24, 1024),
 }
 ABLATIONS = sorted((ROOT / "ablations").glob("*.py"))
 

@@ -300,7 +300,10 @@ SPOILED = {
     ),
     "an index to no file": (_index("none.safetensors"), "none.safetensors can't be read"),
     "an index to another file": (_index("model-00003-of-00003.safetensors"), "lacks cls.predictions.bias, which model"),
-    "no vocabulary": (lambda folder: (folder / "vocab.txt").unlink(), "has no vocabulary; put its vocab.txt"),
+    "no vocabulary": (
+        lambda folder: (folder / "vocab.txt").unlink(),
+        "has no vocabulary; put the model's beside it: vocab.txt",
+    ),
     "fewer pieces": (
         lambda folder: _lines("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", folder=folder),
         "the vocabulary has 6 pieces and the model's table 97 rows",
@@ -328,7 +331,10 @@ SPOILED = {
     ),
     "words split otherwise": (_tokenizer(pre_tokenizer={"type": "WhitespaceSplit"}), "pre_tokenizer.type is 'White"),
     "text not cleaned": (_tokenizer(normalizer={"type": "BertNormalizer", "clean_text": False}), "clean_text is False"),
-    "another algorithm": (_tokenizer(model={"type": "BPE", "vocab": {}, "merges": []}), "model.type is 'BPE'"),
+    "another algorithm": (
+        _tokenizer(model={"type": "BPE", "vocab": {}, "merges": []}),
+        "model 'BPE' over pre-tokenizers ['BertPreTokenizer'] isn't",
+    ),
     "one piece, two ids": (
         _tokenizer(added_tokens=[{"id": 9, "content": "[MASK]"}]),
         "'[MASK]' is piece 4 and piece 9",

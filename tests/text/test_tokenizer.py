@@ -49,7 +49,7 @@ def uncleaned(unigram):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"kind": []}, "kind is []: input should be 'wordpiece', 'unigram' or 'bpe'"),
+        ({"kind": []}, "kind is []: input should be 'wordpiece', 'unigram', 'bpe', 'byte_bpe' or 'metaspace'"),
         ({"kind": "other"}, "kind is 'other'"),
         ({"lowercase": "yes"}, "lowercase is 'yes': input should be a valid boolean"),
         ({"strip_accents": 1}, "strip_accents is 1"),

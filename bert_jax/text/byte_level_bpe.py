@@ -1,0 +1,114 @@
+"""Byte-level BPE (Radford et al. 2019, section 2.2), as RoBERTa has it: from vocab.json and merges.txt, and trained."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from bert_jax.system.errors import UsageError, shown
+from bert_jax.text.byte_alphabet import BYTES
+from bert_jax.text.pipeline import PipelineTokenizer, read_json
+from bert_jax.text.vocabulary import read_lines, special_names
+
+SPECIAL_PIECES = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+"""The first pieces of a trained vocabulary. The first four have RoBERTa's numbers."""
+
+
+def read_pipeline(path: Path) -> PipelineTokenizer:
+    """Reads a tokenizer.json, or a vocab.json with the merges.txt beside it. Raises UsageError if it is neither."""
+    value = read_json(path)
+    return PipelineTokenizer(value if type(value.get("model")) is dict else pipeline_of_merges(value, path), str(path))
+
+
+def pipeline_of_merges(numbers: dict[str, Any], path: Path, leading_space: bool = False) -> dict[str, Any]:
+    """RoBERTa's tokenizer.json with the pieces of the vocab.json at `path`, `numbers`, and the merges.txt beside it.
+
+    `leading_space`: the first word of a text is written as if a space were before it. Raises UsageError if either file
+    is damaged or they contradict each other.
+    """
+    if wrong := next((piece for piece, number in numbers.items() if type(number) is not int), None):
+        raise UsageError(
+            f"{path}: the piece {shown(wrong)} has the number {shown(numbers[wrong])}; expected an integer"
+        )
+    merges_path = path.with_name("merges.txt")
+    lines = read_lines(merges_path, "merges.txt beside the vocab.json", "a merges.txt, one merge of two pieces a line")
+    merges = []
+    for number, line in enumerate(lines, 1):
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        first, _, second = line.partition(" ")
+        if not {first, second, first + second} <= numbers.keys():
+            raise UsageError(
+                f"{merges_path}, line {number:,}: {shown(line)} isn't two pieces of {path.name} that make a third; put "
+                "the files there that were made together"
+            )
+        merges.append((first, second))
+    return _pipeline(models.BPE(numbers, merges), special_names(numbers), leading_space, None, str(path))
+
+
+def train_byte_level_bpe(
+    texts: Sequence[str], size: int, *, lowercase: bool, strip_accents: bool | None
+) -> PipelineTokenizer:
+    """Trains a vocabulary of `size` pieces on `texts`, in parallel over them; deterministic.
+
+    The first are SPECIAL_PIECES and the 256 bytes, so no text has an unknown piece. A text's first word is written as
+    if a space were before it: sentences are encoded one by one, and a word is the same piece wherever it stands. Raises
+    UsageError if `size` is less than these, or more than the text can give.
+    """
+    cleaning = None
+    strip_accents = lowercase if strip_accents is None else strip_accents
+    if lowercase or strip_accents:
+        cleaning = normalizers.BertNormalizer(
+            clean_text=False, handle_chinese_chars=False, strip_accents=strip_accents, lowercase=lowercase
+        )
+    fixed = len(SPECIAL_PIECES) + len(BYTES)
+    if size < fixed:
+        raise UsageError(f"vocabulary.size={size:,} is less than the {fixed} special pieces and bytes; raise it")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    if cleaning:
+        tokenizer.normalizer = cleaning
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        special_tokens=list(SPECIAL_PIECES),
+        initial_alphabet=sorted(BYTES),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer, length=len(texts))
+    found = tokenizer.get_vocab_size()
+    if found < size:
+        raise UsageError(
+            f"vocabulary.size={size:,} is more than the text can give: {found:,} pieces occur at least twice; set "
+            f"--vocabulary.size {found} or less, or give more text"
+        )
+    return PipelineTokenizer(
+        _pipeline(tokenizer.model, special_names(SPECIAL_PIECES), True, cleaning, "the vocabulary")
+    )
+
+
+def _pipeline(
+    model: models.BPE,
+    special: Sequence[str],
+    leading_space: bool,
+    cleaning: normalizers.Normalizer | None,
+    name: str,
+) -> dict[str, Any]:
+    """A tokenizer.json with RoBERTa's steps: [CLS] text [SEP], and [CLS] first [SEP] [SEP] second [SEP]."""
+    tokenizer = Tokenizer(model)
+    if cleaning:
+        tokenizer.normalizer = cleaning
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=leading_space)
+    tokenizer.decoder = decoders.ByteLevel()
+    missing = [piece for piece in special if tokenizer.token_to_id(piece) is None]
+    if missing:
+        raise UsageError(f"{name} lacks {', '.join(missing)}; RoBERTa's has {' '.join(SPECIAL_PIECES)}")
+    *others, mask = special
+    tokenizer.add_special_tokens([AddedToken(piece, normalized=False) for piece in others])
+    tokenizer.add_special_tokens([AddedToken(mask, lstrip=True, normalized=False)])
+    _, _, cls, sep, _ = special
+    sep_id, cls_id = (tokenizer.get_vocab()[piece] for piece in (sep, cls))
+    tokenizer.post_processor = processors.RobertaProcessing((sep, sep_id), (cls, cls_id), True, leading_space)
+    return json.loads(tokenizer.to_str())

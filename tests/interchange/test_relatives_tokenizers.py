@@ -1,0 +1,145 @@
+"""The same ids as transformers' tokenizers of BERT's relatives: tests/golden/make_tokenizers.py makes the files."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_jax.batching.sequences import joined
+from bert_jax.config.model import ModelConfig
+from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
+from bert_jax.system.errors import UsageError
+from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.text.vocabulary import MASK
+
+FOLDER = Path(__file__).parents[1] / "golden" / "tokenizers"
+FILES = {
+    "roberta": ("vocab.json", "merges.txt"),
+    "xlm-roberta": ("sentencepiece.bpe.model",),
+    "camembert": ("sentencepiece.bpe.model",),
+    "albert": ("spiece.model",),
+}
+PAIR = ("a cat", "the river's dog, 中文")
+MASKED = f"Paris is the {MASK} of Fr{MASK}nce."
+TEXTS = json.loads((FOLDER / "texts.json").read_text())
+IDS = np.load(FOLDER / "ids.npz")
+
+
+def copied(kind: str, folder: Path) -> Path:
+    """A folder with the vocabulary of a published model."""
+    for name in FILES[kind]:
+        shutil.copy(FOLDER / name, folder)
+    return folder
+
+
+def read(folder: Path, kind: str, size: int | None = None):
+    size = int(IDS[f"{kind}.size"]) if size is None else size
+    return read_tokenizer(folder, ModelConfig(model_type=kind, vocabulary_size=size))
+
+
+@pytest.fixture(scope="module", params=sorted(FILES))
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def tokenizer(kind, tmp_path_factory):
+    return read(copied(kind, tmp_path_factory.mktemp(kind)), kind)
+
+
+@pytest.mark.parametrize(("name", "space"), [("plain", ""), ("spaced", " ")])
+def test_texts(kind, tokenizer, name, space):
+    ids, lengths = IDS[f"{kind}.{name}"].tolist(), IDS[f"{kind}.{name}_lengths"]
+    ends = np.cumsum(lengths, dtype=int).tolist()
+    texts = [space + text for text in TEXTS]
+    for text, found, begin, end in zip(texts, tokenizer.encode_batch(texts), [0, *ends], ends):
+        assert found == ids[begin:end] == tokenizer.encode(text), text
+
+
+def test_two_texts(kind, tokenizer):
+    one = joined([tokenizer.encode(text) for text in PAIR], tokenizer.vocabulary, 64)
+    assert one.ids == IDS[f"{kind}.pair"].tolist()
+    first = len(tokenizer.encode(PAIR[0]))
+    assert one.first_length == first + (2 if kind == "albert" else 3)
+    cut = joined([tokenizer.encode(text) for text in PAIR], tokenizer.vocabulary, 9)
+    assert len(cut.ids) == 9 and cut.cut
+
+
+def test_masks(kind, tokenizer):
+    expected = IDS[f"{kind}.masked"].tolist()[1:-1]
+    assert tokenizer.encode_masked(MASKED) == expected
+    own = tokenizer.vocabulary.pieces[tokenizer.vocabulary.mask_id]
+    assert tokenizer.encode_masked(MASKED.replace(MASK, own)) == expected
+    assert tokenizer.vocabulary.mask_id not in tokenizer.encode(MASKED.replace(MASK, own))
+
+
+def test_special_pieces_in_a_text_are_ordinary_characters(tokenizer):
+    vocabulary = tokenizer.vocabulary
+    text = "".join(f" {vocabulary.pieces[number]}x" for number in vocabulary.special_ids)
+    assert not set(tokenizer.encode(text)) & {*vocabulary.special_ids} - {vocabulary.unknown_id}
+
+
+def test_a_run_and_an_export_keep_it(kind, tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "run")
+    (tmp_path / "export").mkdir()
+    (tmp_path / "again").mkdir()
+    write_tokenizer(tokenizer, tmp_path / "export", 512)
+    imported = read(tmp_path / "export", kind)
+    write_tokenizer(imported, tmp_path / "again", 512)
+    for other in (load_tokenizer(tmp_path / "run"), imported):
+        assert other.vocabulary.pieces == tokenizer.vocabulary.pieces
+        assert other.vocabulary.special_ids == tokenizer.vocabulary.special_ids
+        assert other.vocabulary.separators == tokenizer.vocabulary.separators
+        assert other.encode_batch(TEXTS[:300]) == tokenizer.encode_batch(TEXTS[:300])
+        assert other.encode_masked(MASKED) == tokenizer.encode_masked(MASKED)
+    for path in (tmp_path / "export").iterdir():
+        assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
+    assert ("vocab.json" in {path.name for path in (tmp_path / "export").iterdir()}) == (kind == "roberta")
+
+
+def test_words_begin_where_spaces_are(tokenizer):
+    ids = tokenizer.encode(" the river's old house")
+    starts = [tokenizer.piece_text(number) for number in ids if tokenizer.starts_word[number]]
+    assert "".join(map(tokenizer.piece_text, ids)).replace("▁", "") == "theriver'soldhouse"
+    assert len(starts) >= 4 and tokenizer.decode(ids) == "the river's old house"
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "words"),
+    [
+        ("roberta", lambda folder: (folder / "merges.txt").unlink(), "no merges.txt beside the vocab.json"),
+        ("roberta", lambda folder: (folder / "merges.txt").write_text("#version: 0.2\nq qqq\n"), "line 2: 'q qqq'"),
+        ("roberta", lambda folder: (folder / "vocab.json").write_text('{"a": "b"}'), "'a' has the number 'b'"),
+        ("roberta", lambda folder: (folder / "vocab.json").write_text('{"a": 0}'), "isn't two pieces of vocab.json"),
+        ("xlm-roberta", lambda folder: (folder / FILES["camembert"][0]).write_text("no"), "is no sentencepiece model"),
+        ("albert", lambda folder: (folder / "tokenizer.json").write_text('{"model": 1}'), "isn't read here"),
+    ],
+)
+def test_damaged_vocabularies_are_refused_in_one_line(kind, change, words, tmp_path):
+    change(copied(kind, tmp_path))
+    with pytest.raises(UsageError) as refusal:
+        read(tmp_path, kind)
+    assert words in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_a_vocabulary_of_another_model_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="the vocabulary has 800 pieces and the model's table 801 rows"):
+        read(copied("roberta", tmp_path), "roberta", 801)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"pad_token": "<s>"}))
+    with pytest.raises(UsageError, match="pad_token in tokenizer_config.json is '<s>', where the vocabulary has"):
+        read(tmp_path, "roberta")
+
+
+def test_options_that_it_has_not_are_refused(tmp_path):
+    copied("albert", tmp_path)
+    with pytest.raises(UsageError, match="models of model_type bert have no such file"):
+        read(tmp_path, "bert", 1200)
+    with pytest.raises(UsageError, match="--no-lowercase is for a WordPiece"):
+        read_tokenizer(tmp_path, ModelConfig(model_type="albert", vocabulary_size=1200), lowercase=False)
+
+
+def test_it_is_given_by_its_file(tmp_path):
+    copied("roberta", tmp_path)
+    assert load_tokenizer(tmp_path / "vocab.json").encode("the river") == read(tmp_path, "roberta").encode("the river")
