@@ -5,8 +5,8 @@ Full sentences without a question about pairs, one segment type, large batches (
 
     bert-jax pretrain configs/roberta_base.py --workdir runs/roberta_base --data.source "text:corpus/*.txt.gz"
 
-Hardware and time: the run is 1.2e21 FLOPs of matrix products, on one H100 at 40% of its bfloat16 peak five weeks, and in
-proportion on other chips. That is arithmetic, not a measurement. The paper had 1,024 V100.
+Hardware and time: the run is 1.2e21 FLOPs of matrix products, on one H100 at 40% of its bfloat16 peak five weeks, and
+in proportion on other chips. That is arithmetic, not a measurement. The paper had 1,024 V100.
 
 What to expect: its authors report 87.6 on MNLI and 94.8 on SST-2 for the model that they published.
 

@@ -5,8 +5,8 @@ Full sentences without a question about pairs, one segment type, large batches (
 
     bert-jax pretrain configs/roberta_large.py --workdir runs/roberta_large --data.source "text:corpus/*.txt.gz"
 
-Hardware and time: the run is 4.1e21 FLOPs of matrix products, on one H100 at 40% of its bfloat16 peak four months, and in
-proportion on other chips. That is arithmetic, not a measurement. The paper had 1,024 V100.
+Hardware and time: the run is 4.1e21 FLOPs of matrix products, on one H100 at 40% of its bfloat16 peak four months,
+and in proportion on other chips. That is arithmetic, not a measurement. The paper had 1,024 V100.
 
 What to expect: the paper reports 90.2 on MNLI, 96.4 on SST-2 and an F1 of 94.6 on SQuAD 1.1 (table 4).
 

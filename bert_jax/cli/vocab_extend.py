@@ -22,8 +22,8 @@ class Extend(Arguments):
     output: PlaceArgument | None = None
     """File to write. Without it: VOCAB.extended.txt, .model or .json beside the vocabulary."""
     lowercase: bool = True
-    """Whether a vocab.txt is for lower-cased text. Used only for a vocab.txt: all others
-    contain this setting."""
+    """Whether a vocab.txt is for lower-cased text. Used only for a vocab.txt: all others contain this
+    setting."""
 
 
 COMMAND = Command(
@@ -64,7 +64,7 @@ def _check_casing(asked: Extend, tokenizer: Tokenizer) -> None:
 
 
 def _beside(vocabulary: Place, tokenizer: Tokenizer) -> Place:
-    """The default output, VOCAB.extended.txt, .model or .json; never in a tokenizer directory, which belongs to its run."""
+    """The default output, VOCAB.extended.txt, .model or .json; never in a tokenizer directory: that is its run's."""
     directory = tokenizer_directory(vocabulary) or tokenizer_directory(vocabulary.parent)
     place = directory.parent if directory in (vocabulary, vocabulary.parent) else vocabulary
     file = Path(tokenizer.file_name) if vocabulary.is_dir() else vocabulary

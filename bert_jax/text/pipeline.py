@@ -80,9 +80,12 @@ class PipelineTokenizer:
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         spans = []
         for number, (begin, end) in zip(encoding.ids, encoding.offsets):
-            if self._spelled[number] == BOUNDARY:
-                end = begin
-            spans.append(PieceSpan(number, *visible(text, begin, end)))
+            if self.kind == "metaspace":
+                begin, end = visible(text, begin, begin if self._spelled[number] == BOUNDARY else end)
+            else:  # it has pieces for control characters too
+                space = end - begin - len(text[begin:end].lstrip())
+                begin = min(begin + space, end)
+            spans.append(PieceSpan(number, begin, end))
         return spans
 
     def decode(self, ids: Iterable[int]) -> str:

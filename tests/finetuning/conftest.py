@@ -2,6 +2,7 @@
 
 import pytest
 
+from bert_jax.text.byte_level_bpe import train_byte_level_bpe
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -23,7 +24,9 @@ def wordpiece() -> Tokenizer:
     return WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *PIECES]))
 
 
-@pytest.fixture(scope="session", params=["wordpiece", "unigram", "bpe"])
+@pytest.fixture(scope="session", params=["wordpiece", "unigram", "bpe", "byte_bpe"])
 def tokenizer(request, wordpiece) -> Tokenizer:
     """One of each kind; the sentencepiece models join the characters of 東京."""
+    if request.param == "byte_bpe":
+        return train_byte_level_bpe(TEXT, 300, lowercase=True, strip_accents=None)
     return wordpiece if request.param == "wordpiece" else sentencepiece(request.param)

@@ -48,9 +48,9 @@ def oracle(task, one):
     ],
 )
 def test_an_answer_goes_to_tokens_and_comes_back_exactly(tokenizer, context, answer):
-    said, _ = oracle(
-        SpanTask(CONFIG.replace(max_length=30, span=SPAN.replace(stride=16)), tokenizer), record(context, answer)
-    )
+    longest = 45 if tokenizer.kind == "byte_bpe" else 30  # its pieces are shorter
+    config = CONFIG.replace(max_length=longest, span=SPAN.replace(stride=16))
+    said, _ = oracle(SpanTask(config, tokenizer), record(context, answer))
     assert said["predicted_answer"] == answer and said["null_odds"] is None
     first = said["best"][0]
     assert context[first["begin"] : first["end"]] == first["text"] == answer

@@ -53,10 +53,11 @@ def test_words_that_are_split_get_their_tags_back(tokenizer, words, tags):
 def test_words_that_are_dropped_are_outside(tokenizer, dropped):
     one = record(f"the {dropped} cat {dropped}", "B-X I-X B-X O")
     task = TagTask(CONFIG, tokenizer)
-    assert oracle(task, one)[0] == ["B-X", "O", "B-X", "O"]
+    kept = tokenizer.kind == "byte_bpe"  # which has pieces for all characters
+    assert oracle(task, one)[0] == ["B-X", "I-X" if kept else "O", "B-X", "O"]
     repairs = Counter()
     task.encode([one], repairs, train=True)
-    assert repairs[DROPPED] == 2
+    assert repairs[DROPPED] == (0 if kept else 2)
 
 
 def test_a_word_that_is_joined_to_the_one_before_has_its_tag(tokenizer):
@@ -84,7 +85,7 @@ def test_a_long_sentence_is_cut_between_words(tokenizer):
     said, parts = oracle(task, record(words.strip(), tags.strip()))
     assert said == tags.split() and len(parts) > 3 and all(example.size <= 12 for example in parts)
     whole = [number for example in parts for number in example.sequences[0].ids[1:-1]]
-    assert whole == tokenizer.encode(words)
+    assert whole == tokenizer.encode(words.strip())
     asked = sum(tag != IGNORED for example in parts for tag in example.target)
     assert asked == len(said)  # each once
 

@@ -302,7 +302,7 @@ SPOILED = {
     "an index to another file": (_index("model-00003-of-00003.safetensors"), "lacks cls.predictions.bias, which model"),
     "no vocabulary": (
         lambda folder: (folder / "vocab.txt").unlink(),
-        "has no vocabulary; put the model's beside it: vocab.txt",
+        "has no vocabulary; put the model's",
     ),
     "fewer pieces": (
         lambda folder: _lines("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", folder=folder),

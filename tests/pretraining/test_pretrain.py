@@ -176,31 +176,32 @@ def test_a_batch_can_be_looked_at_as_the_model_sees_it(tiny_run):
     assert np.array_equal(targets.masked.places, again.masked.places)
 
 
-@pytest.fixture(scope="module")
-def unigram_run(tiny_config, tmp_path_factory):
-    """A run over a unigram vocabulary, with whole-word masking."""
-    run = RunDirectory(tmp_path_factory.mktemp("unigram"))
-    vocabulary = VocabularyConfig(kind="unigram", size=85)
+@pytest.fixture(scope="module", params=[("unigram", 85), ("byte_bpe", 300)], ids=lambda param: param[0])
+def run_of_kind(request, tiny_config, tmp_path_factory):
+    """A run over a vocabulary that marks the beginnings of words, with whole-word masking."""
+    kind, size = request.param
+    run = RunDirectory(tmp_path_factory.mktemp(kind))
+    vocabulary = VocabularyConfig(kind=kind, size=size)
     objective = tiny_config.objective.replace(units="word")
     phases = (Phase(steps=2, length=32, batch_size=8),)
     pretrain(tiny_config.replace(vocabulary=vocabulary, objective=objective, phases=phases), run)
     return run
 
 
-def test_a_unigram_vocabulary_serves_the_whole_job(unigram_run):
-    bert = bert_jax.load(unigram_run.path)
-    assert bert.tokenizer.kind == "unigram" and len(bert.tokenizer.vocabulary) == 85
+def test_such_a_vocabulary_serves_the_whole_job(run_of_kind):
+    bert, asked = bert_jax.load(run_of_kind.path), read_config(run_of_kind.path).vocabulary
+    assert (bert.tokenizer.kind, len(bert.tokenizer.vocabulary)) == (asked.kind, asked.size)
     assert bert.fill_mask("The old [MASK] sees the [MASK].")[1][0][0] in bert.tokenizer.vocabulary.ids
-    assert {path.name for path in unigram_run.tokenizer.iterdir()} == {
-        "tokenizer.model",
+    assert {path.name for path in run_of_kind.tokenizer.iterdir()} == {
+        bert.tokenizer.file_name,
         "tokenizer_config.json",
         "origin.json",
     }
-    assert evaluate_run(unigram_run)["held_out_sequences"]
+    assert evaluate_run(run_of_kind)["held_out_sequences"]
 
 
-def test_words_of_a_unigram_vocabulary_are_masked_whole(unigram_run):
-    seen = training_step(unigram_run, 1)
+def test_its_words_are_masked_whole(run_of_kind):
+    seen = training_step(run_of_kind, 1)
     tokenizer, batch, targets = seen.tokenizer, seen.batch, seen.targets
     several = 0
     for row, length in enumerate(batch.tokens.length[:, 0]):
