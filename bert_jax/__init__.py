@@ -32,8 +32,11 @@ def __dir__() -> list[str]:
     return [*globals(), *_CLASSES]
 
 
-def load(path: str | os.PathLike) -> "Bert":
+def load(path: str | os.PathLike, step: int | None = None, average: int | None = None) -> "Bert":
     """The model of a run, of one of its checkpoints, of a Hugging Face directory or of the hub by its name.
+
+    Of a run `step` names a saved step to take in place of the newest (of a fine-tuned run: the best), and `average`
+    asks for the mean of the parameters of its last so many saved steps, up to `step` or the newest.
 
     Raises UsageError where there is none, RunError where it is damaged (bert_jax.system.errors).
     """
@@ -42,7 +45,7 @@ def load(path: str | os.PathLike) -> "Bert":
     leave_out_absent_tpu()
     from bert_jax.inference.bert import load
 
-    return load(path)
+    return load(path, step, average)
 
 
 def load_tokenizer(path: str | os.PathLike, lowercase: bool = True) -> "Tokenizer":

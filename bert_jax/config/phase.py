@@ -27,6 +27,16 @@ class Phase(Settings):
         return f"{self.batch_size:,} {held} of up to {self.length:,} tokens"
 
 
+def steps_before_phase(step: int, phases: Sequence[Phase]) -> int:
+    """Steps done before the phase that takes step number `step`, from 1, began."""
+    begin = 0
+    for phase in phases:
+        if step <= begin + phase.steps:
+            break
+        begin += phase.steps
+    return begin
+
+
 def same_until(step: int, first: Sequence[Phase], second: Sequence[Phase]) -> bool:
     """Whether both plans have the same first `step` steps."""
     for one, other in zip(first, second):

@@ -23,6 +23,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.hub import model_place
 from bert_jax.layout import Tokens, TokenSequence
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
+from bert_jax.model.sharding import on_first_device
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
@@ -41,6 +42,9 @@ _MASKS_AT_ONCE = 256
 
 class Bert:
     """A model with its tokenizer. Public attributes: `config`, `params`, `tokenizer`, and `task` if fine-tuned."""
+
+    steps: tuple[int, ...] = ()
+    """The saved steps of a run that the parameters are of, oldest first: several if they are a mean."""
 
     def __init__(self, config: ModelConfig, params: Parameters, tokenizer: Tokenizer, task: TaskConfig | None = None):
         """Prepares the model for use. Raises UsageError if its vocabulary and the tokenizer's differ in size."""
@@ -250,17 +254,19 @@ class Bert:
                 yield [(pieces[number], probability) for number, probability in zip(ids, probabilities)]
 
 
-def load(path: str | os.PathLike) -> Bert:
+def load(path: str | os.PathLike, step: int | None = None, average: int | None = None) -> Bert:
     """Loads the model of a run (its newest undamaged checkpoint), a checkpoint, or a Hugging Face directory.
 
     Each of these may be in a bucket. A name like "bert-base-uncased" that isn't an existing path is looked up in the
-    Hugging Face hub. The parameters are placed on the first local device. Raises UsageError if there is no model or its
-    files are inconsistent, and RunError if they are damaged.
+    Hugging Face hub. The parameters are placed on the first local device. Of a run `step` names a saved step, and
+    `average` asks for the mean of its last so many saved steps, up to `step` or the newest (see `TrainedModel.load`).
+    Raises UsageError if there is no model or step, or its files are inconsistent, and RunError if they are damaged.
     """
     keep_compiled_programs()
-    device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    trained, params = TrainedModel.load(model_place(path), lambda shapes: jax.tree.map(lambda _: device, shapes))
-    return Bert(trained.config, params, trained.tokenizer, trained.task)
+    trained, params = TrainedModel.load(model_place(path), on_first_device, step, average)
+    bert = Bert(trained.config, params, trained.tokenizer, trained.task)
+    bert.steps = trained.steps
+    return bert
 
 
 def _encode(

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 from jax.tree_util import KeyPath
 from jaxtyping import Int
@@ -132,6 +132,12 @@ def tree_shardings(params: Any, mesh: Mesh | AbstractMesh) -> Any:
         return NamedSharding(mesh, spec)
 
     return jax.tree_util.tree_map_with_path(sharding, params)
+
+
+def on_first_device(tree: Any) -> Any:
+    """The sharding of every array of `tree`, or of shapes, that puts it whole on this process' first device."""
+    device = SingleDeviceSharding(jax.local_devices()[0])
+    return jax.tree.map(lambda _: device, tree)
 
 
 def slot_shardings(slots: Any, params: Any, mesh: Mesh | AbstractMesh) -> Any:

@@ -1,10 +1,11 @@
 """Which checkpoint of a run is used, and reading it while a training beside may delete it."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeVar
 
-from bert_jax.run.manifest import Manifest, complete, damaged_file, has_manifest, lost
+from bert_jax.run.manifest import Manifest, complete, damaged_file, has_manifest, lost, path_of
 from bert_jax.run.run_manifest import MANIFEST
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
@@ -56,24 +57,56 @@ def newest_undamaged(directory: Place) -> Place | None:
 
     Raises CheckpointGone where one is deleted meanwhile.
     """
-    for path in reversed(complete(directory)):
+    return next(_undamaged(complete(directory)), None)
+
+
+def earlier_undamaged(checkpoint: Place, count: int, after: int) -> list[Place]:
+    """The last `count` undamaged checkpoints of a run that were saved before `checkpoint` and at a step above `after`,
+    newest first; fewer where the run has fewer. Damaged ones are reported.
+
+    Raises CheckpointGone where one is deleted meanwhile.
+    """
+    earlier = [path for path in complete(checkpoint.parent) if after < int(path.name) < int(checkpoint.name)]
+    return list(itertools.islice(_undamaged(earlier), count))
+
+
+def _undamaged(paths: list[Place]) -> Iterator[Place]:
+    """Yields those of `paths`, checkpoints with the oldest first, whose files are as they were written, newest first.
+    Reads a checkpoint when it is asked for."""
+    for path in reversed(paths):
         with being_read(path):
             damaged = damaged_file(path)
         if not damaged:
-            return path
-        warn(f"{path} is damaged ({damaged} is not as it was written); the one before it is used, if any")
-    return None
+            yield path
+        else:
+            warn(f"{path} is damaged ({damaged} is not as it was written); the one before it is used, if any")
 
 
-def checkpoint_of(path: Place) -> Place:
-    """`path` if it is a checkpoint; or the one of the run there to be used: of a task the undamaged one with the best
-    score, otherwise the newest undamaged one.
+def checkpoint_of(path: Place, step: int | None = None, newest: bool = False) -> Place:
+    """`path` if it is a checkpoint; or the one of the run there to be used: that of `step` where one is given;
+    otherwise of a task the undamaged one with the best score, and without a score, or with `newest`, the newest
+    undamaged one.
 
-    Raises UsageError where there is no checkpoint, RunError where there are damaged ones only, CheckpointGone where
-    one is deleted meanwhile.
+    Raises UsageError where there is no checkpoint, or none of `step`, and for a `step` of a path that is itself a
+    checkpoint; RunError where the one asked for is damaged, or all are; CheckpointGone where one is deleted meanwhile.
     """
     if not _is_checkpoint(path):
-        return _checkpoint_of_run(path)
+        return _checkpoint_of_run(path, newest) if step is None else _checkpoint_at(path, step)
+    if step is not None or newest:
+        raise not_of_a_run(path)
+    return _checked(path)
+
+
+def not_of_a_run(path: Place) -> UsageError:
+    """The error for a step or an average that was asked of one model."""
+    return UsageError(
+        f"{path} is one model, and a step or an average is chosen from the saved steps of a run; give the run, or "
+        "leave both out"
+    )
+
+
+def _checked(path: Place) -> Place:
+    """The checkpoint at `path`. Raises RunError where it is damaged, CheckpointGone where it is deleted meanwhile."""
     with being_read(path):
         damaged = damaged_file(path)
     if damaged:
@@ -91,9 +124,21 @@ def _is_checkpoint(path: Place) -> bool:
         return True
 
 
-def _checkpoint_of_run(path: Place) -> Place:
+def _checkpoint_at(path: Place, step: int) -> Place:
+    """The checkpoint of `step` of the run at `path`; errors are those of `checkpoint_of`."""
     directory = path / "checkpoints"
-    best = best_of(complete(directory), by="score")
+    saved = complete(directory)
+    if not saved:
+        return _checkpoint_of_run(path)  # which says why there are none
+    if path_of(directory, step) not in saved:
+        steps = ", ".join(str(int(one.name)) for one in saved)
+        raise UsageError(f"{path} has no saved step {step}; its saved steps are {steps}: give one of them")
+    return _checked(path_of(directory, step))
+
+
+def _checkpoint_of_run(path: Place, newest: bool = False) -> Place:
+    directory = path / "checkpoints"
+    best = None if newest else best_of(complete(directory), by="score")
     if best:
         with being_read(best):
             damaged = damaged_file(best)

@@ -1,6 +1,7 @@
 """A trained model on disk, whoever wrote it: to be used, or to start from."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -8,20 +9,29 @@ from jax.sharding import Mesh
 
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.phase import steps_before_phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_directory import holds_published_model, open_model_directory
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
 from bert_jax.model.sharding import abstract, tree_shardings
 from bert_jax.model.task import HeadShape, task_parameter_shapes
-from bert_jax.run.checkpoint_choice import CheckpointGone, being_read, checkpoint_of, looking_again
+from bert_jax.run.averaging import mean_of
+from bert_jax.run.checkpoint_choice import (
+    CheckpointGone,
+    being_read,
+    checkpoint_of,
+    earlier_undamaged,
+    looking_again,
+    not_of_a_run,
+)
 from bert_jax.run.manifest import Manifest
 from bert_jax.run.run_directory import read_config
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.run.saved_state import load_parameters, saved_shapes
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.progress import warn
+from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
 _MOST_COMPRESSED = 200
@@ -39,12 +49,18 @@ class TrainedModel(NamedTuple):
     read: Callable[[Any], Parameters]
     """The parameters with the shardings given, a tree like `shapes`. Raises CheckpointGone where a training has deleted
     the checkpoint since: see `load`."""
-    step: int = 0
-    """Steps of training in this run."""
+    steps: tuple[int, ...] = ()
+    """The saved steps of the run that the parameters are of, oldest first; of several they are the mean. Empty for a
+    model that another program wrote."""
     task: TaskConfig | None = None
     """The task that the model was fine-tuned for; None if it is a pretrained model."""
     pooler_trained: bool = True
     """False where it was pretrained here from random parameters, and without sentence pairs."""
+
+    @property
+    def step(self) -> int:
+        """Steps of training in this run: of an average, those of its newest part."""
+        return self.steps[-1] if self.steps else 0
 
     @classmethod
     def open(cls, path: Place) -> "TrainedModel":
@@ -56,17 +72,33 @@ class TrainedModel(NamedTuple):
         return looking_again(lambda: _opened(path))
 
     @classmethod
-    def load(cls, path: Place, shardings: Callable[[Parameters], Any]) -> tuple["TrainedModel", Parameters]:
+    def load(
+        cls,
+        path: Place,
+        shardings: Callable[[Parameters], Any],
+        step: int | None = None,
+        average: int | None = None,
+    ) -> tuple["TrainedModel", Parameters]:
         """The model at `path` and its parameters, with the shardings that `shardings` gives for a tree of shapes.
 
-        Of a run that is being trained this is a checkpoint that was there all the while. Raises what `open` does.
+        `step`: the saved step of a run to take. `average`: take the mean of the last so many saved steps of a run, of
+        which `step`, or else the newest one, is the last; all of one phase, since another has other data. One line says
+        which they are.
+
+        Of a run that is being trained these are checkpoints that were there all the while. Raises what `open` does, and
+        UsageError for a step that isn't saved, an average of less than one, or either of a model that is no run.
         """
+        if average is not None and average < 1:
+            raise UsageError(f"an average of {average} saved steps has no parameters; give how many, from 1")
 
         def loaded() -> tuple[TrainedModel, Parameters]:
-            trained = _opened(path)
+            trained = _opened(path, step, average)
             return trained, trained.read(shardings(trained.shapes))
 
-        return looking_again(loaded)
+        trained, params = looking_again(loaded)
+        if average is not None:
+            say(_averaged(path, trained.steps, average))
+        return trained, params
 
 
 def tokenizer_of(path: Place) -> Tokenizer:
@@ -93,14 +125,18 @@ def _published(path: Place) -> TrainedModel:
     )
 
 
-def _opened(path: Place) -> TrainedModel:
+def _opened(path: Place, step: int | None = None, average: int | None = None) -> TrainedModel:
     if not path.exists():
         raise UsageError(f"there is nothing at {path}; give a run, a checkpoint or a Hugging Face directory")
-    return _published(path) if holds_published_model(path) else _trained_here(path)
+    if not holds_published_model(path):
+        return _trained_here(path, step, average)
+    if step is not None or average is not None:
+        raise not_of_a_run(path)
+    return _published(path)
 
 
-def _trained_here(path: Place) -> TrainedModel:
-    checkpoint = checkpoint_of(path)
+def _trained_here(path: Place, step: int | None, average: int | None) -> TrainedModel:
+    checkpoint = checkpoint_of(path, step, newest=average is not None)
     with being_read(checkpoint):
         tokenizer, settings, manifest = load_tokenizer(checkpoint), read_config(checkpoint), Manifest.read(checkpoint)
     if checkpoint != path and (damage := _own_damage(path)):
@@ -116,15 +152,37 @@ def _trained_here(path: Place) -> TrainedModel:
     shapes = (
         task_parameter_shapes(config, HeadShape.of(task)) if task else parameter_shapes(config, absent_parts(saved))
     )
-    if jax.tree.map(lambda leaf: tuple(leaf.shape), saved) != jax.tree.map(lambda leaf: leaf.shape, shapes):
-        raise UsageError(f"{checkpoint}: its parameters aren't those of its config.json; they don't belong together")
+    _refuse_others(checkpoint, saved, shapes)
     _refuse_bombs(checkpoint, shapes, sum(total.size for total in manifest.files.values()))
+    begin = steps_before_phase(manifest.step, settings.phases)
+    earlier = earlier_undamaged(checkpoint, average - 1, after=begin) if average else []
+    for one in earlier:
+        _refuse_others(one, saved_shapes(one), shapes)
 
     def read(shardings: Any) -> Parameters:
-        return load_parameters(checkpoint, abstract(shapes, shardings))
+        reads = [functools.partial(load_parameters, one) for one in (checkpoint, *earlier)]
+        return mean_of(reads, abstract(shapes, shardings))
 
-    asked = settings.objective.pair if isinstance(settings, RunConfig) and not settings.init else None
-    return TrainedModel(config, tokenizer, shapes, read, manifest.step, task, pooler_trained=asked != "none")
+    steps = (*(int(one.name) for one in reversed(earlier)), manifest.step)
+    pair = settings.objective.pair if isinstance(settings, RunConfig) and not settings.init else None
+    return TrainedModel(config, tokenizer, shapes, read, steps, task, pooler_trained=pair != "none")
+
+
+def _refuse_others(checkpoint: Place, saved: dict[str, Any], shapes: Parameters) -> None:
+    """Raises UsageError where the parameters `saved` in a checkpoint haven't the shapes of its model."""
+    if jax.tree.map(lambda leaf: tuple(leaf.shape), saved) != jax.tree.map(lambda leaf: leaf.shape, shapes):
+        raise UsageError(f"{checkpoint}: its parameters aren't those of its config.json; they don't belong together")
+
+
+def _averaged(path: Place, steps: Sequence[int], asked: int) -> str:
+    """The line that tells which saved steps were averaged, and how to have as many as were asked for."""
+    told = f"the mean of the parameters saved at steps {', '.join(map(str, steps))} is used"
+    if len(steps) == asked:
+        return f"{path}: {told}"
+    return (
+        f"{path} has {len(steps)} such saved steps of the phase and not {asked}: {told}; train with "
+        f"--checkpoints.keep {asked} to keep more"
+    )
 
 
 def _own_damage(run: Place) -> str | None:

@@ -1,0 +1,166 @@
+"""Any saved step of a run, and the mean of its last ones, in place of the newest."""
+
+import shutil
+from itertools import islice
+
+import jax
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.config.operation import CheckpointConfig
+from bert_jax.config.phase import Phase, steps_before_phase
+from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.run import checkpoint_choice, trained_model
+from bert_jax.run.averaging import mean_of
+from bert_jax.run.manifest import complete, delete, path_of
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.trained_model import TrainedModel
+from bert_jax.system.errors import RunError, UsageError
+
+
+@pytest.fixture(scope="module")
+def kept_run(tiny_config, tiny_run, tmp_path_factory):
+    """Of two phases of 6 steps, with every second step saved: 2, 4, ... 12. Not to be changed."""
+    run = RunDirectory(tmp_path_factory.mktemp("kept"))
+    for name in ("tokenizer", "data"):
+        shutil.copytree(tiny_run.path / name, run.path / name)
+    phase = tiny_config.phases[0].replace(steps=6)
+    pretrain(tiny_config.replace(phases=(phase, phase), checkpoints=CheckpointConfig(every=2, keep=9)), run)
+    return run
+
+
+@pytest.fixture
+def run(kept_run, tmp_path):
+    """A copy of `kept_run` that may be changed."""
+    return RunDirectory(shutil.copytree(kept_run.path, tmp_path / "run"))
+
+
+def params_at(run, step):
+    return jax.device_get(bert_jax.load(path_of(run.checkpoints, step)).params)
+
+
+def mean_at(run, *steps):
+    """The mean of saved parameters, computed in float64."""
+    trees = [params_at(run, step) for step in steps]
+    return jax.tree.map(lambda *leaves: np.mean(np.stack(leaves).astype(np.float64), axis=0), *trees)
+
+
+def largest_difference(first, second):
+    return max(jax.tree.leaves(jax.tree.map(lambda one, other: np.abs(one - other).max(), first, second)))
+
+
+def said(capsys):
+    return " ".join(capsys.readouterr().err.split())
+
+
+def test_an_average_is_the_mean_of_the_last_saved_steps_in_float32(kept_run, capsys):
+    bert = bert_jax.load(kept_run.path, average=3)
+    assert bert.steps == (8, 10, 12)
+    assert {leaf.dtype for leaf in jax.tree.leaves(bert.params)} == {np.dtype(np.float32)}
+    expected = mean_at(kept_run, 8, 10, 12)
+    assert largest_difference(jax.device_get(bert.params), expected) < 1e-6
+    assert largest_difference(params_at(kept_run, 12), expected) > 1e-4, "the steps differ too little to tell"
+    assert f"{kept_run.path}: the mean of the parameters saved at steps 8, 10, 12 is used" in said(capsys)
+
+
+def test_an_average_stays_within_the_phase_of_its_last_step_and_says_how_to_keep_more(kept_run, capsys):
+    bert = bert_jax.load(kept_run.path, average=5)
+    assert bert.steps == (8, 10, 12)
+    line = said(capsys)
+    assert f"{kept_run.path} has 3 such saved steps of the phase and not 5: the mean" in line
+    assert "at steps 8, 10, 12 is used; train with --checkpoints.keep 5 to keep more" in line
+    bert = bert_jax.load(kept_run.path, step=6, average=2)
+    assert bert.steps == (4, 6)
+    assert largest_difference(jax.device_get(bert.params), mean_at(kept_run, 4, 6)) < 1e-6
+    assert "WARNING" not in capsys.readouterr().err
+
+
+def test_the_last_step_of_a_phase_belongs_to_it():
+    phases = [Phase(steps=steps, length=32, batch_size=8) for steps in (6, 4)]
+    assert [steps_before_phase(step, phases) for step in (0, 1, 6, 7, 10)] == [0, 0, 0, 6, 6]
+
+
+def test_a_saved_step_is_that_of_its_checkpoint(kept_run):
+    bert = bert_jax.load(kept_run.path, step=4)
+    assert bert.steps == (4,)
+    assert largest_difference(jax.device_get(bert.params), params_at(kept_run, 4)) == 0
+    assert largest_difference(jax.device_get(bert.params), params_at(kept_run, 12)) > 1e-4
+
+
+def test_two_copies_of_the_parameters_are_in_memory_at_most(kept_run, monkeypatch):
+    """Counted before and after each checkpoint is read, and when the mean is there."""
+    counts, load = [], trained_model.load_parameters
+    before = jax.live_arrays()  # kept, so that no new array gets the id of one of them
+    known = {id(array) for array in before}
+
+    def count():
+        counts.append(sum(array.nbytes for array in jax.live_arrays() if id(array) not in known))
+
+    def counted(path, shapes):
+        count()
+        found = load(path, shapes)
+        count()
+        return found
+
+    monkeypatch.setattr(trained_model, "load_parameters", counted)
+    bert = bert_jax.load(kept_run.path, average=3)
+    count()
+    copy = sum(leaf.nbytes for leaf in jax.tree.leaves(bert.params))
+    shares = np.array(counts) / copy
+    assert shares[[0, 1, -1]] == pytest.approx([0, 1, 1])
+    assert shares[2::2] == pytest.approx(1), "more than the sum is there before a part is read"
+    assert len(shares) > 2 * (2 * 4) and shares.max() < 1.6
+
+
+def test_a_mean_of_one_is_that_one_and_of_none_is_refused(kept_run):
+    params = bert_jax.load(kept_run.path).params
+    assert mean_of([lambda shapes: params], params) is params
+    with pytest.raises(ValueError, match="no parameters were given"):
+        mean_of([], params)
+
+
+def test_a_damaged_checkpoint_is_left_out_of_an_average_and_named(run, capsys):
+    (path_of(run.checkpoints, 10) / "config.json").write_text("{}")
+    assert bert_jax.load(run.path, average=2).steps == (8, 12)
+    assert "00000010 is damaged (config.json is not as it was written)" in said(capsys)
+    with pytest.raises(RunError, match="00000010 is damaged: config.json is not as it was written"):
+        bert_jax.load(run.path, step=10)
+
+
+@pytest.mark.parametrize("name", ["saved_shapes", "load_parameters"])
+def test_where_a_training_deletes_one_of_an_average_the_others_are_averaged(run, name, monkeypatch):
+    function, oldest = getattr(trained_model, name), path_of(run.checkpoints, 8)
+
+    def deleting(path, *given):
+        if path == oldest:
+            delete(path)
+        return function(path, *given)
+
+    monkeypatch.setattr(trained_model, name, deleting)
+    bert = bert_jax.load(run.path, average=3)
+    assert bert.steps == (10, 12)
+    assert largest_difference(jax.device_get(bert.params), mean_at(run, 10, 12)) < 1e-6
+
+
+def test_one_of_other_shapes_is_refused(run, monkeypatch):
+    shapes = trained_model.saved_shapes
+    changed = lambda tree: jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((*leaf.shape, 1), leaf.dtype), tree)
+    monkeypatch.setattr(
+        trained_model, "saved_shapes", lambda path: changed(shapes(path)) if path.name == "00000010" else shapes(path)
+    )
+    with pytest.raises(UsageError, match="00000010: its parameters aren't those of its config.json"):
+        bert_jax.load(run.path, average=2)
+
+
+def test_of_a_task_an_average_ends_with_the_newest_and_not_with_the_best(run, monkeypatch):
+    best = path_of(run.checkpoints, 8)
+    monkeypatch.setattr(checkpoint_choice, "best_of", lambda paths, by: best)
+    assert bert_jax.load(run.path).steps == (8,)
+    assert bert_jax.load(run.path, average=1).steps == (12,)
+    assert bert_jax.load(run.path, average=2).steps == (10, 12)
+
+
+def test_a_model_to_use_or_start_from_is_the_newest_where_nothing_is_asked(kept_run):
+    assert TrainedModel.open(kept_run.path).steps == (12,)
+    assert [int(path.name) for path in islice(reversed(complete(kept_run.checkpoints)), 2)] == [12, 10]
