@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import tyro
-from pydantic import ConfigDict, create_model, field_validator
+from pydantic import ConfigDict, Field, create_model, field_validator
 from tyro.constructors import (
     MISSING_NONPROP,
     ConstructorRegistry,
@@ -80,6 +80,17 @@ class TrainingArguments(RunArguments):
     """Print all settings as a config file and do nothing else: bert-jax ... --print-config > mine.py."""
     overwrite: bool = False
     """Delete the run at --workdir and start from the beginning. Refused if --workdir holds files of anything else."""
+
+
+class SavedArguments(Arguments):
+    """Which parameters of a run the commands that use its model take."""
+
+    step: Annotated[int, Field(ge=0)] | None = None
+    """Saved step of the run to take. Without it: the newest undamaged one, of a fine-tuned run the one with the best
+    score."""
+    average: Annotated[int, Field(gt=0)] | None = None
+    """Take the mean of the parameters of the last N saved steps of the run, up to --step or the newest, as far as they
+    are of one phase. Without it: the parameters of one step."""
 
 
 class RowsArguments(Arguments):

@@ -3,11 +3,11 @@
 import json
 from typing import Literal
 
-from bert_jax.cli.arguments import ROWS_NAMES, Command, JsonArguments, RowsArguments, RunArgument
+from bert_jax.cli.arguments import ROWS_NAMES, Command, JsonArguments, RowsArguments, RunArgument, SavedArguments
 from bert_jax.system.errors import UsageError
 
 
-class Evaluate(JsonArguments, RowsArguments):
+class Evaluate(JsonArguments, RowsArguments, SavedArguments):
     """Arguments of bert-jax evaluate."""
 
     run: RunArgument
@@ -25,7 +25,8 @@ COMMAND = Command(
     "evaluate",
     Evaluate,
     "Measure a run's newest checkpoint on its held-out documents or on --data; the best checkpoint of a fine-tuned run "
-    "on its dev rows or on labelled rows from --data.",
+    "on its dev rows or on labelled rows from --data. "
+    "--step and --average take other saved parameters of the run.",
     names={"data.source": "--data", "data.language": "--language"} | ROWS_NAMES,
 )
 
@@ -54,18 +55,19 @@ def run(arguments: list[str]) -> None:
     if asked.unlabelled and not of_rows:
         raise UsageError(f"--unlabelled {asked.unlabelled} is for rows, and {asked.run} measures text; leave it out")
     if of_rows:
-        predictor = load(asked.run).predictor
+        model = load(asked.run, asked.step, asked.average)
+        predictor = model.predictor
         table, written, of = print_task_results, None, "dev rows"
         if asked.data:
             written = written_as(predictor.task, asked.data, asked.format, asked.columns, asked.separator)
             of = f"rows of {asked.data}"
         results = predictor.measure(asked.data, written, asked.unlabelled, config.rows_hash)
-    elif asked.data is None:
-        results = evaluate_run(run_directory)
-        table, of = print_results, "held-out sequences"
+        if asked.step is not None or asked.average:
+            results["steps"] = model.steps[-1]
+        results |= {"averaged_steps": list(model.steps)} if asked.average else {}
     else:
-        results = evaluate_run(run_directory, asked.data, asked.language)
-        table, of = print_results, f"sequences of {asked.data}"
+        results = evaluate_run(run_directory, asked.data, asked.language, asked.step, asked.average)
+        table, of = print_results, f"sequences of {asked.data}" if asked.data else "held-out sequences"
     if asked.json:
         print(json.dumps(results, ensure_ascii=False))
     else:

@@ -2,10 +2,10 @@
 
 import tyro
 
-from bert_jax.cli.arguments import Arguments, Command, PlaceArgument, RunArgument
+from bert_jax.cli.arguments import Command, PlaceArgument, RunArgument, SavedArguments
 
 
-class Export(Arguments):
+class Export(SavedArguments):
     """Arguments of bert-jax export."""
 
     run: RunArgument
@@ -27,7 +27,7 @@ def run(arguments: list[str]) -> None:
     from bert_jax.interchange.export import write_model_directory
     from bert_jax.system.progress import say
 
-    model = load(asked.run)
+    model = load(asked.run, asked.step, asked.average)
     params = jax.device_get(model.params)
     architecture = write_model_directory(
         asked.destination,
@@ -35,6 +35,6 @@ def run(arguments: list[str]) -> None:
         params,
         model.tokenizer,
         model.task,
-        card=lambda architecture: model_card(asked.run, model, architecture, asked.destination.name),
+        card=lambda architecture: model_card(asked.run, model, architecture, asked.destination.name, asked.step),
     )
     say(f"exported a {architecture} to {asked.destination}")

@@ -6,13 +6,13 @@ from typing import Any
 
 import tyro
 
-from bert_jax.cli.arguments import Arguments, Command, PlaceArgument, RunArgument
+from bert_jax.cli.arguments import Command, PlaceArgument, RunArgument, SavedArguments
 from bert_jax.inference.choices import Join, Pool, Precision
 
 _SHOWN_EVERY = 64
 
 
-class Features(Arguments):
+class Features(SavedArguments):
     """Arguments of bert-jax features."""
 
     run: RunArgument
@@ -56,7 +56,8 @@ def run(arguments: list[str]) -> None:
     check_output(asked.output, asked.input)
     repairs = Counter()
     texts = texts_of(asked.input, asked.texts, repairs)
-    found = load(asked.run).features(texts, asked.layers, asked.join, asked.pool, asked.dtype)
+    bert = load(asked.run, asked.step, asked.average)
+    found = bert.features(texts, asked.layers, asked.join, asked.pool, asked.dtype)
     with stage("features", None, "texts") as shown:
         write_features(asked.output, _counted(found, shown), asked.pool != "none")
     say_repairs(asked.input, repairs)

@@ -2,10 +2,10 @@
 
 import tyro
 
-from bert_jax.cli.arguments import Arguments, Command, RunArgument
+from bert_jax.cli.arguments import Command, RunArgument, SavedArguments
 
 
-class FillMask(Arguments):
+class FillMask(SavedArguments):
     """Arguments of bert-jax fill-mask."""
 
     run: RunArgument
@@ -28,7 +28,8 @@ def run(arguments: list[str]) -> None:
     from bert_jax.inference.bert import load
     from bert_jax.system.progress import output
 
-    for number, fills in enumerate(load(asked.run).fill_mask(asked.text, asked.top), 1):
+    bert = load(asked.run, asked.step, asked.average)
+    for number, fills in enumerate(bert.fill_mask(asked.text, asked.top), 1):
         table = Table(title=f"\\[MASK] {number}", title_justify="left")
         table.add_column("piece")
         table.add_column("probability", justify="right")

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import tyro
 
-from bert_jax.cli.arguments import ROWS_NAMES, Command, PlaceArgument, RowsArguments, RunArgument
+from bert_jax.cli.arguments import ROWS_NAMES, Command, PlaceArgument, RowsArguments, RunArgument, SavedArguments
 
 
-class Predict(RowsArguments):
+class Predict(RowsArguments, SavedArguments):
     """Arguments of bert-jax predict."""
 
     run: RunArgument
@@ -33,7 +33,7 @@ def run(arguments: list[str]) -> None:
     from bert_jax.rows.task_files import task_records
     from bert_jax.system.progress import say, stage
 
-    predictor = load(asked.run).predictor
+    predictor = load(asked.run, asked.step, asked.average).predictor
     task = predictor.task
     check_output(asked.output, task.kind, asked.input)
     repairs = Counter()

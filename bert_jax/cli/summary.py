@@ -27,9 +27,8 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
         output.print(f"{results['steps']:,} steps done; nothing was held out to measure on")
         return
     baseline = results["baseline"]
-    table = Table(
-        title=escape(f"Step {results['steps']:,}, {results['held_out_sequences']:,} {of}"), title_justify="left"
-    )
+    measured = _averaged(results) or f"Step {results['steps']:,}"
+    table = Table(title=escape(f"{measured}, {results['held_out_sequences']:,} {of}"), title_justify="left")
     for column in ("", "model", "by frequency alone", ""):
         table.add_column(column, justify="left" if not column else "right")
     for question in QUESTIONS:
@@ -44,6 +43,12 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
         output.print(f"{results['unknown_share']:.2%} of the pieces of the text are unknown to the vocabulary")
     if results.get("skipped_steps"):  # of training; an evaluation has none
         output.print(f"{results['skipped_steps']:,} steps were skipped because a gradient was not finite")
+
+
+def _averaged(results: dict[str, Any]) -> str:
+    """What of a run was measured if it is an average, as text; empty if it is one checkpoint."""
+    steps = results.get("averaged_steps")
+    return f"Mean of steps {', '.join(map(str, steps))}" if steps else ""
 
 
 def print_next_steps(path: Place | str, lines: Sequence[str]) -> None:
@@ -65,6 +70,10 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
         title.append(f"means of {len(results['scores'])} seeds")
     elif "best_step" in results:
         title.append(f"best checkpoint (step {results['best_step']:,} of {results['steps']:,})")
+    elif averaged := _averaged(results):
+        title.append(averaged.lower())
+    elif "steps" in results:
+        title.append(f"step {results['steps']:,}")
     output.print(escape(", ".join(title)), soft_wrap=True)  # a table's own title is no wider than the table
     table = Table()
     table.add_column("")

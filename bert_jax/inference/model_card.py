@@ -11,7 +11,6 @@ from bert_jax.inference.bert import Bert
 from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.pretraining.questions import QUESTIONS
 from bert_jax.run.checkpoint_choice import checkpoint_of
-from bert_jax.run.manifest import Manifest
 from bert_jax.run.run_directory import origin_of, read_config
 from bert_jax.system.bucket import Place
 from bert_jax.system.json_file import read_object
@@ -31,35 +30,44 @@ class _Training(NamedTuple):
 
     config: RunConfig | TaskRunConfig | None
     """Settings of the run; None if another program trained the model."""
-    steps: int
+    steps: tuple[int, ...]
+    """Saved steps that the exported parameters are of, oldest first; several if they are a mean."""
     results: dict[str, Any]
-    """Contents of results.json; empty if they don't belong to the exported checkpoint."""
+    """Contents of results.json; empty if they don't belong to the exported parameters."""
     origin: str | None
     """Source of a model that another program trained, or None."""
 
+    @property
+    def done(self) -> int:
+        """Steps of training before the newest of the parameters were saved."""
+        return self.steps[-1]
+
     @classmethod
-    def of(cls, path: Place) -> "_Training":
-        """Reads how the model at `path` was trained: a run, a checkpoint, or another program's directory."""
+    def of(cls, path: Place, steps: tuple[int, ...], asked: int | None) -> "_Training":
+        """Reads how the model at `path` was trained: a run, a checkpoint, or another program's directory.
+
+        `steps` are those of its parameters, and `asked` is the one that the user has chosen, if any.
+        """
         if holds_published_model(path):
-            return cls(None, 0, {}, path.name)
-        checkpoint = checkpoint_of(path)
+            return cls(None, (), {}, path.name)
+        checkpoint = checkpoint_of(path, asked)
         if origin := origin_of(checkpoint):
-            return cls(None, 0, {}, origin)
-        step = Manifest.read(checkpoint).step
+            return cls(None, (), {}, origin)
         try:
             results = read_object(path / "results.json")
         except (OSError, ValueError):  # the run isn't finished, or the path is that of a checkpoint
             results = {}
-        measured = results.get("best_step", results.get("steps")) == step
-        return cls(read_config(checkpoint), step, results if measured else {}, None)
+        measured = steps == (results.get("best_step", results.get("steps")),)
+        return cls(read_config(checkpoint), steps, results if measured else {}, None)
 
 
-def model_card(path: Place, model: Bert, architecture: str, name: str) -> str:
-    """The text of the model card of `model`, exported from `path` as `name`, for transformers' class `architecture`.
+def model_card(path: Place, model: Bert, architecture: str, name: str, step: int | None = None) -> str:
+    """The text of the model card of `model`, exported from `path` as `name`, for transformers' class `architecture`;
+    `step` is the saved step of the run that was asked for, if any.
 
     It only states facts from the run's settings and results. The license is left to whoever publishes the model.
     """
-    training = _Training.of(path)
+    training = _Training.of(path, model.steps, step)
     sections = [
         "\n".join(_front_matter(training.config, architecture)),
         f"# {name}",
@@ -118,12 +126,15 @@ def _training_facts(training: _Training) -> Iterator[str]:
         yield f"task: {_code(config.task.name)} ({config.task.kind}), learned from {_code(config.task.train)}{rows}"
     begin, packed = 0, isinstance(config, RunConfig) and config.data.packed
     for phase in config.phases:
-        steps = min(phase.steps, training.steps - begin)
+        steps = min(phase.steps, training.done - begin)
         if steps > 0:
             yield f"{steps:,} steps of {phase.batch(packed)}"
         begin += phase.steps
-    if training.steps < config.steps:
-        yield f"this is the checkpoint at step {training.steps:,} of {config.steps:,}"
+    if len(training.steps) > 1:
+        steps = ", ".join(f"{step}" for step in training.steps)
+        yield f"the parameters are the mean of those at steps {steps} of {config.steps}"
+    elif training.done < config.steps:
+        yield f"this is the checkpoint at step {training.done:,} of {config.steps:,}"
     optimizer = config.optimizer
     yield f"optimizer: {optimizer.name}, highest learning rate {optimizer.peak_learning_rate:g}; seed {config.seed}"
 

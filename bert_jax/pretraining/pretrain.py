@@ -116,12 +116,20 @@ def planned_memory(trainer: Trainer, phase: Phase) -> Memory:
     return phase_memory(trainer.config, trainer.objective.model, trainer.mesh, phase, predictions)
 
 
-def evaluate_run(run: RunDirectory, source: str | None = None, language: str | None = None) -> dict[str, Any]:
+def evaluate_run(
+    run: RunDirectory,
+    source: str | None = None,
+    language: str | None = None,
+    step: int | None = None,
+    average: int | None = None,
+) -> dict[str, Any]:
     """Measures the newest checkpoint of `run`: what `pretrain` returns at its end. Changes nothing in the run.
 
     On the held-out documents, or on all documents of `source` (as `data.source` names it), prepared for the time
-    being as the run's were; `language` is that of `source`, the run's first where None.
-    Raises UsageError where the run has no checkpoint or no data, or `source` too little.
+    being as the run's were, at the length of the last phase; `language` is that of `source`, the run's first where
+    None. `step` and `average` choose other parameters (see `TrainedModel.load`); the steps of an average are in the
+    result as `averaged_steps`.
+    Raises UsageError where the run has no checkpoint, no such step or no data, or `source` too little.
     """
     keep_compiled_programs()
     config = read_pretraining_config(run.path)
@@ -130,7 +138,7 @@ def evaluate_run(run: RunDirectory, source: str | None = None, language: str | N
     trainer = pretraining_trainer(
         config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
     )
-    trained, params = TrainedModel.load(run.path, lambda shapes: tree_shardings(shapes, trainer.mesh))
+    trained, params = TrainedModel.load(run.path, lambda shapes: tree_shardings(shapes, trainer.mesh), step, average)
     if trained.tokenizer.vocabulary.pieces != tokenizer.vocabulary.pieces:
         raise UsageError(f"{run.tokenizer} is another tokenizer than its model was trained with; put that back")
     if "masked_lm" not in trained.shapes:
@@ -147,6 +155,7 @@ def evaluate_run(run: RunDirectory, source: str | None = None, language: str | N
         if absent_parts(params):  # no question is asked of these; the network wants their parameters all the same
             params = completed(params, jax.tree.map(jnp.zeros_like, trainer.state_shapes.params))
         results = _results(trainer, trained.step, params, {length: prepared}, {length: sequences})
+        results |= {"averaged_steps": list(trained.steps)} if average else {}
         # The vocabulary was made for the run's own text, and another may be one that it can't read.
         return results | ({"unknown_share": prepared.train.unknown_share} if source else {})
 

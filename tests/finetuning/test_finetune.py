@@ -22,7 +22,7 @@ from bert_jax.model import attention
 from bert_jax.model.sharding import make_mesh
 from bert_jax.run.checkpoint import write_model
 from bert_jax.run.checkpoint_choice import best_of, checkpoint_of
-from bert_jax.run.manifest import Manifest, complete
+from bert_jax.run.manifest import Manifest, complete, path_of
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory, read_config, write_config
 from bert_jax.run.trained_model import TrainedModel
@@ -105,6 +105,21 @@ def test_the_checkpoint_with_the_best_score_is_the_one_that_is_used(finished):
     best = min(step for step, score in scores.items() if score == max(scores.values()))
     assert int(best_of(checkpoints).name) == int(checkpoint_of(finished.path).name) == best
     assert json.loads(finished.results_file.read_text())["best_step"] == best
+
+
+def test_another_saved_step_and_an_average_are_measured_and_named(finished, capsys):
+    saved = [int(path.name) for path in complete(finished.checkpoints)]
+    first = Manifest.read(path_of(finished.checkpoints, saved[0])).evaluation
+    assert bert_jax_command(["evaluate", str(finished.path), "--step", str(saved[0]), "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert results["steps"] == saved[0] and "averaged_steps" not in results
+    assert results["score"] == pytest.approx(first["score"])
+    assert bert_jax_command(["evaluate", str(finished.path), "--average", "2", "--json"]) == 0
+    averaged = json.loads(capsys.readouterr().out)
+    assert averaged["averaged_steps"] == saved[-2:] and averaged["steps"] == saved[-1]
+    for asked, told in (("--step", f"step {saved[0]}"), ("--average", f"mean of steps {saved[-2]}, {saved[-1]}")):
+        assert bert_jax_command(["evaluate", str(finished.path), asked, str(saved[0] if asked == "--step" else 2)]) == 0
+        assert capsys.readouterr().out.startswith(f"things, 20 dev rows, {told}\n")
 
 
 def test_done_again_it_is_finished(finished, config, monkeypatch):

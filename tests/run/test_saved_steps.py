@@ -1,19 +1,22 @@
 """Any saved step of a run, and the mean of its last ones, in place of the newest."""
 
+import json
 import shutil
 from itertools import islice
 
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import bert_jax
+from bert_jax.cli.main import run as command
 from bert_jax.config.operation import CheckpointConfig
 from bert_jax.config.phase import Phase, steps_before_phase
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import checkpoint_choice, trained_model
 from bert_jax.run.averaging import mean_of
-from bert_jax.run.manifest import complete, delete, path_of
+from bert_jax.run.manifest import Manifest, complete, delete, path_of
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import RunError, UsageError
@@ -88,6 +91,35 @@ def test_a_saved_step_is_that_of_its_checkpoint(kept_run):
     assert largest_difference(jax.device_get(bert.params), params_at(kept_run, 12)) > 1e-4
 
 
+@pytest.mark.parametrize("name", ["evaluate", "export", "fill-mask", "features", "predict"])
+def test_a_step_that_is_not_saved_is_refused_in_one_line_that_lists_those_that_are(kept_run, tmp_path, name, capsys):
+    (tmp_path / "lines.txt").write_text("The cat.\n")
+    given = {
+        "export": [str(tmp_path / "out")],
+        "fill-mask": ["The [MASK]."],
+        "features": [str(tmp_path / "lines.txt"), str(tmp_path / "out.npz")],
+        "predict": [str(tmp_path / "lines.txt"), str(tmp_path / "out.jsonl")],
+    }
+    assert command([name, str(kept_run.path), *given.get(name, []), "--step", "7"]) == 2
+    assert capsys.readouterr().err == (
+        f"bert-jax: {kept_run.path} has no saved step 7; its saved steps are 2, 4, 6, 8, 10, 12: give one of them\n"
+    )
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_a_step_and_an_average_are_of_a_run(kept_run, tmp_path, capsys):
+    assert command(["export", str(kept_run.path), str(tmp_path / "exported"), "--average", "2"]) == 0
+    for one in (path_of(kept_run.checkpoints, 8), tmp_path / "exported"):
+        for asked in ({"step": 8}, {"average": 2}):
+            with pytest.raises(UsageError, match=f"{one} is one model, .* give the run, or leave both out"):
+                bert_jax.load(one, **asked)
+    with pytest.raises(UsageError, match="an average of 0 saved steps has no parameters; give how many, from 1"):
+        bert_jax.load(kept_run.path, average=0)
+    capsys.readouterr()
+    assert command(["export", str(kept_run.path), str(tmp_path / "other"), "--average", "0"]) == 2
+    assert "--average 0: expected a whole number above 0" in said(capsys)
+
+
 def test_two_copies_of_the_parameters_are_in_memory_at_most(kept_run, monkeypatch):
     """Counted before and after each checkpoint is read, and when the mean is there."""
     counts, load = [], trained_model.load_parameters
@@ -159,6 +191,46 @@ def test_of_a_task_an_average_ends_with_the_newest_and_not_with_the_best(run, mo
     assert bert_jax.load(run.path).steps == (8,)
     assert bert_jax.load(run.path, average=1).steps == (12,)
     assert bert_jax.load(run.path, average=2).steps == (10, 12)
+
+
+def test_an_evaluated_step_has_the_measurements_of_its_checkpoint(kept_run, capsys):
+    assert command(["evaluate", str(kept_run.path), "--step", "6", "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    then = Manifest.read(path_of(kept_run.checkpoints, 6)).evaluation
+    assert results["steps"] == 6 and "averaged_steps" not in results
+    assert results["mlm_loss"] == pytest.approx(then["mlm_loss"], rel=1e-6)
+    last = Manifest.read(path_of(kept_run.checkpoints, 12)).evaluation
+    assert then["mlm_loss"] != pytest.approx(last["mlm_loss"], rel=1e-3)
+
+
+def test_an_evaluated_average_is_that_of_the_steps_it_names(kept_run, capsys):
+    assert command(["evaluate", str(kept_run.path), "--average", "2", "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert results["averaged_steps"] == [10, 12] and results["steps"] == 12
+    last = Manifest.read(path_of(kept_run.checkpoints, 12)).evaluation
+    assert results["mlm_loss"] != pytest.approx(last["mlm_loss"], rel=1e-6)
+    assert command(["evaluate", str(kept_run.path), "--average", "2"]) == 0
+    assert "Mean of steps 10, 12, " in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_exported_average_has_the_mean_and_a_card_that_says_so(kept_run, tmp_path):
+    average, newest = tmp_path / "average", tmp_path / "newest"
+    assert command(["export", str(kept_run.path), str(average), "--average", "2"]) == 0
+    assert command(["export", str(kept_run.path), str(newest)]) == 0
+    name = "bert.embeddings.position_embeddings.weight"
+    expected = mean_at(kept_run, 10, 12)["bert"]["embeddings"]["position"]
+    assert np.abs(load_file(average / "model.safetensors")[name] - expected).max() < 1e-6
+    assert np.abs(load_file(newest / "model.safetensors")[name] - expected).max() > 1e-5
+    card = (average / "README.md").read_text()
+    assert "- the parameters are the mean of those at steps 10, 12 of 12\n" in card
+    assert "## Results" not in card and "## Results" in (newest / "README.md").read_text()
+
+
+def test_an_exported_step_has_the_card_of_that_step(kept_run, tmp_path):
+    assert command(["export", str(kept_run.path), str(tmp_path / "exported"), "--step", "8"]) == 0
+    card = (tmp_path / "exported" / "README.md").read_text()
+    assert "- 6 steps of 8 sequences" in card and "- 2 steps of 8 sequences" in card
+    assert "- this is the checkpoint at step 8 of 12\n" in card and "## Results" not in card
 
 
 def test_a_model_to_use_or_start_from_is_the_newest_where_nothing_is_asked(kept_run):
