@@ -25,10 +25,13 @@ def run(arguments: list[str]) -> None:
     from bert_jax.inference.bert import load
     from bert_jax.inference.model_card import model_card
     from bert_jax.interchange.export import write_model_directory
+    from bert_jax.model.bert import without
     from bert_jax.system.progress import say
 
     model = load(asked.run, asked.step, asked.average)
     params = jax.device_get(model.params)
+    if not model.pooler_trained:  # nor was the head of pairs, which stands on it
+        params = without(params, ("bert/pooler", "next_sentence"))
     architecture = write_model_directory(
         asked.destination,
         model.config,

@@ -45,6 +45,8 @@ class Bert:
 
     steps: tuple[int, ...] = ()
     """The saved steps of a run that the parameters are of, oldest first: several if they are a mean."""
+    pooler_trained: bool = True
+    """False where it was pretrained here from random parameters, and without sentence pairs."""
 
     def __init__(self, config: ModelConfig, params: Parameters, tokenizer: Tokenizer, task: TaskConfig | None = None):
         """Prepares the model for use. Raises UsageError if its vocabulary and the tokenizer's differ in size."""
@@ -265,7 +267,7 @@ def load(path: str | os.PathLike, step: int | None = None, average: int | None =
     keep_compiled_programs()
     trained, params = TrainedModel.load(model_place(path), on_first_device, step, average)
     bert = Bert(trained.config, params, trained.tokenizer, trained.task)
-    bert.steps = trained.steps
+    bert.steps, bert.pooler_trained = trained.steps, trained.pooler_trained
     return bert
 
 

@@ -9,6 +9,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.model_directory import holds_published_model
+from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.pretraining.questions import QUESTIONS
 from bert_jax.run.checkpoint_choice import checkpoint_of
 from bert_jax.run.run_directory import origin_of, read_config
@@ -19,7 +20,7 @@ _USES = {
     "BertForPreTraining": "fill-mask",
     "BertForMaskedLM": "fill-mask",
 } | {kind.exported_as: kind.hub_use for kind in TASK_KINDS.values() if kind.exported_as}
-"""The hub's pipeline tag of each class of transformers; all other classes have feature-extraction."""
+"""The hub's pipeline tag of each class of transformers, named as for BERT; all others have feature-extraction."""
 _NAMES = {question.loss: f"{question.title} loss (nats)" for question in QUESTIONS} | {
     question.accuracy: f"{question.title} accuracy" for question in QUESTIONS
 }
@@ -69,7 +70,7 @@ def model_card(path: Place, model: Bert, architecture: str, name: str, step: int
     """
     training = _Training.of(path, model.steps, step)
     sections = [
-        "\n".join(_front_matter(training.config, architecture)),
+        "\n".join(_front_matter(training.config, model.config.model_type, architecture)),
         f"# {name}",
         " ".join(_description(model, architecture)),
         "## Training\n\n" + "\n".join(f"- {fact}" for fact in _training_facts(training)),
@@ -83,7 +84,7 @@ def model_card(path: Place, model: Bert, architecture: str, name: str, step: int
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(config: RunConfig | TaskRunConfig | None, architecture: str) -> Iterator[str]:
+def _front_matter(config: RunConfig | TaskRunConfig | None, model_type: str, architecture: str) -> Iterator[str]:
     """Yields the lines of the hub's metadata, in YAML."""
     yield "---"
     yield "# license: add the one under which you publish the model, such as apache-2.0"
@@ -91,9 +92,10 @@ def _front_matter(config: RunConfig | TaskRunConfig | None, architecture: str) -
         yield "language:"
         yield from (f"- {json.dumps(language)}" for language in dict.fromkeys(config.data.language))
     yield "library_name: transformers"
-    yield f"pipeline_tag: {_USES.get(architecture, 'feature-extraction')}"
+    as_for_bert = "Bert" + architecture.removeprefix(RELATIVES[model_type].classes)
+    yield f"pipeline_tag: {_USES.get(as_for_bert, 'feature-extraction')}"
     yield "tags:"
-    yield "- bert"
+    yield f"- {model_type}"
     yield "- bert_jax"
     yield "---"
 
@@ -101,10 +103,12 @@ def _front_matter(config: RunConfig | TaskRunConfig | None, architecture: str) -
 def _description(model: Bert, architecture: str) -> Iterator[str]:
     config, tokenizer = model.config, model.tokenizer
     casing = {True: ", lower-cased", False: ", cased"}.get(getattr(tokenizer, "lowercase", None), "")
+    title = RELATIVES[config.model_type].title
+    article = "An" if title[0] in "AEX" else "A"
     layers = f"{config.num_layers} layer{'s' if config.num_layers > 1 else ''}"
     yield (
-        f"A BERT of {layers}, width {config.hidden_size} and {config.num_heads} attention heads, for sequences of up "
-        f"to {config.max_positions} tokens."
+        f"{article} {title} of {layers}, width {config.hidden_size} and {config.num_heads} attention heads, for "
+        f"sequences of up to {config.max_positions} tokens."
     )
     yield f"Vocabulary: {len(tokenizer.vocabulary):,} pieces ({tokenizer.kind}{casing})."
     yield f"Class in transformers: {architecture}."

@@ -43,6 +43,8 @@ class Relative(NamedTuple):
 
     classes: str
     """Beginning of its classes' names."""
+    title: str
+    """Its name in text."""
     tensors: tuple[tuple[str, str], ...] = ()
     """Beginnings of BERT's tensor names and what stands for them, the first that fits; {layer} is a block's number.
     Ours are BERT's."""
@@ -97,6 +99,7 @@ def _pattern(beginning: str) -> re.Pattern[str]:
 _HEAD = "cls.predictions"
 _ROBERTA = Relative(
     classes="Roberta",
+    title="RoBERTa",
     tensors=(
         ("bert.", "roberta."),
         (f"{_HEAD}.transform.dense.", "lm_head.dense."),
@@ -112,6 +115,7 @@ _ROBERTA = Relative(
 _SHARED_BLOCK = "albert.encoder.albert_layer_groups.0.albert_layers.0"
 _ALBERT = Relative(
     classes="Albert",
+    title="ALBERT",
     tensors=(
         ("bert.encoder.layer.0.attention.output.dense.", f"{_SHARED_BLOCK}.attention.dense."),
         ("bert.encoder.layer.0.attention.output.LayerNorm.", f"{_SHARED_BLOCK}.attention.LayerNorm."),
@@ -134,6 +138,7 @@ _ALBERT = Relative(
 )
 _ELECTRA = Relative(
     classes="Electra",
+    title="ELECTRA",
     tensors=(
         ("bert.", "electra."),
         (f"{_HEAD}.transform.", "generator_predictions."),
@@ -144,13 +149,13 @@ _ELECTRA = Relative(
     matrix_after_tables="where narrower",
     lacks=frozenset({"bert/pooler", "next_sentence"}),
 )
-_ERNIE = Relative(classes="Ernie", tensors=(("bert.", "ernie."),), has_task_types=True)
+_ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),), has_task_types=True)
 
 RELATIVES: dict[str, Relative] = {
-    "bert": Relative(classes="Bert"),
+    "bert": Relative(classes="Bert", title="BERT"),
     "roberta": _ROBERTA,
-    "xlm-roberta": _ROBERTA._replace(classes="XLMRoberta"),
-    "camembert": _ROBERTA._replace(classes="Camembert"),
+    "xlm-roberta": _ROBERTA._replace(classes="XLMRoberta", title="XLM-R"),
+    "camembert": _ROBERTA._replace(classes="Camembert", title="CamemBERT"),
     "albert": _ALBERT,
     "ernie": _ERNIE,
     "electra": _ELECTRA,

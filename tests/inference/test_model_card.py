@@ -48,6 +48,21 @@ def test_a_checkpoint_before_the_end_has_no_results(tiny_run, tmp_path):
     assert "- 8 steps of 8 sequences" in text and "checkpoint at step 8 of 12" in text and "## Results" not in text
 
 
+@pytest.mark.parametrize(
+    ("name", "said", "use"),
+    [
+        ("roberta", "A RoBERTa of 3 layers", "fill-mask"),
+        ("albert", "An ALBERT of 3 layers", "fill-mask"),
+        ("electra_generator", "An ELECTRA of 3 layers", "fill-mask"),
+    ],
+)
+def test_a_relative_is_called_by_its_name(tmp_path, name, said, use):
+    assert run(["export", str(GOLDEN.parent / "relatives" / name), str(tmp_path / "exported")]) == 0
+    front, text = parts_of((tmp_path / "exported" / "README.md").read_text())
+    assert said in text and f"pipeline_tag: {use}" in front
+    assert f"- {name.partition('_')[0]}" in front and "- bert" not in front
+
+
 @pytest.mark.parametrize("imported", [True, False])
 def test_nothing_is_claimed_of_a_model_that_was_not_trained_here(tmp_path, imported):
     source = tmp_path / "given"

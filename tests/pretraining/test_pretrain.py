@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from conftest import stories
+from safetensors.numpy import load_file
 
 import bert_jax
 from bert_jax.cli.main import run as command
@@ -598,6 +599,10 @@ def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, 
     assert command(["inspect", str(tmp_path), "--rows", "2"]) == 0
     shown = capsys.readouterr().out
     assert "MLM accuracy" in shown and "NSP" not in shown and "second segment" not in shown
+    assert command(["export", str(tmp_path), str(tmp_path / "exported")]) == 0
+    assert "exported a BertForMaskedLM" in capsys.readouterr().err.replace("\n", " ")
+    exported = load_file(tmp_path / "exported" / "model.safetensors")
+    assert not [name for name in exported if "pooler" in name or "seq_relationship" in name]  # which nothing trained
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_says_that_it_begins_anew(tiny_run, tiny_config, tmp_path, capsys):
