@@ -180,7 +180,7 @@ def _averaged(path: Place, steps: Sequence[int], asked: int) -> str:
     if len(steps) == asked:
         return f"{path}: {told}"
     return (
-        f"{path} has {len(steps)} such saved steps of the phase and not {asked}: {told}; train with "
+        f"{path} keeps {len(steps)} saved steps of this phase, not {asked}: {told}; train with "
         f"--checkpoints.keep {asked} to keep more"
     )
 

@@ -71,7 +71,7 @@ def test_an_average_stays_within_the_phase_of_its_last_step_and_says_how_to_keep
     bert = bert_jax.load(kept_run.path, average=5)
     assert bert.steps == (8, 10, 12)
     line = said(capsys)
-    assert f"{kept_run.path} has 3 such saved steps of the phase and not 5: the mean" in line
+    assert f"{kept_run.path} keeps 3 saved steps of this phase, not 5: the mean" in line
     assert "at steps 8, 10, 12 is used; train with --checkpoints.keep 5 to keep more" in line
     bert = bert_jax.load(kept_run.path, step=6, average=2)
     assert bert.steps == (4, 6)
