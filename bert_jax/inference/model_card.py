@@ -92,7 +92,8 @@ def _front_matter(config: RunConfig | TaskRunConfig | None, model_type: str, arc
         yield "language:"
         yield from (f"- {json.dumps(language)}" for language in dict.fromkeys(config.data.language))
     yield "library_name: transformers"
-    as_for_bert = "Bert" + architecture.removeprefix(RELATIVES[model_type].classes)
+    relative = RELATIVES[model_type]
+    as_for_bert = "" if architecture == relative.discriminator else f"Bert{architecture.removeprefix(relative.classes)}"
     yield f"pipeline_tag: {_USES.get(as_for_bert, 'feature-extraction')}"
     yield "tags:"
     yield f"- {model_type}"
@@ -122,7 +123,11 @@ def _training_facts(training: _Training) -> Iterator[str]:
     yield f"began with {_code(config.init)}" if config.init else "began with random parameters"
     if isinstance(config, RunConfig):
         yield f"text: {', '.join(map(_code, config.data.source))}"
-        predicted = "masked pieces" if config.objective.predict == "masked" else "each next piece"
+        predicted = {
+            "masked": "masked pieces",
+            "next": "each next piece",
+            "replaced": "which pieces a generator, trained beside it on masked ones, has replaced",
+        }[config.objective.predict]
         pairs = {"next_sentence": " and next sentences", "sentence_order": " and the order of sentences", "none": ""}
         yield f"objective: {predicted}{pairs[config.objective.pair]}"
     else:

@@ -62,6 +62,8 @@ class Relative(NamedTuple):
     """Parts of ours (model/bert.py, OPTIONAL_PARTS) that its classes don't have."""
     matrix_after_tables: Literal["never", "where narrower", "always"] = "never"
     """Where a matrix leads from the tables to the blocks. With "where narrower" there is none between equal widths."""
+    discriminator: str | None = None
+    """Its class of a discriminator, which tells replaced tokens from true ones."""
     has_task_types: bool = False
     """Whether a model may have a table of task types."""
     after_padding: bool = False
@@ -147,6 +149,7 @@ _ELECTRA = Relative(
     ),
     sizes=SIZES | {"embedding_size": "embedding_size"},
     matrix_after_tables="where narrower",
+    discriminator="ElectraForPreTraining",
     lacks=frozenset({"bert/pooler", "next_sentence"}),
 )
 _ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),), has_task_types=True)
@@ -180,6 +183,8 @@ def further_settings(relative: Relative, values: dict[str, Any]) -> dict[str, An
         found |= {"first_position": first, "max_positions": values["max_position_embeddings"] - first}
     if relative.matrix_after_tables == "where narrower" and values["embedding_size"] == values["hidden_size"]:
         found["embedding_size"] = None
+    if relative.discriminator:
+        found["discriminator"] = values.get("architectures") == [relative.discriminator]
     if relative.has_task_types and values.get("use_task_id"):
         found["num_task_types"] = values.get("task_type_vocab_size", 3)
     return found

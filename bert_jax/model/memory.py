@@ -48,17 +48,22 @@ def step_memory(
     its probabilities on the chip. The vocabulary's size is set in `model`. Without predictions (in fine-tuning) no
     logits over the vocabulary are counted.
 
-    What a block keeps for its backward pass was read off the traced step (jax.vjp's residuals).
+    What a block keeps for its backward pass was read off the traced step (jax.vjp's residuals). A discriminator and its
+    generator keep theirs at the same time.
     """
     rows = -(-rows // execution.accumulation)
     size = compute_dtype(model).itemsize
-    tokens, width, inner = rows * length, model.hidden_size, model.inner_size
-    whole = tokens * _block_bytes(model, 0 if kernel else length, size, tensor)
-    kept = {
-        "none": whole,
-        "dots": tokens * size * (2 * width + (4 * width + inner) // tensor),
-        "full": tokens * size * width,
-    }[execution.remat]
+    tokens = rows * length
+    kept, most = 0, 0
+    for one in filter(None, (model, model.generator)):
+        width, inner = one.hidden_size, one.inner_size
+        whole = tokens * _block_bytes(one, 0 if kernel else length, size, tensor)
+        of_a_block = {
+            "none": whole,
+            "dots": tokens * size * (2 * width + (4 * width + inner) // tensor),
+            "full": tokens * size * width,
+        }[execution.remat]
+        kept, most = kept + one.num_layers * of_a_block, max(most, whole)
     table = padded_vocabulary_size(model) * model.table_size * size // tensor if predictions else 0
     logits = rows * predictions * padded_vocabulary_size(model) * (2 * _F32 + size) // tensor
     # Gradients are summed up over microbatches in an array of their own.
@@ -66,7 +71,7 @@ def step_memory(
     return Memory(
         state=_STATE * _F32 * parameters // split,
         gradients=copies * _F32 * parameters // split,
-        activations=model.num_layers * kept + whole,
+        activations=kept + most,
         outputs=logits + table,
     )
 
