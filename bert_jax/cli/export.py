@@ -36,14 +36,15 @@ def run(arguments: list[str]) -> None:
         params = without(params, ("bert/pooler", "next_sentence"))
 
     def card(config: ModelConfig, architecture: str) -> str:
-        name = asked.destination.name
-        if config == model.config:
-            return model_card(asked.run, model, architecture, name, asked.step)
-        return model_card(asked.run, model.generator, architecture, f"{name}/{GENERATOR}", asked.step)
+        name, shown = asked.destination.name, model
+        if model.generator and config == model.generator.config:
+            name, shown = f"{name}/{GENERATOR}", model.generator
+        return model_card(asked.run, shown, architecture, name, asked.step)
 
     architecture = write_model_directory(
         asked.destination, model.config, params, model.tokenizer, model.task, card=card
     )
-    say(f"exported a {architecture} to {asked.destination}")
+    article = "an" if architecture[0] in "AEX" else "a"
+    say(f"exported {article} {architecture} to {asked.destination}")
     if model.generator:
         say(f"exported its generator to {asked.destination / GENERATOR}")

@@ -51,7 +51,7 @@ class ModelConfig(Settings):
     num_task_types: Annotated[int, Field(ge=0, le=1 << 20)] = 0
     """Rows of a table of task types, of which every token has the first (ERNIE 2.0, Sun et al. 2020, section 3.1)."""
     discriminator: bool = False
-    """Whether the model tells replaced tokens from true ones, as ELECTRA does (Clark et al. 2020, section 2): that is its
+    """Whether the model tells replaced tokens from true ones, as ELECTRA (Clark et al. 2020, section 2): that is its
     one head, and it has no pooler. Needed for objective.predict=replaced."""
     generator_divisor: Annotated[int, Field(gt=0, le=1_000)] | None = None
     """A discriminator's generator, by which its tokens are replaced, has as many blocks; width, heads and feed-forward
@@ -101,8 +101,8 @@ class ModelConfig(Settings):
             )
         if self.causal:
             raise ValueError(
-                f"model.causal={self.causal} with model.generator_divisor={divisor}: masked tokens are replaced by what "
-                "a generator sees on both sides of them; leave one of the two out"
+                f"model.causal={self.causal} with model.generator_divisor={divisor}: a generator sees both sides "
+                "of what it fills; leave one of the two out"
             )
         sizes = {
             "hidden_size": self.hidden_size,

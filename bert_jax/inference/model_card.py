@@ -10,7 +10,7 @@ from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.interchange.relatives import RELATIVES
-from bert_jax.pretraining.questions import QUESTIONS
+from bert_jax.pretraining.questions import QUESTIONS, REPLACED_SHARE
 from bert_jax.run.checkpoint_choice import checkpoint_of
 from bert_jax.run.run_directory import origin_of, read_config
 from bert_jax.system.bucket import Place
@@ -24,6 +24,7 @@ _USES = {
 _NAMES = {question.loss: f"{question.title} loss (nats)" for question in QUESTIONS} | {
     question.accuracy: f"{question.title} accuracy" for question in QUESTIONS
 }
+_NAMES[REPLACED_SHARE] = "share of tokens that are replaced"
 
 
 class _Training(NamedTuple):
@@ -107,8 +108,9 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
     title = RELATIVES[config.model_type].title
     article = "An" if title[0] in "AEX" else "A"
     layers = f"{config.num_layers} layer{'s' if config.num_layers > 1 else ''}"
+    heads = f"{config.num_heads} attention head{'s' if config.num_heads > 1 else ''}"
     yield (
-        f"{article} {title} of {layers}, width {config.hidden_size} and {config.num_heads} attention heads, for "
+        f"{article} {title} of {layers}, width {config.hidden_size} and {heads}, for "
         f"sequences of up to {config.max_positions} tokens."
     )
     yield f"Vocabulary: {len(tokenizer.vocabulary):,} pieces ({tokenizer.kind}{casing})."

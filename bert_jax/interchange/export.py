@@ -20,7 +20,6 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import new_directory, write_json, write_text
 from bert_jax.text.tokenizer import Tokenizer
 
-
 GENERATOR = "generator"
 """Name of the directory of a generator in that of its discriminator."""
 
@@ -86,7 +85,7 @@ def write_model_directory(
         save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
         # The library creates a file that only its owner can read; give it the mode of the other files.
         shutil.copymode(temporary / HUGGING_FACE_CONFIG, temporary / WEIGHTS)
-        if "generator" in params:
+        if config.generator and "generator" in params:
             generator = generator_parameters(params)
             write_model_directory(temporary / GENERATOR, config.generator, generator, tokenizer, card=card)
     return class_name

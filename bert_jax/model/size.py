@@ -90,7 +90,7 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
 
 
 def _masked_language_flops(config: ModelConfig, length: int, predictions: int) -> int:
-    """FLOPs of the forward pass of the encoder, the last block at the predicted tokens and the pooler's, and MLM head."""
+    """FLOPs of the forward pass of encoder and MLM head, the last block at the predicted tokens and the pooler's."""
     head = 2 * predictions * config.table_size * (config.hidden_size + config.vocabulary_size)
     return encoder_flops(config, length, wanted=predictions + 1) + head
 

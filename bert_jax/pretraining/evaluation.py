@@ -61,9 +61,9 @@ class HeldOut:
 
         The loss of tokens by always predicting the pieces as `piece_counts` has them, their accuracy by always guessing
         the commonest one, that of pairs (if they are asked about) by always guessing the label that is commoner here.
-        Next tokens may be a [SEP], which isn't counted there: it is predicted as often as it is the answer here. Replaced
-        tokens are as many as the generator's that was measured: each token is taken for an original, or for a replaced
-        one with the probability that is their share.
+        Next tokens may be a [SEP], which isn't counted there: it is predicted as often as it is the answer here. Each
+        token is taken for an original one, its probability of being replaced is the share that was replaced in
+        `measured`.
         """
         log_share = jnp.log((piece_counts + 1) / np.sum(piece_counts + 1))
         loss, accuracy = self._objective.of_tokens.loss, self._objective.of_tokens.accuracy

@@ -12,7 +12,6 @@ from bert_jax.layout import Tokens
 from bert_jax.model.dropout import split
 from bert_jax.pretraining.units import choose_units, divide
 
-
 KEYS_OF_MASKING = 4
 """Keys that masking makes of a sequence's key: for the order, the kind and the piece of replacements, and the units."""
 

@@ -1,7 +1,7 @@
 """Masked language modelling, and a question about two segments where asked (Devlin et al. 2019, section 3.1).
 
-Or, to compare with: each next token from those before it (Radford et al. 2018, section 3.1); or which tokens a generator
-has replaced (Clark et al. 2020, section 2).
+Or, to compare with: each next token from those before it (Radford et al. 2018, section 3.1); or which tokens have been
+replaced by a generator (Clark et al. 2020, section 2).
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -12,8 +12,8 @@ from bert_jax.pretraining.masking import Masked
 def draw_tokens(logits: Float[Array, "B P V"], masked: Masked, keys: Key[Array, "B N"]) -> Int[Array, "B P"]:
     """A token for each slot, drawn with the probabilities that `logits` give it.
 
-    What is drawn depends on the slot's logits, the key of its sequence and the token's position in that alone: it is the
-    same in any batch, in packed rows and on any mesh. Gumbel noise of scale 1: the largest sum is a draw.
+    What is drawn depends on the slot's logits, the key of its sequence and the token's position in that alone: it is
+    the same in any batch, in packed rows and on any mesh. The largest sum of a logit and Gumbel noise is such a draw.
     """
     at = lambda of_row: jnp.take_along_axis(of_row, masked.places, axis=1)
     of_slots = of_tokens(keys, at(masked.tokens.sequence))
