@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.layout import Tokens
 from bert_jax.model.attention import AttentionPattern, head_keys, softmax_where
 from bert_jax.model.dropout import dropout
 from bert_jax.model.embeddings import padded_vocabulary_size
@@ -35,16 +36,31 @@ class Operation(NamedTuple):
 
 
 def operations(trainer: Trainer) -> list[Operation]:
-    """The operations that take most of a step of the trainer's first phase, at one device's share of the batch."""
+    """The operations that take most of a step of the trainer's first phase, at one device's share of the batch.
+
+    Those of a generator, beside its discriminator's, have names of their own.
+    """
     model, phase = trainer.objective.model, trainer.config.phases[0]
     batch, length = phase.batch_size // trainer.mesh.size, phase.length
     slots = trainer.objective.slots(length)
+    tokens = synthetic_batch(batch, length, 1, trainer.objective.sequences_a_row(length)).tokens
+    if not model.discriminator:
+        return _of_model(model, tokens, slots)
+    found = _of_model(model, tokens, length)
+    if model.generator:
+        of_generator = _of_model(model.generator, tokens, slots)
+        found += [operation._replace(name=f"generator: {operation.name}") for operation in of_generator]
+    return found
+
+
+def _of_model(model: ModelConfig, tokens: Tokens, slots: int) -> list[Operation]:
+    """The operations of one model, whose last block runs at `slots` tokens of a row."""
+    batch, length = tokens.ids.shape
     blocks = model.num_layers - (slots < length)
     of_tokens = _random(model, batch, length, model.hidden_size)
     inner = _random(model, batch, length, model.inner_size)
     scores = _random(model, batch, model.num_heads, length, length).astype(jnp.float32)
-    tokens = jax.device_put(synthetic_batch(batch, length, 1, trainer.objective.sequences_a_row(length)).tokens)
-    admitted = AttentionPattern.of(tokens, model.causal).admitted()
+    admitted = AttentionPattern.of(jax.device_put(tokens), model.causal).admitted()
     keys = jax.random.split(jax.random.key(0), batch)
     found = [
         _matrices(model, of_tokens, inner, blocks),
@@ -54,8 +70,9 @@ def operations(trainer: Trainer) -> list[Operation]:
         _elementwise("dropout of outputs", 2 * blocks + 1, lambda x: dropout(x, model.dropout, keys), of_tokens),
         _elementwise("LayerNorm", 2 * blocks + 1, _layer_norm(model), of_tokens),
         _elementwise("GELU", blocks, activation(model), inner),
-        _head(model, batch, slots),
     ]
+    if not model.discriminator:
+        found.append(_head(model, batch, slots))
     # A step without dropout has no such operation.
     absent = {"dropout of attention": not model.attention_dropout, "dropout of outputs": not model.dropout}
     return [operation for operation in found if not absent.get(operation.name)]
@@ -129,7 +146,7 @@ def _attention_products(model: ModelConfig, batch: int, length: int, blocks: int
 
 def _head(model: ModelConfig, batch: int, slots: int) -> Operation:
     head, x = MaskedLanguageHead(model), _random(model, batch, slots, model.hidden_size)
-    table = _random(model, padded_vocabulary_size(model), model.hidden_size).astype(jnp.float32)
+    table = _random(model, padded_vocabulary_size(model), model.table_size).astype(jnp.float32)
     params = head.init(jax.random.key(0), x, table)
-    flops = 2 * batch * slots * model.hidden_size * (model.hidden_size + model.vocabulary_size)
+    flops = 2 * batch * slots * model.table_size * (model.hidden_size + model.vocabulary_size)
     return _operation("masked-language head", 1, flops, lambda x, table: head.apply(params, x, table), x, table)
