@@ -21,6 +21,7 @@ TREES = {
     "narrow tables, task types": parameter_shapes(
         ModelConfig.tiny(vocabulary_size=200, embedding_size=64, num_task_types=2)
     ),
+    "discriminator": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, discriminator=True)),
     "task": task_parameter_shapes(ModelConfig.tiny(vocabulary_size=200), HeadShape("pooled", 3)),
 }
 
@@ -48,6 +49,8 @@ def test_parameters_are_split_as_megatron_and_fsdp_have_it():
         "masked_lm/dense/kernel": P("fsdp", "tensor"),
         "masked_lm/bias": P(("tensor", "fsdp")),
         "next_sentence/dense/kernel": P("fsdp", None),
+        "replaced/dense/kernel": P("fsdp", "tensor"),
+        f"generator/{layers}/feedforward_in/kernel": P(None, "fsdp", "tensor"),
         "task/dense/kernel": P("fsdp", None),
         "task/dense/bias": P(None),
     }

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import command as process_of
+from conftest import faked_devices
 
 import bert_jax
 from bert_jax.cli.main import run as command
@@ -181,7 +183,8 @@ def test_draws_are_the_same_in_microbatches(params):
 
 @pytest.fixture(scope="module")
 def config(tiny_config) -> RunConfig:
-    model = {"model_type": "electra", "discriminator": True, "generator_divisor": 2, "embedding_size": 20}
+    model = {"model_type": "electra", "num_heads": 4, "discriminator": True, "generator_divisor": 2}
+    model |= {"embedding_size": 20}
     return tiny_config.replace(
         model=tiny_config.model.replace(**model),
         objective=ASKED,
@@ -203,7 +206,9 @@ def test_a_run_learns_and_shows_the_baseline(run, tmp_path, capsys):
     results, lines = json.loads(run.results_file.read_text()), read_metrics(run.path / "metrics.jsonl")
     assert results["metric"] == "rtd_accuracy" and results["score"] == results["rtd_accuracy"]
     assert results["loss"] == pytest.approx(results["mlm_loss"] + 50 * results["rtd_loss"])
-    losses = [line["loss"] for line in lines if line["split"] == "train"]
+    trained = [line for line in lines if line["split"] == "train"]
+    assert all(line["loss"] == pytest.approx(line["mlm_loss"] + 50 * line["rtd_loss"], rel=1e-3) for line in trained)
+    losses = [line["loss"] for line in trained]
     assert losses[-1] < losses[0] - 5 and results["mlm_loss"] < np.log(150)
     share = results["rtd_replaced"]
     assert results["baseline"]["rtd_accuracy"] == 1 - share and 0.05 < share < 0.16
@@ -227,6 +232,22 @@ def test_a_run_goes_on_where_it_was(run, config, tmp_path):
     pretrain(config, RunDirectory(tmp_path / "run"))
     ours, theirs = (bert_jax.load(path).params for path in (tmp_path / "run", run.path))
     assert jax.tree.all(jax.tree.map(np.array_equal, ours, theirs))
+
+
+def test_a_run_is_the_same_on_a_mesh(run, config, tmp_path):
+    values = config.replace(checkpoints=config.checkpoints.replace(every=STEPS)).model_dump(mode="json")
+    config_file = tmp_path / "config.py"
+    config_file.write_text(f"from bert_jax.config.run import RunConfig\n\nconfig = RunConfig(**{values!r})\n")
+    (tmp_path / "run").mkdir()
+    for name in ("tokenizer", "data"):
+        (tmp_path / "run" / name).symlink_to(run.path / name)
+    mesh = ["--mesh.data", 2, "--mesh.fsdp", 2, "--mesh.tensor", 2]
+    process = process_of("pretrain", config_file, "--workdir", tmp_path / "run", *mesh, **faked_devices(8))
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    expected, found = (read_metrics(path / "metrics.jsonl") for path in (run.path, tmp_path / "run"))
+    for name in ("loss", "rtd_replaced"):  # the same tokens are drawn
+        assert [line[name] for line in found] == pytest.approx([line[name] for line in expected], rel=1e-4)
 
 
 def test_the_generator_fills_masks_and_the_discriminator_encodes(run):
