@@ -207,7 +207,7 @@ def test_a_run_learns_and_shows_the_baseline(run, tmp_path, capsys):
     assert results["metric"] == "rtd_accuracy" and results["score"] == results["rtd_accuracy"]
     assert results["loss"] == pytest.approx(results["mlm_loss"] + 50 * results["rtd_loss"])
     trained = [line for line in lines if line["split"] == "train"]
-    assert all(line["loss"] == pytest.approx(line["mlm_loss"] + 50 * line["rtd_loss"], rel=1e-3) for line in trained)
+    assert all(line["loss"] == pytest.approx(line["mlm_loss"] + 50 * line["rtd_loss"], rel=0.02) for line in trained)
     losses = [line["loss"] for line in trained]
     assert losses[-1] < losses[0] - 5 and results["mlm_loss"] < np.log(150)
     share = results["rtd_replaced"]
