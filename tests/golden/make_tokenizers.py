@@ -4,8 +4,8 @@
     python tests/golden/make_tokenizers.py TEXT [TEXT ...]
 
 TEXT is a file with a paragraph a line, gzip'ed; several languages are good. It writes vocab.json and merges.txt
-(RoBERTa), sentencepiece.bpe.model (XLM-R and CamemBERT), spiece.model (ALBERT), tokenizer.json (ModernBERT), texts.json,
-and ids.npz: for each kind the ids of all texts one after the other and how many each has, in the same way with a space
+(RoBERTa), sentencepiece.bpe.model (XLM-R and CamemBERT), spiece.model (ALBERT), tokenizer.json (ModernBERT), and also
+texts.json and ids.npz: for each kind the ids of all texts one after the other, how many each has, the same with a space
 before each text, and the ids of two texts together and of a text with masks. What is there already stays as it is.
 """
 
@@ -83,8 +83,8 @@ def texts_of(lines: list[str]) -> list[str]:
 
 
 def train_modernbert(lines: list[str]) -> None:
-    """Writes tokenizer.json with the steps of the published one: NFC, bytes, runs of spaces as added pieces, the special
-    pieces last."""
+    """Writes tokenizer.json with the steps of the published one: NFC, bytes, runs of spaces as added pieces, and the
+    special pieces last."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer, tokenizer.decoder = normalizers.NFC(), decoders.ByteLevel()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
