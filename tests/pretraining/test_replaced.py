@@ -123,7 +123,11 @@ def test_the_loss_is_the_weighted_sum(params):
 def test_what_is_measured_is_what_both_models_compute(params):
     some, rows = objective(), batch(real=4)
     targets = some.targets(rows, KEYS)
-    means = {name: float(mean.value) for name, mean in some.measure(params, targets, None).items()}
+    measured = some.measure(params, targets, None)
+    assert {name: float(count) for name, count in some.counts(targets).items()} == {
+        name: float(measured[name].count) for name in some.losses
+    }
+    means = {name: float(mean.value) for name, mean in measured.items()}
     assert set(means) == set(some.measurements)
     masked, real = targets.masked, np.asarray(rows.tokens.sequence > 0) & (np.arange(len(LENGTHS)) < 4)[:, None]
     logits, pairs = BertForPretraining(MODEL.generator).apply(
