@@ -23,6 +23,7 @@ def parameter_table(model: ModelConfig, counted: list[Part]) -> Table:
     _add_total(table, "embeddings", groups["embeddings"])
     _add_rows(table, groups["block"])
     _add_total(table, f"{model.num_layers} blocks", groups["block"])
+    _add_rows(table, groups.get("last norm", []))
     _add_rows(table, groups["pooler"])
     _add_total(table, "total without heads", [part for part in counted if part.group not in HEADS])
     _add_rows(table, groups["MLM head"])

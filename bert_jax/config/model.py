@@ -1,6 +1,6 @@
 """The shape of the network."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,7 +14,8 @@ Rows = Annotated[int, Field(gt=0, le=1 << 24)]
 
 
 ComputeType = Literal["auto", "float32", "bfloat16"]
-ModelType = Literal["bert", "roberta", "xlm-roberta", "camembert", "albert", "ernie", "electra"]
+ModelType = Literal["bert", "roberta", "xlm-roberta", "camembert", "albert", "ernie", "electra", "modernbert"]
+RotaryBase = Annotated[float, Field(gt=1.0, le=1e9)]
 
 
 class ModelConfig(Settings):
@@ -38,22 +39,45 @@ class ModelConfig(Settings):
     """Width inside a block's feed-forward part (F). None: four times hidden_size."""
     max_positions: Rows = 512
     """Length of the longest sequence; the number of rows of a learned position table."""
-    positions: Literal["learned", "sinusoidal"] = "learned"
-    """Position embeddings: a learned table (BERT's), or fixed sines and cosines (Vaswani et al. 2017, section 3.5),
-    scaled to a root mean square of initializer_range, as word vectors at the start."""
+    positions: Literal["learned", "sinusoidal", "rotary"] = "learned"
+    """Position embeddings: a learned table (BERT's); fixed sines and cosines (Vaswani et al. 2017, section 3.5), scaled
+    to a root mean square of initializer_range, as word vectors at the start; or none, and queries and keys are rotated
+    by their positions in every block (Su et al. 2021)."""
+    rotary_base: RotaryBase = 10_000.0
+    """Base of the rotation's wavelengths in blocks whose attention is global: a longer context wants a larger one."""
+    local_rotary_base: RotaryBase = 10_000.0
+    """The same in blocks whose attention is local."""
+    local_window: Annotated[int, Field(gt=0, le=1 << 20)] | None = None
+    """Tokens on each side that a query attends to in blocks whose attention is local. None: attention is global in all
+    blocks."""
+    global_every: Layers = 1
+    """With local_window: the attention of every so-many-th block, from the first on, is global nevertheless."""
     first_position: Annotated[int, Field(ge=0, le=1 << 20)] = 0
     """Row of the position table that a sequence's first token has: RoBERTa's table begins after the padding's id."""
     causal: bool = False
     """Each token attends only to itself and earlier tokens, as in GPT (Radford et al. 2018, section 3.1). Needed for
     objective.predict=next. The pooled vector is then that of the last token instead of the first."""
-    num_segments: Rows = 2
-    """Rows of the segment (token type) table."""
+    num_segments: Annotated[int, Field(ge=0, le=1 << 24)] = 2
+    """Rows of the segment (token type) table. 0: there is none."""
     num_task_types: Annotated[int, Field(ge=0, le=1 << 20)] = 0
     """Rows of a table of task types, of which every token has the first (ERNIE 2.0, Sun et al. 2020, section 3.1)."""
     vocabulary_size: Rows | None = None
     """Pieces in the vocabulary (V). None: the size of the tokenizer's vocabulary."""
     activation: Literal["gelu_tanh", "gelu_erf"] = "gelu_tanh"
     """GELU by tanh (the original's code since February 2019) or by the error function (its checkpoints of 2018)."""
+    norm: Literal["post", "pre"] = "post"
+    """Where the norms of a block stand: after each residual sum (BERT's), or before attention and feed-forward, and
+    once after the last block (Xiong et al. 2020). With pre the first block has none before its attention, as that of
+    the embeddings is just below."""
+    feedforward: Literal["dense", "gated"] = "dense"
+    """Between the two matrices of a block's feed-forward part: the activation (BERT's), or the activation of one half
+    times the other, from a first matrix twice as wide (GeGLU, Shazeer 2020)."""
+    biases: bool = True
+    """Whether linear layers and norms have biases. The vocabulary's bias and the heads of pairs and tasks always do."""
+    pooler: Literal["tanh", "gelu", "transform"] = "tanh"
+    """What stands between the encoder and the head of a task: a dense layer and tanh on the pooled vector (BERT's);
+    the same with GELU (ELECTRA's); or dense, GELU and norm on every vector that the head reads, as before the
+    vocabulary (ModernBERT's)."""
     dropout: Rate = 0.1
     """Dropout rate on the embeddings and on each block's two output projections."""
     attention_dropout: Rate = 0.1
@@ -79,6 +103,25 @@ class ModelConfig(Settings):
                 f"model.hidden_size={self.hidden_size} is odd and model.positions=sinusoidal pairs each sine with a "
                 "cosine; choose an even width"
             )
+        if self.positions == "rotary" and self.head_size % 2:
+            raise ValueError(
+                f"model.hidden_size={self.hidden_size} with model.num_heads={self.num_heads} makes heads "
+                f"{self.head_size} wide and model.positions=rotary turns pairs of features; choose an even width"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _blocks_fit(self) -> "ModelConfig":
+        if self.global_every > 1 and self.local_window is None:
+            raise ValueError(
+                f"model.global_every={self.global_every} leaves blocks with local attention and model.local_window is "
+                "not set; give the tokens on each side, or leave global_every out"
+            )
+        if self.norm == "pre" and self.shared_layers:
+            raise ValueError(
+                "model.norm=pre leaves out a norm of the first block and model.shared_layers=True makes all blocks "
+                "the same; set model.norm=post"
+            )
         return self
 
     @property
@@ -91,6 +134,10 @@ class ModelConfig(Settings):
         """Blocks whose parameters are stored: one where all share them."""
         return 1 if self.shared_layers else self.num_layers
 
+    def is_global(self, layer: int) -> bool:
+        """Whether queries attend to all distances in block number `layer`, from 0."""
+        return self.local_window is None or layer % self.global_every == 0
+
     @property
     def head_size(self) -> int:
         """Width of one attention head (K)."""
@@ -100,6 +147,30 @@ class ModelConfig(Settings):
     def inner_size(self) -> int:
         """Width inside a block's feed-forward part (F): `feedforward_size` or its default."""
         return self.feedforward_size or 4 * self.hidden_size
+
+    @classmethod
+    def modern(cls, **changes) -> "ModelConfig":
+        """22 layers of width 768: ModernBERT-base (Warner et al. 2024, table 4), but for the vocabulary's size."""
+        settings: dict[str, Any] = {
+            "model_type": "modernbert",
+            "num_layers": 22,
+            "feedforward_size": 1152,
+            "max_positions": 8192,
+            "positions": "rotary",
+            "rotary_base": 160_000.0,
+            "local_window": 64,
+            "global_every": 3,
+            "num_segments": 0,
+            "activation": "gelu_erf",
+            "norm": "pre",
+            "feedforward": "gated",
+            "biases": False,
+            "pooler": "transform",
+            "dropout": 0.0,
+            "attention_dropout": 0.0,
+            "layer_norm_epsilon": 1e-5,
+        }
+        return cls(**settings | changes)
 
     @classmethod
     def tiny(cls, **changes) -> "ModelConfig":

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from bert_jax.config.model import RotaryBase
 from bert_jax.config.settings import Settings
 from bert_jax.config.units import Units
 
@@ -20,6 +21,9 @@ class Phase(Settings):
     """Sequences a step, over all devices (B); with data.packed rows, most of which hold several."""
     units: Units | None = None
     """What masking takes together in this phase. None: objective.units."""
+    rotary_base: RotaryBase | None = None
+    """Base of the rotary positions of global attention in this phase, for a shorter context before the one that
+    model.rotary_base is made for. None: model.rotary_base."""
 
     def batch(self, packed: bool = False) -> str:
         """What a step takes, in words; `packed`: whether a row holds several sequences."""
@@ -35,6 +39,15 @@ def steps_before_phase(step: int, phases: Sequence[Phase]) -> int:
             break
         begin += phase.steps
     return begin
+
+
+def phase_at(step: int, phases: Sequence[Phase]) -> Phase:
+    """The phase that takes step number `step`, from 1, or the last one."""
+    for phase in phases:
+        if step <= phase.steps:
+            return phase
+        step -= phase.steps
+    return phases[-1]
 
 
 def same_until(step: int, first: Sequence[Phase], second: Sequence[Phase]) -> bool:

@@ -71,6 +71,16 @@ class RunConfig(TrainingConfig):
         return self
 
     @model_validator(mode="after")
+    def _rotations_are_there(self) -> "RunConfig":
+        for number, phase in enumerate(self.phases):
+            if phase.rotary_base and self.model.positions != "rotary":
+                raise ValueError(
+                    f"phases.{number}.rotary_base={phase.rotary_base:g} with model.positions={self.model.positions}, "
+                    "which rotates nothing; leave it out, or set model.positions=rotary"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _prediction_is_of_what_the_model_does_not_see(self) -> "RunConfig":
         if self.model.causal != (self.objective.predict == "next"):
             raise ValueError(

@@ -19,7 +19,7 @@ from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters
 from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, placed, tree_shardings
-from bert_jax.model.task import HeadShape
+from bert_jax.model.task import HeadShape, pools_tokens
 from bert_jax.run.hosts import first_alone, is_first
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory, read_config
@@ -219,11 +219,18 @@ def _work(trainer: Trainer, batches: TrainingBatches, dev: DevRows | None) -> Ph
 
 
 def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh) -> Parameters | None:
-    """The encoder of `started`, with its pooler where the task's head takes that; None for random parameters."""
+    """The encoder of `started`, with its pooler where the task's head takes that; None for random parameters.
+
+    With model.pooler=transform that is the layer before the vocabulary, as in transformers' classes of ModernBERT.
+    """
     if config.from_random:
         return None
-    encoder = initial_parameters(started, model_place(config.init), mesh)["bert"]
-    if HeadShape.of(config.task).input == "tokens":
+    found = initial_parameters(started, model_place(config.init), mesh)
+    encoder = found["bert"]
+    if pools_tokens(config.model):
+        if "masked_lm" in found:
+            encoder["pooler"] = {name: found["masked_lm"][name] for name in ("dense", "norm")}
+    elif HeadShape.of(config.task).input == "tokens":
         encoder.pop("pooler", None)
     elif "pooler" not in encoder or not started.pooler_trained:
         lacks = "the model to start from was trained without sentence pairs, and its pooler with them not at all"

@@ -69,6 +69,10 @@ class TaskObjective:
         self.shown = {"accuracy": "accuracy"}
         self.measurements = self.losses if self._loss == "squares" else (*self.losses, "accuracy")
 
+    def in_phase(self, phase: int) -> "TaskObjective":
+        """Returns the objective itself: there is one phase."""
+        return self
+
     def init(self, key: Key[Array, ""]) -> Parameters:
         """Random parameters of the encoder and the task's head."""
         return init_for_task(self.model, self._head, key)
@@ -84,8 +88,8 @@ class TaskObjective:
             group = parameter_at(path_of(path)).group
             if self._probe:
                 return jnp.array(group == "task head")
-            if group == "block":
-                return layers.reshape(-1, *[1] * (leaf.ndim - 1))
+            if group == "block":  # of a stack that holds fewer blocks, the last ones
+                return layers[-len(leaf) :].reshape(-1, *[1] * (leaf.ndim - 1))
             return jnp.array(group != "embeddings")
 
         return jax.tree_util.tree_map_with_path(learned, params)

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 from safetensors.numpy import save_file
 
 from bert_jax.config.model import ModelConfig
@@ -11,7 +12,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_directory import HUGGING_FACE_CONFIG
 from bert_jax.interchange.model_settings import config_values, head_values
 from bert_jax.interchange.names import to_tensors
-from bert_jax.interchange.relatives import relative_of
+from bert_jax.interchange.relatives import Relative, relative_of
 from bert_jax.interchange.tensors import WEIGHTS
 from bert_jax.interchange.tokenizer_files import write_tokenizer
 from bert_jax.model.bert import Parameters, absent_parts, without
@@ -55,22 +56,19 @@ def write_model_directory(
         )
     values = config_values(config, tokenizer.vocabulary.pad_id) | (head_values(task) if task else {})
     relative = relative_of(config.model_type, "model.model_type")
-    if task and "bert/pooler" in relative.lacks - absent_parts(params):
-        raise UsageError(
-            f"transformers' {relative.classes} has no pooler, on which the head of task {task.name} stands; use the "
-            "run itself, by bert-jax predict"
-        )
-    params = without(params, relative.lacks)
+    if not task:
+        params = without(params, relative.lacks)
     kind = _class_for(task) if task else _class_with(absent_parts(params))
     class_name = relative.classes + kind.name.removeprefix("Bert")
 
-    def named(name: str) -> str:
-        ours, theirs = kind.beginning
-        name = relative.theirs(name, class_name)
-        name = theirs + name.removeprefix(ours) if name.startswith(ours) else name
-        return name.removeprefix(relative.base) if kind.bare else name
-
-    tensors = {named(name): tensor for name, tensor in to_tensors(params, config).items()}
+    ours, theirs = kind.beginning
+    tensors = {
+        theirs + name.removeprefix(ours) if name.startswith(ours) else name: tensor
+        for name, tensor in to_tensors(params, config).items()
+    }
+    tensors = their_tensors(tensors, relative, class_name)
+    if kind.bare:
+        tensors = {name.removeprefix(relative.base): tensor for name, tensor in tensors.items()}
     with new_directory(directory) as temporary:
         write_json(temporary / HUGGING_FACE_CONFIG, {"architectures": [class_name], **values})
         write_tokenizer(tokenizer, temporary, config.max_positions)
@@ -80,6 +78,14 @@ def write_model_directory(
         # The library creates a file that only its owner can read; give it the mode of the other files.
         shutil.copymode(temporary / HUGGING_FACE_CONFIG, temporary / WEIGHTS)
     return class_name
+
+
+def their_tensors(tensors: dict[str, np.ndarray], relative: Relative, kind: str = "") -> dict[str, np.ndarray]:
+    """`tensors` by BERT's names as `relative` has them in files of its class `kind`."""
+    parts: dict[str, list[np.ndarray]] = {}
+    for name, tensor in tensors.items():
+        parts.setdefault(relative.whole_of(name) or relative.theirs(name, kind), []).append(tensor)
+    return {name: np.concatenate(several) if several[1:] else several[0] for name, several in parts.items()}
 
 
 def _class_for(task: TaskConfig) -> _Class:

@@ -19,6 +19,9 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 """Activations by Hugging Face's names. In Google's files `gelu` was the erf form until February 2019, then tanh."""
 
+_UNSAID = ("is_decoder", "add_cross_attention", "pruned_heads")
+"""Settings that aren't written where they have the one value that is supported, which all files have that lack them."""
+
 _MOST = 10_000_000
 """Largest plausible size, far above any of a BERT."""
 
@@ -39,9 +42,10 @@ def model_config(
     told: dict[str, Any] = {ours: _size(values, theirs, path) for theirs, ours in relative.sizes.items()}
     told |= {ours: values[theirs] for theirs, ours in relative.rates.items() if values.get(theirs) is not None}
     try:
-        told |= {"model_type": kind, "activation": _activation(values, path, activation, of_google)}
+        named = _activation(values, relative.activations, path, activation, of_google)
+        told |= {"model_type": kind, "activation": named}
         # In float32 its vectors and predictions are those of the program that it comes from.
-        return ModelConfig(**told | further_settings(relative, values), compute_dtype="float32")
+        return ModelConfig(**told | further_settings(relative, values, str(path)), compute_dtype="float32")
     except SettingsError as error:
         names = relative.sizes | relative.rates
         named = [f"{ours} is {theirs} there" for theirs, ours in names.items() if ours in str(error)]
@@ -59,16 +63,21 @@ def config_values(model: ModelConfig, pad_id: int) -> dict[str, Any]:
     values |= {
         "model_type": model.model_type,
         "intermediate_size": model.inner_size,
-        "hidden_act": written[model.activation],
-        "position_embedding_type": "absolute",
+        **dict.fromkeys(relative.activations, written[model.activation]),
         "pad_token_id": pad_id,
-        "tie_word_embeddings": True,
+        **{name: value for name, value in relative.fixed.items() if name not in _UNSAID},
         "dtype": "float32",
         **further_values(relative, model),
     }
+    if missing := next((ours for ours in relative.sizes.values() if getattr(model, ours) == 0), None):
+        raise UsageError(
+            f"model.{missing}=0 can't be exported: to transformers a model of model.model_type="
+            f"{model.model_type} has 1 or more; use the run itself, or set model.model_type"
+        )
     read_again = model_config(values, Path("config.json"))
     # Sinusoidal positions are written as a table.
-    same = model.replace(feedforward_size=model.inner_size, compute_dtype="float32", positions="learned")
+    positions = "learned" if model.positions == "sinusoidal" else model.positions
+    same = model.replace(feedforward_size=model.inner_size, compute_dtype="float32", positions=positions)
     for name in ModelConfig.model_fields:
         if getattr(read_again, name) != getattr(same, name):
             raise UsageError(
@@ -98,8 +107,15 @@ def _size(values: dict[str, Any], name: str, path: Path) -> int:
     return size
 
 
-def _activation(values: dict[str, Any], path: Path, asked: Activation | None, of_google: bool) -> Activation:
-    name = values.get("hidden_act", "gelu")
+def _activation(
+    values: dict[str, Any], settings: tuple[str, ...], path: Path, asked: Activation | None, of_google: bool
+) -> Activation:
+    name = values.get(settings[0], "gelu")
     if not isinstance(name, str) or name not in ACTIVATIONS:
-        raise UsageError(f"{path}: hidden_act is {shown(name)}; bert_jax has {', '.join(ACTIVATIONS)}")
+        raise UsageError(f"{path}: {settings[0]} is {shown(name)}; bert_jax has {', '.join(ACTIVATIONS)}")
+    for setting in settings[1:]:
+        if ACTIVATIONS.get(str(values.get(setting, name))) != ACTIVATIONS[name]:
+            raise UsageError(
+                f"{path}: {setting} is {shown(values[setting])} and {settings[0]} {name!r}; bert_jax has one"
+            )
     return asked or ("gelu_tanh" if of_google and name == "gelu" else ACTIVATIONS[name])

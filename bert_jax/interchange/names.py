@@ -42,7 +42,7 @@ def expected_tensors(config: ModelConfig) -> Iterator[Expected]:
             shape = _shape_of_theirs(
                 parameter, parameter.own_shape(shapes[parameter.path].shape, config.vocabulary_size)
             )
-            for layer in range(config.stored_layers) if parameter.of_a_block else (0,):
+            for layer in _layers(parameter, shapes[parameter.path].shape, config):
                 for name in parameter.tensors:
                     yield Expected(name.format(layer=layer), shape, parameter.path)
 
@@ -86,9 +86,15 @@ def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.nd
 def _places(parameter: Parameter, whole: np.ndarray, config: ModelConfig) -> Iterator[tuple[str, np.ndarray]]:
     """Yields each tensor's name and the view of `whole`, our parameter, that holds it, without vocabulary padding."""
     inside = whole[: config.vocabulary_size] if parameter.padded else whole
-    for layer, block in enumerate(inside if parameter.of_a_block else [inside]):
+    for layer, block in zip(_layers(parameter, whole.shape, config), inside if parameter.of_a_block else [inside]):
         for number, name in enumerate(parameter.tensors):
             yield name.format(layer=layer), block[..., number, :, :] if len(parameter.tensors) > 1 else block
+
+
+def _layers(parameter: Parameter, shape: tuple[int, ...], config: ModelConfig) -> range:
+    """The numbers of the blocks whose parameters an array of `shape` holds: of fewer than all the last ones. What is in
+    no block has number 0."""
+    return range(config.stored_layers - shape[0], config.stored_layers) if parameter.of_a_block else range(1)
 
 
 def _shape_of_theirs(parameter: Parameter, own: tuple[int, ...]) -> tuple[int, ...]:

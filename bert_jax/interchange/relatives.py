@@ -35,7 +35,7 @@ FIXED = {
     "tie_word_embeddings": True,
     "pruned_heads": {},
 }
-_SEQUENCE_CLASS = "SequenceClassification"
+_SEQUENCE_CLASS, _MULTIPLE_CHOICE = "SequenceClassification", "MultipleChoice"
 
 
 class Relative(NamedTuple):
@@ -56,16 +56,22 @@ class Relative(NamedTuple):
     """Its other numbers in config.json, and ours."""
     fixed: dict[str, Any] = FIXED
     """Settings that change the computation and of which only this value is supported; it is also their default."""
+    activations: tuple[str, ...] = ("hidden_act",)
+    """What config.json calls the activation; where it has one of the heads, too, that is the same here."""
     ours: dict[str, Any] = {}
     """Settings of ours that all such models have."""
     lacks: frozenset[str] = frozenset()
-    """Parts of ours (model/bert.py, OPTIONAL_PARTS) that its classes don't have."""
+    """Parts of ours (model/bert.py, OPTIONAL_PARTS) that its pretrained classes don't have."""
+    joined: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Its tensors that hold several of BERT's, one below the other, and the names of these; {layer} as in `tensors`."""
     matrix_after_tables: Literal["never", "where narrower", "always"] = "never"
     """Where a matrix leads from the tables to the blocks. With "where narrower" there is none between equal widths."""
     has_task_types: bool = False
     """Whether a model may have a table of task types."""
     after_padding: bool = False
     """Whether positions are numbered from the padding's id on, as in fairseq, and the table is longer by so many."""
+    takes_turns: bool = False
+    """Whether blocks of global and local attention take turns, each kind with a rotation of its own."""
 
     @property
     def base(self) -> str:
@@ -79,6 +85,29 @@ class Relative(NamedTuple):
     def berts(self, name: str, kind: str = "") -> str:
         """BERT's name of the relative's tensor `name`, in files of the class `kind`."""
         return _renamed(name, [(theirs, berts) for berts, theirs in self._named(kind)])
+
+    @property
+    def bare(self) -> tuple[str, ...]:
+        """What the names of the encoder's tensors begin with in files of the encoder alone, which lack `base`."""
+        named = (*(theirs for _, theirs in self.tensors), *(whole for whole, _ in self.joined))
+        inside = {name.removeprefix(self.base) for name in named if name.startswith(self.base)} - {""}
+        firsts = {name.partition(".")[0] + "." for name in inside}
+        return ("embeddings.", "encoder.", "pooler.", "embeddings_project.", *firsts)
+
+    def parts_of(self, name: str) -> tuple[str, ...]:
+        """BERT's names of the tensors that the relative's tensor `name` holds one below the other; none of one."""
+        for whole, parts in self.joined:
+            if found := _pattern(whole).fullmatch(name):
+                return tuple(part.replace("{layer}", found[1]) for part in parts)
+        return ()
+
+    def whole_of(self, name: str) -> str | None:
+        """The relative's tensor that holds BERT's tensor `name` beside others; None if it is one by itself."""
+        for whole, parts in self.joined:
+            for part in parts:
+                if found := _pattern(part).fullmatch(name):
+                    return whole.replace("{layer}", found[1])
+        return None
 
     def _named(self, kind: str) -> list[tuple[str, str]]:
         return [*self.of_class.get(kind.removeprefix(self.classes).removeprefix("For"), ()), *self.tensors]
@@ -147,7 +176,60 @@ _ELECTRA = Relative(
     ),
     sizes=SIZES | {"embedding_size": "embedding_size"},
     matrix_after_tables="where narrower",
+    ours={"pooler": "gelu"},
+    of_class={
+        _SEQUENCE_CLASS: (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj.")),
+        _MULTIPLE_CHOICE: (("bert.pooler.dense.", "sequence_summary.summary."),),
+    },
     lacks=frozenset({"bert/pooler", "next_sentence"}),
+)
+_BLOCK, _MODERN_BLOCK = "bert.encoder.layer.{layer}", "model.layers.{layer}"
+_MODERN_HEAD = (("bert.pooler.", "head."), ("qa_outputs.", "classifier."))
+_MODERNBERT = Relative(
+    classes="ModernBert",
+    title="ModernBERT",
+    tensors=(
+        (f"{_BLOCK}.attention.output.dense.", f"{_MODERN_BLOCK}.attn.Wo."),
+        (f"{_BLOCK}.attention.output.LayerNorm.", f"{_MODERN_BLOCK}.attn_norm."),
+        (f"{_BLOCK}.intermediate.dense.", f"{_MODERN_BLOCK}.mlp.Wi."),
+        (f"{_BLOCK}.output.dense.", f"{_MODERN_BLOCK}.mlp.Wo."),
+        (f"{_BLOCK}.output.LayerNorm.", f"{_MODERN_BLOCK}.mlp_norm."),
+        ("bert.encoder.norm.", "model.final_norm."),
+        ("bert.embeddings.word_embeddings.", "model.embeddings.tok_embeddings."),
+        ("bert.embeddings.LayerNorm.", "model.embeddings.norm."),
+        ("bert.", "model."),
+        (f"{_HEAD}.transform.dense.", "head.dense."),
+        (f"{_HEAD}.transform.LayerNorm.", "head.norm."),
+        (f"{_HEAD}.decoder.weight", "decoder.weight"),
+        (f"{_HEAD}.bias", "decoder.bias"),
+    ),
+    joined=(
+        (
+            f"{_MODERN_BLOCK}.attn.Wqkv.weight",
+            tuple(f"{_BLOCK}.attention.self.{name}.weight" for name in ("query", "key", "value")),
+        ),
+    ),
+    of_class=dict.fromkeys(
+        (_SEQUENCE_CLASS, _MULTIPLE_CHOICE, "TokenClassification", "QuestionAnswering"), _MODERN_HEAD
+    ),
+    sizes={theirs: ours for theirs, ours in SIZES.items() if theirs != "type_vocab_size"},
+    rates={
+        "embedding_dropout": "dropout",
+        "attention_dropout": "attention_dropout",
+        "initializer_range": "initializer_range",
+        "norm_eps": "layer_norm_epsilon",
+    },
+    fixed={
+        **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), False),
+        **{"decoder_bias": True, "classifier_pooling": "cls", "tie_word_embeddings": True},
+    },
+    activations=("hidden_activation", "classifier_activation"),
+    ours={
+        **{"positions": "rotary", "num_segments": 0, "norm": "pre", "feedforward": "gated", "biases": False},
+        "pooler": "transform",
+    },
+    lacks=frozenset({"bert/pooler", "next_sentence"}),
+    takes_turns=True,
 )
 _ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),), has_task_types=True)
 
@@ -159,6 +241,7 @@ RELATIVES: dict[str, Relative] = {
     "albert": _ALBERT,
     "ernie": _ERNIE,
     "electra": _ELECTRA,
+    "modernbert": _MODERNBERT,
 }
 """By model_type in config.json."""
 
@@ -172,8 +255,8 @@ def relative_of(model_type: Any, place: str) -> Relative:
     raise UsageError(f"{place}: model_type is {shown(model_type)}; bert_jax knows {', '.join(RELATIVES)}{meant}")
 
 
-def further_settings(relative: Relative, values: dict[str, Any]) -> dict[str, Any]:
-    """Settings of ours that config.json says by more than one value."""
+def further_settings(relative: Relative, values: dict[str, Any], place: str) -> dict[str, Any]:
+    """Settings of ours that config.json, at `place`, says by more than one value. Raises UsageError."""
     found = dict(relative.ours)
     if relative.after_padding:
         first = int(values.get("pad_token_id", 1)) + 1
@@ -182,7 +265,38 @@ def further_settings(relative: Relative, values: dict[str, Any]) -> dict[str, An
         found["embedding_size"] = None
     if relative.has_task_types and values.get("use_task_id"):
         found["num_task_types"] = values.get("task_type_vocab_size", 3)
+    if relative.takes_turns:
+        found |= _turns(values, place)
     return found
+
+
+_LAYER_TYPES = ("full_attention", "sliding_attention")
+_EVERY_THIRD = 3
+"""ModernBERT's default: every third block attends globally."""
+
+
+def _turns(values: dict[str, Any], place: str) -> dict[str, Any]:
+    """Which blocks attend locally, how far, and the bases of their rotations: ModernBERT's settings, as transformers 4
+    and 5 write them. Raises UsageError for an order that isn't every so many blocks."""
+    every, kinds = values.get("global_attn_every_n_layers", _EVERY_THIRD), values.get("layer_types")
+    if kinds:
+        every = next((number for number in range(1, len(kinds)) if kinds[number] == _LAYER_TYPES[0]), len(kinds))
+        if kinds != [_LAYER_TYPES[number % every > 0] for number in range(values["num_hidden_layers"])]:
+            raise UsageError(
+                f"{place}: layer_types is {shown(kinds)}; bert_jax has {_LAYER_TYPES[0]} in every so-many-th block, "
+                f"from the first on, and {_LAYER_TYPES[1]} in the others"
+            )
+    told = values.get("rope_parameters") or {}
+    if scaled := [kind for kind in _LAYER_TYPES if told.get(kind, {}).get("rope_type", "default") != "default"]:
+        raise UsageError(f"{place}: rope_type is {shown(told[scaled[0]]['rope_type'])}; bert_jax has 'default'")
+    bases = (("rotary_base", "global_rope_theta", 160_000.0), ("local_rotary_base", "local_rope_theta", 10_000.0))
+    found = {
+        ours: told.get(kind, {}).get("rope_theta", values.get(theirs, default))
+        for kind, (ours, theirs, default) in zip(_LAYER_TYPES, bases)
+    }
+    # The window has a middle; with one kind of block there is none.
+    window = values.get("local_attention", 128) // 2 if every > 1 else None
+    return found | {"global_every": every, "local_window": window}
 
 
 def further_values(relative: Relative, model: ModelConfig) -> dict[str, Any]:
@@ -194,4 +308,11 @@ def further_values(relative: Relative, model: ModelConfig) -> dict[str, Any]:
         found["embedding_size"] = model.table_size
     if relative.has_task_types:
         found |= {"use_task_id": model.num_task_types > 0, "task_type_vocab_size": model.num_task_types or 3}
+    if relative.takes_turns:  # the names of transformers 4, which 5 reads too
+        found |= {
+            "global_attn_every_n_layers": model.global_every if model.local_window else 1,
+            "local_attention": 2 * (model.local_window or 64),
+            "global_rope_theta": model.rotary_base,
+            "local_rope_theta": model.local_rotary_base,
+        }
     return found

@@ -117,18 +117,27 @@ def _by_todays_names(tensors: dict[str, Tensor], directory: Path, relative: Rela
         for old, today in ((".gamma", ".weight"), (".beta", ".bias")):
             if name.endswith(old):
                 name = name.removesuffix(old) + today
-        if alone and name.startswith(("embeddings.", "encoder.", "pooler.", "embeddings_project.")):
+        if alone and name.startswith(relative.bare):
             name = relative.base + name
-        name = relative.berts(name, kind)
-        if name in renamed:
-            raise UsageError(
-                f"{directory}: {renamed[name].source} and {tensor.source} are names of one tensor; keep one"
-            )
-        renamed[name] = tensor
+        parts = relative.parts_of(name)
+        for part, berts in enumerate(parts or [relative.berts(name, kind)]):
+            if berts in renamed:
+                raise UsageError(
+                    f"{directory}: {renamed[berts].source} and {tensor.source} are names of one tensor; keep one"
+                )
+            renamed[berts] = _part(tensor, part, len(parts)) if parts else tensor
     for name, tied in TIED.items():
         if tied not in renamed and name in renamed:
             renamed[tied] = renamed.pop(name)
     return renamed
+
+
+def _part(tensor: Tensor, number: int, count: int) -> Tensor:
+    """Part `number` of a tensor that holds `count` of the same size one below the other; what remains of rows that
+    don't divide is in the last one, whose shape is wrong then."""
+    rows, *others = tensor.shape or (0,)
+    begin, end = number * (rows // count), rows if number == count - 1 else (number + 1) * (rows // count)
+    return Tensor(tensor.source, (end - begin, *others), lambda: tensor.read()[begin:end])
 
 
 class Selection(NamedTuple):

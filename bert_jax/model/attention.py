@@ -1,9 +1,9 @@
-"""Multi-head self-attention: who attends to whom, and the one function that attends."""
+"""Multi-head self-attention: the one function that attends, in all its forms."""
 
 import functools
 import math
 from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +14,13 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.layout import Tokens
 from bert_jax.model import cudnn_attention
+from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.dropout import dropout, of_tokens, split
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
 from bert_jax.model.placement import BATCH_AXES, platform
 from bert_jax.model.products import heads_first, inner_products, weighted_sums
+from bert_jax.model.rotary import rotated
 from bert_jax.system.errors import UsageError
 
 AttentionForm = Literal["auto", "exact", "tpu", "cudnn", "interpreted"]
@@ -30,62 +31,11 @@ nothing. `interpreted`, for tests: by the TPU kernel's operations, on any backen
 can be had, else exactly."""
 
 
-class Places(NamedTuple):
-    """The sequence and position of each token of B rows."""
-
-    sequence: Int[Array, "B T"]
-    """The number of the token's sequence in its row, from 1; 0 for padding."""
-    position: Int[Array, "B T"]
-    """The token's place within its sequence, from 0."""
-
-
-class AttentionPattern(NamedTuple):
-    """Which keys each query attends to.
-
-    It is a description and never a [B, T, S] array: a kernel works it out block by block.
-    """
-
-    queries: Places
-    keys: Places
-    sequences: int
-    """How many sequences a row may hold. With one, and neither causal nor a window, all queries of a row attend to the
-    same keys."""
-    causal: bool = False
-    """Whether a query attends to no later position than its own."""
-    window: int | None = None
-    """A query attends to keys at most so many positions away from its own; None: to all."""
-    rows: Int[Array, "B T"] | None = None
-    """The place of each query in its row; None: the queries are all of the row, in order."""
-
-    @classmethod
-    def of(cls, tokens: Tokens, causal: bool) -> "AttentionPattern":
-        """Every token attends to the tokens of its own sequence."""
-        places = Places(tokens.sequence, tokens.position)
-        return cls(places, places, tokens.begin.shape[-1], causal)
-
-    def of_queries(self, wanted: Int[Array, "B R"] | None) -> "AttentionPattern":
-        """The pattern for the queries at these places of the row; for all of them where None."""
-        if wanted is None:
-            return self
-        queries = Places(*(jnp.take_along_axis(each, wanted, axis=1) for each in self.queries))
-        return self._replace(queries=queries, rows=wanted)
-
-    @property
-    def query_positions(self) -> Int[Array, "B T"] | None:
-        """The position of each query in its sequence; None where each row holds one sequence, all of it queries."""
-        return self.rows if self.sequences == 1 else self.queries.position
-
-    def admitted(self) -> Bool[Array, "B #T S"]:
-        """The pattern as booleans, for the exact form. One row stands for all queries that attend to the same keys."""
-        admitted = self.keys.sequence[:, None] > 0
-        if self.sequences > 1:
-            admitted &= self.queries.sequence[:, :, None] == self.keys.sequence[:, None]
-        ahead = self.keys.position[:, None] - self.queries.position[:, :, None]
-        if self.causal:
-            admitted &= ahead <= 0
-        if self.window is not None:
-            admitted &= jnp.abs(ahead) <= self.window
-        return admitted
+_LEAST_BLOCK = 64
+"""Fewest queries in a block of local attention: fewer make products too small for any device."""
+_STRIP = 1024
+"""Queries whose probabilities are in memory at a time, where those of a row together are more than _MOST_SCORES."""
+_MOST_SCORES = 2048 * 2048
 
 
 class SelfAttention(nn.Module):
@@ -95,8 +45,9 @@ class SelfAttention(nn.Module):
     """
 
     config: ModelConfig
-    bias: bool = True
     form: AttentionForm = "auto"
+    local: bool = False
+    """Whether queries attend to the `local_window` alone."""
 
     @nn.compact
     def __call__(
@@ -114,8 +65,10 @@ class SelfAttention(nn.Module):
         config, dtype = self.config, compute_dtype(self.config)
         shape = (3, config.num_heads, config.head_size)
         kernel = self.param("kernel", initial_weights(config), (config.hidden_size, *shape))
-        bias = self.param("bias", nn.initializers.zeros_init(), shape) if self.bias else None
+        bias = self.param("bias", nn.initializers.zeros_init(), shape) if config.biases else None
         rate = 0.0 if dropout_keys is None else config.attention_dropout
+        if self.local:
+            pattern = pattern._replace(window=config.local_window)
         # The kernels are for all queries of a row; the probabilities of a few take little memory.
         seen = pattern.sequences, pattern.causal, pattern.window
         by_kernel = wanted is None and not obstacle(self.form, config, x.shape[1], rate, *seen)
@@ -130,10 +83,14 @@ class SelfAttention(nn.Module):
             of_query, of_others = (None, None) if bias is None else (bias[0], bias[1:])
             query = project(taken(x, wanted), kernel[:, 0], of_query, dtype)
             key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=slowest), 2 + slowest)
+        if config.positions == "rotary":
+            base = config.local_rotary_base if self.local else config.rotary_base
+            key = rotated(key, pattern.query_positions, base)
+            query = rotated(query, pattern.of_queries(wanted).query_positions, base)
         pattern = pattern.of_queries(wanted)
         form = functools.partial(attend_by_kernel, self.form) if by_kernel else attend
         context = form(query, key, value, pattern, rate, dropout_keys)
-        output = Linear(config, (config.hidden_size,), contracted=2, bias=self.bias, name="output")(context)
+        output = Linear(config, (config.hidden_size,), 2, config.biases, into_sum=True, name="output")(context)
         return output, attention_probabilities(query, key, pattern) if return_probabilities else None
 
 
@@ -148,11 +105,79 @@ def attend(
     """The mean of `value` under each query's softmax over the keys that `pattern` admits, after dropout at `rate`.
 
     `dropout_keys`: one a sequence; None means no dropout. This is the exact form, with which any other has to agree.
+    Long rows are computed in parts, so that memory grows with their length and not with its square.
     """
+    queries = query.shape[1]
+    if pattern.window is not None and pattern.rows is None:
+        block = max(pattern.window, _LEAST_BLOCK)
+        if queries >= 4 * block:
+            return _attend_in_bands(query, key, value, pattern, rate, dropout_keys, block)
+    if queries * key.shape[1] > _MOST_SCORES and queries > _STRIP:
+        return _attend_in_strips(query, key, value, pattern, rate, dropout_keys)
     probabilities = attention_probabilities(query, key, pattern)
     if dropout_keys is not None:
         probabilities = _dropout(probabilities, rate, head_keys(dropout_keys, query.shape[2]), pattern)
     return weighted_sums(probabilities.astype(value.dtype), heads_first(value), value.dtype).swapaxes(1, 2)
+
+
+def _attend_in_bands(
+    query: Float[Array, "B T H K"],
+    key: Float[Array, "B T H K"],
+    value: Float[Array, "B T H K"],
+    pattern: AttentionPattern,
+    rate: float,
+    dropout_keys: Key[Array, "B N"] | None,
+    block: int,
+) -> Float[Array, "B T H K"]:
+    """`attend` within a window of at most `block`: each block of so many queries with its keys and those beside it.
+
+    The blocks become rows of their own, so the work and the memory of a row grow linearly with its length.
+    """
+    (batch, length), blocks = query.shape[:2], -(-query.shape[1] // block)
+
+    def in_blocks(x: Array) -> Array:
+        x = jnp.pad(x, [(0, 0), (0, blocks * block - length), *[(0, 0)] * (x.ndim - 2)])
+        return x.reshape(batch, blocks, block, *x.shape[2:])
+
+    def with_neighbours(x: Array) -> Array:
+        x = jnp.pad(in_blocks(x), [(0, 0), (1, 1), *[(0, 0)] * (x.ndim - 1)])
+        return jnp.concatenate([x[:, :-2], x[:, 1:-1], x[:, 2:]], axis=2).reshape(-1, 3 * block, *x.shape[3:])
+
+    flat = lambda x: in_blocks(x).reshape(-1, block, *x.shape[2:])
+    local = pattern._replace(
+        queries=Places(*map(flat, pattern.queries)),
+        keys=Places(*map(with_neighbours, pattern.keys)),
+        sequences=max(pattern.sequences, 2),  # so that places count within a sequence, not within a block
+    )
+    keys = None if dropout_keys is None else jnp.repeat(dropout_keys, blocks, axis=0)
+    context = attend(flat(query), with_neighbours(key), with_neighbours(value), local, rate, keys)
+    return context.reshape(batch, blocks * block, *query.shape[2:])[:, :length]
+
+
+def _attend_in_strips(
+    query: Float[Array, "B T H K"],
+    key: Float[Array, "B S H K"],
+    value: Float[Array, "B S H K"],
+    pattern: AttentionPattern,
+    rate: float,
+    dropout_keys: Key[Array, "B N"] | None,
+) -> Float[Array, "B T H K"]:
+    """`attend` for _STRIP queries after the other; the backward pass computes their probabilities again."""
+    length, strips = query.shape[1], -(-query.shape[1] // _STRIP)
+    rows = jnp.broadcast_to(jnp.arange(length), query.shape[:2]) if pattern.rows is None else pattern.rows
+
+    def in_strips(x: Array) -> Array:
+        x = jnp.pad(x, [(0, 0), (0, strips * _STRIP - length), *[(0, 0)] * (x.ndim - 2)])
+        return jnp.moveaxis(x.reshape(x.shape[0], strips, _STRIP, *x.shape[2:]), 1, 0)
+
+    @jax.checkpoint
+    def strip(part: tuple[Array, Places, Array]) -> Array:
+        query, places, rows = part
+        return attend(query, key, value, pattern._replace(queries=places, rows=rows), rate, dropout_keys)
+
+    parts = in_strips(query), Places(*map(in_strips, pattern.queries)), in_strips(rows)
+    context = jnp.moveaxis(jax.lax.map(strip, parts), 0, 1)
+    return context.reshape(query.shape[0], strips * _STRIP, *query.shape[2:])[:, :length]
 
 
 def _dropout(

@@ -18,7 +18,8 @@ from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
-from bert_jax.model.attention import AttentionForm, AttentionPattern, taken
+from bert_jax.model.attention import AttentionForm, taken
+from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import Embeddings
 from bert_jax.model.encoder import Encoder, Remat

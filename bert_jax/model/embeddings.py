@@ -24,7 +24,8 @@ def padded_vocabulary_size(config: ModelConfig) -> int:
 
 
 class Embeddings(nn.Module):
-    """LayerNorm(word + segment + position), then dropout and, from narrower tables, a matrix to the model's width.
+    """LayerNorm(word + segment + position), as far as there are such tables, then dropout and, from narrower ones, a
+    matrix to the model's width.
 
     He and Xu (2020), section 5.1, have neither the LayerNorm nor the dropout; BERT's code, and this, has both.
     """
@@ -35,7 +36,8 @@ class Embeddings(nn.Module):
         config, initial = self.config, initial_weights(self.config)
         width = config.table_size
         self.word = gathered(self.param("word", _initial_words(config), (padded_vocabulary_size(config), width)))
-        self.segment = self.param("segment", initial, (config.num_segments, width))
+        if config.num_segments:
+            self.segment = self.param("segment", initial, (config.num_segments, width))
         if config.positions == "learned":
             rows = config.first_position + config.max_positions
             self.position = self.param("position", initial, (rows, width))
@@ -43,26 +45,27 @@ class Embeddings(nn.Module):
             self.task_type = self.param("task_type", initial, (config.num_task_types, width))
         self.norm = LayerNorm(config)
         if config.embedding_size:
-            self.projection = Linear(config, (config.hidden_size,))
+            self.projection = Linear(config, (config.hidden_size,), bias=config.biases)
 
     def __call__(self, tokens: Tokens, dropout_keys: Key[Array, "B N"] | None) -> Float[Array, "B T D"]:
         """The vectors of B rows of T tokens."""
         config, length = self.config, tokens.ids.shape[1]
         dtype = compute_dtype(config)
-        words = jnp.take(self.word, tokens.ids, axis=0).astype(dtype)
-        # A product with a one-hot matrix: its gradient is a product too, not a scatter onto two rows.
-        # With one segment, as in RoBERTa, both texts of a pair have it: separators part them.
-        segment = jnp.minimum(tokens.segment, config.num_segments - 1)
-        one_hot = nn.one_hot(segment, config.num_segments, dtype=dtype)
-        positions = sinusoids(config, length)
-        if config.positions == "learned":
-            positions = self.position[config.first_position :] if config.first_position else self.position
+        x = jnp.take(self.word, tokens.ids, axis=0).astype(dtype)
+        if config.num_segments:
+            # A product with a one-hot matrix: its gradient is a product too, not a scatter onto two rows.
+            # With one segment, as in RoBERTa, both texts of a pair have it: separators part them.
+            segment = jnp.minimum(tokens.segment, config.num_segments - 1)
+            x += nn.one_hot(segment, config.num_segments, dtype=dtype) @ self.segment.astype(dtype)
         one_each = tokens.begin.shape[1] == 1
-        if one_each:  # one sequence a row, from its first token: the gradient is a sum, no scatter
-            positions = positions[:length].astype(dtype)
-        else:
-            positions = jnp.take(positions, tokens.position, axis=0).astype(dtype)
-        x = words + one_hot @ self.segment.astype(dtype) + positions
+        if config.positions != "rotary":
+            positions = sinusoids(config, length)
+            if config.positions == "learned":
+                positions = self.position[config.first_position :] if config.first_position else self.position
+            if one_each:  # one sequence a row, from its first token: the gradient is a sum, no scatter
+                x += positions[:length].astype(dtype)
+            else:
+                x += jnp.take(positions, tokens.position, axis=0).astype(dtype)
         if config.num_task_types:
             x += self.task_type[0].astype(dtype)
         places = tokens.sequence, None if one_each else tokens.position

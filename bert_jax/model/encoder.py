@@ -1,6 +1,7 @@
 """The stack of transformer blocks."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -9,7 +10,8 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import AttentionForm, AttentionPattern, SelfAttention, taken
+from bert_jax.model.attention import AttentionForm, SelfAttention, taken
+from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import split, token_dropout
 from bert_jax.model.linear import PRODUCT, LayerNorm, Linear, activation
 from bert_jax.model.placement import split_by_rows
@@ -47,16 +49,21 @@ class PreNorm(NamedTuple):
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with an activation between them, at each token by itself."""
+    """Two linear layers with an activation between them, at each token by itself; gated where `config` says so."""
 
     config: ModelConfig
-    bias: bool = True
 
     @nn.compact
     def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        config = self.config
-        inner = Linear(config, (config.inner_size,), bias=self.bias, name="feedforward_in")(x)
-        return Linear(config, (config.hidden_size,), bias=self.bias, name="feedforward_out")(activation(config)(inner))
+        config, activated = self.config, activation(self.config)
+        if config.feedforward == "gated":
+            both = Linear(config, (2, config.inner_size), bias=config.biases, name="feedforward_gated")(x)
+            inner, gate = (jnp.squeeze(half, -2) for half in jnp.split(both, 2, axis=-2))
+            inner = activated(inner) * gate
+        else:
+            inner = activated(Linear(config, (config.inner_size,), bias=config.biases, name="feedforward_in")(x))
+        output = Linear(config, (config.hidden_size,), bias=config.biases, into_sum=True, name="feedforward_out")
+        return output(inner)
 
 
 class Block(nn.Module):
@@ -67,12 +74,11 @@ class Block(nn.Module):
     """
 
     config: ModelConfig
-    norm: type[nn.Module] = LayerNorm
-    residual: type[PostNorm] | type[PreNorm] = PostNorm
-    feedforward: type[nn.Module] = FeedForward
-    bias: bool = True
-    """Whether the linear layers have biases."""
     attention: AttentionForm = "auto"
+    local: bool = False
+    """Whether its attention is local."""
+    first: bool = False
+    """Whether it is the first of all blocks."""
 
     @nn.compact
     def __call__(
@@ -86,14 +92,16 @@ class Block(nn.Module):
         """The block's output at the places `wanted`, or at all T of them, and its attention if asked for."""
         config = self.config
         keys = [None] * 3 if dropout_keys is None else split(dropout_keys, 3)
-        residual = self.residual(self.norm(config, name="attention_norm"))
-        attention = SelfAttention(config, self.bias, self.attention, name="attention")
+        residual_of = PreNorm if config.norm == "pre" else PostNorm
+        norm = LayerNorm(config, name="attention_norm")
+        residual = residual_of(lambda x: x if self.first and config.norm == "pre" else norm(x))
+        attention = SelfAttention(config, self.attention, self.local, name="attention")
         attended, probabilities = attention(residual.before(x), pattern, keys[0], wanted, return_probabilities)
         queries = pattern.of_queries(wanted)
         places = queries.queries.sequence, queries.query_positions
         x = residual.after(taken(x, wanted), token_dropout(attended, config.dropout, keys[1], *places))
-        residual = self.residual(self.norm(config, name="feedforward_norm"))
-        feedforward = self.feedforward(config, self.bias, name="feedforward")
+        residual = residual_of(LayerNorm(config, name="feedforward_norm"))
+        feedforward = FeedForward(config, name="feedforward")
         nn.share_scope(self, feedforward)  # its parameters are the block's, beside the attention's
         output = feedforward(residual.before(x))
         return residual.after(x, token_dropout(output, config.dropout, keys[2], *places)), probabilities
@@ -101,7 +109,8 @@ class Block(nn.Module):
 
 class Encoder(nn.Module):
     """`num_layers` blocks, their parameters stacked along a leading layer axis; all but the last under one scan. Blocks
-    that share their parameters have a stack of one.
+    that share their parameters have a stack of one. Where blocks of local and of global attention take turns, a turn of
+    the scan is a group of them.
 
     The last block is computed only at the places whose vectors are wanted: in pretraining, one token in six.
     """
@@ -127,47 +136,112 @@ class Encoder(nn.Module):
         return_attention: bool = False,
     ) -> tuple[Float[Array, "B R D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
         """The output at the places `wanted` (at all T where None); if asked for, every block's output and attention."""
-        count = self.config.num_layers
-        at_once = self.unroll
-        if at_once is None:
-            at_once = 1 if self.remat != "none" else count
-        block = Block(self.config, attention=self.attention, parent=None)
+        config, count = self.config, self.config.num_layers
+        all_wanted = return_layers or return_attention
+        at_once = self.unroll or (1 if self.remat != "none" else count)
+        blocks = _Blocks(config, self.attention, self.remat, at_once, pattern, return_layers, return_attention)
         keys = None if dropout_keys is None else split(dropout_keys, count)
-        params = self.param("layers", _stacked(self.config), x, pattern)
-        if self.config.shared_layers:
-            params = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape[1:])), params)
-        layers = (params, keys)
-
-        def run(layer, x, wanted=None):
-            params, keys = layer
-            x, probabilities = block.apply({"params": params}, x, pattern, keys, wanted, return_attention)
-            return split_by_rows(x), probabilities
-
-        run = _rematerialised(run, self.remat, in_a_loop=at_once < count - 1)
-
-        def turn(x, layer):
-            x, probabilities = run(layer, x)
-            return x, (x if return_layers else None, probabilities)
-
-        def scan(x, stack, length):
-            return jax.lax.scan(turn, x, stack, unroll=min(at_once, length))
-
-        x = split_by_rows(x)
-        if return_layers or return_attention:
-            x, (outputs, attention) = scan(x, layers, count)
-            return x, outputs, attention
         frozen = min(self.frozen_layers or 0, count - 1)
-        begins = range(count) if at_once >= count - 1 else sorted({0, frozen, count - 1})
-        ends = (*begins[1:], count)
-        for begin, end, stack in zip(begins, ends, _apart(layers, ends[:-1])):
-            if begin == frozen and self.frozen_layers is not None:
+        begins: Collection[int] = {0} if all_wanted else {0, frozen, count - 1}
+        if not all_wanted and at_once >= count - 1:
+            begins = range(count)
+        stretches = _stretches(config, begins)
+        stacks = _apart((self._parameters(x, pattern), keys), [stretch.stop for stretch in stretches[:-1]])
+        x, kept = split_by_rows(x), []
+        for stretch, stack in zip(stretches, stacks):
+            if not all_wanted and stretch.start == frozen and self.frozen_layers is not None:
                 x = jax.lax.stop_gradient(x)
-            if end - begin > 1:
-                x, _ = scan(x, stack, end - begin)
+            if len(stretch) > 1 or all_wanted:
+                x, outputs = blocks.loop(stretch, stack, x)
+                kept.append(outputs)
             else:
                 layer = jax.tree.map(lambda leaf: leaf[0], stack)
-                x, _ = run(layer, x, wanted if end == count else None)
-        return (jax.lax.stop_gradient(x) if self.frozen_layers == count else x), None, None
+                x, _ = blocks.one(stretch.start, layer, x, wanted if stretch.stop == count else None)
+        if config.norm == "pre":
+            x = LayerNorm(config, name="norm")(x)
+        if not all_wanted:
+            return (jax.lax.stop_gradient(x) if self.frozen_layers == count else x), None, None
+        outputs, attention = jax.tree.map(lambda *each: jnp.concatenate(each), *kept)
+        if return_layers and config.norm == "pre":
+            outputs = outputs.at[-1].set(x)  # the last block's output is what follows its norm
+        return x, outputs, attention
+
+    def _parameters(self, x: Float[Array, "B T D"], pattern: AttentionPattern) -> dict[str, Any]:
+        """The parameters of all blocks, each array with a layer axis of `num_layers` rows in front."""
+        config = self.config
+        params = self.param("layers", _stacked(config), x, pattern)
+        if config.shared_layers:
+            return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.num_layers, *leaf.shape[1:])), params)
+        if config.norm == "pre":  # a row for the first block, which doesn't read it
+            norm = jax.tree.map(lambda leaf: jnp.pad(leaf, [(1, 0), (0, 0)]), params["attention_norm"])
+            return {**params, "attention_norm": norm}
+        return params
+
+
+class _Blocks(NamedTuple):
+    """How the blocks are computed one after the other."""
+
+    config: ModelConfig
+    attention: AttentionForm
+    remat: Remat
+    at_once: int
+    """Blocks in one turn of a loop."""
+    pattern: AttentionPattern
+    return_layers: bool
+    return_attention: bool
+
+    def one(
+        self, number: int, layer: Any, x: Float[Array, "B T D"], wanted: Int[Array, "B R"] | None = None
+    ) -> tuple[Float[Array, "B R D"], Float[Array, "B H T T"] | None]:
+        """Block `number`, or one like it, with the parameters and keys `layer`: its output and, if asked for, its
+        attention."""
+        block = Block(self.config, self.attention, not self.config.is_global(number), number == 0, parent=None)
+
+        def run(layer, x, wanted):
+            params, keys = layer
+            x, probabilities = block.apply({"params": params}, x, self.pattern, keys, wanted, self.return_attention)
+            return split_by_rows(x), probabilities
+
+        in_a_loop = self.at_once < self.config.num_layers - 1
+        return _rematerialised(run, self.remat, in_a_loop)(layer, x, wanted)
+
+    def loop(self, stretch: range, stack: Any, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], Any]:
+        """The blocks of a stretch, whose parameters and keys `stack` holds: the output of the last one and, stacked,
+        each one's output and attention, as far as they are asked for.
+
+        Blocks that take turns are unlike, and a turn of the loop is as many as repeat.
+        """
+        period = min(self.config.global_every, len(stretch))
+
+        def turn(x, group):
+            kept = []
+            for place in range(period):
+                layer = jax.tree.map(lambda leaf: leaf[place], group) if period > 1 else group
+                x, probabilities = self.one(stretch.start + place, layer, x)
+                kept.append((x if self.return_layers else None, probabilities))
+            return x, jax.tree.map(lambda *each: jnp.stack(each), *kept) if period > 1 else kept[0]
+
+        turns, turns_at_once = len(stretch) // period, -(-self.at_once // period)
+        if period > 1:
+            stack = jax.tree.map(lambda leaf: leaf.reshape(turns, period, *leaf.shape[1:]), stack)
+        x, kept = jax.lax.scan(turn, x, stack, unroll=min(turns_at_once, turns))
+        if period > 1:
+            kept = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), kept)
+        return x, kept
+
+
+def _stretches(config: ModelConfig, begins: Collection[int]) -> list[range]:
+    """The blocks as stretches, each of which is one loop, or one block by itself. `begins`: where one has to begin.
+
+    The blocks of a stretch are alike, or repeat in groups of `global_every`.
+    """
+    begins = set(begins)
+    if config.norm == "pre":
+        begins |= {0, 1} - {config.num_layers}  # the first is unlike all others
+    for begin, end in itertools.pairwise([*sorted(begins), config.num_layers]):
+        whole = (end - begin) // config.global_every * config.global_every
+        begins |= set(range(begin + whole, end))
+    return [range(*ends) for ends in itertools.pairwise([*sorted(begins), config.num_layers])]
 
 
 def _apart(layers: Any, places: Sequence[int]) -> list[Any]:
@@ -178,13 +252,19 @@ def _apart(layers: Any, places: Sequence[int]) -> list[Any]:
 
 
 def _stacked(config: ModelConfig) -> Callable[..., Any]:
-    """Initialiser of the stacked parameters of all blocks that have their own, each from its own key."""
+    """Initialiser of the stacked parameters of all blocks that have their own, each from its own key.
+
+    With model.norm=pre the norm before attention has a row less: that of the first block is missing.
+    """
     block = Block(config, attention="exact", parent=None)  # the call of cuDNN can't be mapped over blocks
 
     def init(key, x, pattern):
-        return jax.vmap(lambda key: block.init(key, x, pattern, None)["params"])(
+        params = jax.vmap(lambda key: block.init(key, x, pattern, None)["params"])(
             jax.random.split(key, config.stored_layers)
         )
+        if config.norm == "pre":
+            params["attention_norm"] = jax.tree.map(lambda leaf: leaf[1:], params["attention_norm"])
+        return params
 
     return init
 

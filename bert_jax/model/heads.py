@@ -17,14 +17,23 @@ MASKED_OUT = -1e30
 class Pooler(nn.Module):
     """tanh(x W + b) of the vector x of one token, the first (of a causal model the last): one for the sequence.
 
-    Grabovoy's lecture (slide on BP) writes a sigma for tanh, and no b; BERT's code, and this, has both.
+    Grabovoy's lecture (slide on BP) writes a sigma for tanh, and no b; BERT's code, and this, has both. Relatives have
+    GELU for tanh, and a norm after it (model.pooler).
     """
 
     config: ModelConfig
 
     @nn.compact
     def __call__(self, x: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
-        return jnp.tanh(Linear(self.config, (self.config.hidden_size,), name="dense")(x))
+        config = self.config
+        x = Linear(config, (config.hidden_size,), bias=config.biases, name="dense")(x)
+        match config.pooler:
+            case "tanh":
+                return jnp.tanh(x)
+            case "gelu":  # that of transformers' ELECTRA has the error function, whatever the blocks have
+                return activation(config.replace(activation="gelu_erf"))(x)
+            case "transform":
+                return LayerNorm(config, name="norm")(activation(config)(x))
 
 
 class MaskedLanguageHead(nn.Module):
@@ -40,7 +49,8 @@ class MaskedLanguageHead(nn.Module):
     def __call__(self, x: Float[Array, "B P D"], word_table: Float[Array, "V E"]) -> Float[Array, "B P V"]:
         """Float32 logits over the padded vocabulary."""
         config = self.config
-        x = LayerNorm(config, name="norm")(activation(config)(Linear(config, (config.table_size,), name="dense")(x)))
+        x = Linear(config, (config.table_size,), bias=config.biases, name="dense")(x)
+        x = LayerNorm(config, name="norm")(activation(config)(x))
         bias = self.param("bias", nn.initializers.zeros_init(), word_table.shape[:1])
         padding = jnp.where(jnp.arange(len(bias)) < config.vocabulary_size, 0.0, MASKED_OUT)
         table = word_table.astype(compute_dtype(config))

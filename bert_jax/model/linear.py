@@ -18,9 +18,15 @@ PRODUCT = "product"
 """Name of the results of matrix products with weights, by which rematerialisation may keep them."""
 
 
-def initial_weights(config: ModelConfig) -> Callable[..., Array]:
-    """A normal of standard deviation `initializer_range`, cut at two deviations: every matrix and table starts so."""
-    return nn.initializers.truncated_normal(config.initializer_range)
+def initial_weights(config: ModelConfig, into_sum: bool = False) -> Callable[..., Array]:
+    """A normal of standard deviation `initializer_range`, cut at two deviations: every matrix and table starts so.
+
+    `into_sum`: for the matrices that end a block's two parts. Where their results add up over the blocks without a norm
+    between (model.norm=pre), they start smaller by the root of the number of these sums (Radford et al. 2019,
+    section 2.3).
+    """
+    sums = 2 * config.num_layers if into_sum and config.norm == "pre" else 1
+    return nn.initializers.truncated_normal(config.initializer_range / math.sqrt(sums))
 
 
 def compute_dtype(config: ModelConfig) -> jnp.dtype:
@@ -37,11 +43,13 @@ class Linear(nn.Module):
     features: tuple[int, ...]
     contracted: int = 1
     bias: bool = True
+    into_sum: bool = False
+    """Whether the result is added to the residual stream: see `initial_weights`."""
 
     @nn.compact
     def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
         inner = x.shape[x.ndim - self.contracted :]
-        kernel = self.param("kernel", initial_weights(self.config), (*inner, *self.features))
+        kernel = self.param("kernel", initial_weights(self.config, self.into_sum), (*inner, *self.features))
         bias = self.param("bias", nn.initializers.zeros_init(), self.features) if self.bias else None
         return project(x, kernel, bias, compute_dtype(self.config), self.contracted)
 
@@ -123,7 +131,7 @@ def recomputed(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 class LayerNorm(nn.Module):
-    """Normalises each token's features in float32, then scale and shift; the result is in the compute dtype.
+    """Normalises each token's features in float32, then scale and, with biases, shift; in the compute dtype.
 
     He and Xu (2020), section 2, take mean and deviation down a column, over tokens; BERT's code, and this, along a
     token's features.
@@ -134,15 +142,15 @@ class LayerNorm(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "... D"]) -> Float[Array, "... D"]:
         scale = self.param("scale", nn.initializers.ones_init(), x.shape[-1:])
-        bias = self.param("bias", nn.initializers.zeros_init(), x.shape[-1:])
+        bias = self.param("bias", nn.initializers.zeros_init(), x.shape[-1:]) if self.config.biases else None
 
         @recomputed
         def normalise(x, scale, bias):
             x = x.astype(jnp.float32)
             centred = x - jnp.mean(x, axis=-1, keepdims=True)
             variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
-            normal = centred * jax.lax.rsqrt(variance + self.config.layer_norm_epsilon)
-            return (normal * scale + bias).astype(compute_dtype(self.config))
+            normal = centred * jax.lax.rsqrt(variance + self.config.layer_norm_epsilon) * scale
+            return (normal if bias is None else normal + bias).astype(compute_dtype(self.config))
 
         return normalise(x, scale, bias)
 

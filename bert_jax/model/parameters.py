@@ -18,7 +18,7 @@ class Parameter(NamedTuple):
     one length have different names where they are split in different ways: `width` is that of a matrix, `vector` that
     of a bias or a norm."""
     group: str
-    """The group that counts it: embeddings, block, pooler, or a head."""
+    """The group that counts it: embeddings, block, last norm, pooler, or a head."""
     part: str
     """Its name within the group."""
     tensors: tuple[str, ...]
@@ -145,6 +145,23 @@ PARAMETERS: tuple[Parameter, ...] = (
         "inner",
         bias="inner",
     ),
+    Parameter(
+        f"{_BLOCK}/feedforward_gated/kernel",
+        ("layer", "width", "projection", "inner"),
+        "block",
+        "feed-forward in and gate",
+        (f"{_BLOCK_TENSORS}.intermediate.dense.weight",),
+        decays=True,
+        inputs=1,
+    ),
+    Parameter(
+        f"{_BLOCK}/feedforward_gated/bias",
+        ("layer", "projection", "inner"),
+        "block",
+        "feed-forward in and gate",
+        (f"{_BLOCK_TENSORS}.intermediate.dense.bias",),
+        decays=False,
+    ),
     *_linear(
         f"{_BLOCK}/feedforward_out",
         "block",
@@ -154,7 +171,9 @@ PARAMETERS: tuple[Parameter, ...] = (
         "width",
     ),
     *_norm(f"{_BLOCK}/feedforward_norm", "block", "LayerNorm", f"{_BLOCK_TENSORS}.output.LayerNorm"),
+    *_norm("bert/encoder/norm", "last norm", "LayerNorm after the blocks", "bert.encoder.norm"),
     *_linear("bert/pooler/dense", "pooler", "pooler", "bert.pooler.dense", ("width",), "features"),
+    *_norm("bert/pooler/norm", "pooler", "pooler LayerNorm", "bert.pooler.norm"),
     *_linear("masked_lm/dense", "MLM head", "MLM dense", "cls.predictions.transform.dense", ("width",), "features"),
     *_norm("masked_lm/norm", "MLM head", "MLM LayerNorm", "cls.predictions.transform.LayerNorm"),
     Parameter("masked_lm/bias", ("vocabulary",), "MLM head", "MLM bias", ("cls.predictions.bias",), decays=False),

@@ -22,7 +22,7 @@ class Part(NamedTuple):
     shapes: tuple[tuple[int, ...], ...]
     """Weights first; without padding and, in a block, without the layer axis."""
     copies: int
-    """The number of copies: of a part of a block as many as blocks have parameters of their own, otherwise 1."""
+    """The number of copies: of a part of a block as many as blocks have one of their own, otherwise 1."""
 
     @property
     def parameters(self) -> int:
@@ -43,8 +43,9 @@ def parts(config: ModelConfig) -> list[Part]:
     found = []
     present = [parameter for parameter in PARAMETERS if parameter.path in shapes]
     for (group, name), same in itertools.groupby(present, lambda parameter: (parameter.group, parameter.part)):
-        own = [parameter.own_shape(shapes[parameter.path], config.vocabulary_size) for parameter in same]
-        copies = config.stored_layers if group == "block" else 1
+        all_shapes = [(parameter, shapes[parameter.path]) for parameter in same]
+        own = [parameter.own_shape(shape, config.vocabulary_size) for parameter, shape in all_shapes]
+        copies = all_shapes[0][1][0] if group == "block" else 1
         found.append(Part(group, name, tuple(sorted(own, key=len, reverse=True)), copies))
     return found
 
@@ -76,15 +77,19 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
 def encoder_flops(config: ModelConfig, length: int, wanted: int) -> int:
     """FLOPs of the forward pass of embeddings and blocks over one sequence, the last block at `wanted` tokens alone.
 
-    A product of [m, k] and [k, n] counts 2 m k n. Causal attention is counted whole, as it is computed.
+    A product of [m, k] and [k, n] counts 2 m k n. Causal attention is counted whole, as it is computed; local attention
+    with the keys of its window.
     """
-    width, inner = config.hidden_size, config.inner_size
+    width, inner, last = config.hidden_size, config.inner_size, config.num_layers - 1
+    matrices = 3 if config.feedforward == "gated" else 2
 
-    def block(queries: int) -> int:
+    def block(number: int) -> int:
+        queries = min(wanted, length) if number == last else length
+        keys = length if config.is_global(number) else min(length, 2 * config.local_window + 1)
         keys_and_values = 2 * length * 2 * width * width
-        at_queries = 2 * queries * (2 * width * width + 2 * width * inner)
-        attention = 2 * 2 * queries * length * width
+        at_queries = 2 * queries * (2 * width * width + matrices * width * inner)
+        attention = 2 * 2 * queries * keys * width
         return keys_and_values + at_queries + attention
 
     projection = 2 * length * config.table_size * width if config.embedding_size else 0
-    return projection + (config.num_layers - 1) * block(length) + block(min(wanted, length))
+    return projection + sum(map(block, range(config.num_layers)))

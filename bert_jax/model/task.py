@@ -82,7 +82,7 @@ class BertForTask(nn.Module):
                 words = mean_of_marked(encoded.tokens, marks).reshape(rows, -1)
                 vectors = jnp.concatenate([encoded.pooled[:, 0], words], axis=-1)
             case "tokens":
-                vectors = encoded.tokens
+                vectors = self.bert.pooler(encoded.tokens) if pools_tokens(self.config) else encoded.tokens
         vectors = jax.lax.stop_gradient(vectors) if self.probe else vectors
         outputs = self.task(vectors, in_head if self.head.drops else None)
         return outputs[:, :, 0] if self.head.input == "choices" else outputs
@@ -96,14 +96,19 @@ def mean_of_marked(x: Float[Array, "B T D"], marks: Int[Array, "B M 2"]) -> Floa
     return jnp.einsum("BMT,BTD->BMD", share.astype(x.dtype), x)
 
 
+def pools_tokens(config: ModelConfig) -> bool:
+    """Whether what stands for the pooler also stands between each token's vector and a head for tokens."""
+    return config.pooler == "transform"
+
+
 def init_for_task(config: ModelConfig, head: HeadShape, key: Key[Array, ""]) -> Parameters:
     """Initial parameters of encoder and head. Same key, same values.
 
-    A head that takes tokens has no pooler below it.
+    A head that takes tokens has no pooler below it, unless `pools_tokens`.
     """
     tokens = jax.tree.map(lambda leaf: leaf[None], one_token())
     params = BertForTask(config, head).init(key, tokens, jnp.zeros((1, head.marks, 2), jnp.int32))["params"]
-    return without(params, ["bert/pooler"]) if head.input == "tokens" else params
+    return without(params, ["bert/pooler"]) if head.input == "tokens" and not pools_tokens(config) else params
 
 
 def task_parameter_shapes(config: ModelConfig, head: HeadShape) -> Parameters:

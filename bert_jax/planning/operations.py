@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import AttentionPattern, head_keys, softmax_where
+from bert_jax.model.attention import head_keys, softmax_where
+from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import dropout
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.heads import MaskedLanguageHead

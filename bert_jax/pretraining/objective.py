@@ -13,8 +13,8 @@ from jaxtyping import Array, Float, Int, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import ExecutionConfig
+from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.units import Units
 from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertForPretraining, Parameters, init
 from bert_jax.model.size import train_flops
@@ -48,13 +48,13 @@ class PretrainingObjective:
         model: ModelConfig,
         mask_id: int,
         execution: ExecutionConfig,
-        units: Sequence[Units] = (),
+        phases: Sequence[Phase] = (),
         sequences_a_row: Callable[[int], int] = lambda length: 1,
     ):
-        """`units`: what masking takes together in each phase; the settings' in all phases where none are given.
-        `sequences_a_row`: the most sequences in a row of so many tokens."""
-        self.model, self._config, self._mask_id, self._units = model, config, mask_id, units
-        self.sequences_a_row = sequences_a_row
+        """`phases`: those of the run, which may have units of masking and rotations of their own. `sequences_a_row`:
+        the most sequences in a row of so many tokens."""
+        self.model, self._config, self._mask_id, self._phases = model, config, mask_id, phases
+        self._execution, self.sequences_a_row = execution, sequences_a_row
         self._network = BertForPretraining(model, execution.remat, execution.unroll, execution.attention)
         self._of_next = config.predict == "next"
         self.of_tokens = NEXT_TOKENS if self._of_next else MASKED_TOKENS
@@ -67,6 +67,14 @@ class PretrainingObjective:
             question.accuracy: question.label if number else f"accuracy: {question.label}"
             for number, question in enumerate(questions)
         }
+
+    def in_phase(self, phase: int) -> "PretrainingObjective":
+        """The objective with the rotations of that phase; itself where they are the model's."""
+        base = self._phases[phase].rotary_base if self._phases else None
+        if base in (None, self.model.rotary_base):
+            return self
+        model, others = self.model.replace(rotary_base=base), (self._phases, self.sequences_a_row)
+        return PretrainingObjective(self._config, model, self._mask_id, self._execution, *others)
 
     def init(self, key: Key[Array, ""]) -> Parameters:
         """Random parameters of the encoder and both heads."""
@@ -120,7 +128,7 @@ class PretrainingObjective:
             self._config,
             mask_id=self._mask_id,
             vocabulary_size=self.model.vocabulary_size,
-            units=self._units[moment.phase] if moment and self._units else None,
+            units=self._phases[moment.phase].units if moment and self._phases else None,
             done=moment and moment.done,
         )
 
@@ -136,9 +144,8 @@ def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mas
             "pieces; leave the setting out: it is taken from the vocabulary"
         )
     model = config.model.replace(vocabulary_size=vocabulary_size)
-    units = [phase.units or config.objective.units for phase in config.phases]
-    most = config.data.sequences_a_row
-    objective = PretrainingObjective(config.objective, model, mask_id, config.execution, units, most)
+    others = config.phases, config.data.sequences_a_row
+    objective = PretrainingObjective(config.objective, model, mask_id, config.execution, *others)
     return Trainer(config, mesh, objective)
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from bert_jax.config.operation import MeshConfig
-from bert_jax.config.phase import Phase
+from bert_jax.config.phase import Phase, phase_at
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.chunk_worker import HELD_OUT, TRAIN
 from bert_jax.instances.prepared_data import PreparedData
@@ -64,9 +64,9 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
         tokenizer = make_tokenizer(config, run)
         prepared = prepare_lengths(config, run)
     trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
-    held_out = {length: held_out_sequences(trainer, data) for length, data in prepared.items()}
+    held_out = _held_out_of_phases(trainer, prepared)
     phases = [
-        _phase_work(run, trainer, number, prepared[phase.length], held_out[phase.length])
+        _phase_work(run, trainer, number, prepared[phase.length], held_out[number])
         for number, phase in enumerate(config.phases)
     ]
 
@@ -75,7 +75,7 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
         return model and model.parameters(tokenizer, mesh)
 
     state = train(trainer, run, phases, initial)
-    results = _results(trainer, int(state.step), state.params, prepared, held_out)
+    results = _results(trainer, int(state.step), state.params, prepared[config.phases[-1].length], held_out[-1])
     skipped_records = sum(line.get("skipped_records", 0) for line in read_metrics(run.metrics_file))
     results |= {"skipped_steps": int(state.skipped), "skipped_records": skipped_records}
     run.write_results(results)
@@ -144,17 +144,18 @@ def evaluate_run(
     if "masked_lm" not in trained.shapes:
         raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
     length = config.phases[-1].length
+    phase = config.phases.index(phase_at(trained.step, config.phases))  # its rotations, at the length of the last
     with contextlib.ExitStack() as stack:
         if source:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             prepared = prepare_other(config, run, length, source, language, folder)
-            sequences = measured_sequences(trainer, prepared, TRAIN, max_sequences=None)
+            sequences = measured_sequences(trainer, phase, prepared, TRAIN, max_sequences=None)
         else:
             prepared = prepared_for(config, run, length)
-            sequences = held_out_sequences(trainer, prepared)
+            sequences = held_out_sequences(trainer, phase, prepared)
         if absent_parts(params):  # no question is asked of these; the network wants their parameters all the same
             params = completed(params, jax.tree.map(jnp.zeros_like, trainer.state_shapes.params))
-        results = _results(trainer, trained.step, params, {length: prepared}, {length: sequences})
+        results = _results(trainer, trained.step, params, prepared, sequences)
         results |= {"averaged_steps": list(trained.steps)} if average else {}
         # The vocabulary was made for the run's own text, and another may be one that it can't read.
         return results | ({"unknown_share": prepared.train.unknown_share} if source else {})
@@ -164,40 +165,52 @@ def _results(
     trainer: Trainer,
     step: int,
     params: Parameters,
-    prepared: dict[int, PreparedData],
-    held_out: dict[int, HeldOut | None],
+    prepared: PreparedData,
+    sequences: HeldOut | None,
 ) -> dict[str, Any]:
-    """The content of results.json: measurements at the last phase's length, and those of the baseline."""
+    """The content of results.json: measurements on `sequences` of `prepared`, and those of the baseline."""
     results = {"task": "pretraining", "steps": step, "seeds": [trainer.config.seed]}
-    length = trainer.config.phases[-1].length
-    sequences = held_out[length]
     if sequences:
         measured = sequences.evaluate(params)
         metric = trainer.objective.of_tokens.accuracy
         results |= {"metric": metric, "score": measured[metric], **measured}
-        results["baseline"] = sequences.baseline(prepared[length].piece_counts)
+        results["baseline"] = sequences.baseline(prepared.piece_counts)
         results["held_out_sequences"] = sequences.sequences
     return results
 
 
-def held_out_sequences(trainer: Trainer, data: PreparedData) -> HeldOut | None:
-    """The held-out sequences of one prepared set; None where there are none."""
-    sequences = measured_sequences(trainer, data, HELD_OUT, trainer.config.evaluation.max_sequences)
+def _held_out_of_phases(trainer: Trainer, prepared: dict[int, PreparedData]) -> list[HeldOut | None]:
+    """The held-out sequences that each phase is measured on: the same where length and objective are."""
+    made: dict[Any, HeldOut | None] = {}
+    found = []
+    for number, phase in enumerate(trainer.config.phases):
+        alike = phase.length, trainer.objective.in_phase(number).model
+        if alike not in made:
+            made[alike] = held_out_sequences(trainer, number, prepared[phase.length])
+        found.append(made[alike])
+    return found
+
+
+def held_out_sequences(trainer: Trainer, phase: int, data: PreparedData) -> HeldOut | None:
+    """The held-out sequences of one prepared set, as phase number `phase` is measured; None where there are none."""
+    sequences = measured_sequences(trainer, phase, data, HELD_OUT, trainer.config.evaluation.max_sequences)
     if not sequences.sequences:
         say("no held-out documents: nothing will be evaluated; raise --data.held-out or give more text")
         return None
     return sequences
 
 
-def measured_sequences(trainer: Trainer, data: PreparedData, split: str, max_sequences: int | None) -> HeldOut:
-    """The sequences of a split (all where `max_sequences` is None), to be measured."""
+def measured_sequences(
+    trainer: Trainer, phase: int, data: PreparedData, split: str, max_sequences: int | None
+) -> HeldOut:
+    """The sequences of a split (all where `max_sequences` is None), to be measured as in phase number `phase`."""
     config = trainer.config
     instances = InstanceSource(data.directory, split, config.input.damaged_records)
-    batch_size = max(phase.batch_size for phase in config.phases if phase.length == data.length)
+    batch_size = max(each.batch_size for each in config.phases if each.length == data.length)
     rows = row_shards(trainer.mesh)
     return HeldOut(
         instances,
-        trainer.objective,
+        trainer.objective.in_phase(phase),
         length=data.length,
         batch_size=-(-batch_size // rows) * rows,
         max_sequences=max_sequences or len(instances),

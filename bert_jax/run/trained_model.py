@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.phase import steps_before_phase
+from bert_jax.config.phase import phase_at, steps_before_phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_directory import holds_published_model, open_model_directory
@@ -147,7 +147,8 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
             f"{checkpoint}: its tokenizer has {len(tokenizer.vocabulary):,} pieces and its config.json says "
             f"{told.vocabulary_size:,}; they don't belong together"
         )
-    config = told.replace(vocabulary_size=len(tokenizer.vocabulary))
+    base = phase_at(manifest.step, settings.phases).rotary_base or told.rotary_base
+    config = told.replace(vocabulary_size=len(tokenizer.vocabulary), rotary_base=base)
     saved = saved_shapes(checkpoint)
     shapes = (
         task_parameter_shapes(config, HeadShape.of(task)) if task else parameter_shapes(config, absent_parts(saved))

@@ -53,6 +53,9 @@ class Objective(Protocol):
     shown: Mapping[str, str]
     """What the shares among `measurements` are called in the progress line; the others aren't shown there."""
 
+    def in_phase(self, phase: int) -> "Objective":
+        """The objective as it is in phase number `phase`, where settings of the model depend on that."""
+
     def init(self, key: Key[Array, ""]) -> Parameters:
         """Random parameters of all that is trained. Same key, same values."""
 

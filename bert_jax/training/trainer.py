@@ -58,7 +58,7 @@ class Trainer:
     def train_step(self, phase: int) -> Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]:
         """The jitted step of phase number `phase`. The state is donated."""
         step = make_train_step(
-            self.objective,
+            self.objective.in_phase(phase),
             self._optimizer,
             learning_rate(self.config.optimizer, self.config.steps),
             self.config.execution,
@@ -85,9 +85,10 @@ class Trainer:
             dropout_keys = example_keys(self.config.seed, "dropout", phase, batch.ordinal)
             return self.objective.targets(batch, keys, first), dropout_keys
 
-        forward = lambda params, batch: self.objective.measure(params, *questions(batch))
+        objective = self.objective.in_phase(phase)
+        forward = lambda params, batch: objective.measure(params, *questions(batch))
         backward = lambda params, batch: loss_gradients(
-            self.objective, params, *questions(batch), self.config.execution.accumulation
+            objective, params, *questions(batch), self.config.execution.accumulation
         )
         return on_mesh(self.mesh, forward), on_mesh(self.mesh, backward)
 

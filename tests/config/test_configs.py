@@ -25,12 +25,13 @@ SIZES = {
     "roberta_base": (12, 768),
     "roberta_large": (24, 1024),
 }
+MODERN = {"modern_base": (22, 768), "modern_small": (10, 384)}
 ABLATIONS = sorted((ROOT / "ablations").glob("*.py"))
 EXPERIMENTS = sorted((ROOT / "experiments").glob("*.py"))
 
 
 def test_the_published_sizes_are_there():
-    assert {path.stem for path in CONFIGS} == {*SIZES, "cpu", "demo"}
+    assert {path.stem for path in CONFIGS} == {*SIZES, *MODERN, "cpu", "demo"}
 
 
 @pytest.mark.parametrize("path", CONFIGS + ABLATIONS + EXPERIMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -38,11 +39,11 @@ def test_a_config_says_how_to_run_it_and_builds(path):
     built = runpy.run_path(str(path))
     assert isinstance(built["config"], RunConfig)
     assert f"bert-jax pretrain configs/{path.relative_to(ROOT)} --workdir" in built["__doc__"]
-    if path in CONFIGS and path.stem in SIZES:
+    if path in CONFIGS and path.stem in SIZES | MODERN:
         model = built["config"].model
-        assert (model.num_layers, model.hidden_size) == SIZES[path.stem]
+        assert (model.num_layers, model.hidden_size) == (SIZES | MODERN)[path.stem]
         assert model.hidden_size == 64 * model.num_heads
-        assert model.inner_size == 4 * model.hidden_size
+        assert model.inner_size == model.hidden_size * (4 if path.stem in SIZES else 1.5)
 
 
 def test_ablations_differ_in_what_is_asked_alone():

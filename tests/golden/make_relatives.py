@@ -1,13 +1,14 @@
 """Makes tests/golden/relatives: what transformers' classes of BERT's relatives compute with random weights.
 
     pip install torch transformers
-    python tests/golden/make_relatives.py
+    python tests/golden/make_relatives.py           # or the names of those to make
 
 A folder for each: a model as transformers writes it (config.json, model.safetensors), vocab.txt, and
 expected.safetensors with a batch, every layer's hidden states, the logits of every head, the loss, and every
 parameter's gradient. Only to be run where the files are to be made anew.
 """
 
+import sys
 from pathlib import Path
 
 import torch
@@ -33,6 +34,14 @@ MODELS = {
     "albert": ("AlbertForPreTraining", {**SIZES, "embedding_size": 20, "hidden_act": "gelu_new"}),
     "ernie": ("ErnieForMaskedLM", {**SIZES, "use_task_id": True, "task_type_vocab_size": 3}),
     "electra_generator": ("ElectraForMaskedLM", {**SIZES, "embedding_size": 20}),
+    "modernbert": (
+        "ModernBertForMaskedLM",
+        {
+            **{name: value for name, value in SIZES.items() if "prob" not in name},
+            **{"num_hidden_layers": 5, "local_attention": 6, "global_rope_theta": 900.0, "local_rope_theta": 70.0},
+            **{"pad_token_id": 0, "cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3},
+        },
+    ),
 }
 """The class, and its settings: sizes that are no powers of two."""
 
@@ -85,5 +94,5 @@ def make(name: str) -> None:
 
 
 if __name__ == "__main__":
-    for name in MODELS:
+    for name in sys.argv[1:] or MODELS:
         make(name)

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.interchange.export import write_model_directory
+from bert_jax.interchange.export import their_tensors, write_model_directory
 from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.names import to_tensors
 from bert_jax.interchange.relatives import RELATIVES
@@ -87,7 +87,7 @@ def test_logits_and_losses(golden):
 def test_every_gradient(golden):
     gradients = jax.device_get(jax.grad(golden.loss)(golden.params))
     relative = RELATIVES[golden.config.model_type]
-    ours = {relative.theirs(name): value for name, value in to_tensors(gradients, golden.config).items()}
+    ours = their_tensors(to_tensors(gradients, golden.config), relative)
     theirs = {key.removeprefix("gradient."): value for key, value in golden.expected.items() if "gradient." in key}
     assert theirs and theirs.keys() <= ours.keys()
     for name, expected in theirs.items():
@@ -108,30 +108,26 @@ def test_a_pretrained_model_is_exported_as_a_class_that_there_is(golden, tmp_pat
     config = golden.config
     params = jax.tree.map(np.asarray, init(config, jax.random.key(0)))
     kind = write_model_directory(tmp_path / "model", config, params, golden.published.tokenizer)
-    expected = {"roberta": "RobertaForMaskedLM", "electra": "ElectraForMaskedLM"}
-    classes = RELATIVES[config.model_type].classes
-    assert kind == expected.get(config.model_type, f"{classes}ForPreTraining")
+    relative = RELATIVES[config.model_type]
+    assert kind == f"{relative.classes}For{'MaskedLM' if relative.lacks else 'PreTraining'}"
     again = open_model_directory(tmp_path / "model")
-    assert again.absent == RELATIVES[config.model_type].lacks and not again.unused
+    assert again.absent == relative.lacks and not again.unused
 
 
 @pytest.mark.parametrize("kind", ["class", "span", "tags", "choice"])
-@pytest.mark.parametrize("model_type", ["roberta", "albert", "ernie", "electra"])
+@pytest.mark.parametrize("model_type", ["roberta", "albert", "ernie", "electra", "modernbert"])
 def test_a_fine_tuned_model_gives_transformers_our_outputs(fine_tuned, tmp_path, kind, model_type):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     settings = {
         "roberta": {"num_segments": 1, "first_position": 1},  # the tokenizer's padding is piece 0
         "albert": {"shared_layers": True, "embedding_size": 12},
         "ernie": {"num_task_types": 3},
-        "electra": {"embedding_size": 12},
+        "electra": {"embedding_size": 12, "pooler": "gelu", "activation": "gelu_erf"},
+        "modernbert": {**RELATIVES["modernbert"].ours, "local_window": 2, "global_every": 3},
     }[model_type]
     made = fine_tuned(kind, model_type=model_type, **settings)
-    write = lambda: write_model_directory(tmp_path / "model", made.config, made.params, made.tokenizer, made.task)
-    if model_type == "electra" and kind in ("class", "choice"):
-        with pytest.raises(UsageError, match="Electra has no pooler"):
-            write()
-        return
-    model, told = getattr(transformers, write()).from_pretrained(tmp_path / "model", output_loading_info=True)
+    named = write_model_directory(tmp_path / "model", made.config, made.params, made.tokenizer, made.task)
+    model, told = getattr(transformers, named).from_pretrained(tmp_path / "model", output_loading_info=True)
     assert not any(told.values())
     shape = (2, 3, 9) if kind == "choice" else (2, 9)
     ids = np.random.default_rng(0).integers(5, len(made.tokenizer.vocabulary), shape)
@@ -157,6 +153,9 @@ def test_published_sizes():
         model_type="albert", vocabulary_size=30_000, embedding_size=128, shared_layers=True, feedforward_size=3072
     )
     assert num_parameters(albert, heads=False) == 11_683_584
+    modern = ModelConfig.modern(vocabulary_size=50_368)
+    lacking = 768 * 768 + 768 + 2 * 768 + 2  # the pooler and the head of pairs, which ModernBertForMaskedLM hasn't
+    assert num_parameters(modern) - lacking == 149_655_232
 
 
 def test_a_kind_that_is_not_known_is_one_line(tmp_path):
@@ -167,7 +166,7 @@ def test_a_kind_that_is_not_known_is_one_line(tmp_path):
 
 
 def test_settings_that_a_kind_does_not_have_are_not_exported(golden, tmp_path):
-    config = ModelConfig(**golden.config.model_dump() | {"model_type": "bert", "shared_layers": True})
+    config = ModelConfig(**golden.config.model_dump() | {"model_type": "bert", "num_task_types": 5})
     params = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), parameter_shapes(config))
     with pytest.raises(UsageError, match=r"model\.\w+=\w+ can't be exported: .* model.model_type=bert has"):
         write_model_directory(tmp_path / "model", config, params, golden.published.tokenizer)

@@ -11,7 +11,8 @@ from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model import attention, cudnn_attention
-from bert_jax.model.attention import AttentionPattern, Places, attend, attend_by_kernel, check_attention, obstacle
+from bert_jax.model.attention import attend, attend_by_kernel, check_attention, obstacle
+from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.sharding import make_mesh, on_mesh
 from bert_jax.system.errors import UsageError

@@ -21,6 +21,9 @@ TREES = {
     "narrow tables, task types": parameter_shapes(
         ModelConfig.tiny(vocabulary_size=200, embedding_size=64, num_task_types=2)
     ),
+    "pre-norm, gated, rotary": parameter_shapes(
+        ModelConfig.modern(vocabulary_size=200, num_layers=4, hidden_size=32, num_heads=2, biases=True)
+    ),
     "task": task_parameter_shapes(ModelConfig.tiny(vocabulary_size=200), HeadShape("pooled", 3)),
 }
 

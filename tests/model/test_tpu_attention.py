@@ -13,7 +13,8 @@ from conftest import faked_devices, program
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import AttentionPattern, Places, attend, attend_by_kernel, check_attention, obstacle
+from bert_jax.model.attention import attend, attend_by_kernel, check_attention, obstacle
+from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.sharding import make_mesh
 from bert_jax.model.tpu_attention import MOST_KEYS, Kernel
@@ -157,7 +158,8 @@ ON_EIGHT_DEVICES = """
 import json
 import jax, jax.numpy as jnp, numpy as np
 from bert_jax.config.operation import MeshConfig
-from bert_jax.model.attention import AttentionPattern, Places, attend, attend_by_kernel
+from bert_jax.model.attention import attend, attend_by_kernel
+from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.sharding import batch_sharding, make_mesh, on_mesh
 
 query, key, value = jax.random.normal(jax.random.key(1), (3, 4, 128, 4, 64))

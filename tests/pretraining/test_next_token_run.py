@@ -65,7 +65,7 @@ def test_the_baseline_knows_how_often_a_sequence_ends(run, config):
     results, data = json.loads(run.results_file.read_text()), PreparedData.open(run.data(32))
     trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150, 4)
     tokenizer = bert_jax.load_tokenizer(run.tokenizer)
-    held_out = pretrain_module.held_out_sequences(trainer, data)
+    held_out = pretrain_module.held_out_sequences(trainer, 0, data)
     labels = []
     for batch in read_ahead(held_out._source):
         for ids, length, weight in zip(batch.tokens.ids, batch.tokens.length[:, 0], batch.weight[:, 0]):

@@ -1,0 +1,106 @@
+"""A whole run of ModernBERT's block: rotary positions, local attention, norms before the layers, a longer context."""
+
+import json
+import shutil
+import signal
+
+import jax
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.cli.main import run as command
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.run import RunConfig
+from bert_jax.interchange.model_directory import open_model_directory
+from bert_jax.model.bert import init
+from bert_jax.model.parameters import path_of
+from bert_jax.pretraining.pretrain import evaluate_run, pretrain
+from bert_jax.run.metrics import read_metrics
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system.errors import Interrupted, UsageError
+from bert_jax.training import loop
+
+UNTRAINED = ("bert/pooler/", "next_sentence/")
+
+
+@pytest.fixture(scope="module")
+def config(tiny_config) -> RunConfig:
+    phase = tiny_config.phases[0]
+    shape = {"num_layers": 4, "hidden_size": 32, "num_heads": 2, "feedforward_size": 48, "local_window": 4}
+    return tiny_config.replace(
+        model=ModelConfig.modern(**shape, max_positions=64),
+        objective=tiny_config.objective.replace(pair="none", masked_share=0.3, masked_share_end=0.15),
+        data=tiny_config.data.replace(packed=True),
+        optimizer=tiny_config.optimizer.replace(peak_learning_rate=1e-2, bias_correction=True),
+        phases=(phase.replace(steps=8, rotary_base=100.0), phase.replace(steps=4, length=64)),
+    )
+
+
+@pytest.fixture(scope="module")
+def run(config, tmp_path_factory) -> RunDirectory:
+    run = RunDirectory(tmp_path_factory.mktemp("modern") / "run")
+    pretrain(config, run)
+    return run
+
+
+def test_every_part_learns(run, config):
+    bert = bert_jax.load(run.path)
+    before = jax.tree_util.tree_leaves_with_path(init(bert.config, jax.random.key(0)))
+    after = jax.tree.leaves(bert.params)
+    for (path, shape), leaf in zip(before, after, strict=True):
+        assert shape.shape == leaf.shape
+        if path_of(path).endswith("scale") and not path_of(path).startswith(UNTRAINED):
+            assert np.ptp(leaf) > 0, path_of(path)  # it began as ones; every row of every block has moved
+            assert leaf.ndim == 1 or all(np.ptp(row) > 0 for row in np.asarray(leaf))
+    results = json.loads(run.results_file.read_text())
+    assert (
+        results["mlm_loss"] < [line for line in read_metrics(run.metrics_file) if line["split"] == "train"][0]["loss"]
+    )
+
+
+def test_a_phase_has_its_own_rotations(run, config):
+    saved = sorted(int(path.name) for path in run.checkpoints.iterdir() if path.name.isdecimal())
+    bases = {step: bert_jax.load(run.path, step=step).config.rotary_base for step in saved}
+    assert bases[12] == config.model.rotary_base == 160_000.0 and bases[8] == 100.0
+    at_8 = [line for line in read_metrics(run.metrics_file) if line["split"] == "eval" and line["step"] == 6]
+    assert at_8 and evaluate_run(run, step=8)["mlm_loss"] > 0
+
+
+def test_it_goes_on_bit_for_bit_over_the_change_of_the_phase(run, config, tmp_path, monkeypatch):
+    stopped, ready, steps = RunDirectory(tmp_path), loop.jax.block_until_ready, []
+
+    def stop_signal(*arguments):
+        steps.append(1)
+        if len(steps) == 8:
+            signal.raise_signal(signal.SIGTERM)
+        return ready(*arguments)
+
+    monkeypatch.setattr(loop.jax, "block_until_ready", stop_signal)
+    with pytest.raises(Interrupted, match="stopped at step 8 of 12"):
+        pretrain(config, stopped)
+    monkeypatch.undo()
+    pretrain(config, stopped)
+    found, expected = (jax.tree.leaves(bert_jax.load(each.path).params) for each in (stopped, run))
+    assert all(np.array_equal(*pair) for pair in zip(found, expected, strict=True))
+
+
+def test_what_is_exported_is_read_back(run, tmp_path):
+    command(["export", str(run.path), str(tmp_path / "model")])
+    assert json.loads((tmp_path / "model/config.json").read_text())["architectures"] == ["ModernBertForMaskedLM"]
+    published = open_model_directory(tmp_path / "model")
+    assert not published.unused and published.absent == {"bert/pooler", "next_sentence"}
+    ours, theirs = bert_jax.load(run.path), bert_jax.load(tmp_path / "model")
+    text = "the [MASK] sees a dog"
+    for (one, first), (other, second) in zip(ours.fill_mask(text)[0], theirs.fill_mask(text)[0], strict=True):
+        assert one == other and first == pytest.approx(second, abs=1e-5)
+
+
+def test_a_copy_with_another_context_goes_on_from_it(run, config, tmp_path):
+    longer = config.replace(init=str(run.path), phases=(config.phases[1].replace(steps=2),))
+    pretrain(longer.replace(model=longer.model.replace(rotary_base=50_000.0)), RunDirectory(tmp_path / "more"))
+    other = longer.replace(model=longer.model.replace(local_window=5))
+    with pytest.raises(UsageError, match="model.local_window is 4 there and 5 here"):
+        pretrain(other, RunDirectory(tmp_path / "other"))
+    assert not (tmp_path / "other").exists() or not list((tmp_path / "other").iterdir())
+    shutil.rmtree(tmp_path / "more")
