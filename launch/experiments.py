@@ -123,7 +123,7 @@ def calibrate(asked: Asked, configs: dict[str, RunConfig], result: dict[str, Any
     times = {name: math.inf for name in configs if name not in result["step_seconds"]}
     for _ in range(asked.rounds):
         for name in times:
-            bench = json.loads(command("bench", f"experiments/{name}", "--seconds", "6").strip().splitlines()[-1])
+            bench = json.loads(command("bench", f"experiments/{name}", "--seconds", "3").strip().splitlines()[-1])
             times[name] = min(times[name], bench["parts"][-1]["time"]["median"])
             result["machine"] = bench["machine"]
     result["step_seconds"] |= times

@@ -2,7 +2,7 @@
 
     bert-jax pretrain configs/experiments/full_sentences.py --workdir runs/full --data.source "text:corpus/*.txt.gz"
 
-A small model for minutes of two CPU cores: 2 layers of width 128, fixed positions, no dropout, 64 sequences of 64
+A small model for minutes of two CPU cores: 2 layers of width 128, fixed positions, no dropout, 32 sequences of 64
 tokens a step. launch/experiments.py trains all recipes for the same time and says how they are compared; the number of
 steps here only stands for one that it sets.
 """
@@ -40,7 +40,7 @@ config = RunConfig(
         epsilon=1e-8,
         weight_decay=0.1,
     ),
-    phases=(Phase(steps=4000, length=64, batch_size=64),),
+    phases=(Phase(steps=4000, length=64, batch_size=32),),
     evaluation=EvaluationConfig(every=2000),
     checkpoints=CheckpointConfig(every=1000),
 )

@@ -68,7 +68,7 @@ def test_each_recipe_has_the_steps_that_fit_into_the_time(script, monkeypatch, t
         assert written.optimizer == script.load_config(f"experiments/{name}").optimizer
     lines = (tmp_path / "out.md").read_text().splitlines()
     assert lines[0].startswith("a processor, 2 cores; 60 s of training")
-    assert lines[-1] == "| muon | 100.0 ms | 600 | 38,400 | 1 | 3.000 | 0.500 | no | 0.750 |"
+    assert lines[-1] == "| muon | 100.0 ms | 600 | 19,200 | 1 | 3.000 | 0.500 | no | 0.750 |"
 
 
 def test_recipes_that_share_their_sequences_prepare_them_once(script, monkeypatch, tmp_path):

@@ -150,14 +150,14 @@ def random_like(shapes, seed):
 
 
 def unstacked(path, leaf):
-    """The separate tensors that `leaf` holds: one a layer, three of an attention's kernel."""
+    """The separate tensors that `leaf` holds: one a layer, of an attention's kernel three, of a gated part's two."""
     name = jax.tree_util.keystr(path)
     if "layers" not in name:
         return {name: leaf}
     layers = {f"{number}{name}": layer for number, layer in enumerate(leaf)}
-    if not name.endswith("['attention']['kernel']"):
+    if not name.endswith(("['attention']['kernel']", "['feedforward_gated']['kernel']")):
         return layers
-    return {f"{part}{of}": layer[:, part] for of, layer in layers.items() for part in range(3)}
+    return {f"{part}{of}": layer[:, part] for of, layer in layers.items() for part in range(layer.shape[1])}
 
 
 def taken_apart(tree):
@@ -202,8 +202,10 @@ def orthogonal_by_hand(matrix):
     return matrix
 
 
-def test_muon_makes_each_layers_and_projections_mean_orthogonal_at_adams_size():
-    shapes, config = parameter_shapes(MUON_MODEL), OptimizerConfig(name="muon", weight_decay=0.1, clip_norm=1e9)
+@pytest.mark.parametrize("feedforward, matrices_a_layer", [("dense", 6), ("gated", 7)])
+def test_muon_makes_each_layers_and_projections_mean_orthogonal_at_adams_size(feedforward, matrices_a_layer):
+    shapes = parameter_shapes(MUON_MODEL.replace(feedforward=feedforward))
+    config = OptimizerConfig(name="muon", weight_decay=0.1, clip_norm=1e9)
     params, gradients = random_like(shapes, 0), [random_like(shapes, seed) for seed in (1, 2)]
     optimizer = make_optimizer(config)
     state = optimizer.init(params)
@@ -221,7 +223,7 @@ def test_muon_makes_each_layers_and_projections_mean_orthogonal_at_adams_size():
         sizes = np.linalg.svd(expected, compute_uv=False) / (0.2 * max(mean.shape) ** 0.5)
         assert sizes.max() < 1.3 and np.median(sizes) > 0.6 and 0.15 < np.sqrt(np.mean(expected**2)) < 0.25
         matrices += 1
-    assert matrices == 3 * 6
+    assert matrices == 3 * matrices_a_layer
 
 
 def test_all_but_the_matrices_of_blocks_have_adams_update_with_muon():
