@@ -64,7 +64,10 @@ class Asked:
     """The text, as --data.source names it."""
     workdir: Path = Path("runs/experiments")
     """Directory of the runs, which may be deleted afterwards."""
-    recipes: tuple[str, ...] = ("full_sentences", "bert", "muon", "falling_masks", "lamb", "left_to_right_then_masked")
+    recipes: tuple[str, ...] = (
+        *("full_sentences", "bert", "falling_masks", "muon", "modern", "modern_muon", "modern_muon_masks"),
+        *("left_to_right_then_masked", "lamb"),
+    )
     """Names of files in configs/experiments."""
     seeds: tuple[int, ...] = (0,)
     """Seeds of each recipe."""
@@ -93,9 +96,9 @@ def experiment(asked: Asked) -> None:
     for seed in asked.seeds:
         for name in asked.recipes:
             row = result["runs"].setdefault(f"{name} {seed}", {"recipe": name, "seed": seed})
-            run = asked.workdir / f"{name}-{seed}"
+            run = _run_of(asked, name, seed)
             if "steps" not in row:
-                steps = train(asked, configs, result["step_seconds"], name, seed, vocabulary, run)
+                steps = train(asked, configs, result, name, seed, vocabulary)
                 accuracy = _alone(_accuracy, run, measured)
                 row |= {"steps": steps, "sequences": steps * configs[name].phases[0].batch_size} | accuracy
                 _write(asked, result)
@@ -119,37 +122,41 @@ def prepared(asked: Asked, config: RunConfig, seed: int, vocabulary: Path | None
 
 
 def calibrate(asked: Asked, configs: dict[str, RunConfig], result: dict[str, Any]) -> None:
-    """Measures the steps that `result` doesn't hold yet, in turn, and puts the least median of each there."""
-    times = {name: math.inf for name in configs if name not in result["step_seconds"]}
-    for _ in range(asked.rounds):
-        for name in times:
+    """Measures the steps of recipes in turn until each has been measured `rounds` times."""
+    times = result["step_medians"]
+    for number in range(asked.rounds):
+        for name in configs:
+            if len(times.setdefault(name, [])) > number:
+                continue
+            say(f"measuring a step of {name}, {number + 1} of {asked.rounds}")
             bench = json.loads(command("bench", f"experiments/{name}", "--seconds", "3").strip().splitlines()[-1])
-            times[name] = min(times[name], bench["parts"][-1]["time"]["median"])
+            times[name].append(bench["parts"][-1]["time"]["median"])
             result["machine"] = bench["machine"]
-    result["step_seconds"] |= times
-    _write(asked, result)
+            _write(asked, result)
+
+
+def step_seconds(result: dict[str, Any], name: str) -> float:
+    """The step time of a recipe."""
+    return min(result["step_medians"][name])
 
 
 def train(
-    asked: Asked,
-    configs: dict[str, RunConfig],
-    times: dict[str, float],
-    name: str,
-    seed: int,
-    vocabulary: Path,
-    run: Path,
+    asked: Asked, configs: dict[str, RunConfig], result: dict[str, Any], name: str, seed: int, vocabulary: Path
 ) -> int:
     """Trains a recipe, and before it the one that it starts from; returns the steps of the recipe itself."""
-    first, halves, start = BEGUN_BY.get(name), 1, []
+    run, first, halves, start = _run_of(asked, name, seed), BEGUN_BY.get(name), 1, []
     if first:
         halves, before = 2, run.with_name(f"{run.name}-first")
-        _train_alone(
-            asked, configs[first], _steps(asked.seconds / 2, times[first]), first, seed, vocabulary, before, []
-        )
+        steps = _steps(asked.seconds / 2, step_seconds(result, first))
+        _train_alone(asked, configs[first], steps, first, seed, vocabulary, before, [])
         start = ["--init", before]
-    steps = _steps(asked.seconds / halves, times[name])
+    steps = _steps(asked.seconds / halves, step_seconds(result, name))
     _train_alone(asked, configs[name], steps, name, seed, vocabulary, run, start)
     return steps
+
+
+def _run_of(asked: Asked, name: str, seed: int) -> Path:
+    return asked.workdir / f"{name}-{seed}"
 
 
 def _steps(seconds: float, step_seconds: float) -> int:
@@ -241,7 +248,7 @@ def command(*arguments: Any) -> str:
 def _before(path: Path, expected: dict[str, Any]) -> dict[str, Any]:
     """What the file holds; without one, a result without runs. Raises UsageError where it is of other text or time."""
     if not path.exists():
-        return expected | {"machine": None, "step_seconds": {}, "runs": {}}
+        return expected | {"machine": None, "step_medians": {}, "runs": {}}
     before = read_object(path)
     if differing := {name: before.get(name) for name in expected if before.get(name) != expected[name]}:
         now = {name: expected[name] for name in differing}
@@ -280,7 +287,7 @@ def table(result: dict[str, Any]) -> str:
         lines.append(
             [
                 name,
-                f"{result['step_seconds'][name] * 1e3:,.1f} ms",
+                f"{step_seconds(result, name) * 1e3:,.1f} ms",
                 f"{rows[0]['steps']:,}",
                 f"{rows[0]['sequences']:,}",
                 str(len(rows)),
