@@ -6,9 +6,10 @@
 
 A recipe is a file of configs/experiments, with one phase. Before any run these are the rules:
 
-* Time. `bert-jax bench` measures a step of every recipe, in turn, `--rounds` times, and the least of a recipe's medians
-  is its step time. It takes as many steps as fit into `--seconds` at that time, with its schedule planned for them, so
-  that what else the machine does meanwhile changes nothing.
+* Time. Some steps of every recipe are measured, in turn, `--rounds` times, and the least is its step time: on a CPU the
+  processor time of all threads, which other work hardly changes, elsewhere the time that passes. A recipe takes as many
+  steps as fit into `--seconds` at that time, with its schedule planned for them, so that what else the machine does
+  meanwhile changes nothing.
 * Text. All recipes have the vocabulary made from the training documents, and the same documents are held out.
 * Measure. Accuracy of masked tokens on the held-out documents as whole sentences of the same length, 15% of the tokens
   masked, the same sequences and the same masks for every model, whatever it was trained on. A recipe that can't be
@@ -25,11 +26,13 @@ import hashlib
 import json
 import math
 import multiprocessing
+import os
 import shutil
 import signal
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -50,6 +53,8 @@ MEASURED_AS = "full_sentences"
 """The recipe whose held-out sequences every model is measured on, and with which all are compared."""
 BEGUN_BY = {"left_to_right_then_masked": "left_to_right"}
 """A recipe that starts from another's parameters -> that other. Each has half of the time."""
+STEPS_A_ROUND = 10
+"""Steps that are measured together."""
 SINGLE_SEED_MARGIN = 0.02
 """Share of the larger figure within which single runs are alike."""
 
@@ -71,9 +76,9 @@ class Asked:
     """Names of files in configs/experiments."""
     seeds: tuple[int, ...] = (0,)
     """Seeds of each recipe."""
-    seconds: float = 300.0
-    """Seconds of training, at the step time measured."""
-    rounds: int = 2
+    seconds: float = 600.0
+    """Seconds of training, at the step time measured: on a CPU seconds of one core."""
+    rounds: int = 5
     """How often the step of each recipe is measured."""
     tasks: Path | None = None
     """A JSON file of tasks to fine-tune on."""
@@ -122,22 +127,50 @@ def prepared(asked: Asked, config: RunConfig, seed: int, vocabulary: Path | None
 
 
 def calibrate(asked: Asked, configs: dict[str, RunConfig], result: dict[str, Any]) -> None:
-    """Measures the steps of recipes in turn until each has been measured `rounds` times."""
-    times = result["step_medians"]
-    for number in range(asked.rounds):
-        for name in configs:
-            if len(times.setdefault(name, [])) > number:
-                continue
-            say(f"measuring a step of {name}, {number + 1} of {asked.rounds}")
-            bench = json.loads(command("bench", f"experiments/{name}", "--seconds", "3").strip().splitlines()[-1])
-            times[name].append(bench["parts"][-1]["time"]["median"])
-            result["machine"] = bench["machine"]
-            _write(asked, result)
+    """Measures the steps that `result` doesn't hold yet."""
+    if missing := [name for name in configs if name not in result["step_times"]]:
+        say(f"measuring a step of {', '.join(missing)}")
+        result["machine"], times = _alone(_step_times, {name: configs[name] for name in missing}, asked.rounds)
+        result["step_times"] |= times
+        _write(asked, result)
+
+
+def _step_times(configs: dict[str, RunConfig], rounds: int) -> tuple[str, dict[str, list[float]]]:
+    """The machine in words, and of each recipe the seconds of a step, one figure a round."""
+    import jax
+
+    from bert_jax.model.placement import platform
+    from bert_jax.model.sharding import batch_sharding, make_mesh
+    from bert_jax.planning.bench_record import processor
+    from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
+    from bert_jax.training.batch import synthetic_batch
+
+    clock = time.process_time if platform() == "cpu" else time.perf_counter
+    ready, times = {}, {name: [] for name in configs}
+    for name, config in configs.items():
+        mesh, phase, pieces = make_mesh(config.mesh), config.phases[0], planned_vocabulary_size(config)
+        trainer = pretraining_trainer(config, mesh, pieces, mask_id=4)
+        batch = synthetic_batch(phase.batch_size, phase.length, pieces, config.data.sequences_a_row(phase.length))
+        batch = jax.device_put(batch, batch_sharding(mesh))
+        step = trainer.train_step(0)
+        ready[name] = step, batch, jax.block_until_ready(step(trainer.initial_state(), batch)[0])
+    for _ in range(rounds):
+        for name, (step, batch, state) in ready.items():
+            begin = clock()
+            for _ in range(STEPS_A_ROUND):
+                state, _ = step(state, batch)
+            jax.block_until_ready(state)
+            times[name].append((clock() - begin) / STEPS_A_ROUND)
+            ready[name] = step, batch, state
+    machine = (
+        f"{jax.device_count()} x {jax.devices()[0].device_kind}, {processor()}, {len(os.sched_getaffinity(0))} cores"
+    )
+    return machine, times
 
 
 def step_seconds(result: dict[str, Any], name: str) -> float:
     """The step time of a recipe."""
-    return min(result["step_medians"][name])
+    return min(result["step_times"][name])
 
 
 def train(
@@ -248,7 +281,7 @@ def command(*arguments: Any) -> str:
 def _before(path: Path, expected: dict[str, Any]) -> dict[str, Any]:
     """What the file holds; without one, a result without runs. Raises UsageError where it is of other text or time."""
     if not path.exists():
-        return expected | {"machine": None, "step_medians": {}, "runs": {}}
+        return expected | {"machine": None, "step_times": {}, "runs": {}}
     before = read_object(path)
     if differing := {name: before.get(name) for name in expected if before.get(name) != expected[name]}:
         now = {name: expected[name] for name in differing}
@@ -297,8 +330,7 @@ def table(result: dict[str, Any]) -> str:
                 *map(_spread, figures),
             ]
         )
-    machine = result["machine"] or {}
-    where = f"{machine.get('processor')}, {machine.get('cores')} cores; {result['seconds']:g} s of training"
+    where = f"{result['machine']}; {result['seconds']:g} s of training"
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"{where}; text: {' '.join(result['source'])}\n\n{body}\n"
 
