@@ -13,9 +13,10 @@ Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 class OptimizerConfig(Settings):
     """The optimizer and its learning rate. The defaults are those of BERT (the original's optimization.py)."""
 
-    name: Literal["adamw", "lamb"] = "adamw"
-    """Adam with decoupled weight decay, or LAMB (You et al. 2020) for batches of thousands: Adam's step, with each
-    matrix's update scaled to that matrix's norm times the learning rate."""
+    name: Literal["adamw", "lamb", "muon"] = "adamw"
+    """Adam with decoupled weight decay; or LAMB (You et al. 2020) for batches of thousands: Adam's step, with each
+    matrix's update scaled to that matrix's norm times the learning rate; or Muon (Jordan et al. 2024): each matrix of a
+    block moves by its gradients' mean made orthogonal, at the size of Adam's steps, and all else by Adam."""
     peak_learning_rate: Positive = 1e-4
     """Learning rate at the end of the warm-up."""
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.01

@@ -36,6 +36,20 @@ class Parameter(NamedTuple):
         return tuple(number for number, axis in enumerate(self.axes) if axis in STACKED_AXES)
 
     @property
+    def reduced(self) -> tuple[int, ...]:
+        """Of a matrix, the numbers of the axes of its input, over which its product sums."""
+        return self._own_axes[: self.inputs]
+
+    @property
+    def produced(self) -> tuple[int, ...]:
+        """Of a matrix, the numbers of the axes of its output."""
+        return self._own_axes[self.inputs :]
+
+    @property
+    def _own_axes(self) -> tuple[int, ...]:
+        return tuple(number for number in range(len(self.axes)) if number not in self.stacked)
+
+    @property
     def of_a_block(self) -> bool:
         """Whether it belongs to a block: the array stacks those of all layers along its first axis."""
         return self.axes[0] == "layer"

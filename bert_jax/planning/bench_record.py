@@ -115,7 +115,7 @@ def record(measured: Bench, trainer: Trainer, sequences: Literal["random", "of a
             "device": device.device_kind,
             "devices": trainer.mesh.size,
             "platform": device.platform,
-            "processor": _processor(),
+            "processor": processor(),
             "cores": os.cpu_count(),
         },
         "settings": _settings(trainer) | {"sequences": sequences},
@@ -188,7 +188,7 @@ def _settings(trainer: Trainer) -> dict[str, Scalar]:
     }
 
 
-def _processor() -> str:
+def processor() -> str:
     """The CPU's model as Linux names it; elsewhere as Python does."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -22,9 +22,12 @@ from bert_jax.system.progress import say
 from bert_jax.text.extension import replaced_pieces
 from bert_jax.text.tokenizer import Tokenizer
 
-_MAY_DIFFER = {"dropout", "attention_dropout", "initializer_range", "compute_dtype", "vocabulary_size", "rotary_base"}
-"""Settings that may differ, since no parameter's shape depends on them, and a longer context wants other rotations;
-vocabularies are compared by their pieces."""
+_MAY_DIFFER = {
+    *("causal", "rotary_base", "dropout", "attention_dropout", "initializer_range"),
+    *("compute_dtype", "vocabulary_size"),
+}
+"""Settings that may differ, since no parameter's shape depends on them: a model that has learned to predict next tokens
+may start one that sees both sides, and a longer context wants other rotations. Vocabularies are compared by pieces."""
 
 
 class InitialModel(NamedTuple):

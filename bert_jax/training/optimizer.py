@@ -1,17 +1,24 @@
-"""BERT's optimizer (optimization.py) and LAMB, from optax' parts; schedules of the learning rate."""
+"""BERT's optimizer (optimization.py), LAMB and Muon, from optax' parts; schedules of the learning rate."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+import optax.contrib
 from jax.tree_util import KeyPath
 from jaxtyping import Array, Float, Int
 
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.model.bert import Parameters
 from bert_jax.model.parameters import Parameter, parameter_at, path_of
+
+_MUON_MOMENTUM = 0.95
+"""Decay of the gradients' mean that Muon makes orthogonal, as published (Jordan et al. 2024)."""
+_MUON_SIZE = 0.2
+"""Root mean square of Muon's updates: that of Adam's, so that both take one rate (Liu et al. 2025, section 2.2)."""
 
 
 class Moments(NamedTuple):
@@ -75,6 +82,26 @@ def scale_by_trust_ratio() -> optax.GradientTransformation:
     return optax.stateless(lambda updates, params: jax.tree_util.tree_map_with_path(scale, updates, params))
 
 
+def scale_by_orthogonal_mean(momentum: float, size: float) -> optax.GradientTransformation:
+    """Muon's step of each matrix: its gradients' mean with all singular values near 1, scaled to a root mean square of
+    about `size`. What an array stacks, layers and query, key and value, are matrices of their own.
+    """
+
+    def scale(path: KeyPath, update: Float[Array, "..."]) -> Float[Array, "..."]:
+        facts = _facts(path)
+        inputs, outputs = (math.prod(update.shape[axis] for axis in axes) for axes in (facts.reduced, facts.produced))
+        return update * (size * max(inputs, outputs) ** 0.5)
+
+    def dimensions(updates: Parameters) -> Parameters:
+        numbers = lambda path, _: optax.contrib.MuonDimensionNumbers(_facts(path).reduced, _facts(path).produced)
+        return jax.tree_util.tree_map_with_path(numbers, updates)
+
+    return optax.chain(
+        optax.contrib.scale_by_muon(beta=momentum, weight_dimension_numbers=dimensions),
+        optax.stateless(lambda updates, _: jax.tree_util.tree_map_with_path(scale, updates)),
+    )
+
+
 def learning_rate(config: OptimizerConfig, steps: int) -> optax.Schedule:
     """The rate at a step of a run of `steps`: linear from 0 towards the peak while warming up, then by the schedule."""
     warmup = round(config.warmup * steps)
@@ -104,12 +131,17 @@ def _share_of_peak(
 
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
-    """Clip by global norm, Adam, decay; for LAMB the trust ratio. An optax optimizer at learning rate 1: the step
-    multiplies its updates by the rate, which follows the run's own count of steps, and tells it the `gradient_norm`.
+    """Clip by global norm, Adam, decay; for LAMB the trust ratio; for Muon its step in place of Adam's in the blocks'
+    matrices. An optax optimizer at learning rate 1: the step multiplies its updates by the rate, which follows the
+    run's own count of steps, and tells it the `gradient_norm`.
     """
+    scaled = scale_by_moments(config.beta1, config.beta2, config.epsilon, config.bias_correction)
+    if config.name == "muon":
+        orthogonal = scale_by_orthogonal_mean(_MUON_MOMENTUM, _MUON_SIZE)
+        scaled = optax.partition({True: orthogonal, False: scaled}, _are_matrices_of_blocks)
     parts = [
         clip_by_global_norm(config.clip_norm),
-        scale_by_moments(config.beta1, config.beta2, config.epsilon, config.bias_correction),
+        scaled,
         optax.add_decayed_weights(config.weight_decay, mask=decays),
     ]
     if config.name == "lamb":
@@ -148,6 +180,11 @@ def learning_only(
 def decays(params: Parameters) -> Parameters:
     """True for every matrix and table, False for biases and LayerNorm."""
     return jax.tree_util.tree_map_with_path(lambda path, _: _facts(path).decays, params)
+
+
+def _are_matrices_of_blocks(params: Parameters) -> Parameters:
+    """True for every matrix in a block: not for tables, heads, biases and norms."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: _facts(path).of_a_block and _facts(path).inputs > 0, params)
 
 
 def _facts(path: KeyPath) -> Parameter:

@@ -14,7 +14,7 @@ WANTED = {
     "bert-jax pretrain de": {"demo"},
     "bert-jax finetune ss": {"sst2"},
     "bert-jax pretrain demo --model.num-l": {"--model.num-layers"},
-    "bert-jax pretrain demo --optimizer.name ": {"adamw", "lamb"},
+    "bert-jax pretrain demo --optimizer.name ": {"adamw", "lamb", "muon"},
     "bert-jax pretrain demo --logging.no-t": {"--logging.no-tensorboard"},
     "bert-jax evaluate run --l": {"--language"},
 }

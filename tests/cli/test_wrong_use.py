@@ -65,7 +65,7 @@ WRONG = {
     f"{PRETRAIN} --optimizer.peak-learning-rate nan": "--optimizer.peak-learning-rate nan: expected a finite number above 0",
     f"{PRETRAIN} --optimizer.peak-learning-rate inf": "--optimizer.peak-learning-rate inf: expected a finite number above 0",
     f"{PRETRAIN} --model.dropout 1": "--model.dropout 1: expected a number of at least 0 and below 1",
-    f"{PRETRAIN} --optimizer.name adamv": "--optimizer.name adamv: expected adamw or lamb; did you mean adamw?",
+    f"{PRETRAIN} --optimizer.name adamv": "--optimizer.name adamv: expected one of adamw, lamb, muon; did you mean adamw?",
     f"{PRETRAIN} --execution.remat dot": "--execution.remat dot: expected one of none, full, dots; did you mean dots?",
     f"{PRETRAIN} --data.weights half": "--data.weights half: expected finite numbers above 0, or None",
     f"{PRETRAIN} --data.weights 1 -2": "--data.weights -2: expected finite numbers above 0, or None",

@@ -29,13 +29,14 @@ SIZES = {
 }
 MODERN = {"modern_base": (22, 768), "modern_small": (10, 384)}
 ABLATIONS = sorted((ROOT / "ablations").glob("*.py"))
+EXPERIMENTS = sorted((ROOT / "experiments").glob("*.py"))
 
 
 def test_the_published_sizes_are_there():
     assert {path.stem for path in CONFIGS} == {*SIZES, *MODERN, "cpu", "demo"}
 
 
-@pytest.mark.parametrize("path", CONFIGS + ABLATIONS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", CONFIGS + ABLATIONS + EXPERIMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_config_says_how_to_run_it_and_builds(path):
     built = runpy.run_path(str(path))
     assert isinstance(built["config"], RunConfig)
@@ -57,11 +58,19 @@ def test_ablations_differ_in_what_is_asked_alone():
         assert config.replace(model=seen_alike, objective=bert.objective) == bert
 
 
-@pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
-def test_a_copy_of_an_ablation_builds_the_same_config_from_anywhere(path, tmp_path, monkeypatch):
+def test_experiments_share_text_vocabulary_and_length():
+    """So that all models can be measured on the same sequences."""
+    built = [load_config(f"experiments/{path.stem}") for path in EXPERIMENTS]
+    assert len(built) > 5
+    shared = {(one.data.held_out, one.vocabulary.model_dump_json(), one.phases[0].length) for one in built}
+    assert len(shared) == 1 and all(len(one.phases) == 1 for one in built)
+
+
+@pytest.mark.parametrize("path", ABLATIONS + EXPERIMENTS, ids=lambda path: path.stem)
+def test_a_copy_of_a_change_builds_the_same_config_from_anywhere(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(path.read_text())
-    assert load_config("mine.py") == load_config(f"ablations/{path.stem}")
+    assert load_config("mine.py") == load_config(f"{path.parent.name}/{path.stem}")
 
 
 def test_the_left_to_right_twin_is_berts_but_for_its_question():

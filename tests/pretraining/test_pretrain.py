@@ -108,9 +108,8 @@ def test_a_finished_run_says_so_and_does_nothing(tiny_run, tiny_config, tmp_path
     assert "is finished: 12 steps" in capsys.readouterr().err.replace("\n", "")
 
 
-@pytest.mark.parametrize("stop_at", [2, 5, 11])
-def test_a_stopped_run_goes_on_bit_for_bit(tiny_run, tiny_config, tmp_path, monkeypatch, stop_at):
-    run = prepared_copy(tiny_run, tmp_path)
+def stopped(config, run, monkeypatch, stop_at) -> None:
+    """Trains until SIGTERM comes in step `stop_at` of 12."""
     real_sum, steps = loop.jax.block_until_ready, []
 
     def stop_signal(*arguments):
@@ -121,22 +120,36 @@ def test_a_stopped_run_goes_on_bit_for_bit(tiny_run, tiny_config, tmp_path, monk
 
     monkeypatch.setattr(loop.jax, "block_until_ready", stop_signal)
     with pytest.raises(Interrupted, match=f"stopped at step {stop_at} of 12; give the same command again"):
-        pretrain(tiny_config, run)
+        pretrain(config, run)
     monkeypatch.undo()
     assert int(complete(run.checkpoints)[-1].name) == stop_at
+
+
+@pytest.mark.parametrize("stop_at", [2, 5, 11])
+def test_a_stopped_run_goes_on_bit_for_bit(tiny_run, tiny_config, tmp_path, monkeypatch, stop_at):
+    run = prepared_copy(tiny_run, tmp_path)
+    stopped(tiny_config, run, monkeypatch, stop_at)
     pretrain(tiny_config, run)
     assert parameter_sums(run) == parameter_sums(tiny_run)
     ours, theirs = (read_metrics(some.path / "metrics.jsonl") for some in (run, tiny_run))
     assert without_speed(ours) == without_speed(theirs)
     noted = map(json.loads, (run.path / "events.jsonl").read_text().splitlines())
     events = [(event["event"], event["message"]) for event in noted]
-    stopped = ("stopped", f"after step {stop_at}, with a checkpoint")
     assert events == [
         ("begun", "12 steps"),
-        stopped,
+        ("stopped", f"after step {stop_at}, with a checkpoint"),
         ("resumed", f"going on from step {stop_at}"),
         ("finished", "step 12"),
     ]
+
+
+def test_a_stopped_run_goes_on_bit_for_bit_with_muon(tiny_run, tiny_config, tmp_path, monkeypatch):
+    config = tiny_config.replace(optimizer=tiny_config.optimizer.replace(name="muon"))
+    whole, run = (prepared_copy(tiny_run, tmp_path / name) for name in ("whole", "stopped"))
+    pretrain(config, whole)
+    stopped(config, run, monkeypatch, 5)
+    pretrain(config, run)
+    assert parameter_sums(run) == parameter_sums(whole) != parameter_sums(tiny_run)
 
 
 def test_accumulation_and_remat_are_the_same_run(tiny_run, tiny_config, tmp_path):

@@ -1,0 +1,12 @@
+"""Experiment: as modern_muon.py, and 30% of the tokens are masked at first and 15% at the end.
+
+    bert-jax pretrain configs/experiments/modern_muon_masks.py --workdir runs/modern_muon_masks \
+      --data.source "text:corpus/*.txt.gz"
+
+All else is as in configs/experiments/modern_muon.py.
+"""
+
+from bert_jax.cli.config_files import load_config
+
+base = load_config("experiments/modern_muon")
+config = base.replace(objective=base.objective.replace(masked_share=0.3, masked_share_end=0.15))

@@ -1,0 +1,360 @@
+"""Trains recipes of pretraining for the same time on this machine and writes one JSON file and one table.
+
+    .venv/bin/python launch/experiments.py --output runs/experiments.json --source "text:corpus/*.txt.gz"
+    .venv/bin/python launch/experiments.py --output runs/experiments.json --source "text:corpus/*.txt.gz" \
+      --recipes full_sentences muon --seeds 0 1 2 --tasks tasks.json
+
+A recipe is a file of configs/experiments, with one phase. Before any run these are the rules:
+
+* Time. Some steps of every recipe are measured, in turn, `--rounds` times, and the least is its step time: on a CPU the
+  processor time of all threads, which other work hardly changes, elsewhere the time that passes. A recipe takes as many
+  steps as fit into `--seconds` at that time, with its schedule planned for them, so that what else the machine does
+  meanwhile changes nothing.
+* Text. All recipes have the vocabulary made from the training documents, and the same documents are held out.
+* Measure. Accuracy of masked tokens on the held-out documents as whole sentences of the same length, 15% of the tokens
+  masked, the same sequences and the same masks for every model, whatever it was trained on. A recipe that can't be
+  measured so (one that only predicts next tokens, say) has no figure.
+* Tasks. The file of `--tasks` holds an object: a config of configs/finetune and the flags of `bert-jax finetune` that
+  name its rows. Each trained model is fine-tuned once on each, with its own seed.
+* Difference. It counts where the means over seeds differ by more than twice the pooled standard deviation. Where either
+  has a single seed, none within 2% of the larger counts.
+
+Both files are written after each run. The same command goes on where it was stopped, and takes more recipes and seeds.
+"""
+
+import hashlib
+import json
+import math
+import multiprocessing
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from bert_jax.cli.config_files import load_config
+from bert_jax.config.run import RunConfig
+from bert_jax.system.errors import BertJaxError, UsageError
+from bert_jax.system.files import write_json, write_text
+from bert_jax.system.json_file import read_object
+from bert_jax.system.progress import complain, say
+
+ROOT = Path(__file__).parents[1]
+MEASURED_AS = "full_sentences"
+"""The recipe whose held-out sequences every model is measured on, and with which all are compared."""
+BEGUN_BY = {"left_to_right_then_masked": "left_to_right"}
+"""A recipe that starts from another's parameters -> that other. Each has half of the time."""
+STEPS_A_ROUND = 10
+"""Steps that are measured together."""
+SINGLE_SEED_MARGIN = 0.02
+"""Share of the larger figure within which single runs are alike."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is trained, and where the results go."""
+
+    output: Path
+    """The JSON file; the table is beside it, with the ending .md."""
+    source: tuple[str, ...]
+    """The text, as --data.source names it."""
+    workdir: Path = Path("runs/experiments")
+    """Directory of the runs, which may be deleted afterwards."""
+    recipes: tuple[str, ...] = (
+        *("full_sentences", "bert", "falling_masks", "muon", "modern", "modern_muon", "modern_muon_masks"),
+        *("left_to_right_then_masked", "lamb"),
+    )
+    """Names of files in configs/experiments."""
+    seeds: tuple[int, ...] = (0,)
+    """Seeds of each recipe."""
+    seconds: float = 600.0
+    """Seconds of training, at the step time measured: on a CPU seconds of one core."""
+    rounds: int = 5
+    """How often the step of each recipe is measured."""
+    tasks: Path | None = None
+    """A JSON file of tasks to fine-tune on."""
+
+
+def experiment(asked: Asked) -> None:
+    """Trains and measures the recipes and seeds that the file doesn't hold yet.
+
+    Raises UsageError where the file holds results of other text or time, or a recipe has several phases.
+    """
+    tasks = json.loads(asked.tasks.read_text()) if asked.tasks else {}
+    needed = [*dict.fromkeys(name for recipe in asked.recipes for name in (BEGUN_BY.get(recipe), recipe) if name)]
+    configs = {name: load_config(f"experiments/{name}") for name in needed}
+    if several := [name for name, config in configs.items() if len(config.phases) > 1]:
+        raise UsageError(f"{', '.join(several)}: more than one phase, of which the steps can't be set; keep one")
+    result = _before(asked.output, {"source": list(asked.source), "seconds": asked.seconds})
+    measured = prepared(asked, load_config(f"experiments/{MEASURED_AS}"), 0)
+    vocabulary = measured / "tokenizer/vocab.txt"
+    calibrate(asked, configs, result)
+    for seed in asked.seeds:
+        for name in asked.recipes:
+            row = result["runs"].setdefault(f"{name} {seed}", {"recipe": name, "seed": seed})
+            run = _run_of(asked, name, seed)
+            if "steps" not in row:
+                steps = train(asked, configs, result, name, seed, vocabulary)
+                accuracy = _alone(_accuracy, run, measured)
+                row |= {"steps": steps, "sequences": steps * configs[name].phases[0].batch_size} | accuracy
+                _write(asked, result)
+            for task, flags in tasks.items():
+                if task not in row.setdefault("tasks", {}):
+                    row["tasks"][task] = fine_tuned(task, flags, run, seed)
+                    _write(asked, result)
+    say(f"{len(result['runs'])} runs are in {asked.output}, their table in {asked.output.with_suffix('.md')}")
+
+
+def prepared(asked: Asked, config: RunConfig, seed: int, vocabulary: Path | None = None) -> Path:
+    """A directory with the tokenizer and the sequences of `config`, made once for all recipes that share them."""
+    lengths = [phase.length for phase in config.phases]
+    shaped_by = [config.data.model_dump(mode="json"), config.objective.pair, lengths, seed, vocabulary is None]
+    name = hashlib.sha256(json.dumps(shaped_by).encode()).hexdigest()[:12]
+    directory, path = asked.workdir / "data" / name, asked.workdir / "data" / f"{name}.py"
+    if not (directory / f"data-{lengths[0]}.json").exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        command("prepare", *_written(config, path), "--workdir", directory, *_of_text(asked, vocabulary, seed))
+    return directory
+
+
+def calibrate(asked: Asked, configs: dict[str, RunConfig], result: dict[str, Any]) -> None:
+    """Measures the steps that `result` doesn't hold yet."""
+    if missing := [name for name in configs if name not in result["step_times"]]:
+        say(f"measuring a step of {', '.join(missing)}")
+        result["machine"], times = _alone(_step_times, {name: configs[name] for name in missing}, asked.rounds)
+        result["step_times"] |= times
+        _write(asked, result)
+
+
+def _step_times(configs: dict[str, RunConfig], rounds: int) -> tuple[str, dict[str, list[float]]]:
+    """The machine in words, and of each recipe the seconds of a step, one figure a round."""
+    import jax
+
+    from bert_jax.model.placement import platform
+    from bert_jax.model.sharding import batch_sharding, make_mesh
+    from bert_jax.planning.bench_record import processor
+    from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
+    from bert_jax.training.batch import synthetic_batch
+
+    clock = time.process_time if platform() == "cpu" else time.perf_counter
+    ready, times = {}, {name: [] for name in configs}
+    for name, config in configs.items():
+        mesh, phase, pieces = make_mesh(config.mesh), config.phases[0], planned_vocabulary_size(config)
+        trainer = pretraining_trainer(config, mesh, pieces, mask_id=4)
+        batch = synthetic_batch(phase.batch_size, phase.length, pieces, config.data.sequences_a_row(phase.length))
+        batch = jax.device_put(batch, batch_sharding(mesh))
+        step = trainer.train_step(0)
+        ready[name] = step, batch, jax.block_until_ready(step(trainer.initial_state(), batch)[0])
+    for _ in range(rounds):
+        for name, (step, batch, state) in ready.items():
+            begin = clock()
+            for _ in range(STEPS_A_ROUND):
+                state, _ = step(state, batch)
+            jax.block_until_ready(state)
+            times[name].append((clock() - begin) / STEPS_A_ROUND)
+            ready[name] = step, batch, state
+    machine = (
+        f"{jax.device_count()} x {jax.devices()[0].device_kind}, {processor()}, {len(os.sched_getaffinity(0))} cores"
+    )
+    return machine, times
+
+
+def step_seconds(result: dict[str, Any], name: str) -> float:
+    """The step time of a recipe."""
+    return min(result["step_times"][name])
+
+
+def train(
+    asked: Asked, configs: dict[str, RunConfig], result: dict[str, Any], name: str, seed: int, vocabulary: Path
+) -> int:
+    """Trains a recipe, and before it the one that it starts from; returns the steps of the recipe itself."""
+    run, first, halves, start = _run_of(asked, name, seed), BEGUN_BY.get(name), 1, []
+    if first:
+        halves, before = 2, run.with_name(f"{run.name}-first")
+        steps = _steps(asked.seconds / 2, step_seconds(result, first))
+        _train_alone(asked, configs[first], steps, first, seed, vocabulary, before, [])
+        start = ["--init", before]
+    steps = _steps(asked.seconds / halves, step_seconds(result, name))
+    _train_alone(asked, configs[name], steps, name, seed, vocabulary, run, start)
+    return steps
+
+
+def _run_of(asked: Asked, name: str, seed: int) -> Path:
+    return asked.workdir / f"{name}-{seed}"
+
+
+def _steps(seconds: float, step_seconds: float) -> int:
+    return max(1, round(seconds / step_seconds))
+
+
+def _train_alone(
+    asked: Asked, config: RunConfig, steps: int, name: str, seed: int, vocabulary: Path, run: Path, start: list[Any]
+) -> None:
+    """Trains one run on a copy of its prepared data; goes on with one that was stopped."""
+    if not run.exists():
+        of_text = prepared(asked, config, seed, vocabulary)
+        unfinished = run.with_name(f"{run.name}-copied")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        ignored = shutil.ignore_patterns("config.json", "manifest.json", ".lock")
+        shutil.copytree(of_text, unfinished, ignore=ignored).rename(run)
+    config = config.replace(
+        phases=(config.phases[0].replace(steps=steps),),
+        evaluation=config.evaluation.replace(every=steps),
+        checkpoints=config.checkpoints.replace(every=max(1, steps // 4)),
+    )
+    recipe = _written(config, run.with_name(f"{run.name}.py"))
+    say(f"{name}, seed {seed}: {steps:,} steps")
+    command("pretrain", *recipe, "--workdir", run, *start, *_of_text(asked, vocabulary, seed))
+
+
+def _written(config: RunConfig, path: Path) -> list[Path]:
+    """Writes `config` as a file that the commands take."""
+    settings = json.dumps(config.model_dump(mode="json"))
+    write_text(
+        path,
+        '"""A recipe of launch/experiments.py."""\n\nimport json\n\nfrom bert_jax.config.run import RunConfig\n\n'
+        f"config = RunConfig.model_validate(json.loads({settings!r}))\n",
+    )
+    return [path]
+
+
+def _of_text(asked: Asked, vocabulary: Path | None, seed: int) -> list[Any]:
+    """The flags for text, vocabulary and seed."""
+    return ["--data.source", *asked.source, "--seed", seed, *(["--vocabulary.file", vocabulary] if vocabulary else [])]
+
+
+def fine_tuned(task: str, flags: list[str], run: Path, seed: int) -> float:
+    """The score of one fine-tuning of `run`."""
+    workdir = run.with_name(f"{run.name}-{task}")
+    command("finetune", f"finetune/{task}", "--init", run, "--workdir", workdir, "--seed", seed, *flags)
+    return float(read_object(workdir / "results.json")["score"])
+
+
+def _alone(function: Any, *arguments: Any) -> Any:
+    """Calls in a process of its own: this one has to leave the devices to those that train."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def _accuracy(run: Path, measured: Path) -> dict[str, float]:
+    """Loss and accuracy of the run's model on the held-out sequences of the prepared `measured`."""
+    from bert_jax.config.operation import MeshConfig
+    from bert_jax.model.sharding import make_mesh, tree_shardings
+    from bert_jax.pretraining.dataset import prepared_for
+    from bert_jax.pretraining.objective import pretraining_trainer
+    from bert_jax.pretraining.pretrain import held_out_sequences
+    from bert_jax.run.run_directory import RunDirectory, read_pretraining_config
+    from bert_jax.run.trained_model import TrainedModel
+    from bert_jax.text.tokenizer import load_tokenizer
+
+    model, sequences_of = read_pretraining_config(run).model, RunDirectory(measured)
+    if model.causal:
+        return {}
+    config = read_pretraining_config(measured).replace(model=model)
+    vocabulary = load_tokenizer(sequences_of.tokenizer).vocabulary
+    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), len(vocabulary), vocabulary.mask_id)
+    _, params = TrainedModel.load(run, lambda shapes: tree_shardings(shapes, trainer.mesh))
+    held_out = held_out_sequences(trainer, 0, prepared_for(config, sequences_of, config.phases[0].length))
+    values = held_out.evaluate(params) if held_out else {}
+    return {name: values[name] for name in ("mlm_accuracy", "mlm_loss") if name in values}
+
+
+def command(*arguments: Any) -> str:
+    """What a command of bert-jax prints. Raises UsageError with its last line where it fails."""
+    line = [sys.executable, "-m", "bert_jax.cli.main", *map(str, arguments)]
+    done = subprocess.run(line, capture_output=True, text=True)
+    if done.returncode:
+        reason = [each.strip() for each in done.stderr.splitlines() if each.strip()] or ["it said nothing"]
+        raise UsageError(f"bert-jax {arguments[0]} {arguments[1]} ended with {done.returncode}: {reason[-1]}")
+    return done.stdout
+
+
+def _before(path: Path, expected: dict[str, Any]) -> dict[str, Any]:
+    """What the file holds; without one, a result without runs. Raises UsageError where it is of other text or time."""
+    if not path.exists():
+        return expected | {"machine": None, "step_times": {}, "runs": {}}
+    before = read_object(path)
+    if differing := {name: before.get(name) for name in expected if before.get(name) != expected[name]}:
+        now = {name: expected[name] for name in differing}
+        raise UsageError(f"{path} was measured with {differing} and this would be {now}; give another --output")
+    return before
+
+
+def _write(asked: Asked, result: dict[str, Any]) -> None:
+    asked.output.parent.mkdir(parents=True, exist_ok=True)
+    write_json(asked.output, result)
+    write_text(asked.output.with_suffix(".md"), table(result))
+
+
+def differ(ours: list[float], theirs: list[float]) -> bool:
+    """Whether a difference between the figures of two recipes, one a seed, counts: by the rule above."""
+    apart = abs(statistics.mean(ours) - statistics.mean(theirs))
+    if min(len(ours), len(theirs)) < 2:
+        return apart > SINGLE_SEED_MARGIN * max(map(abs, (*ours, *theirs)))
+    squares = sum((len(each) - 1) * statistics.variance(each) for each in (ours, theirs))
+    return apart > 2 * math.sqrt(squares / (len(ours) + len(theirs) - 2))
+
+
+def table(result: dict[str, Any]) -> str:
+    """A line a recipe, in Markdown: means over seeds, with standard deviations where there are several."""
+    finished = [row for row in result["runs"].values() if "steps" in row]
+    tasks = [*dict.fromkeys(task for row in finished for task in row.get("tasks", {}))]
+    by_recipe = {name: [row for row in finished if row["recipe"] == name] for name in _names(finished)}
+    base = [row["mlm_accuracy"] for row in by_recipe.get(MEASURED_AS, [])]
+    head = ["recipe", "step", "steps", "sequences", "seeds", "MLM loss", "MLM accuracy", "differs", *tasks]
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1)]
+    for name, rows in by_recipe.items():
+        accuracies = [row["mlm_accuracy"] for row in rows if "mlm_accuracy" in row]
+        comparable = base and accuracies and name != MEASURED_AS
+        verdict = ("yes" if differ(accuracies, base) else "no") if comparable else ""
+        figures = [[row["tasks"][task] for row in rows if task in row.get("tasks", {})] for task in tasks]
+        lines.append(
+            [
+                name,
+                f"{step_seconds(result, name) * 1e3:,.1f} ms",
+                f"{rows[0]['steps']:,}",
+                f"{rows[0]['sequences']:,}",
+                str(len(rows)),
+                _spread([row["mlm_loss"] for row in rows if "mlm_loss" in row]),
+                _spread(accuracies),
+                verdict,
+                *map(_spread, figures),
+            ]
+        )
+    where = f"{result['machine']}; {result['seconds']:g} s of training"
+    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{where}; text: {' '.join(result['source'])}\n\n{body}\n"
+
+
+def _names(rows: Iterable[dict[str, Any]]) -> list[str]:
+    return [*dict.fromkeys(row["recipe"] for row in rows)]
+
+
+def _spread(values: list[float]) -> str:
+    if not values:
+        return ""
+    return f"{statistics.mean(values):.3f}" + (f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else "")
+
+
+def main() -> int:
+    """Exits with 2 for wrong use or a run that failed, 143 for SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the process that trains too
+    try:
+        experiment(tyro.cli(Asked, description=__doc__))
+    except BertJaxError as error:
+        complain(str(error))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
