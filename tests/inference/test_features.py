@@ -1,13 +1,16 @@
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from token_rows import tokens_of
 
 import bert_jax
+from bert_jax.config.model import ModelConfig
+from bert_jax.inference.bert import Bert
 from bert_jax.inference.features import Choice, features
-from bert_jax.model.bert import BertForPretraining
+from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.system.errors import UsageError
 
 TEXTS = ["The old cat.", "", "The bright river crosses the broken bridge near the old house number 7.", "dog " * 50]
@@ -107,6 +110,15 @@ def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
     endless = (f"The old cat number {next(read)} sees the dog." for _ in itertools.repeat(None))
     assert len(list(itertools.islice(bert.features(endless), 20))) == 20
     assert next(read) < 0.7 * pooled < 0.7 * 2 * 65_536 / 10  # of two vectors a token half as many texts are held
+
+
+@pytest.mark.parametrize("layers", [(0,), (1,), (4, 2), (5,), (3, 1, 0)])
+def test_of_blocks_that_differ_every_layer_has_its_own_vectors(bert, layers):
+    """Norms before the layers, so that a parameter has a row less, and local attention in turns."""
+    shape = {"num_layers": 5, "hidden_size": 32, "num_heads": 2, "feedforward_size": 48, "local_window": 2}
+    config = ModelConfig.modern(**shape, vocabulary_size=len(bert.tokenizer.vocabulary), initializer_range=0.1)
+    modern = Bert(config, jax.jit(init, static_argnums=0)(config, jax.random.key(0)), bert.tokenizer)
+    check(modern, lambda every: np.concatenate([every[layer] for layer in layers], -1), TEXTS[:3], layers=layers)
 
 
 def test_of_a_causal_models_text_the_last_token_tells(bert):
