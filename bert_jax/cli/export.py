@@ -3,6 +3,7 @@
 import tyro
 
 from bert_jax.cli.arguments import Command, PlaceArgument, RunArgument, SavedArguments
+from bert_jax.config.model import ModelConfig
 
 
 class Export(SavedArguments):
@@ -11,7 +12,8 @@ class Export(SavedArguments):
     run: RunArgument
     """A run, fine-tuned or not, or one of its checkpoints."""
     destination: tyro.conf.Positional[PlaceArgument]
-    """Directory to create: config.json, model.safetensors, the tokenizer's files and a README.md about the model."""
+    """Directory to create: config.json, model.safetensors, the tokenizer's files and a README.md about the model. Of
+    ELECTRA it is the discriminator, and in its directory `generator` the generator."""
 
 
 COMMAND = Command("export", Export, "Write a model for Hugging Face's transformers.")
@@ -24,7 +26,7 @@ def run(arguments: list[str]) -> None:
 
     from bert_jax.inference.bert import load
     from bert_jax.inference.model_card import model_card
-    from bert_jax.interchange.export import write_model_directory
+    from bert_jax.interchange.export import GENERATOR, write_model_directory
     from bert_jax.model.bert import without
     from bert_jax.system.progress import say
 
@@ -32,12 +34,17 @@ def run(arguments: list[str]) -> None:
     params = jax.device_get(model.params)
     if not model.pooler_trained:  # nor was the head of pairs, which stands on it
         params = without(params, ("bert/pooler", "next_sentence"))
+
+    def card(config: ModelConfig, architecture: str) -> str:
+        name, shown = asked.destination.name, model
+        if model.generator and config == model.generator.config:
+            name, shown = f"{name}/{GENERATOR}", model.generator
+        return model_card(asked.run, shown, architecture, name, asked.step)
+
     architecture = write_model_directory(
-        asked.destination,
-        model.config,
-        params,
-        model.tokenizer,
-        model.task,
-        card=lambda architecture: model_card(asked.run, model, architecture, asked.destination.name, asked.step),
+        asked.destination, model.config, params, model.tokenizer, model.task, card=card
     )
-    say(f"exported a {architecture} to {asked.destination}")
+    article = "an" if architecture[0] in "AEX" else "a"
+    say(f"exported {article} {architecture} to {asked.destination}")
+    if model.generator:
+        say(f"exported its generator to {asked.destination / GENERATOR}")

@@ -20,9 +20,9 @@ class Inspect(JsonArguments):
 COMMAND = Command(
     "inspect",
     Inspect,
-    "Show sequences of a run as the model sees them, with masks, units and labels. With --json a line is an object of "
-    "one sequence: record, sequence (its number in the row), pieces, input (as the model sees them), predicted "
-    "(positions), segments, positions, units ([begin, end, kind]) and pair_label.",
+    "Show sequences of a run as the model sees them, with masks, units and labels; of ELECTRA as its generator sees "
+    "them. With --json a line is an object of one sequence: record, sequence (its number in the row), pieces, input "
+    "(as the model sees them), predicted (positions), segments, positions, units ([begin, end, kind]) and pair_label.",
 )
 
 

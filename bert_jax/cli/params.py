@@ -29,6 +29,7 @@ COMMAND = Command(
     reads=(
         *(f"model.{name}" for name in ("num-layers", "hidden-size", "num-heads", "feedforward-size")),
         *(f"model.{name}" for name in ("max-positions", "positions", "num-segments", "vocabulary-size")),
+        *("model.embedding-size", "model.shared-layers", "model.discriminator", "model.generator-divisor"),
         *("vocabulary.file", "vocabulary.size", "objective.predict", "objective.masked-share", "phases"),
     ),
 )

@@ -13,24 +13,41 @@ from bert_jax.planning.model_facts import ModelFacts, PhaseFlops
 def parameter_table(model: ModelConfig, counted: list[Part]) -> Table:
     """One row for each part of the model, with subtotals. `model.vocabulary_size` must be set."""
     title = f"{model.num_layers} layers, width {model.hidden_size:,}, {model.vocabulary_size:,} pieces"
+    if model.generator:
+        title += f"; a generator of width {model.generator.hidden_size:,}"
     table = Table("part", "shape", title=title, title_justify="left")
     table.add_column("a block", justify="right")
     table.add_column("parameters", justify="right")
-    groups: dict[str, list[Part]] = {}
-    for part in counted:
-        groups.setdefault(part.group, []).append(part)
-    _add_rows(table, groups["embeddings"])
-    _add_total(table, "embeddings", groups["embeddings"])
-    _add_rows(table, groups["block"])
-    _add_total(table, f"{model.num_layers} blocks", groups["block"])
-    _add_rows(table, groups.get("last norm", []))
-    _add_rows(table, groups["pooler"])
-    _add_total(table, "total without heads", [part for part in counted if part.group not in HEADS])
-    _add_rows(table, groups["MLM head"])
-    table.add_row("MLM output", "the word table, shared")
-    _add_rows(table, groups["NSP head"])
-    _add_total(table, "total with heads", counted)
+    own = [part for part in counted if not part.of_generator]
+    generator = [part for part in counted if part.of_generator]
+    _add_encoder(table, own, model.num_layers)
+    _add_total(table, "total without heads", [part for part in own if part.kept])
+    _add_heads(table, own)
+    _add_total(table, "total with heads", own)
+    if generator:
+        table.add_row("generator's embeddings", "the tables, shared")
+        _add_encoder(table, generator, model.num_layers)
+        _add_heads(table, generator)
+        _add_total(table, "generator", generator)
+        _add_total(table, "total with generator", counted)
     return table
+
+
+def _add_encoder(table: Table, counted: list[Part], num_layers: int) -> None:
+    named = (("embeddings", "embeddings"), ("block", f"{num_layers} blocks"), ("last norm", None), ("pooler", None))
+    for group, name in named:
+        own = [part for part in counted if part.group == group]
+        _add_rows(table, own)
+        if name and own:
+            _add_total(table, name, own)
+
+
+def _add_heads(table: Table, counted: list[Part]) -> None:
+    for group in HEADS:
+        own = [part for part in counted if part.group == group]
+        _add_rows(table, own)
+        if own and group == "MLM head":
+            table.add_row("MLM output", "the word table, shared")
 
 
 def _add_rows(table: Table, group: Iterable[Part]) -> None:

@@ -88,7 +88,10 @@ def run(arguments: list[str]) -> None:
         example = _EXAMPLE
     lines = [f"bert-jax fill-mask {shlex.quote(str(workdir))} {shlex.quote(example)}"] if fills_masks else []
     lines += [f"bert-jax inspect {workdir}", f"bert-jax evaluate {workdir}"]
-    lines.append(f"python -c \"import bert_jax; print(bert_jax.load('{workdir}').encode(['some text']).pooled.shape)\"")
+    vectors = "tokens" if config.model.discriminator else "pooled"  # a discriminator has no pooler
+    lines.append(
+        f"python -c \"import bert_jax; print(bert_jax.load('{workdir}').encode(['some text']).{vectors}.shape)\""
+    )
     if config.logging.tensorboard:
         lines.append(f"tensorboard --logdir {workdir}")
     print_next_steps(workdir, lines)

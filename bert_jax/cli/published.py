@@ -69,4 +69,5 @@ def published_counts(config: ModelConfig) -> list[PublishedCount]:
 def _shape(config: ModelConfig) -> tuple[int | str | None, ...]:
     """The settings that the number of parameters depends on."""
     blocks = config.num_layers, config.hidden_size, config.num_heads, config.inner_size
-    return *blocks, config.vocabulary_size, config.num_segments, config.positions, config.max_positions
+    others = config.embedding_size, config.shared_layers, config.discriminator
+    return *blocks, *others, config.vocabulary_size, config.num_segments, config.positions, config.max_positions

@@ -79,7 +79,7 @@ class FinetuneConfig(TransferConfig, OperationConfig):
         given = (*OperationConfig.model_fields, *TransferConfig.model_fields, "init", "optimizer", "seed")
         return TaskRunConfig(
             **{name: getattr(self, name) for name in given},
-            model=model.replace(dropout=dropout, attention_dropout=dropout, compute_dtype=self.compute_dtype),
+            model=model.encoder.replace(dropout=dropout, attention_dropout=dropout, compute_dtype=self.compute_dtype),
             task=task,
             rows_hash=rows_hash,
             phases=(Phase(steps=steps, length=task.max_length, batch_size=task.batch_size),),

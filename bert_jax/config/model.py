@@ -61,6 +61,13 @@ class ModelConfig(Settings):
     """Rows of the segment (token type) table. 0: there is none."""
     num_task_types: Annotated[int, Field(ge=0, le=1 << 20)] = 0
     """Rows of a table of task types, of which every token has the first (ERNIE 2.0, Sun et al. 2020, section 3.1)."""
+    discriminator: bool = False
+    """Whether the model tells replaced tokens from true ones, as ELECTRA (Clark et al. 2020, section 2): that is its
+    one head, and it has no pooler. Needed for objective.predict=replaced."""
+    generator_divisor: Annotated[int, Field(gt=0, le=1_000)] | None = None
+    """A discriminator's generator, by which its tokens are replaced, has as many blocks; width, heads and feed-forward
+    width are the model's divided by this number: 4 in ELECTRA-small, 3 in base. None: no generator, as in published
+    files of a discriminator."""
     vocabulary_size: Rows | None = None
     """Pieces in the vocabulary (V). None: the size of the tokenizer's vocabulary."""
     activation: Literal["gelu_tanh", "gelu_erf"] = "gelu_tanh"
@@ -98,9 +105,10 @@ class ModelConfig(Settings):
                 f"model.hidden_size={self.hidden_size} is not a multiple of model.num_heads={self.num_heads}; "
                 "change one of them (BERT's heads are 64 wide)"
             )
-        if self.positions == "sinusoidal" and self.hidden_size % 2:
+        if self.positions == "sinusoidal" and self.table_size % 2:
+            width = "embedding_size" if self.embedding_size else "hidden_size"
             raise ValueError(
-                f"model.hidden_size={self.hidden_size} is odd and model.positions=sinusoidal pairs each sine with a "
+                f"model.{width}={self.table_size} is odd and model.positions=sinusoidal pairs each sine with a "
                 "cosine; choose an even width"
             )
         if self.positions == "rotary" and self.head_size % 2:
@@ -124,10 +132,60 @@ class ModelConfig(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _generator_divides(self) -> "ModelConfig":
+        divisor = self.generator_divisor
+        if divisor is None:
+            return self
+        if not self.discriminator:
+            raise ValueError(
+                f"model.generator_divisor={divisor} is about the generator of a discriminator, which the model isn't; "
+                "set model.discriminator=True too, or leave it out"
+            )
+        if self.causal:
+            raise ValueError(
+                f"model.causal={self.causal} with model.generator_divisor={divisor}: a generator sees both sides "
+                "of what it fills; leave one of the two out"
+            )
+        sizes = {
+            "hidden_size": self.hidden_size,
+            "num_heads": self.num_heads,
+            "feedforward_size": self.inner_size,
+        }
+        for name, size in sizes.items():
+            if size % divisor:
+                raise ValueError(
+                    f"model.{name}={size} is not a multiple of model.generator_divisor={divisor}, by which the "
+                    "generator's is smaller; change one of them"
+                )
+        return self
+
     @property
     def table_size(self) -> int:
         """Width of the tables (E): `embedding_size` or its default."""
         return self.embedding_size or self.hidden_size
+
+    @property
+    def generator(self) -> "ModelConfig | None":
+        """The generator beside a discriminator, a model with BERT's heads; None if there is none.
+
+        Its tables are the discriminator's, of the same width, from which a matrix leads to its own (Clark et al. 2020,
+        section 3.2).
+        """
+        if self.generator_divisor is None:
+            return None
+        width = self.hidden_size // self.generator_divisor
+        return self.encoder.replace(
+            hidden_size=width,
+            embedding_size=None if self.table_size == width else self.table_size,
+            num_heads=self.num_heads // self.generator_divisor,
+            feedforward_size=self.inner_size // self.generator_divisor,
+        )
+
+    @property
+    def encoder(self) -> "ModelConfig":
+        """The model without what a discriminator has instead of BERT's heads: what a fine-tuned model is."""
+        return self.replace(discriminator=False, generator_divisor=None)
 
     @property
     def stored_layers(self) -> int:

@@ -14,13 +14,23 @@ _LEAST_TOKENS = 3
 """Tokens of the shortest sequence: [CLS], a piece, [SEP]."""
 
 
+Weight = Annotated[float, Field(ge=0.0, le=1e6)]
+
+
 class ObjectiveConfig(Settings):
     """Masked language modelling with or without next sentence prediction (Devlin et al. 2019, section 3.1), or the
-    prediction of each next token, with which that paper compares it (section 5.1)."""
+    prediction of each next token, with which that paper compares it (section 5.1), or the detection of replaced tokens
+    (Clark et al. 2020)."""
 
-    predict: Literal["masked", "next"] = "masked"
-    """Tokens to predict: masked tokens, from both sides; or each next token from those before it, as in GPT (Radford et
-    al. 2018), which needs model.causal and pair=none and ignores the settings of masking."""
+    predict: Literal["masked", "next", "replaced"] = "masked"
+    """What is predicted: masked tokens, from both sides; or each next token from those before it, as in GPT (Radford et
+    al. 2018), which needs model.causal and pair=none and ignores the settings of masking; or, of every token, whether
+    it was replaced, as in ELECTRA, which needs model.discriminator, model.generator_divisor and pair=none: a generator
+    learns to predict masked tokens, and what is drawn from its predictions stands in their places."""
+    generator_weight: Weight = 1.0
+    """With predict=replaced: weight in the loss of the generator's masked tokens."""
+    discriminator_weight: Weight = 50.0
+    """With predict=replaced: weight in the loss of replaced tokens (Clark et al. 2020, section 2)."""
     pair: Literal["next_sentence", "sentence_order", "none"] = "next_sentence"
     """What is asked about two segments: whether the second follows the first or was drawn at random (BERT); in which
     order two that follow each other are (ALBERT, Lan et al. 2020, section 3.1); or none. With none, sequences are whole
@@ -54,10 +64,10 @@ class ObjectiveConfig(Settings):
         return values
 
     @model_validator(mode="after")
-    def _next_tokens_are_all_that_is_asked(self) -> "ObjectiveConfig":
-        if self.predict == "next" and self.pair != "none":
+    def _tokens_are_all_that_is_asked(self) -> "ObjectiveConfig":
+        if self.predict != "masked" and self.pair != "none":
             raise ValueError(
-                f"objective.predict=next asks nothing about segments and objective.pair={self.pair} does; "
+                f"objective.predict={self.predict} asks nothing about segments and objective.pair={self.pair} does; "
                 "set objective.pair=none"
             )
         return self

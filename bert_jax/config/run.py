@@ -88,3 +88,12 @@ class RunConfig(TrainingConfig):
                 "predicted by a causal model, masked ones by one that sees both sides; change one of the two"
             )
         return self
+
+    @model_validator(mode="after")
+    def _replaced_tokens_are_found_by_a_discriminator(self) -> "RunConfig":
+        if self.model.discriminator != (self.objective.predict == "replaced"):
+            raise ValueError(
+                f"objective.predict={self.objective.predict} with model.discriminator={self.model.discriminator}: "
+                "replaced tokens are what a discriminator tells from true ones; change one of the two"
+            )
+        return self

@@ -50,7 +50,7 @@ class TaskObjective:
     end with (the mean of both); squared error of numbers.
     """
 
-    losses = ("task_loss",)
+    losses = {"task_loss": 1.0}
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class TaskObjective:
             model, self._head, execution.remat, execution.unroll, execution.attention, frozen_layers, probe
         )
         self.shown = {"accuracy": "accuracy"}
-        self.measurements = self.losses if self._loss == "squares" else (*self.losses, "accuracy")
+        self.measurements = tuple(self.losses) if self._loss == "squares" else (*self.losses, "accuracy")
 
     def in_phase(self, phase: int) -> "TaskObjective":
         """Returns the objective itself: there is one phase."""

@@ -22,7 +22,7 @@ from bert_jax.inference.features import Choice, Feature, features
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.hub import model_place
 from bert_jax.layout import Tokens, TokenSequence
-from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
+from bert_jax.model.bert import BertForPretraining, Encoded, Parameters, generator_parameters
 from bert_jax.model.sharding import on_first_device
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
@@ -69,9 +69,12 @@ class Bert:
         """For each [MASK] in `text`, in order, the `top` most likely pieces with their probabilities.
 
         A list of texts is computed together, and gives a list of such results. Pieces are written as in the vocabulary:
-        ## of WordPiece marks a continuation of a word, \u2581 of sentencepiece the start of a word. Raises UsageError
-        if a text has no [MASK] or is too long, or if the model is causal or has no masked-language head.
+        ## of WordPiece marks a continuation of a word, \u2581 of sentencepiece the start of a word. A discriminator's
+        generator fills them. Raises UsageError if a text has no [MASK] or is too long, or if the model is causal or has
+        no masked-language head.
         """
+        if self.generator:
+            return self.generator.fill_mask(text, top)
         if self.config.causal:
             raise UsageError(
                 "the model is causal (model.causal): it doesn't see what stands after a [MASK] and never saw one; "
@@ -90,6 +93,15 @@ class Bert:
             for number, found in zip(numbers, self._fills(encoded.tokens[numbers, positions], top)):
                 fills[batch.places[number]].append(found)
         return list(fills.values())
+
+    @cached_property
+    def generator(self) -> "Bert | None":
+        """The generator that was trained beside a discriminator, with their common tables; None if there is none."""
+        if "generator" not in self.params:
+            return None
+        found = Bert(self.config.generator, generator_parameters(self.params), self.tokenizer)
+        found.steps, found.pooler_trained = self.steps, self.pooler_trained
+        return found
 
     def encode(self, texts: Sequence[Text]) -> Vectors:
         """The vectors of `texts`, each a text or a pair (first, second), in input order.

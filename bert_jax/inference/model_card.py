@@ -10,7 +10,7 @@ from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.interchange.relatives import RELATIVES
-from bert_jax.pretraining.questions import QUESTIONS
+from bert_jax.pretraining.questions import QUESTIONS, REPLACED_SHARE
 from bert_jax.run.checkpoint_choice import checkpoint_of
 from bert_jax.run.run_directory import origin_of, read_config
 from bert_jax.system.bucket import Place
@@ -24,6 +24,7 @@ _USES = {
 _NAMES = {question.loss: f"{question.title} loss (nats)" for question in QUESTIONS} | {
     question.accuracy: f"{question.title} accuracy" for question in QUESTIONS
 }
+_NAMES[REPLACED_SHARE] = "share of tokens that are replaced"
 
 
 class _Training(NamedTuple):
@@ -92,7 +93,8 @@ def _front_matter(config: RunConfig | TaskRunConfig | None, model_type: str, arc
         yield "language:"
         yield from (f"- {json.dumps(language)}" for language in dict.fromkeys(config.data.language))
     yield "library_name: transformers"
-    as_for_bert = "Bert" + architecture.removeprefix(RELATIVES[model_type].classes)
+    relative = RELATIVES[model_type]
+    as_for_bert = "" if architecture == relative.discriminator else f"Bert{architecture.removeprefix(relative.classes)}"
     yield f"pipeline_tag: {_USES.get(as_for_bert, 'feature-extraction')}"
     yield "tags:"
     yield f"- {model_type}"
@@ -106,8 +108,9 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
     title = RELATIVES[config.model_type].title
     article = "An" if title[0] in "AEX" else "A"
     layers = f"{config.num_layers} layer{'s' if config.num_layers > 1 else ''}"
+    heads = f"{config.num_heads} attention head{'s' if config.num_heads > 1 else ''}"
     yield (
-        f"{article} {title} of {layers}, width {config.hidden_size} and {config.num_heads} attention heads, for "
+        f"{article} {title} of {layers}, width {config.hidden_size} and {heads}, for "
         f"sequences of up to {config.max_positions} tokens."
     )
     yield f"Vocabulary: {len(tokenizer.vocabulary):,} pieces ({tokenizer.kind}{casing})."
@@ -122,7 +125,11 @@ def _training_facts(training: _Training) -> Iterator[str]:
     yield f"began with {_code(config.init)}" if config.init else "began with random parameters"
     if isinstance(config, RunConfig):
         yield f"text: {', '.join(map(_code, config.data.source))}"
-        predicted = "masked pieces" if config.objective.predict == "masked" else "each next piece"
+        predicted = {
+            "masked": "masked pieces",
+            "next": "each next piece",
+            "replaced": "which pieces a generator, trained beside it on masked ones, has replaced",
+        }[config.objective.predict]
         pairs = {"next_sentence": " and next sentences", "sentence_order": " and the order of sentences", "none": ""}
         yield f"objective: {predicted}{pairs[config.objective.pair]}"
     else:

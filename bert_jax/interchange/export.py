@@ -15,11 +15,14 @@ from bert_jax.interchange.names import to_tensors
 from bert_jax.interchange.relatives import Relative, relative_of
 from bert_jax.interchange.tensors import WEIGHTS
 from bert_jax.interchange.tokenizer_files import write_tokenizer
-from bert_jax.model.bert import Parameters, absent_parts, without
+from bert_jax.model.bert import Parameters, absent_parts, generator_parameters, without
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import new_directory, write_json, write_text
 from bert_jax.text.tokenizer import Tokenizer
+
+GENERATOR = "generator"
+"""Name of the directory of a generator in that of its discriminator."""
 
 
 class _Class(NamedTuple):
@@ -38,14 +41,17 @@ def write_model_directory(
     params: Parameters,
     tokenizer: Tokenizer,
     task: TaskConfig | None = None,
-    card: Callable[[str], str] | None = None,
+    card: Callable[[ModelConfig, str], str] | None = None,
 ) -> str:
     """Writes config.json, model.safetensors and the tokenizer's files; returns the name of the model's class.
 
     A model fine-tuned for `task` gets the class with the head of the task, and its labels. A pretrained model can be
     loaded by AutoModelForPreTraining if it has both heads, by AutoModelForMaskedLM if it lacks the next-sentence head,
     and by AutoModel if it lacks both. Heads that a relative doesn't have, such as RoBERTa's for pairs, are left out.
-    `card` maps the name of the class to the text of a README.md.
+    `card` maps a model and the name of its class to the text of a README.md.
+
+    A discriminator is loaded by AutoModelForPreTraining; its generator goes with it, to a directory `generator` in
+    `directory`, as a model with a masked-language head of its own.
 
     `directory` appears only when everything is written. Raises UsageError if no class has the task's head, if the
     model is causal, or if `directory` exists.
@@ -54,12 +60,12 @@ def write_model_directory(
         raise UsageError(
             "the model is causal (model.causal), and what is exported would see both sides; export a model that does"
         )
-    values = config_values(config, tokenizer.vocabulary.pad_id) | (head_values(task) if task else {})
     relative = relative_of(config.model_type, "model.model_type")
     if not task:
         params = without(params, relative.lacks)
-    kind = _class_for(task) if task else _class_with(absent_parts(params))
+    kind = _class_for(task) if task else _class_with(absent_parts(params, config))
     class_name = relative.classes + kind.name.removeprefix("Bert")
+    values = config_values(config, tokenizer.vocabulary.pad_id, class_name) | (head_values(task) if task else {})
 
     ours, theirs = kind.beginning
     tensors = {
@@ -70,13 +76,16 @@ def write_model_directory(
     if kind.bare:
         tensors = {name.removeprefix(relative.base): tensor for name, tensor in tensors.items()}
     with new_directory(directory) as temporary:
-        write_json(temporary / HUGGING_FACE_CONFIG, {"architectures": [class_name], **values})
+        write_json(temporary / HUGGING_FACE_CONFIG, values)
         write_tokenizer(tokenizer, temporary, config.max_positions)
         if card:
-            write_text(temporary / "README.md", card(class_name))
+            write_text(temporary / "README.md", card(config, class_name))
         save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
         # The library creates a file that only its owner can read; give it the mode of the other files.
         shutil.copymode(temporary / HUGGING_FACE_CONFIG, temporary / WEIGHTS)
+        if config.generator and "generator" in params:
+            generator = generator_parameters(params)
+            write_model_directory(temporary / GENERATOR, config.generator, generator, tokenizer, card=card)
     return class_name
 
 
@@ -101,8 +110,8 @@ def _class_for(task: TaskConfig) -> _Class:
 
 def _class_with(absent: frozenset[str]) -> _Class:
     """The class of a pretrained model that lacks the parts in `absent`."""
-    if {"masked_lm", "next_sentence"} <= absent:
+    if {"masked_lm", "next_sentence"} <= absent or "replaced" in absent:
         return _Class("BertModel", bare=True)
     if "masked_lm" in absent:
         return _Class("BertForNextSentencePrediction")
-    return _Class("BertForMaskedLM" if absent else "BertForPreTraining")
+    return _Class("BertForMaskedLM" if absent - {"generator"} else "BertForPreTraining")

@@ -52,14 +52,15 @@ def model_config(
         raise UsageError(f"{path}: {error} ({', '.join(named)})") from None
 
 
-def config_values(model: ModelConfig, pad_id: int) -> dict[str, Any]:
-    """The values of Hugging Face's config.json for `model`, except `architectures`.
+def config_values(model: ModelConfig, pad_id: int, class_name: str) -> dict[str, Any]:
+    """The values of Hugging Face's config.json for `model`, exported as transformers' class `class_name`.
 
     Raises UsageError where the files of its `model_type` can't say what it is.
     """
     relative = relative_of(model.model_type, "model.model_type")
     written = {form: name for name, form in ACTIVATIONS.items() if name in ("gelu", "gelu_new")}
-    values = {theirs: getattr(model, ours) for theirs, ours in (relative.sizes | relative.rates).items()}
+    values: dict[str, Any] = {"architectures": [class_name]}
+    values |= {theirs: getattr(model, ours) for theirs, ours in (relative.sizes | relative.rates).items()}
     values |= {
         "model_type": model.model_type,
         "intermediate_size": model.inner_size,
@@ -75,9 +76,10 @@ def config_values(model: ModelConfig, pad_id: int) -> dict[str, Any]:
             f"{model.model_type} has 1 or more; use the run itself, or set model.model_type"
         )
     read_again = model_config(values, Path("config.json"))
-    # Sinusoidal positions are written as a table.
+    # Sinusoidal positions are written as a table, and a generator as a model of its own.
     positions = "learned" if model.positions == "sinusoidal" else model.positions
-    same = model.replace(feedforward_size=model.inner_size, compute_dtype="float32", positions=positions)
+    written_elsewhere = {"positions": positions, "generator_divisor": None}
+    same = model.replace(feedforward_size=model.inner_size, compute_dtype="float32", **written_elsewhere)
     for name in ModelConfig.model_fields:
         if getattr(read_again, name) != getattr(same, name):
             raise UsageError(

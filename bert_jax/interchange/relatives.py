@@ -66,6 +66,8 @@ class Relative(NamedTuple):
     """Its tensors that hold several of BERT's, one below the other, and the names of these; {layer} as in `tensors`."""
     matrix_after_tables: Literal["never", "where narrower", "always"] = "never"
     """Where a matrix leads from the tables to the blocks. With "where narrower" there is none between equal widths."""
+    discriminator: str | None = None
+    """Its class of a discriminator, which tells replaced tokens from true ones."""
     has_task_types: bool = False
     """Whether a model may have a table of task types."""
     after_padding: bool = False
@@ -181,6 +183,7 @@ _ELECTRA = Relative(
         _SEQUENCE_CLASS: (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj.")),
         _MULTIPLE_CHOICE: (("bert.pooler.dense.", "sequence_summary.summary."),),
     },
+    discriminator="ElectraForPreTraining",
     lacks=frozenset({"bert/pooler", "next_sentence"}),
 )
 _BLOCK, _MODERN_BLOCK = "bert.encoder.layer.{layer}", "model.layers.{layer}"
@@ -263,6 +266,8 @@ def further_settings(relative: Relative, values: dict[str, Any], place: str) -> 
         found |= {"first_position": first, "max_positions": values["max_position_embeddings"] - first}
     if relative.matrix_after_tables == "where narrower" and values["embedding_size"] == values["hidden_size"]:
         found["embedding_size"] = None
+    if relative.discriminator:
+        found["discriminator"] = values.get("architectures") == [relative.discriminator]
     if relative.has_task_types and values.get("use_task_id"):
         found["num_task_types"] = values.get("task_type_vocab_size", 3)
     if relative.takes_turns:

@@ -28,6 +28,7 @@ _REASONS = (
     ("output_weights", "a fine-tuned model's head"),
     ("output_bias", "a fine-tuned model's head"),
     ("cls.squad.", "a fine-tuned model's head"),
+    ("discriminator_predictions.", "a discriminator's head, and config.json names another class"),
 )
 """Prefixes of tensor names, without `bert.`, and the reason why such tensors aren't used."""
 _OF_NO_BERT = "not a tensor of BERT"

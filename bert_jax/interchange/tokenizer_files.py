@@ -230,7 +230,8 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -
     special = {name: vocabulary.pieces[number] for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids)}
     theirs = tokenizer.as_huggingface()
     if isinstance(tokenizer, PipelineTokenizer):  # it says itself what is added to texts
-        if tokenizer.kind == "byte_bpe" and not theirs.model.ignore_merges:  # which the two files can't say
+        # The two older files can't say either.
+        if tokenizer.kind == "byte_bpe" and not theirs.model.ignore_merges and theirs.normalizer is None:
             theirs.model.save(str(directory))
     else:
         cls, sep = vocabulary.pieces[vocabulary.cls_id], vocabulary.pieces[vocabulary.sep_id]

@@ -107,17 +107,33 @@ def attend(
     `dropout_keys`: one a sequence; None means no dropout. This is the exact form, with which any other has to agree.
     Long rows are computed in parts, so that memory grows with their length and not with its square.
     """
-    queries = query.shape[1]
-    if pattern.window is not None and pattern.rows is None:
-        block = max(pattern.window, _LEAST_BLOCK)
-        if queries >= 4 * block:
-            return _attend_in_bands(query, key, value, pattern, rate, dropout_keys, block)
-    if queries * key.shape[1] > _MOST_SCORES and queries > _STRIP:
+    if pattern.rows is None and (block := band(query.shape[1], pattern.window)):
+        return _attend_in_bands(query, key, value, pattern, rate, dropout_keys, block)
+    if _is_in_strips(query.shape[1], key.shape[1]):
         return _attend_in_strips(query, key, value, pattern, rate, dropout_keys)
     probabilities = attention_probabilities(query, key, pattern)
     if dropout_keys is not None:
         probabilities = _dropout(probabilities, rate, head_keys(dropout_keys, query.shape[2]), pattern)
     return weighted_sums(probabilities.astype(value.dtype), heads_first(value), value.dtype).swapaxes(1, 2)
+
+
+def band(length: int, window: int | None) -> int | None:
+    """Queries in a block of local attention over rows of `length` tokens, which sees three times as many keys; None
+    where the whole row is computed at once."""
+    block = max(window or 0, _LEAST_BLOCK)
+    return block if window is not None and length >= 4 * block else None
+
+
+def _is_in_strips(queries: int, keys: int) -> bool:
+    return queries * keys > _MOST_SCORES and queries > _STRIP
+
+
+def keys_of_a_query(length: int, window: int | None) -> tuple[int, int]:
+    """How many probabilities the exact form keeps of each query of a row for the backward pass, and how many are in
+    memory while the row is computed."""
+    if block := band(length, window):
+        return 3 * block, 3 * block
+    return (0, _STRIP) if _is_in_strips(length, length) else (length, length)
 
 
 def _attend_in_bands(

@@ -1,4 +1,4 @@
-"""BERT: embeddings, encoder, pooler and the two pretraining heads.
+"""BERT: embeddings, encoder, pooler and the two pretraining heads; and ELECTRA's two models with one set of tables.
 
 Letters in shapes and einsum strings, here and everywhere:
 
@@ -23,13 +23,16 @@ from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import Embeddings
 from bert_jax.model.encoder import Encoder, Remat
-from bert_jax.model.heads import MaskedLanguageHead, NextSentenceHead, Pooler
+from bert_jax.model.heads import MaskedLanguageHead, NextSentenceHead, Pooler, ReplacedTokenHead
 
 Parameters = dict[str, Any]
 """A nested dict of float32 arrays. A block's parameters carry a leading layer axis."""
 
-OPTIONAL_PARTS = ("bert/pooler", "masked_lm", "next_sentence")
-"""Parts that an imported model may lack as a whole. The rest is the encoder."""
+_OF_BERT, _OF_A_DISCRIMINATOR = ("bert/pooler", "masked_lm", "next_sentence"), ("replaced", "generator")
+OPTIONAL_PARTS = (*_OF_BERT, *_OF_A_DISCRIMINATOR)
+"""Parts that a model may lack as a whole. The rest is the encoder."""
+_OWN_EMBEDDINGS = "projection"
+"""What of the embeddings a generator has for itself; the tables and their LayerNorm are the discriminator's."""
 
 
 class Encoded(NamedTuple):
@@ -97,7 +100,7 @@ def pooled_places(config: ModelConfig, tokens: Tokens) -> Int[Array, "B N"]:
 
 
 class BertForPretraining(nn.Module):
-    """The encoder with both heads."""
+    """The encoder with both heads. Its parameters may lack the pooler and the head for pairs."""
 
     config: ModelConfig
     remat: Remat = "none"
@@ -114,19 +117,63 @@ class BertForPretraining(nn.Module):
         tokens: Tokens,
         wanted: Int[Array, "B P"] | None,
         dropout_keys: Key[Array, "B N"] | None = None,
-    ) -> tuple[Float[Array, "B P V"], Float[Array, "B N 2"]]:
-        """Float32 logits over the padded vocabulary at the places `wanted` (at all where None), and of each pair."""
+    ) -> tuple[Float[Array, "B P V"], Float[Array, "B N 2"] | None]:
+        """Float32 logits over the padded vocabulary at the places `wanted` (at all where None), and of each pair; None
+        where there is no head for pairs."""
         encoded = self.bert(tokens, dropout_keys, wanted)
-        return self.masked_lm(encoded.tokens, self.bert.embeddings.word), self.next_sentence(encoded.pooled)
+        has_pairs = self.is_initializing() or self.has_variable("params", "next_sentence")
+        pairs = self.next_sentence(encoded.pooled) if has_pairs else None
+        return self.masked_lm(encoded.tokens, self.bert.embeddings.word), pairs
 
     def encode(self, tokens: Tokens, return_layers: bool = False, return_attention: bool = False) -> Encoded:
         """The encoder alone, at every token and without dropout: `model.apply(variables, ..., method="encode")`."""
         return self.bert(tokens, return_layers=return_layers, return_attention=return_attention)
 
 
+class Discriminator(nn.Module):
+    """The encoder with the head that tells replaced tokens from true ones (Clark et al. 2020, section 2)."""
+
+    config: ModelConfig
+    remat: Remat = "none"
+    unroll: int | None = 1
+    attention: AttentionForm = "auto"
+
+    def setup(self):
+        self.bert = BertEncoder(self.config, self.remat, self.unroll, self.attention)
+        self.replaced = ReplacedTokenHead(self.config)
+
+    def __call__(self, tokens: Tokens, dropout_keys: Key[Array, "B N"] | None = None) -> Float[Array, "B T"]:
+        """Float32 logits of each token's being replaced."""
+        return self.replaced(self.bert(tokens, dropout_keys).tokens)
+
+
 def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:
-    """Initial parameters of encoder and heads. `config.vocabulary_size` must be set. Same key, same values."""
-    return BertForPretraining(config).init(key, one_token(), jnp.zeros((1, 1), jnp.int32))["params"]
+    """Initial parameters of encoder and heads. `config.vocabulary_size` must be set. Same key, same values.
+
+    A discriminator has its head and, where `config.generator_divisor` is set, the parameters that its generator has for
+    itself; neither has a pooler.
+    """
+    if not config.discriminator:
+        return BertForPretraining(config).init(key, one_token(), jnp.zeros((1, 1), jnp.int32))["params"]
+    in_discriminator, in_generator = jax.random.split(key)
+    params = without(Discriminator(config).init(in_discriminator, one_token())["params"], _OF_BERT)
+    if config.generator:
+        own = without(init(config.generator, in_generator), ("bert/pooler", "next_sentence"))
+        projection = own["bert"]["embeddings"].get(_OWN_EMBEDDINGS)
+        own["bert"] = {"encoder": own["bert"]["encoder"]} | (
+            {"embeddings": {_OWN_EMBEDDINGS: projection}} if projection else {}
+        )
+        params["generator"] = own
+    return params
+
+
+def generator_parameters(params: Parameters) -> Parameters:
+    """The generator beside a discriminator as a model of its own, of the config `ModelConfig.generator`: its parameters
+    and the discriminator's tables with their LayerNorm, which both models learn (Clark et al. 2020, section 3.2)."""
+    own = params["generator"]
+    shared = {name: part for name, part in params["bert"]["embeddings"].items() if name != _OWN_EMBEDDINGS}
+    embeddings = {**shared, **own["bert"].get("embeddings", {})}
+    return {**own, "bert": {**own["bert"], "embeddings": embeddings}}
 
 
 def one_token() -> Tokens:
@@ -150,7 +197,9 @@ def completed(params: Parameters, others: Parameters) -> Parameters:
     return {**others, **params, "bert": {**others["bert"], **params["bert"]}}
 
 
-def absent_parts(params: Parameters) -> frozenset[str]:
-    """Those of OPTIONAL_PARTS that `params` lacks."""
+def absent_parts(params: Parameters, config: ModelConfig) -> frozenset[str]:
+    """Those of OPTIONAL_PARTS that a model of `config` has and `params` lacks."""
     present = {*params, *(f"bert/{name}" for name in params["bert"])}
-    return frozenset(OPTIONAL_PARTS) - present
+    if not config.discriminator:
+        return frozenset(_OF_BERT) - present
+    return frozenset(_OF_A_DISCRIMINATOR if config.generator else ("replaced",)) - present

@@ -72,6 +72,18 @@ class NextSentenceHead(nn.Module):
         return Linear(self.config, (2,), name="dense")(pooled).astype(jnp.float32)
 
 
+class ReplacedTokenHead(nn.Module):
+    """Dense, activation, and one number a token: the logit of its being replaced (Clark et al. 2020, section 2)."""
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T"]:
+        """Float32 logits, above 0 for a token that seems to be replaced."""
+        x = activation(self.config)(Linear(self.config, (self.config.hidden_size,), name="dense")(x))
+        return Linear(self.config, (1,), name="output")(x)[..., 0].astype(jnp.float32)
+
+
 class TaskHead(nn.Module):
     """Dropout, then a linear layer: what a task learns beside the encoder (Devlin et al. 2019, section 4)."""
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
+from bert_jax.model.attention import keys_of_a_query
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.linear import compute_dtype
 
@@ -48,17 +49,24 @@ def step_memory(
     its probabilities on the chip. The vocabulary's size is set in `model`. Without predictions (in fine-tuning) no
     logits over the vocabulary are counted.
 
-    What a block keeps for its backward pass was read off the traced step (jax.vjp's residuals).
+    What a block keeps for its backward pass was read off the traced step (jax.vjp's residuals). A discriminator and its
+    generator keep theirs at the same time.
     """
     rows = -(-rows // execution.accumulation)
     size = compute_dtype(model).itemsize
-    tokens, width, inner = rows * length, model.hidden_size, model.inner_size
-    whole = tokens * _block_bytes(model, 0 if kernel else length, size, tensor)
-    kept = {
-        "none": whole,
-        "dots": tokens * size * (2 * width + (4 * width + inner) // tensor),
-        "full": tokens * size * width,
-    }[execution.remat]
+    tokens = rows * length
+    kept, most = 0, 0
+    for one in filter(None, (model, model.generator)):
+        width, inner = one.hidden_size, one.inner_size * (2 if one.feedforward == "gated" else 1)
+        for layer in range(one.num_layers):
+            window = None if one.is_global(layer) else one.local_window
+            keys, keys_at_once = (0, 0) if kernel else keys_of_a_query(length, window)
+            kept += {
+                "none": tokens * _block_bytes(one, keys, size, tensor),
+                "dots": tokens * size * (2 * width + (4 * width + inner) // tensor),
+                "full": tokens * size * width,
+            }[execution.remat]
+            most = max(most, tokens * _block_bytes(one, keys_at_once, size, tensor))
     table = padded_vocabulary_size(model) * model.table_size * size // tensor if predictions else 0
     logits = rows * predictions * padded_vocabulary_size(model) * (2 * _F32 + size) // tensor
     # Gradients are summed up over microbatches in an array of their own.
@@ -66,7 +74,7 @@ def step_memory(
     return Memory(
         state=_STATE * _F32 * parameters // split,
         gradients=copies * _F32 * parameters // split,
-        activations=model.num_layers * kept + whole,
+        activations=kept + most,
         outputs=logits + table,
     )
 
@@ -74,6 +82,8 @@ def step_memory(
 def _block_bytes(model: ModelConfig, probabilities: int, size: int, tensor: int) -> int:
     """Bytes that one block keeps of each token, where nothing is computed again; `probabilities` of each head."""
     width, scores = model.hidden_size, model.num_heads * probabilities // tensor
-    # The block's input, LayerNorm's two, the residual sums; queries, keys, values and context; GELU's input and output.
-    linear = size * (4 * width + (4 * width + 2 * model.inner_size) // tensor)
+    # The block's input, LayerNorm's two, the residual sums; queries, keys, values and context; GELU's input and output
+    # and, of a gated layer, the gate.
+    inner = (3 if model.feedforward == "gated" else 2) * model.inner_size
+    linear = size * (4 * width + (4 * width + inner) // tensor)
     return linear + scores * (_F32 + size)

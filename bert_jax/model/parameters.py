@@ -178,6 +178,10 @@ PARAMETERS: tuple[Parameter, ...] = (
     *_norm("masked_lm/norm", "MLM head", "MLM LayerNorm", "cls.predictions.transform.LayerNorm"),
     Parameter("masked_lm/bias", ("vocabulary",), "MLM head", "MLM bias", ("cls.predictions.bias",), decays=False),
     *_linear("next_sentence/dense", "NSP head", "NSP dense", "cls.seq_relationship", ("width",), "outputs"),
+    *_linear("replaced/dense", "RTD head", "RTD dense", "discriminator_predictions.dense", ("width",), "features"),
+    *_linear(
+        "replaced/output", "RTD head", "RTD output", "discriminator_predictions.dense_prediction", ("width",), "outputs"
+    ),
     *_linear("task/dense", "task head", "task dense", "classifier", ("width",), "outputs"),
 )
 """Every parameter that a model may have, in the order in which they are listed. (The tensors of a head for answers are

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -10,8 +11,9 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.parameters import PARAMETERS, parameter_at, path_of
 
-HEADS = ("MLM head", "NSP head")
-"""The groups that are dropped after pretraining."""
+HEADS = ("MLM head", "NSP head", "RTD head")
+"""The groups that are dropped after pretraining, beside all of a generator."""
+_GENERATOR = "generator/"
 
 
 class Part(NamedTuple):
@@ -23,36 +25,47 @@ class Part(NamedTuple):
     """Weights first; without padding and, in a block, without the layer axis."""
     copies: int
     """The number of copies: of a part of a block as many as blocks have one of their own, otherwise 1."""
+    of_generator: bool = False
+    """Whether it is one of the generator beside a discriminator."""
 
     @property
     def parameters(self) -> int:
         """Parameters of one copy."""
         return sum(map(math.prod, self.shapes))
 
+    @property
+    def kept(self) -> bool:
+        """Whether it is kept after pretraining."""
+        return not self.of_generator and self.group not in HEADS
+
 
 def parts(config: ModelConfig) -> list[Part]:
     """The model's parts in the order of PARAMETERS.
 
-    The word table, which the masked language head uses too, is counted once. Raises ValueError for a parameter that has
-    no row there.
+    Those of a generator follow those of its discriminator. The word table, which the masked language head uses too, is
+    counted once, and so are tables that both models use. Raises ValueError for a parameter that has no row there.
     """
     leaves = jax.tree_util.tree_leaves_with_path(parameter_shapes(config))
     shapes = {path_of(path): leaf.shape for path, leaf in leaves}
     for path in shapes:
         parameter_at(path)
-    found = []
-    present = [parameter for parameter in PARAMETERS if parameter.path in shapes]
+    return [*_parts_below("", shapes, config), *_parts_below(_GENERATOR, shapes, config)]
+
+
+def _parts_below(root: str, shapes: dict[str, tuple[int, ...]], config: ModelConfig) -> Iterator[Part]:
+    """Yields the parts whose parameters' paths are those of PARAMETERS below `root`."""
+    present = [parameter for parameter in PARAMETERS if root + parameter.path in shapes]
     for (group, name), same in itertools.groupby(present, lambda parameter: (parameter.group, parameter.part)):
-        all_shapes = [(parameter, shapes[parameter.path]) for parameter in same]
-        own = [parameter.own_shape(shape, config.vocabulary_size) for parameter, shape in all_shapes]
-        copies = all_shapes[0][1][0] if group == "block" else 1
-        found.append(Part(group, name, tuple(sorted(own, key=len, reverse=True)), copies))
-    return found
+        of_all = [(parameter, shapes[root + parameter.path]) for parameter in same]
+        own = [parameter.own_shape(shape, config.vocabulary_size) for parameter, shape in of_all]
+        copies = of_all[0][1][0] if group == "block" else 1
+        yield Part(group, name, tuple(sorted(own, key=len, reverse=True)), copies, root == _GENERATOR)
 
 
 def num_parameters(config: ModelConfig, heads: bool = True) -> int:
-    """Parameters of the encoder with pooler and, if asked for, both heads; the vocabulary's padding not counted."""
-    return sum(part.copies * part.parameters for part in parts(config) if heads or part.group not in HEADS)
+    """Parameters of the encoder with pooler and, if asked for, of the heads and of a discriminator's generator; the
+    vocabulary's padding not counted."""
+    return sum(part.copies * part.parameters for part in parts(config) if heads or part.kept)
 
 
 def train_flops(config: ModelConfig, length: int, predictions: int) -> int:
@@ -66,12 +79,21 @@ def train_flops(config: ModelConfig, length: int, predictions: int) -> int:
 def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
     """FLOPs of the forward pass of one sequence in pretraining: matrix products only.
 
-    The vocabulary is counted at the predicted tokens with its true size.
+    The vocabulary is counted at the predicted tokens with its true size. Of a discriminator: its own at all tokens, and
+    those of its generator.
     """
     width = config.hidden_size
-    head = 2 * predictions * config.table_size * (width + config.vocabulary_size)
+    if config.discriminator:
+        own = encoder_flops(config, length, wanted=length) + 2 * length * width * (width + 1)
+        return own + (_masked_language_flops(config.generator, length, predictions) if config.generator else 0)
     pooler = 2 * width * width + 2 * width * 2
-    return encoder_flops(config, length, wanted=predictions + 1) + head + pooler
+    return _masked_language_flops(config, length, predictions) + pooler
+
+
+def _masked_language_flops(config: ModelConfig, length: int, predictions: int) -> int:
+    """FLOPs of the forward pass of encoder and MLM head, the last block at the predicted tokens and the pooler's."""
+    head = 2 * predictions * config.table_size * (config.hidden_size + config.vocabulary_size)
+    return encoder_flops(config, length, wanted=predictions + 1) + head
 
 
 def encoder_flops(config: ModelConfig, length: int, wanted: int) -> int:

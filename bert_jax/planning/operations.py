@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import head_keys, softmax_where
+from bert_jax.layout import Tokens
+from bert_jax.model.attention import band, head_keys, softmax_where
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import dropout
 from bert_jax.model.embeddings import padded_vocabulary_size
@@ -36,30 +37,63 @@ class Operation(NamedTuple):
 
 
 def operations(trainer: Trainer) -> list[Operation]:
-    """The operations that take most of a step of the trainer's first phase, at one device's share of the batch."""
+    """The operations that take most of a step of the trainer's first phase, at one device's share of the batch.
+
+    Those of a generator, beside its discriminator's, have names of their own.
+    """
     model, phase = trainer.objective.model, trainer.config.phases[0]
     batch, length = phase.batch_size // trainer.mesh.size, phase.length
     slots = trainer.objective.slots(length)
+    tokens = synthetic_batch(batch, length, 1, trainer.objective.sequences_a_row(length)).tokens
+    if not model.discriminator:
+        return _of_model(model, tokens, slots)
+    found = _of_model(model, tokens, length)
+    if model.generator:
+        of_generator = _of_model(model.generator, tokens, slots)
+        found += [operation._replace(name=f"generator: {operation.name}") for operation in of_generator]
+    return found
+
+
+def _of_model(model: ModelConfig, tokens: Tokens, slots: int) -> list[Operation]:
+    """The operations of one model, whose last block runs at `slots` tokens of a row."""
+    batch, length = tokens.ids.shape
     blocks = model.num_layers - (slots < length)
     of_tokens = _random(model, batch, length, model.hidden_size)
     inner = _random(model, batch, length, model.inner_size)
-    scores = _random(model, batch, model.num_heads, length, length).astype(jnp.float32)
-    tokens = jax.device_put(synthetic_batch(batch, length, 1, trainer.objective.sequences_a_row(length)).tokens)
-    admitted = AttentionPattern.of(tokens, model.causal).admitted()
     keys = jax.random.split(jax.random.key(0), batch)
-    found = [
-        _matrices(model, of_tokens, inner, blocks),
-        _attention_products(model, batch, length, blocks),
-        _elementwise("softmax", blocks, lambda x: softmax_where(x, admitted), scores),
-        _elementwise("dropout of attention", blocks, _attention_dropout(model, keys), scores),
+    of_all_keys = sum(map(model.is_global, range(blocks)))
+    found = [_matrices(model, of_tokens, inner, blocks), *_attention(model, tokens, None, of_all_keys)]
+    if of_all_keys < blocks:
+        of_windows = _attention(model, tokens, model.local_window, blocks - of_all_keys)
+        found += [operation._replace(name=f"{operation.name}, local") for operation in of_windows]
+    found += [
         _elementwise("dropout of outputs", 2 * blocks + 1, lambda x: dropout(x, model.dropout, keys), of_tokens),
         _elementwise("LayerNorm", 2 * blocks + 1, _layer_norm(model), of_tokens),
         _elementwise("GELU", blocks, activation(model), inner),
-        _head(model, batch, slots),
     ]
+    if not model.discriminator:
+        found.append(_head(model, batch, slots))
     # A step without dropout has no such operation.
-    absent = {"dropout of attention": not model.attention_dropout, "dropout of outputs": not model.dropout}
-    return [operation for operation in found if not absent.get(operation.name)]
+    return [operation for operation in found if model.dropout or operation.name != "dropout of outputs"]
+
+
+def _attention(model: ModelConfig, tokens: Tokens, window: int | None, blocks: int) -> list[Operation]:
+    """Attention between the projections, in `blocks` blocks. Of long rows with a window it is computed in bands, which
+    are rows of their own here."""
+    (rows, queries), keys = tokens.ids.shape, tokens.ids.shape[1]
+    admitted = AttentionPattern.of(jax.device_put(tokens), model.causal)._replace(window=window).admitted()
+    if block := band(queries, window):
+        rows, queries, keys = rows * -(-queries // block), block, 3 * block
+        admitted = jnp.ones((1, 1, 1), bool)
+    scores = _random(model, rows, model.num_heads, queries, keys).astype(jnp.float32)
+    found = [
+        _attention_products(model, rows, queries, keys, blocks),
+        _elementwise("softmax", blocks, lambda x: softmax_where(x, admitted), scores),
+    ]
+    if model.attention_dropout:
+        of_rows = jax.random.split(jax.random.key(0), rows)
+        found.append(_elementwise("dropout of attention", blocks, _attention_dropout(model, of_rows), scores))
+    return found
 
 
 def _random(model: ModelConfig, *shape: int) -> jax.Array:
@@ -95,14 +129,15 @@ def _attention_dropout(model: ModelConfig, keys: Key[Array, " B"]) -> Callable:
 
 def _layer_norm(model: ModelConfig) -> Callable:
     width = model.hidden_size
-    params = {"params": {"scale": jnp.ones(width), "bias": jnp.zeros(width)}}
+    params = {"params": {"scale": jnp.ones(width)} | ({"bias": jnp.zeros(width)} if model.biases else {})}
     return lambda x: LayerNorm(model).apply(params, x)
 
 
 def _matrices(model: ModelConfig, x: jax.Array, inner: jax.Array, blocks: int) -> Operation:
     """The matrix products of a block's projections and feed-forward layers, each with its own input."""
     width, within = model.hidden_size, model.inner_size
-    shapes = ((width, 3 * width), (width, width), (width, within), (within, width))
+    into = 2 * within if model.feedforward == "gated" else within
+    shapes = ((width, 3 * width), (width, width), (width, into), (within, width))
     kernels = [_random(model, *shape).astype(jnp.float32) for shape in shapes]
 
     def products(x, inner, *kernels):
@@ -116,21 +151,21 @@ def _matrices(model: ModelConfig, x: jax.Array, inner: jax.Array, blocks: int) -
     return _operation("projections and feed-forward", blocks, flops, products, x, inner, *kernels)
 
 
-def _attention_products(model: ModelConfig, batch: int, length: int, blocks: int) -> Operation:
-    shape = (batch, length, model.num_heads, model.head_size)
-    query, key, value = (_random(model, *shape) for _ in range(3))
+def _attention_products(model: ModelConfig, rows: int, queries: int, keys: int, blocks: int) -> Operation:
+    heads = model.num_heads, model.head_size
+    query, key, value = (_random(model, rows, length, *heads) for length in (queries, keys, keys))
 
     def products(query, key, value):
         scores = inner_products(heads_first(query), heads_first(key), jnp.float32)
         return weighted_sums(scores.astype(value.dtype), heads_first(value), value.dtype).swapaxes(1, 2)
 
-    flops = 2 * 2 * batch * length * length * model.hidden_size
+    flops = 2 * 2 * rows * queries * keys * model.hidden_size
     return _operation("attention's products", blocks, flops, products, query, key, value)
 
 
 def _head(model: ModelConfig, batch: int, slots: int) -> Operation:
     head, x = MaskedLanguageHead(model), _random(model, batch, slots, model.hidden_size)
-    table = _random(model, padded_vocabulary_size(model), model.hidden_size).astype(jnp.float32)
+    table = _random(model, padded_vocabulary_size(model), model.table_size).astype(jnp.float32)
     params = head.init(jax.random.key(0), x, table)
-    flops = 2 * batch * slots * model.hidden_size * (model.hidden_size + model.vocabulary_size)
+    flops = 2 * batch * slots * model.table_size * (model.hidden_size + model.vocabulary_size)
     return _operation("masked-language head", 1, flops, lambda x, table: head.apply(params, x, table), x, table)

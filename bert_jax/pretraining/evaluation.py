@@ -13,6 +13,7 @@ from bert_jax.instances.store import InstanceSource
 from bert_jax.model.bert import Parameters
 from bert_jax.model.sharding import local_rows, on_mesh, placed
 from bert_jax.pretraining.objective import PretrainingObjective
+from bert_jax.pretraining.questions import REPLACED_SHARE, REPLACED_TOKENS
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.training.batch import Batch
 from bert_jax.training.input import BatchSource, InOrder, read_ahead
@@ -50,14 +51,19 @@ class HeldOut:
     def evaluate(self, params: Parameters, stop: Callable[[], bool] = lambda: False) -> dict[str, float] | None:
         """Returns all measurements and the loss; None if `stop`, called before each batch, returns True."""
         values = self._means(lambda batch: self._step(params, batch), stop)
-        return values and {"loss": sum(values[name] for name in self._objective.losses)} | values
+        return values and {"loss": self._loss(values)} | values
 
-    def baseline(self, piece_counts: Int[np.ndarray, " V"]) -> dict[str, float]:
-        """What frequencies alone give on the same questions.
+    def _loss(self, values: dict[str, float]) -> float:
+        return sum(weight * values[name] for name, weight in self._objective.losses.items())
+
+    def baseline(self, piece_counts: Int[np.ndarray, " V"], measured: dict[str, float]) -> dict[str, float]:
+        """What frequencies alone give on the same questions; `measured`: what `evaluate` gave.
 
         The loss of tokens by always predicting the pieces as `piece_counts` has them, their accuracy by always guessing
         the commonest one, that of pairs (if they are asked about) by always guessing the label that is commoner here.
-        Next tokens may be a [SEP], which isn't counted there: it is predicted as often as it is the answer here.
+        Next tokens may be a [SEP], which isn't counted there: it is predicted as often as it is the answer here. Each
+        token is taken for an original one, its probability of being replaced is the share that was replaced in
+        `measured`.
         """
         log_share = jnp.log((piece_counts + 1) / np.sum(piece_counts + 1))
         loss, accuracy = self._objective.of_tokens.loss, self._objective.of_tokens.accuracy
@@ -78,10 +84,13 @@ class HeldOut:
 
         values = self._means(step, lambda: False)
         random, end = values.pop("random"), values.pop("end")
-        values[loss] -= sum(share * math.log(share) for share in (end, 1 - end) if share)
+        values[loss] += _entropy(end)
         values[accuracy] = max(values[accuracy], end)
         if self._objective.of_pairs:
             values[self._objective.of_pairs.accuracy] = max(random, 1 - random)
+        if REPLACED_SHARE in measured:
+            values[REPLACED_TOKENS.loss] = _entropy(measured[REPLACED_SHARE])
+            values[REPLACED_TOKENS.accuracy] = 1 - measured[REPLACED_SHARE]
         return values
 
     def _means(self, step: Callable[[Batch], Means], stop: Callable[[], bool]) -> dict[str, float] | None:
@@ -95,3 +104,8 @@ class HeldOut:
             name: sum(float(part[name].total) for part in sums) / max(sum(float(part[name].count) for part in sums), 1)
             for name in sums[0]
         }
+
+
+def _entropy(share: float) -> float:
+    """The entropy, in nats, of what is so with this probability: the least loss of always predicting that."""
+    return -sum(part * math.log(part) for part in (share, 1 - share) if part)

@@ -35,6 +35,8 @@ class InitialModel(NamedTuple):
 
     trained: TrainedModel
     path: Place
+    absent: frozenset[str]
+    """Parts of the run's model that it lacks."""
 
     @classmethod
     def open(cls, config: RunConfig) -> "InitialModel | None":
@@ -47,6 +49,8 @@ class InitialModel(NamedTuple):
         path = model_place(config.init)
         trained = TrainedModel.open(path)
         theirs, ours = _shaping(trained.config), _shaping(config.model)
+        if "generator" not in trained.shapes:  # whatever its size, it is random
+            theirs["generator_divisor"] = ours["generator_divisor"]
         if theirs != ours:
             differing = [name for name in ours if theirs[name] != ours[name]]
             said = "; ".join(f"model.{name} is {theirs[name]} there and {ours[name]} here" for name in differing)
@@ -54,7 +58,7 @@ class InitialModel(NamedTuple):
                 f"the model of init={config.init} is another one: {said}. Give its settings, or the run itself in "
                 "place of a config file"
             )
-        return cls(trained, path)
+        return cls(trained, path, absent_parts(trained.shapes, config.model))
 
     def parameters(self, tokenizer: Tokenizer, mesh: Mesh) -> Parameters:
         """Its parameters for `tokenizer`, whose pieces begin with its own; as they were saved but for added rows.
@@ -63,13 +67,13 @@ class InitialModel(NamedTuple):
         """
         trained = self.trained
         rows = replaced_pieces(trained.tokenizer, tokenizer)
-        if absent := absent_parts(trained.shapes):
-            say(f"the model to start from has no {' and no '.join(sorted(absent))}: random values are put there")
+        if self.absent:
+            say(f"the model to start from has no {' and no '.join(sorted(self.absent))}: random values are put there")
         params = initial_parameters(trained, self.path, mesh)
         if len(rows) == len(trained.tokenizer.vocabulary):
             return params
         longer = trained.config.replace(vocabulary_size=len(rows))
-        shardings = tree_shardings(parameter_shapes(longer, absent_parts(trained.shapes)), mesh)
+        shardings = tree_shardings(parameter_shapes(longer, absent_parts(trained.shapes, longer)), mesh)
         return jax.jit(lambda params: _lengthened(params, trained.config, longer, rows), out_shardings=shardings)(
             params
         )

@@ -12,6 +12,9 @@ from bert_jax.layout import Tokens
 from bert_jax.model.dropout import split
 from bert_jax.pretraining.units import choose_units, divide
 
+KEYS_OF_MASKING = 4
+"""Keys that masking makes of a sequence's key: for the order, the kind and the piece of replacements, and the units."""
+
 
 class Masked(NamedTuple):
     """B masked rows, with P slots in each for the tokens to predict."""
@@ -53,7 +56,7 @@ def mask_sequences(
     masked, replaced = objective.mask_probability, objective.mask_probability + objective.random_probability
 
     def mask_row(row: Tokens, counts: Int[Array, " N"], keys: Key[Array, " N"]) -> Masked:
-        in_order, in_kind, in_piece, in_units = split(keys, 4)
+        in_order, in_kind, in_piece, in_units = split(keys, KEYS_OF_MASKING)
         starts, _ = divide(row, in_units, shares)
         chosen = choose_units(starts, row, counts, in_order)
         places = jnp.sort(jnp.where(chosen, jnp.arange(length), length))[:slots]
@@ -81,7 +84,7 @@ def divide_sequences(
     tokens: Tokens, keys: Key[Array, "B N"], units: Units
 ) -> tuple[Bool[Array, "B T"], Int[Array, "B N"]]:
     """Where the units that `mask_sequences` chooses among begin, and the number in `units` of each sequence's kind."""
-    return jax.vmap(lambda row, keys: divide(row, split(keys, 4)[3], unit_shares(units)))(tokens, keys)
+    return jax.vmap(lambda row, keys: divide(row, split(keys, KEYS_OF_MASKING)[3], unit_shares(units)))(tokens, keys)
 
 
 def _counts(

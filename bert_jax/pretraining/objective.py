@@ -1,12 +1,15 @@
 """Masked language modelling, and a question about two segments where asked (Devlin et al. 2019, section 3.1).
 
-Or, to compare with: each next token from those before it (Radford et al. 2018, section 3.1).
+Or, to compare with: each next token from those before it (Radford et al. 2018, section 3.1); or which tokens have been
+replaced by a generator (Clark et al. 2020, section 2).
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, Key
 
@@ -16,10 +19,19 @@ from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.layout import Tokens
-from bert_jax.model.bert import BertForPretraining, Parameters, init
+from bert_jax.model.bert import BertForPretraining, Discriminator, Parameters, generator_parameters, init
+from bert_jax.model.dropout import split
 from bert_jax.model.size import train_flops
-from bert_jax.pretraining.masking import Masked, mask_sequences, next_tokens
-from bert_jax.pretraining.questions import MASKED_TOKENS, NEXT_TOKENS, OF_PAIRS, Question
+from bert_jax.pretraining.masking import KEYS_OF_MASKING, Masked, mask_sequences, next_tokens
+from bert_jax.pretraining.questions import (
+    MASKED_TOKENS,
+    NEXT_TOKENS,
+    OF_PAIRS,
+    REPLACED_SHARE,
+    REPLACED_TOKENS,
+    Question,
+)
+from bert_jax.pretraining.replaced import draw_tokens, replace_tokens
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.system.errors import UsageError
 from bert_jax.training.batch import Batch
@@ -34,10 +46,13 @@ class PretrainingTargets(NamedTuple):
     masked: Masked
     pair_label: Int[Array, "B N"]
     pair_weight: Float[Array, "B N"]
+    """1 for a sequence, 0 for a filler."""
+    drawing_keys: Key[Array, "B N"] | None = None
+    """A key of each sequence to draw replacements by, where they are drawn from the model's predictions."""
 
 
 class PretrainingObjective:
-    """The sum of the tasks' mean losses over the global batch.
+    """The sum of the tasks' mean losses over the global batch, of masked or next tokens and of pairs.
 
     Grabovoy's lecture sums the first over all pieces; BERT's code, and this, takes the mean over the masked ones.
     """
@@ -58,10 +73,15 @@ class PretrainingObjective:
         self._network = BertForPretraining(model, execution.remat, execution.unroll, execution.attention)
         self._of_next = config.predict == "next"
         self.of_tokens = NEXT_TOKENS if self._of_next else MASKED_TOKENS
-        """The question about tokens, by which a run is judged."""
+        """The question about tokens whose answers frequencies alone tell something of."""
         self.of_pairs = OF_PAIRS[config.pair]
-        questions = tuple(filter(None, (self.of_tokens, self.of_pairs)))
-        self.losses = tuple(question.loss for question in questions)
+        self._ask(dict.fromkeys(filter(None, (self.of_tokens, self.of_pairs)), 1.0))
+        self.judged = self.of_tokens
+        """The question by which a run is judged."""
+
+    def _ask(self, questions: dict[Question, float]) -> None:
+        """Makes these the questions of the training, each with the weight of its loss."""
+        self.losses = {question.loss: weight for question, weight in questions.items()}
         self.measurements = (*self.losses, *(question.accuracy for question in questions))
         self.shown = {
             question.accuracy: question.label if number else f"accuracy: {question.label}"
@@ -74,10 +94,10 @@ class PretrainingObjective:
         if base in (None, self.model.rotary_base):
             return self
         model, others = self.model.replace(rotary_base=base), (self._phases, self.sequences_a_row)
-        return PretrainingObjective(self._config, model, self._mask_id, self._execution, *others)
+        return type(self)(self._config, model, self._mask_id, self._execution, *others)
 
     def init(self, key: Key[Array, ""]) -> Parameters:
-        """Random parameters of the encoder and both heads."""
+        """Random parameters of all that the model has."""
         return init(self.model, key)
 
     def learns(self, params: Parameters) -> None:
@@ -133,6 +153,75 @@ class PretrainingObjective:
         )
 
 
+class ReplacedTokenObjective(PretrainingObjective):
+    """A generator predicts masked tokens; a discriminator tells, of every token, whether it is one of the generator's.
+
+    The loss is the weighted sum of both means, of the masked tokens and of all tokens. No gradient passes from the
+    discriminator to the generator through the tokens that are drawn. What is drawn and equals the true token counts as
+    true.
+    """
+
+    def __init__(
+        self,
+        config: ObjectiveConfig,
+        model: ModelConfig,
+        mask_id: int,
+        execution: ExecutionConfig,
+        phases: Sequence[Phase] = (),
+        sequences_a_row: Callable[[int], int] = lambda length: 1,
+    ):
+        """See `PretrainingObjective`. Raises UsageError for a model that has no generator."""
+        super().__init__(config, model, mask_id, execution, phases, sequences_a_row)
+        if model.generator is None:
+            raise UsageError(
+                "the model is a discriminator without a generator (model.generator_divisor=None), by which tokens are "
+                "replaced: nothing can be learned or measured; train one with it by --model.generator-divisor 4"
+            )
+        how = execution.remat, execution.unroll, execution.attention
+        self._generator, self._discriminator = BertForPretraining(model.generator, *how), Discriminator(model, *how)
+        self._ask({MASKED_TOKENS: config.generator_weight, REPLACED_TOKENS: config.discriminator_weight})
+        self.measurements = (*self.measurements, REPLACED_SHARE)
+        self.judged = REPLACED_TOKENS
+
+    def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
+        """Masks each sequence by its key, and keeps a key of each to draw tokens by."""
+        in_drawing = split(keys, KEYS_OF_MASKING + 1)[KEYS_OF_MASKING]
+        return super().targets(batch, keys, moment)._replace(drawing_keys=in_drawing)
+
+    def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
+        """The number of masked tokens and of all tokens."""
+        return {
+            MASKED_TOKENS.loss: jnp.sum(targets.masked.weights),
+            REPLACED_TOKENS.loss: jnp.sum(_token_weights(targets)),
+        }
+
+    def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
+        """Cross-entropy in nats and accuracy of both models, and the share of tokens that are replaced."""
+        masked = targets.masked
+        in_generator, in_discriminator = (None, None) if dropout_keys is None else split(dropout_keys, 2)
+        logits, _ = self._generator.apply(
+            {"params": generator_parameters(params)}, masked.tokens, masked.places, in_generator
+        )
+        loss, hit = cross_entropy(logits, masked.labels)
+        drawn = draw_tokens(jax.lax.stop_gradient(logits), masked, targets.drawing_keys)
+        tokens, replaced = replace_tokens(masked, drawn)
+        found = self._discriminator.apply({"params": params}, tokens, in_discriminator)
+        weights = _token_weights(targets)
+        return {
+            MASKED_TOKENS.loss: Mean.of(loss, masked.weights),
+            MASKED_TOKENS.accuracy: Mean.of(hit, masked.weights),
+            REPLACED_TOKENS.loss: Mean.of(optax.sigmoid_binary_cross_entropy(found, replaced), weights),
+            REPLACED_TOKENS.accuracy: Mean.of(((found > 0) == (replaced > 0)).astype(jnp.float32), weights),
+            REPLACED_SHARE: Mean.of(replaced, weights),
+        }
+
+
+def _token_weights(targets: PretrainingTargets) -> Float[Array, "B T"]:
+    """1 for each token of a sequence that counts, 0 for padding and fillers."""
+    sequence = targets.masked.tokens.sequence
+    return jnp.take_along_axis(targets.pair_weight, jnp.maximum(sequence - 1, 0), axis=1) * (sequence > 0)
+
+
 def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int) -> Trainer:
     """Needs no data, only the size of the vocabulary and the id of [MASK].
 
@@ -144,9 +233,9 @@ def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mas
             "pieces; leave the setting out: it is taken from the vocabulary"
         )
     model = config.model.replace(vocabulary_size=vocabulary_size)
+    kind = ReplacedTokenObjective if config.objective.predict == "replaced" else PretrainingObjective
     others = config.phases, config.data.sequences_a_row
-    objective = PretrainingObjective(config.objective, model, mask_id, config.execution, *others)
-    return Trainer(config, mesh, objective)
+    return Trainer(config, mesh, kind(config.objective, model, mask_id, config.execution, *others))
 
 
 def planned_vocabulary_size(config: RunConfig) -> int:

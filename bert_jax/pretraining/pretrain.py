@@ -5,8 +5,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from bert_jax.config.operation import MeshConfig
@@ -16,7 +14,7 @@ from bert_jax.instances.chunk_worker import HELD_OUT, TRAIN
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.store import InstanceSource
 from bert_jax.model.attention import check_attention
-from bert_jax.model.bert import Parameters, absent_parts, completed
+from bert_jax.model.bert import Parameters
 from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import (
     batch_sharding,
@@ -141,7 +139,7 @@ def evaluate_run(
     trained, params = TrainedModel.load(run.path, lambda shapes: tree_shardings(shapes, trainer.mesh), step, average)
     if trained.tokenizer.vocabulary.pieces != tokenizer.vocabulary.pieces:
         raise UsageError(f"{run.tokenizer} is another tokenizer than its model was trained with; put that back")
-    if "masked_lm" not in trained.shapes:
+    if "masked_lm" not in trained.shapes and "generator" not in trained.shapes:
         raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
     length = config.phases[-1].length
     phase = config.phases.index(phase_at(trained.step, config.phases))  # its rotations, at the length of the last
@@ -153,8 +151,6 @@ def evaluate_run(
         else:
             prepared = prepared_for(config, run, length)
             sequences = held_out_sequences(trainer, phase, prepared)
-        if absent_parts(params):  # no question is asked of these; the network wants their parameters all the same
-            params = completed(params, jax.tree.map(jnp.zeros_like, trainer.state_shapes.params))
         results = _results(trainer, trained.step, params, prepared, sequences)
         results |= {"averaged_steps": list(trained.steps)} if average else {}
         # The vocabulary was made for the run's own text, and another may be one that it can't read.
@@ -172,9 +168,9 @@ def _results(
     results = {"task": "pretraining", "steps": step, "seeds": [trainer.config.seed]}
     if sequences:
         measured = sequences.evaluate(params)
-        metric = trainer.objective.of_tokens.accuracy
+        metric = trainer.objective.judged.accuracy
         results |= {"metric": metric, "score": measured[metric], **measured}
-        results["baseline"] = sequences.baseline(prepared.piece_counts)
+        results["baseline"] = sequences.baseline(prepared.piece_counts, measured)
         results["held_out_sequences"] = sequences.sequences
     return results
 

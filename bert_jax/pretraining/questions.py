@@ -40,6 +40,11 @@ NEXT_SENTENCE = Question(
 SENTENCE_ORDER = Question(
     "sop", "SOP", "sentence-order", _COMMONER, second_segment=("follows the first", "comes before the first")
 )
-QUESTIONS = (MASKED_TOKENS, NEXT_TOKENS, NEXT_SENTENCE, SENTENCE_ORDER)
+REPLACED_TOKENS = Question(
+    "rtd", "RTD", "replaced-token", "always an original token", "each token at the share that is replaced"
+)
+REPLACED_SHARE = "rtd_replaced"
+"""Name of the measurement of the share of tokens that are replaced, on which the baseline of REPLACED_TOKENS rests."""
+QUESTIONS = (MASKED_TOKENS, NEXT_TOKENS, NEXT_SENTENCE, SENTENCE_ORDER, REPLACED_TOKENS)
 OF_PAIRS = {"next_sentence": NEXT_SENTENCE, "sentence_order": SENTENCE_ORDER, "none": None}
 """By objective.pair."""

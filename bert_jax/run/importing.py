@@ -38,7 +38,9 @@ def _run_config(model: PublishedModel) -> RunConfig:
     # No head for pairs, or no segment for the second: no question about them.
     has_pairs = "next_sentence" not in model.absent and model.config.num_segments > 1
     objective = ObjectiveConfig(pair="none")
-    if has_pairs:
+    if model.config.discriminator:
+        objective = ObjectiveConfig(predict="replaced", pair="none")
+    elif has_pairs:
         objective = ObjectiveConfig(pair="sentence_order" if model.config.model_type == "albert" else "next_sentence")
     # It is never trained: the phase tells `evaluate` how long sequences may be.
     phase = Phase(steps=1, length=model.config.max_positions, batch_size=8)

@@ -151,7 +151,9 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
     config = told.replace(vocabulary_size=len(tokenizer.vocabulary), rotary_base=base)
     saved = saved_shapes(checkpoint)
     shapes = (
-        task_parameter_shapes(config, HeadShape.of(task)) if task else parameter_shapes(config, absent_parts(saved))
+        task_parameter_shapes(config, HeadShape.of(task))
+        if task
+        else parameter_shapes(config, absent_parts(saved, config))
     )
     _refuse_others(checkpoint, saved, shapes)
     _refuse_bombs(checkpoint, shapes, sum(total.size for total in manifest.files.values()))

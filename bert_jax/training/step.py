@@ -46,8 +46,8 @@ class Objective(Protocol):
     """What is learned from a batch."""
 
     model: ModelConfig
-    losses: tuple[str, ...]
-    """Names of the measurements whose means add up to the loss."""
+    losses: Mapping[str, float]
+    """Names of the measurements whose means, each times its weight, add up to the loss."""
     measurements: tuple[str, ...]
     """Names of all that `measure` gives."""
     shown: Mapping[str, str]
@@ -132,7 +132,7 @@ def make_train_step(
         params, slots = _if(good, moved, (state.params, state.optimizer))
         one = jnp.ones(())
         means |= {
-            "loss": Mean(sum(means[name].value for name in objective.losses), one),
+            "loss": Mean(sum(weight * means[name].value for name, weight in objective.losses.items()), one),
             "grad_norm": Mean(norm, one),
             "learning_rate": Mean(rate, one),
             "tokens": Mean(jnp.sum(batch.tokens.length, dtype=jnp.float32), one),
@@ -182,7 +182,10 @@ def loss_gradients(
 
     def loss(params: Parameters, part: tuple[Targets, Key[Array, "b *N"]]) -> tuple[Float[Array, ""], Means]:
         means = objective.measure(params, *part)
-        return sum(means[name].total / jnp.maximum(counts[name], 1.0) for name in objective.losses), means
+        parts = [
+            weight * means[name].total / jnp.maximum(counts[name], 1.0) for name, weight in objective.losses.items()
+        ]
+        return sum(parts), means
 
     if microbatches == 1:
         gradients, means = jax.grad(loss, has_aux=True)(params, (targets, dropout_keys))

@@ -21,6 +21,8 @@ SIZES = {
     "gpt_ltr": (12, 768),
     "albert_base": (12, 768),
     "ernie_zh_base": (12, 768),
+    "electra_small": (12, 256),
+    "electra_base": (12, 768),
     "albert_large": (24, 1024),
     "roberta_base": (12, 768),
     "roberta_large": (24, 1024),

@@ -15,7 +15,7 @@ import torch
 import transformers
 from make import SPECIAL, B, T, V, batches
 from safetensors.torch import save_file
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 HERE = Path(__file__).parent / "relatives"
 SIZES = {
@@ -33,6 +33,7 @@ MODELS = {
     "roberta": ("RobertaForMaskedLM", {**SIZES, **FAIRSEQ, "layer_norm_eps": 1e-5}),
     "albert": ("AlbertForPreTraining", {**SIZES, "embedding_size": 20, "hidden_act": "gelu_new"}),
     "ernie": ("ErnieForMaskedLM", {**SIZES, "use_task_id": True, "task_type_vocab_size": 3}),
+    "electra": ("ElectraForPreTraining", {**SIZES, "embedding_size": 20}),
     "electra_generator": ("ElectraForMaskedLM", {**SIZES, "embedding_size": 20}),
     "modernbert": (
         "ModernBertForMaskedLM",
@@ -77,9 +78,15 @@ def make(name: str) -> None:
         segments = {"token_type_ids": batch["segments"]}
     else:
         batch["segments"] = torch.zeros_like(batch["segments"])
+    replaced = torch.randint(0, 2, (B, T), generator=torch.Generator().manual_seed(3))
     out = model(input_ids=batch["ids"], attention_mask=batch["mask"].long(), output_hidden_states=True, **segments)
     logits = {"mlm": out.prediction_logits if "prediction_logits" in out else out.logits}
-    loss = cross_entropy(logits["mlm"].reshape(-1, V), labels.reshape(-1))
+    if MODELS[name][0] == "ElectraForPreTraining":
+        logits = {"replaced": out.logits}
+        batch["replaced"] = replaced * batch["mask"]
+        loss = binary_cross_entropy_with_logits(out.logits[batch["mask"]], batch["replaced"][batch["mask"]].float())
+    else:
+        loss = cross_entropy(logits["mlm"].reshape(-1, V), labels.reshape(-1))
     if "sop_logits" in out:
         logits["pair"] = out.sop_logits
         loss = loss + cross_entropy(out.sop_logits, batch["pair_label"])

@@ -4,9 +4,9 @@
     python tests/golden/make_tokenizers.py TEXT [TEXT ...]
 
 TEXT is a file with a paragraph a line, gzip'ed; several languages are good. It writes vocab.json and merges.txt
-(RoBERTa), sentencepiece.bpe.model (XLM-R and CamemBERT), spiece.model (ALBERT), texts.json, and ids.npz: for each kind
-the ids of all texts one after the other and how many each has, in the same way with a space before each text, and the
-ids of two texts together and of a text with masks. Only to be run where the files are to be made anew.
+(RoBERTa), sentencepiece.bpe.model (XLM-R and CamemBERT), spiece.model (ALBERT), tokenizer.json (ModernBERT), and also
+texts.json and ids.npz: for each kind the ids of all texts one after the other, how many each has, the same with a space
+before each text, and the ids of two texts together and of a text with masks. What is there already stays as it is.
 """
 
 import gzip
@@ -18,7 +18,9 @@ from pathlib import Path
 
 import numpy as np
 from sentencepiece import SentencePieceTrainer
-from tokenizers import ByteLevelBPETokenizer
+from tokenizers import AddedToken, ByteLevelBPETokenizer, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers.processors import TemplateProcessing
+from tokenizers.trainers import BpeTrainer
 from transformers import AutoTokenizer
 
 HERE = Path(__file__).parent / "tokenizers"
@@ -27,13 +29,16 @@ CLASSES = {
     "xlm-roberta": "XLMRobertaTokenizer",
     "camembert": "CamembertTokenizer",
     "albert": "AlbertTokenizer",
+    "modernbert": "PreTrainedTokenizerFast",
 }
 FILES = {
     "roberta": ("vocab.json", "merges.txt"),
     "xlm-roberta": ("sentencepiece.bpe.model",),
     "camembert": ("sentencepiece.bpe.model",),
     "albert": ("spiece.model",),
+    "modernbert": ("tokenizer.json",),
 }
+MODERNBERTS = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 ALBERTS = {
     "pad_id": 0,
@@ -77,8 +82,24 @@ def texts_of(lines: list[str]) -> list[str]:
     return texts
 
 
+def train_modernbert(lines: list[str]) -> None:
+    """Writes tokenizer.json with the steps of the published one: NFC, bytes, runs of spaces as added pieces, and the
+    special pieces last."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer, tokenizer.decoder = normalizers.NFC(), decoders.ByteLevel()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(lines, BpeTrainer(vocab_size=800, initial_alphabet=alphabet, show_progress=False))
+    tokenizer.add_tokens([AddedToken(" " * count, normalized=True) for count in range(24, 1, -1)])
+    special = [AddedToken(piece, normalized=False, lstrip=piece == "[MASK]") for piece in MODERNBERTS]
+    tokenizer.add_special_tokens(special)
+    ends = [(piece, tokenizer.token_to_id(piece)) for piece in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]", ends)
+    tokenizer.save(str(HERE / "tokenizer.json"))
+
+
 def train(lines: list[str]) -> None:
-    """Writes the vocabularies."""
+    """Writes the other vocabularies."""
     bytes_bpe = ByteLevelBPETokenizer()
     bytes_bpe.train_from_iterator(lines, vocab_size=800, special_tokens=SPECIAL, show_progress=False)
     bytes_bpe.save_model(str(HERE))
@@ -101,10 +122,12 @@ def ids_of(kind: str, texts: list[str]) -> dict[str, np.ndarray]:
         for name in FILES[kind]:
             Path(folder, name).write_bytes((HERE / name).read_bytes())
         settings = {"tokenizer_class": CLASSES[kind]} | ({"mask_token": ROBERTAS_MASK} if kind == "roberta" else {})
+        if kind == "modernbert":
+            settings |= {f"{piece.strip('[]').lower()}_token": piece for piece in MODERNBERTS}
         Path(folder, "tokenizer_config.json").write_text(json.dumps(settings))
         Path(folder, "config.json").write_text(json.dumps({"model_type": kind}))
         tokenizer = AutoTokenizer.from_pretrained(folder)
-    assert type(tokenizer).__name__ == CLASSES[kind]
+    assert type(tokenizer).__name__ in (CLASSES[kind], "TokenizersBackend")
     found = {"size": np.array(len(tokenizer)), "pair": np.array(tokenizer(*PAIR)["input_ids"], np.uint16)}
     found["masked"] = np.array(tokenizer(MASKED.format(mask=tokenizer.mask_token))["input_ids"], np.uint16)
     for name, space in (("plain", ""), ("spaced", " ")):
@@ -117,8 +140,14 @@ def ids_of(kind: str, texts: list[str]) -> dict[str, np.ndarray]:
 if __name__ == "__main__":
     HERE.mkdir(exist_ok=True)
     lines = [line.strip()[:400] for path in sys.argv[1:] for line in gzip.open(path, "rt") if line.strip()][::40]
-    train(lines)
-    texts = texts_of(lines)
-    (HERE / "texts.json").write_text(json.dumps(texts) + "\n")
-    arrays = [ids_of(kind, texts) for kind in CLASSES]
-    np.savez_compressed(HERE / "ids.npz", **{name: value for found in arrays for name, value in found.items()})
+    if not (HERE / "texts.json").exists():
+        train(lines)
+        (HERE / "texts.json").write_text(json.dumps(texts_of(lines)) + "\n")
+    if not (HERE / "tokenizer.json").exists():
+        train_modernbert(lines)
+    texts = json.loads((HERE / "texts.json").read_text())
+    made = dict(np.load(HERE / "ids.npz")) if (HERE / "ids.npz").exists() else {}
+    for kind in CLASSES:
+        if f"{kind}.size" not in made:
+            made |= ids_of(kind, texts)
+    np.savez_compressed(HERE / "ids.npz", **made)

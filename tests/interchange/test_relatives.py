@@ -5,6 +5,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from safetensors.numpy import load_file
 from token_rows import tokens_of
@@ -14,7 +15,7 @@ from bert_jax.interchange.export import their_tensors, write_model_directory
 from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.names import to_tensors
 from bert_jax.interchange.relatives import RELATIVES
-from bert_jax.model.bert import BertForPretraining, completed, init, parameter_shapes
+from bert_jax.model.bert import BertForPretraining, Discriminator, completed, init, parameter_shapes
 from bert_jax.model.size import num_parameters
 from bert_jax.model.task import BertForTask, HeadShape
 from bert_jax.system.errors import UsageError
@@ -43,8 +44,16 @@ class Golden:
         tokens, pairs = model.apply({"params": completed(params, others)}, self.tokens, self.batch["positions"])
         return tokens[..., : self.config.vocabulary_size], pairs[:, 0]
 
+    def replaced(self, params):
+        """Logits of each token's being replaced, of a discriminator."""
+        return Discriminator(self.config).apply({"params": params}, self.tokens)
+
     def loss(self, params):
-        """The mean loss of the predicted tokens, and that of the pairs where the class has it."""
+        """The mean loss of the predicted tokens, and that of the pairs where the class has it; of a discriminator that
+        of all tokens."""
+        if self.config.discriminator:
+            losses = optax.sigmoid_binary_cross_entropy(self.replaced(params), self.batch["replaced"])
+            return jnp.sum(losses * self.batch["mask"]) / jnp.sum(self.batch["mask"])
         tokens, pairs = self.logits(params)
         losses, weights = cross_entropy(tokens, self.batch["labels"])[0], self.batch["weights"]
         loss = jnp.sum(losses * weights) / jnp.sum(weights)
@@ -75,10 +84,15 @@ def test_hidden_states_of_every_layer(golden):
 
 
 def test_logits_and_losses(golden):
-    tokens, pairs = golden.logits(golden.params)
-    rows, used = np.arange(len(tokens))[:, None], np.asarray(golden.batch["weights"] > 0)
-    expected = golden.expected["logits.mlm"][rows, golden.batch["positions"]]
-    np.testing.assert_allclose(tokens[used], expected[used], atol=1e-5)
+    if golden.config.discriminator:
+        there = np.asarray(golden.batch["mask"] > 0)
+        found, expected = golden.replaced(golden.params), golden.expected["logits.replaced"]
+        np.testing.assert_allclose(found[there], expected[there], atol=1e-5)
+    else:
+        tokens, pairs = golden.logits(golden.params)
+        rows, used = np.arange(len(tokens))[:, None], np.asarray(golden.batch["weights"] > 0)
+        expected = golden.expected["logits.mlm"][rows, golden.batch["positions"]]
+        np.testing.assert_allclose(tokens[used], expected[used], atol=1e-5)
     if "logits.pair" in golden.expected:
         np.testing.assert_allclose(pairs, golden.expected["logits.pair"], atol=1e-5)
     assert float(golden.loss(golden.params)) == pytest.approx(float(golden.expected["loss"]), abs=1e-5)
@@ -109,9 +123,10 @@ def test_a_pretrained_model_is_exported_as_a_class_that_there_is(golden, tmp_pat
     params = jax.tree.map(np.asarray, init(config, jax.random.key(0)))
     kind = write_model_directory(tmp_path / "model", config, params, golden.published.tokenizer)
     relative = RELATIVES[config.model_type]
-    assert kind == f"{relative.classes}For{'MaskedLM' if relative.lacks else 'PreTraining'}"
+    lacks = frozenset() if config.discriminator else relative.lacks
+    assert kind == f"{relative.classes}For{'MaskedLM' if lacks else 'PreTraining'}"
     again = open_model_directory(tmp_path / "model")
-    assert again.absent == relative.lacks and not again.unused
+    assert again.absent == lacks and not again.unused
 
 
 @pytest.mark.parametrize("kind", ["class", "span", "tags", "choice"])

@@ -20,6 +20,7 @@ FILES = {
     "xlm-roberta": ("sentencepiece.bpe.model",),
     "camembert": ("sentencepiece.bpe.model",),
     "albert": ("spiece.model",),
+    "modernbert": ("tokenizer.json",),
 }
 PAIR = ("a cat", "the river's dog, 中文")
 MASKED = f"Paris is the {MASK} of Fr{MASK}nce."
@@ -62,7 +63,7 @@ def test_two_texts(kind, tokenizer):
     one = joined([tokenizer.encode(text) for text in PAIR], tokenizer.vocabulary, 64)
     assert one.ids == IDS[f"{kind}.pair"].tolist()
     first = len(tokenizer.encode(PAIR[0]))
-    assert one.first_length == first + (2 if kind == "albert" else 3)
+    assert one.first_length == first + (2 if kind in ("albert", "modernbert") else 3)
     cut = joined([tokenizer.encode(text) for text in PAIR], tokenizer.vocabulary, 9)
     assert len(cut.ids) == 9 and cut.cut
 

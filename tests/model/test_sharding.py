@@ -24,6 +24,7 @@ TREES = {
     "pre-norm, gated, rotary": parameter_shapes(
         ModelConfig.modern(vocabulary_size=200, num_layers=4, hidden_size=32, num_heads=2, biases=True)
     ),
+    "discriminator": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, discriminator=True)),
     "task": task_parameter_shapes(ModelConfig.tiny(vocabulary_size=200), HeadShape("pooled", 3)),
 }
 
@@ -51,6 +52,8 @@ def test_parameters_are_split_as_megatron_and_fsdp_have_it():
         "masked_lm/dense/kernel": P("fsdp", "tensor"),
         "masked_lm/bias": P(("tensor", "fsdp")),
         "next_sentence/dense/kernel": P("fsdp", None),
+        "replaced/dense/kernel": P("fsdp", "tensor"),
+        f"generator/{layers}/feedforward_in/kernel": P(None, "fsdp", "tensor"),
         "task/dense/kernel": P("fsdp", None),
         "task/dense/bias": P(None),
     }

@@ -4,7 +4,7 @@ import pytest
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.bert import BertForPretraining, parameter_shapes
+from bert_jax.model.bert import BertForPretraining, Discriminator, generator_parameters, parameter_shapes
 from bert_jax.model.size import forward_flops, num_parameters, parts, train_flops
 
 
@@ -17,6 +17,13 @@ from bert_jax.model.size import forward_flops, num_parameters, parts, train_flop
         (ModelConfig.base(vocabulary_size=119_547), 177_853_440, 178_566_653),
         (ModelConfig.base(vocabulary_size=21_128), 102_267_648, 102_882_442),
         (ModelConfig.large(vocabulary_size=30_522), 335_141_888, 336_226_108),
+        # google/electra-base-discriminator; with its head 109,483,009, and a generator of 9,903,418 beside it
+        (ModelConfig.base(vocabulary_size=30_522, discriminator=True), 108_891_648, 109_483_009),
+        (
+            ModelConfig.base(vocabulary_size=30_522, discriminator=True, generator_divisor=3),
+            108_891_648,
+            119_386_427,
+        ),
     ],
 )
 def test_the_published_models_have_the_published_number_of_parameters(config, encoder, with_heads):
@@ -52,3 +59,27 @@ def test_flops_by_formula_are_those_of_the_compiled_forward_pass(slots):
     counted = compiled.cost_analysis()["flops"] / batch
     assert forward_flops(config, length, slots) == pytest.approx(counted, rel=0.1)  # the rest is elementwise
     assert train_flops(config, length, slots) == 3 * forward_flops(config, length, slots)
+
+
+def test_flops_of_a_discriminator_and_its_generator():
+    config = ModelConfig(
+        num_layers=1,
+        hidden_size=256,
+        embedding_size=128,
+        num_heads=4,
+        vocabulary_size=1024,
+        max_positions=64,
+        discriminator=True,
+        generator_divisor=2,
+    )
+    batch, length, slots = 4, 64, 10
+    wanted = jax.ShapeDtypeStruct((batch, slots), "int32")
+
+    def both(params, tokens, wanted):
+        generator = {"params": generator_parameters(params)}
+        filled = BertForPretraining(config.generator).apply(generator, tokens, wanted)[0]
+        return filled, Discriminator(config).apply({"params": params}, tokens)
+
+    compiled = jax.jit(both).lower(parameter_shapes(config), tokens_of(np.zeros((batch, length))), wanted).compile()
+    counted = compiled.cost_analysis()["flops"] / batch
+    assert forward_flops(config, length, slots) == pytest.approx(counted, rel=0.1)

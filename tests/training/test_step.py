@@ -25,7 +25,7 @@ class Regression:
     """y = x w, where each example has a random number of its own and one in ids[:, 1] for its weight."""
 
     model = ModelConfig()
-    losses = ("square",)
+    losses = {"square": 1.0}
     measurements = ("square", "largest")
     shown = {}
 
