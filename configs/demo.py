@@ -42,7 +42,13 @@ config = RunConfig(
     data=DataConfig(source="python-docs", held_out=0.05, short_sequence_probability=0.0, chunk_megabytes=1.0),
     objective=ObjectiveConfig(pair="none", masked_share=0.3, masked_share_end=0.15),
     optimizer=OptimizerConfig(
-        name="muon", peak_learning_rate=6e-3, warmup=0.05, bias_correction=True, beta2=0.98, epsilon=1e-8, weight_decay=0.1
+        name="muon",
+        peak_learning_rate=6e-3,
+        warmup=0.05,
+        bias_correction=True,
+        beta2=0.98,
+        epsilon=1e-8,
+        weight_decay=0.1,
     ),
     phases=(Phase(steps=10_000, length=64, batch_size=32),),
     evaluation=EvaluationConfig(every=2500),
