@@ -88,7 +88,7 @@ WRONG = {
     # Settings that don't fit each other
     f"{PRETRAIN} --model.num-heads 3": "--model.hidden-size=128 is not a multiple of --model.num-heads=3",
     f"{PRETRAIN} --phases.0.length 128": "--phases.0.length=128 is more than --model.max-positions=64",
-    f"{PRETRAIN} --objective.predict next": "set --objective.pair=none",
+    "pretrain demo_bert --workdir W --objective.predict next": "set --objective.pair=none",
     f"{PRETRAIN} --mesh.data 16": "--mesh.data=16 x --mesh.fsdp=1 x --mesh.tensor=1 and this machine has 1 device",
     f"{FINETUNE} --task.batch-size 3 --execution.accumulation 2": "--task.batch-size=3 is not a multiple of",
     f"{FINETUNE} --task.metric f2": "--task.metric=f2 doesn't measure --task.kind=class",

@@ -33,7 +33,7 @@ EXPERIMENTS = sorted((ROOT / "experiments").glob("*.py"))
 
 
 def test_the_published_sizes_are_there():
-    assert {path.stem for path in CONFIGS} == {*SIZES, *MODERN, "cpu", "demo"}
+    assert {path.stem for path in CONFIGS} == {*SIZES, *MODERN, "cpu", "demo", "demo_bert"}
 
 
 @pytest.mark.parametrize("path", CONFIGS + ABLATIONS + EXPERIMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -37,7 +37,7 @@ ROOT = Path(bert_jax.__file__).parent
             lambda: OptimizerConfig(schedule="warmup_stable_decay", warmup=0.6, decay_share=0.5),
             ["warmup=0.6", "decay_share=0.5", "more than 1"],
         ),
-        (lambda: OptimizerConfig(name="adam"), ["OptimizerConfig.name=adam: expected adamw or lamb"]),
+        (lambda: OptimizerConfig(name="adam"), ["OptimizerConfig.name=adam: expected one of adamw, lamb, muon"]),
         (lambda: ModelConfig(dropout=1.0), ["ModelConfig.dropout=1.0: expected a number of at least 0 and below 1"]),
         (lambda: ModelConfig(activation="relu"), ["activation=relu", "gelu_tanh"]),
         (lambda: RunConfig(model={"num_head": 7}), ["num_head", "did you mean num_heads"]),

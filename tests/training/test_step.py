@@ -35,6 +35,9 @@ class Regression:
     def learns(self, params):
         return None
 
+    def in_phase(self, phase):
+        return self
+
     def flops(self, shape):
         raise NotImplementedError
 
