@@ -6,8 +6,10 @@ from typing import Any, Literal
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
-from bert_jax.interchange.relatives import further_settings, further_values, relative_of
+from bert_jax.interchange.relative_settings import further_settings, further_values
+from bert_jax.interchange.relatives import relative_of
 from bert_jax.system.errors import UsageError, shown
+from bert_jax.text.vocabulary import Vocabulary
 
 Activation = Literal["gelu_tanh", "gelu_erf"]
 
@@ -52,7 +54,7 @@ def model_config(
         raise UsageError(f"{path}: {error} ({', '.join(named)})") from None
 
 
-def config_values(model: ModelConfig, pad_id: int, class_name: str) -> dict[str, Any]:
+def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str) -> dict[str, Any]:
     """The values of Hugging Face's config.json for `model`, exported as transformers' class `class_name`.
 
     Raises UsageError where the files of its `model_type` can't say what it is.
@@ -65,10 +67,10 @@ def config_values(model: ModelConfig, pad_id: int, class_name: str) -> dict[str,
         "model_type": model.model_type,
         "intermediate_size": model.inner_size,
         **dict.fromkeys(relative.activations, written[model.activation]),
-        "pad_token_id": pad_id,
+        "pad_token_id": vocabulary.pad_id,
         **{name: value for name, value in relative.fixed.items() if name not in _UNSAID},
         "dtype": "float32",
-        **further_values(relative, model),
+        **further_values(relative, model, vocabulary),
     }
     if missing := next((ours for ours in relative.sizes.values() if getattr(model, ours) == 0), None):
         raise UsageError(

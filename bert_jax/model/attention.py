@@ -15,9 +15,10 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model import cudnn_attention
-from bert_jax.model.attention_pattern import AttentionPattern, Places
+from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import dropout, of_tokens, split
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
+from bert_jax.model.long_rows import band, in_bands, in_strips, is_in_strips
 from bert_jax.model.placement import BATCH_AXES, platform
 from bert_jax.model.products import heads_first, inner_products, weighted_sums
 from bert_jax.model.rotary import rotated
@@ -29,13 +30,6 @@ AttentionForm = Literal["auto", "exact", "tpu", "cudnn", "interpreted"]
 `exact`: by einsum and softmax. `tpu`: by a kernel for TPUs. `cudnn`: by cuDNN's kernel for NVIDIA GPUs, which drops
 nothing. `interpreted`, for tests: by the TPU kernel's operations, on any backend. `auto`: by the TPU kernel where that
 can be had, else exactly."""
-
-
-_LEAST_BLOCK = 64
-"""Fewest queries in a block of local attention: fewer make products too small for any device."""
-_STRIP = 1024
-"""Queries whose probabilities are in memory at a time, where those of a row together are more than _MOST_SCORES."""
-_MOST_SCORES = 2048 * 2048
 
 
 class SelfAttention(nn.Module):
@@ -108,92 +102,13 @@ def attend(
     Long rows are computed in parts, so that memory grows with their length and not with its square.
     """
     if pattern.rows is None and (block := band(query.shape[1], pattern.window)):
-        return _attend_in_bands(query, key, value, pattern, rate, dropout_keys, block)
-    if _is_in_strips(query.shape[1], key.shape[1]):
-        return _attend_in_strips(query, key, value, pattern, rate, dropout_keys)
+        return in_bands(attend, query, key, value, pattern, rate, dropout_keys, block)
+    if is_in_strips(query.shape[1], key.shape[1]):
+        return in_strips(attend, query, key, value, pattern, rate, dropout_keys)
     probabilities = attention_probabilities(query, key, pattern)
     if dropout_keys is not None:
         probabilities = _dropout(probabilities, rate, head_keys(dropout_keys, query.shape[2]), pattern)
     return weighted_sums(probabilities.astype(value.dtype), heads_first(value), value.dtype).swapaxes(1, 2)
-
-
-def band(length: int, window: int | None) -> int | None:
-    """Queries in a block of local attention over rows of `length` tokens, which sees three times as many keys; None
-    where the whole row is computed at once."""
-    block = max(window or 0, _LEAST_BLOCK)
-    return block if window is not None and length >= 4 * block else None
-
-
-def _is_in_strips(queries: int, keys: int) -> bool:
-    return queries * keys > _MOST_SCORES and queries > _STRIP
-
-
-def keys_of_a_query(length: int, window: int | None) -> tuple[int, int]:
-    """How many probabilities the exact form keeps of each query of a row for the backward pass, and how many are in
-    memory while the row is computed."""
-    if block := band(length, window):
-        return 3 * block, 3 * block
-    return (0, _STRIP) if _is_in_strips(length, length) else (length, length)
-
-
-def _attend_in_bands(
-    query: Float[Array, "B T H K"],
-    key: Float[Array, "B T H K"],
-    value: Float[Array, "B T H K"],
-    pattern: AttentionPattern,
-    rate: float,
-    dropout_keys: Key[Array, "B N"] | None,
-    block: int,
-) -> Float[Array, "B T H K"]:
-    """`attend` within a window of at most `block`: each block of so many queries with its keys and those beside it.
-
-    The blocks become rows of their own, so the work and the memory of a row grow linearly with its length.
-    """
-    (batch, length), blocks = query.shape[:2], -(-query.shape[1] // block)
-
-    def in_blocks(x: Array) -> Array:
-        x = jnp.pad(x, [(0, 0), (0, blocks * block - length), *[(0, 0)] * (x.ndim - 2)])
-        return x.reshape(batch, blocks, block, *x.shape[2:])
-
-    def with_neighbours(x: Array) -> Array:
-        x = jnp.pad(in_blocks(x), [(0, 0), (1, 1), *[(0, 0)] * (x.ndim - 1)])
-        return jnp.concatenate([x[:, :-2], x[:, 1:-1], x[:, 2:]], axis=2).reshape(-1, 3 * block, *x.shape[3:])
-
-    flat = lambda x: in_blocks(x).reshape(-1, block, *x.shape[2:])
-    local = pattern._replace(
-        queries=Places(*map(flat, pattern.queries)),
-        keys=Places(*map(with_neighbours, pattern.keys)),
-        sequences=max(pattern.sequences, 2),  # so that places count within a sequence, not within a block
-    )
-    keys = None if dropout_keys is None else jnp.repeat(dropout_keys, blocks, axis=0)
-    context = attend(flat(query), with_neighbours(key), with_neighbours(value), local, rate, keys)
-    return context.reshape(batch, blocks * block, *query.shape[2:])[:, :length]
-
-
-def _attend_in_strips(
-    query: Float[Array, "B T H K"],
-    key: Float[Array, "B S H K"],
-    value: Float[Array, "B S H K"],
-    pattern: AttentionPattern,
-    rate: float,
-    dropout_keys: Key[Array, "B N"] | None,
-) -> Float[Array, "B T H K"]:
-    """`attend` for _STRIP queries after the other; the backward pass computes their probabilities again."""
-    length, strips = query.shape[1], -(-query.shape[1] // _STRIP)
-    rows = jnp.broadcast_to(jnp.arange(length), query.shape[:2]) if pattern.rows is None else pattern.rows
-
-    def in_strips(x: Array) -> Array:
-        x = jnp.pad(x, [(0, 0), (0, strips * _STRIP - length), *[(0, 0)] * (x.ndim - 2)])
-        return jnp.moveaxis(x.reshape(x.shape[0], strips, _STRIP, *x.shape[2:]), 1, 0)
-
-    @jax.checkpoint
-    def strip(part: tuple[Array, Places, Array]) -> Array:
-        query, places, rows = part
-        return attend(query, key, value, pattern._replace(queries=places, rows=rows), rate, dropout_keys)
-
-    parts = in_strips(query), Places(*map(in_strips, pattern.queries)), in_strips(rows)
-    context = jnp.moveaxis(jax.lax.map(strip, parts), 0, 1)
-    return context.reshape(query.shape[0], strips * _STRIP, *query.shape[2:])[:, :length]
 
 
 def _dropout(

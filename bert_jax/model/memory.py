@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.model.attention import keys_of_a_query
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.linear import compute_dtype
+from bert_jax.model.long_rows import keys_of_a_query
 
 _F32 = 4
 _STATE = 3

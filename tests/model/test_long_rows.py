@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.layout import lay_out
-from bert_jax.model import attention
+from bert_jax.model import attention, long_rows
 from bert_jax.model.attention_pattern import AttentionPattern
 
 LENGTH = 33
@@ -42,14 +42,14 @@ def test_parts_give_what_the_whole_gives(tokens, monkeypatch, window, causal, ra
     pattern = AttentionPattern.of(tokens, causal)._replace(window=window)
     expected = values_and_gradients(tokens, pattern, rate)
     parts = []
-    for name in ("_attend_in_bands", "_attend_in_strips"):
+    for name in ("in_bands", "in_strips"):
         part = getattr(attention, name)
         monkeypatch.setattr(attention, name, lambda *given, part=part, name=name: parts.append(name) or part(*given))
-    monkeypatch.setattr(attention, "_LEAST_BLOCK", 4)
-    monkeypatch.setattr(attention, "_STRIP", 8)
-    monkeypatch.setattr(attention, "_MOST_SCORES", 500)
+    monkeypatch.setattr(long_rows, "_LEAST_BLOCK", 4)
+    monkeypatch.setattr(long_rows, "_STRIP", 8)
+    monkeypatch.setattr(long_rows, "_MOST_SCORES", 500)
     found = values_and_gradients(tokens, pattern, rate)
-    assert parts == ["_attend_in_bands" if window else "_attend_in_strips"]
+    assert parts == ["in_bands" if window else "in_strips"]
     for one, other in zip(expected, found):
         np.testing.assert_allclose(one, other, atol=3e-6)
 
@@ -65,9 +65,9 @@ def scores_of(program: str) -> int:
 
 @pytest.mark.parametrize("window", [8, None])
 def test_no_array_grows_with_the_square_of_the_length(window, monkeypatch):
-    monkeypatch.setattr(attention, "_LEAST_BLOCK", 8)
-    monkeypatch.setattr(attention, "_STRIP", 32)
-    monkeypatch.setattr(attention, "_MOST_SCORES", 64 * 64)
+    monkeypatch.setattr(long_rows, "_LEAST_BLOCK", 8)
+    monkeypatch.setattr(long_rows, "_STRIP", 32)
+    monkeypatch.setattr(long_rows, "_MOST_SCORES", 64 * 64)
     largest = []
     for length in (256, 512):
         one = lay_out(np.ones(length, int), np.array([length]), np.array([length]), (1, length))
