@@ -256,10 +256,10 @@ def _accuracy(run: Path, measured: Path) -> dict[str, float]:
     from bert_jax.run.trained_model import TrainedModel
     from bert_jax.text.tokenizer import load_tokenizer
 
-    model, sequences_of = read_pretraining_config(run).model, RunDirectory(measured)
-    if model.causal:
+    model, sequences_of = TrainedModel.open(run).config, RunDirectory(measured)
+    if model.causal or model.discriminator:  # it fills no masks from both sides
         return {}
-    config = read_pretraining_config(measured).replace(model=model)
+    config = read_pretraining_config(measured).replace(model=model.replace(vocabulary_size=None))
     vocabulary = load_tokenizer(sequences_of.tokenizer).vocabulary
     trainer = pretraining_trainer(config, make_mesh(MeshConfig()), len(vocabulary), vocabulary.mask_id)
     _, params = TrainedModel.load(run, lambda shapes: tree_shardings(shapes, trainer.mesh))

@@ -88,7 +88,7 @@ def run(arguments: list[str]) -> None:
         example = _EXAMPLE
     lines = [f"bert-jax fill-mask {shlex.quote(str(workdir))} {shlex.quote(example)}"] if fills_masks else []
     lines += [f"bert-jax inspect {workdir}", f"bert-jax evaluate {workdir}"]
-    vectors = "tokens" if config.model.discriminator else "pooled"  # a discriminator has no pooler
+    vectors = "tokens" if config.objective.pair == "none" else "pooled"  # without pairs no pooler is learned
     lines.append(
         f"python -c \"import bert_jax; print(bert_jax.load('{workdir}').encode(['some text']).{vectors}.shape)\""
     )

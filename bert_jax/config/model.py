@@ -80,7 +80,8 @@ class ModelConfig(Settings):
     """Between the two matrices of a block's feed-forward part: the activation (BERT's), or the activation of one half
     times the other, from a first matrix twice as wide (GeGLU, Shazeer 2020)."""
     biases: bool = True
-    """Whether linear layers and norms have biases. The vocabulary's bias and the heads of pairs and tasks always do."""
+    """Whether linear layers and norms have biases. The vocabulary, and the heads of pairs, replaced tokens and tasks
+    always have them."""
     pooler: Literal["tanh", "gelu", "transform"] = "tanh"
     """What stands between the encoder and the head of a task: a dense layer and tanh on the pooled vector (BERT's);
     the same with GELU (ELECTRA's); or dense, GELU and norm on every vector that the head reads, as before the
@@ -120,6 +121,11 @@ class ModelConfig(Settings):
 
     @model_validator(mode="after")
     def _blocks_fit(self) -> "ModelConfig":
+        if self.local_window is not None and self.global_every == 1:
+            raise ValueError(
+                f"model.local_window={self.local_window} with model.global_every=1 leaves no block with local "
+                "attention; raise global_every (ModernBERT's is 3), or leave local_window out"
+            )
         if self.global_every > 1 and self.local_window is None:
             raise ValueError(
                 f"model.global_every={self.global_every} leaves blocks with local attention and model.local_window is "

@@ -228,8 +228,14 @@ def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh
     found = initial_parameters(started, model_place(config.init), mesh)
     encoder = found["bert"]
     if pools_tokens(config.model):
-        if "masked_lm" in found:
+        if not started.pooler_trained:
+            encoder.pop("pooler", None)
+        fits = config.model.table_size == config.model.hidden_size
+        if "pooler" not in encoder and "masked_lm" in found and fits:
             encoder["pooler"] = {name: found["masked_lm"][name] for name in ("dense", "norm")}
+        elif "pooler" not in encoder:
+            lacks = "the model to start from has no layer that fits before the task's head: random values are put there"
+            say(lacks + (", which --probe leaves as they are" if config.probe else ""))
     elif HeadShape.of(config.task).input == "tokens":
         encoder.pop("pooler", None)
     elif "pooler" not in encoder or not started.pooler_trained:

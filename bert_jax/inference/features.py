@@ -77,14 +77,14 @@ def features(
 ) -> Output:
     """Computes the vectors of each token, or with pooling of each text, in a batch with one text per row.
 
-    Blocks above the highest layer of `choice` aren't computed, but for one of a model whose last block's vectors are
-    normalised (model.norm=pre): to transformers those of the other blocks aren't.
+    Blocks above the highest layer of `choice` aren't computed. With model.norm=pre one more is: the norm that follows
+    the last block would otherwise be applied to a layer that isn't the last.
     """
     depth = max(*choice.layers, 1)
     if config.norm == "pre":
         depth = min(depth + 1, config.num_layers)
     encoder = params["bert"]["encoder"]
-    # Blocks that share their parameters have a stack of one, and a parameter that the first lacks has a row less.
+    # Blocks that share their parameters have a stack of one. A parameter that the first block lacks has one row less.
     blocks = jax.tree.map(lambda leaf: leaf[: max(len(leaf) - (config.num_layers - depth), 1)], encoder["layers"])
     variables = {"params": {**params, "bert": {**params["bert"], "encoder": {**encoder, "layers": blocks}}}}
     network = BertForPretraining(config.replace(num_layers=depth))

@@ -51,7 +51,7 @@ def model_config(
     except SettingsError as error:
         names = relative.sizes | relative.rates
         named = [f"{ours} is {theirs} there" for theirs, ours in names.items() if ours in str(error)]
-        raise UsageError(f"{path}: {error} ({', '.join(named)})") from None
+        raise UsageError(f"{path}: {error}" + (f" ({', '.join(named)})" if named else "")) from None
 
 
 def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str) -> dict[str, Any]:

@@ -32,26 +32,49 @@ _EVERY_THIRD = 3
 
 def _turns(values: dict[str, Any], place: str) -> dict[str, Any]:
     """Which blocks attend locally, how far, and the bases of their rotations: ModernBERT's settings, as transformers 4
-    and 5 write them. Raises UsageError for an order that isn't every so many blocks."""
-    every, kinds = values.get("global_attn_every_n_layers", _EVERY_THIRD), values.get("layer_types")
+    and 5 write them. Raises UsageError for an order that isn't every so many blocks, and for scaled rotations."""
+    every = _told(values, "global_attn_every_n_layers", _EVERY_THIRD, int, place)
+    kinds, count = _told(values, "layer_types", [], list, place), values["num_hidden_layers"]
     if kinds:
         every = next((number for number in range(1, len(kinds)) if kinds[number] == _LAYER_TYPES[0]), len(kinds))
-        if kinds != [_LAYER_TYPES[number % every > 0] for number in range(values["num_hidden_layers"])]:
+        if kinds != [_LAYER_TYPES[number % every > 0] for number in range(count)]:
             raise UsageError(
-                f"{place}: layer_types is {shown(kinds)}; bert_jax has {_LAYER_TYPES[0]} in every so-many-th block, "
-                f"from the first on, and {_LAYER_TYPES[1]} in the others"
+                f"{place}: layer_types is {shown(kinds)} for {count} layers; bert_jax has {_LAYER_TYPES[0]} in every "
+                f"so-many-th block, from the first on, and {_LAYER_TYPES[1]} in the others"
             )
-    told = values.get("rope_parameters") or {}
-    if scaled := [kind for kind in _LAYER_TYPES if told.get(kind, {}).get("rope_type", "default") != "default"]:
-        raise UsageError(f"{place}: rope_type is {shown(told[scaled[0]]['rope_type'])}; bert_jax has 'default'")
+    if every < 1:
+        raise UsageError(f"{place}: global_attn_every_n_layers is {every}; 1 or more was expected")
+    if values.get("rope_scaling"):
+        raise UsageError(f"{place}: rope_scaling is {shown(values['rope_scaling'])}; bert_jax scales no rotations")
+    told = _told(values, "rope_parameters", {}, dict, place)
+    of_kinds = [_told(told, kind, {}, dict, f"{place}: rope_parameters") for kind in _LAYER_TYPES]
+    if others := [name for name in told if name not in _LAYER_TYPES]:
+        raise UsageError(
+            f"{place}: rope_parameters has {shown(others[0])}; bert_jax reads {' and '.join(_LAYER_TYPES)}"
+        )
+    if scaled := [one["rope_type"] for one in of_kinds if one.get("rope_type", "default") != "default"]:
+        raise UsageError(f"{place}: rope_type is {shown(scaled[0])}; bert_jax has 'default'")
     bases = (("rotary_base", "global_rope_theta", 160_000.0), ("local_rotary_base", "local_rope_theta", 10_000.0))
     found = {
-        ours: told.get(kind, {}).get("rope_theta", values.get(theirs, default))
-        for kind, (ours, theirs, default) in zip(_LAYER_TYPES, bases)
+        ours: one.get("rope_theta", values.get(theirs, default))
+        for one, (ours, theirs, default) in zip(of_kinds, bases)
     }
     # The window has a middle; with one kind of block there is none.
-    window = values.get("local_attention", 128) // 2 if every > 1 else None
+    window = _told(values, "local_attention", 128, int, place) // 2 if every > 1 else None
     return found | {"global_every": every, "local_window": window}
+
+
+def _told(values: dict[str, Any], name: str, default: Any, kind: type, place: str) -> Any:
+    """The value `name`, or `default` where there is none. Raises UsageError for one that isn't a `kind`."""
+    found = values.get(name)
+    if found is None:
+        return default
+    if not isinstance(found, kind) or isinstance(found, bool):
+        raise UsageError(f"{place}: {name} is {shown(found)}; expected {_KINDS[kind]}")
+    return found
+
+
+_KINDS = {int: "an integer", list: "a list", dict: "an object"}
 
 
 def further_values(relative: Relative, model: ModelConfig, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -69,7 +92,8 @@ def further_values(relative: Relative, model: ModelConfig, vocabulary: Vocabular
             "local_attention": 2 * (model.local_window or 64),
             "global_rope_theta": model.rotary_base,
             "local_rope_theta": model.local_rotary_base,
-            # Left out, they would be those of the published vocabulary.
+            "classifier_pooling": "cls",  # of a sentence's head: an encoder is read with any
+            # Left out, the ids would be those of the published vocabulary.
             **dict.fromkeys(("bos_token_id", "cls_token_id"), vocabulary.cls_id),
             **dict.fromkeys(("eos_token_id", "sep_token_id"), vocabulary.sep_id),
         }

@@ -138,7 +138,8 @@ def _part(tensor: Tensor, number: int, count: int) -> Tensor:
     don't divide is in the last one, whose shape is wrong then."""
     rows, *others = tensor.shape or (0,)
     begin, end = number * (rows // count), rows if number == count - 1 else (number + 1) * (rows // count)
-    return Tensor(tensor.source, (end - begin, *others), lambda: tensor.read()[begin:end])
+    named = f"{tensor.source} (part {number + 1} of {count})"
+    return Tensor(named, (end - begin, *others), lambda: tensor.read()[begin:end])
 
 
 class Selection(NamedTuple):

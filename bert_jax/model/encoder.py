@@ -48,6 +48,10 @@ class PreNorm(NamedTuple):
         return x + output
 
 
+def _unchanged(x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+    return x
+
+
 class FeedForward(nn.Module):
     """Two linear layers with an activation between them, at each token by itself; gated where `config` says so."""
 
@@ -78,7 +82,7 @@ class Block(nn.Module):
     local: bool = False
     """Whether its attention is local."""
     first: bool = False
-    """Whether it is the first of all blocks."""
+    """Whether it is the first of all blocks, which with model.norm=pre has no norm before its attention."""
 
     @nn.compact
     def __call__(
@@ -94,7 +98,7 @@ class Block(nn.Module):
         keys = [None] * 3 if dropout_keys is None else split(dropout_keys, 3)
         residual_of = PreNorm if config.norm == "pre" else PostNorm
         norm = LayerNorm(config, name="attention_norm")
-        residual = residual_of(lambda x: x if self.first and config.norm == "pre" else norm(x))
+        residual = residual_of(_unchanged if self.first and config.norm == "pre" else norm)
         attention = SelfAttention(config, self.attention, self.local, name="attention")
         attended, probabilities = attention(residual.before(x), pattern, keys[0], wanted, return_probabilities)
         queries = pattern.of_queries(wanted)

@@ -60,7 +60,9 @@ def in_bands(
         x = jnp.pad(in_blocks(x), [(0, 0), (1, 1), *[(0, 0)] * (x.ndim - 1)])
         return jnp.concatenate([x[:, :-2], x[:, 1:-1], x[:, 2:]], axis=2).reshape(-1, 3 * block, *x.shape[3:])
 
-    flat = lambda x: in_blocks(x).reshape(-1, block, *x.shape[2:])
+    def flat(x: Array) -> Array:
+        return in_blocks(x).reshape(-1, block, *x.shape[2:])
+
     local = pattern._replace(
         queries=Places(*map(flat, pattern.queries)),
         keys=Places(*map(with_neighbours, pattern.keys)),

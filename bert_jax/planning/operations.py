@@ -82,10 +82,11 @@ def _attention(model: ModelConfig, tokens: Tokens, window: int | None, blocks: i
     """Attention between the projections, in `blocks` blocks. Of long rows with a window it is computed in bands, which
     are rows of their own here."""
     (rows, queries), keys = tokens.ids.shape, tokens.ids.shape[1]
-    admitted = AttentionPattern.of(jax.device_put(tokens), model.causal)._replace(window=window).admitted()
     if block := band(queries, window):
         rows, queries, keys = rows * -(-queries // block), block, 3 * block
         admitted = jnp.ones((1, 1, 1), bool)
+    else:
+        admitted = AttentionPattern.of(jax.device_put(tokens), model.causal)._replace(window=window).admitted()
     scores = _random(model, rows, model.num_heads, queries, keys).astype(jnp.float32)
     found = [
         _attention_products(model, rows, queries, keys, blocks),

@@ -26,8 +26,8 @@ _MAY_DIFFER = {
     *("causal", "rotary_base", "dropout", "attention_dropout", "initializer_range"),
     *("compute_dtype", "vocabulary_size"),
 }
-"""Settings that may differ, since no parameter's shape depends on them: a model that has learned to predict next tokens
-may start one that sees both sides, and a longer context wants other rotations. Vocabularies are compared by pieces."""
+"""Settings that may differ: parameters that were learned with one value are a good start for another. Vocabularies are
+compared by their pieces. Without a table of positions the longest sequence may differ, too."""
 
 
 class InitialModel(NamedTuple):
@@ -48,7 +48,8 @@ class InitialModel(NamedTuple):
             return None
         path = model_place(config.init)
         trained = TrainedModel.open(path)
-        theirs, ours = _shaping(trained.config), _shaping(config.model)
+        has_table = config.model.positions == "learned"
+        theirs, ours = (_shaping(model, has_table) for model in (trained.config, config.model))
         if "generator" not in trained.shapes:  # whatever its size, it is random
             theirs["generator_divisor"] = ours["generator_divisor"]
         if theirs != ours:
@@ -79,8 +80,10 @@ class InitialModel(NamedTuple):
         )
 
 
-def _shaping(model: ModelConfig) -> dict[str, Any]:
-    return model.model_dump(exclude=_MAY_DIFFER) | {"feedforward_size": model.inner_size}
+def _shaping(model: ModelConfig, learned_positions: bool) -> dict[str, Any]:
+    """The settings in which a model and the one that it starts from have to agree."""
+    free = _MAY_DIFFER if learned_positions else _MAY_DIFFER | {"max_positions"}
+    return model.model_dump(exclude=free) | {"feedforward_size": model.inner_size}
 
 
 def _lengthened(params: Parameters, old: ModelConfig, new: ModelConfig, rows: list[list[int]]) -> Parameters:

@@ -93,7 +93,9 @@ def scale_by_orthogonal_mean(momentum: float, size: float) -> optax.GradientTran
         return update * (size * max(inputs, outputs) ** 0.5)
 
     def dimensions(updates: Parameters) -> Parameters:
-        numbers = lambda path, _: optax.contrib.MuonDimensionNumbers(_facts(path).reduced, _facts(path).produced)
+        def numbers(path: KeyPath, _: Array) -> optax.contrib.MuonDimensionNumbers:
+            return optax.contrib.MuonDimensionNumbers(_facts(path).reduced, _facts(path).produced)
+
         return jax.tree_util.tree_map_with_path(numbers, updates)
 
     return optax.chain(

@@ -30,6 +30,20 @@ ROOT = Path(bert_jax.__file__).parent
         (lambda: ModelConfig(num_layer=2), ["num_layer", "did you mean num_layers"]),
         (lambda: ModelConfig(num_heads=7), ["hidden_size=768", "num_heads=7"]),
         (
+            lambda: ModelConfig(hidden_size=33, num_heads=1, positions="rotary"),
+            ["hidden_size=33", "num_heads=1", "heads 33 wide", "rotary"],
+        ),
+        (lambda: ModelConfig(local_window=64), ["local_window=64", "global_every=1", "raise global_every"]),
+        (lambda: ModelConfig(global_every=3), ["global_every=3", "local_window is not set"]),
+        (
+            lambda: ModelConfig(norm="pre", shared_layers=True),
+            ["norm=pre", "shared_layers=True", "set model.norm=post"],
+        ),
+        (
+            lambda: RunConfig(phases=({"steps": 1, "length": 8, "batch_size": 1, "rotary_base": 50.0},)),
+            ["phases.0.rotary_base=50", "positions=learned", "set model.positions=rotary"],
+        ),
+        (
             lambda: ModelConfig(hidden_size=33, num_heads=1, positions="sinusoidal"),
             ["hidden_size=33", "even width"],
         ),

@@ -1,5 +1,7 @@
 """The same numbers as transformers' classes of BERT's relatives: tests/golden/make_relatives.py makes the files."""
 
+import json
+import shutil
 from pathlib import Path
 
 import jax
@@ -178,6 +180,46 @@ def test_a_kind_that_is_not_known_is_one_line(tmp_path):
         (tmp_path / path.name).write_bytes(path.read_bytes().replace(b'"roberta"', b'"robrta"'))
     with pytest.raises(UsageError, match=r"model_type is 'robrta'; bert_jax knows bert, roberta.*did you mean roberta"):
         open_model_directory(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"layer_types": 5}, "layer_types is 5; expected a list"),
+        (
+            {"layer_types": ["full_attention"] * 4 + ["sliding_attention"]},
+            "layer_types is .* for 5 layers; ",
+        ),
+        ({"layer_types": None, "global_attn_every_n_layers": 0}, "global_attn_every_n_layers is 0; 1 or more"),
+        ({"local_attention": "128"}, "local_attention is '128'; expected an integer"),
+        ({"rope_parameters": [1]}, "rope_parameters is .*; expected an object"),
+        (
+            {"rope_parameters": {"rope_theta": 5.0}},
+            "rope_parameters has 'rope_theta'; bert_jax reads full",
+        ),
+        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type is 'yarn'; bert_jax has 'default'"),
+        ({"rope_scaling": {"factor": 2}}, "rope_scaling is .*; bert_jax scales no rotations"),
+        ({"attention_bias": True}, "attention_bias is True; bert_jax's ModernBert has False"),
+        ({"classifier_activation": "relu"}, "classifier_activation is 'relu' and hidden_activation 'gelu'"),
+    ],
+    ids=str,
+)
+def test_what_bert_jax_does_not_compute_of_modernbert_is_one_line(tmp_path, changes, words):
+    for path in (FOLDER / "modernbert").iterdir():
+        shutil.copy(path, tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text()) | changes
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(UsageError, match=f"config.json: {words}"):
+        open_model_directory(tmp_path)
+
+
+def test_the_pooling_of_a_head_that_is_not_read_does_not_matter(tmp_path):
+    """ModernBERT's published config.json says that its class for sentences takes the mean of all tokens."""
+    for path in (FOLDER / "modernbert").iterdir():
+        shutil.copy(path, tmp_path)
+    text = (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text(text.replace('"classifier_pooling": "cls"', '"classifier_pooling": "mean"'))
+    assert open_model_directory(tmp_path).config == open_model_directory(FOLDER / "modernbert").config
 
 
 def test_settings_that_a_kind_does_not_have_are_not_exported(golden, tmp_path):
