@@ -65,7 +65,8 @@ def write_model_directory(
         params = without(params, relative.lacks)
     kind = _class_for(task) if task else _class_with(absent_parts(params, config))
     class_name = relative.classes + kind.name.removeprefix("Bert")
-    values = config_values(config, tokenizer.vocabulary, class_name) | (head_values(task) if task else {})
+    values = config_values(config, tokenizer.vocabulary, class_name, has_pooler="pooler" in params["bert"])
+    values |= head_values(task) if task else {}
 
     ours, theirs = kind.beginning
     tensors = {

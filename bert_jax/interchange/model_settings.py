@@ -54,8 +54,12 @@ def model_config(
         raise UsageError(f"{path}: {error}" + (f" ({', '.join(named)})" if named else "")) from None
 
 
-def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str) -> dict[str, Any]:
+def config_values(
+    model: ModelConfig, vocabulary: Vocabulary, class_name: str, has_pooler: bool = True
+) -> dict[str, Any]:
     """The values of Hugging Face's config.json for `model`, exported as transformers' class `class_name`.
+
+    `has_pooler`: whether a pooler is exported; otherwise `model.pooler` may be of any kind.
 
     Raises UsageError where the files of its `model_type` can't say what it is.
     """
@@ -81,6 +85,8 @@ def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str) -
     # Sinusoidal positions are written as a table, and a generator as a model of its own.
     positions = "learned" if model.positions == "sinusoidal" else model.positions
     written_elsewhere = {"positions": positions, "generator_divisor": None}
+    if not has_pooler:  # of what kind it would be doesn't matter
+        written_elsewhere["pooler"] = read_again.pooler
     same = model.replace(feedforward_size=model.inner_size, compute_dtype="float32", **written_elsewhere)
     for name in ModelConfig.model_fields:
         if getattr(read_again, name) != getattr(same, name):

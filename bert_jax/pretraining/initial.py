@@ -50,6 +50,8 @@ class InitialModel(NamedTuple):
         trained = TrainedModel.open(path)
         has_table = config.model.positions == "learned"
         theirs, ours = (_shaping(model, has_table) for model in (trained.config, config.model))
+        if "pooler" not in trained.shapes["bert"]:  # whatever its kind, it is random
+            theirs["pooler"] = ours["pooler"]
         if "generator" not in trained.shapes:  # whatever its size, it is random
             theirs["generator_divisor"] = ours["generator_divisor"]
         if theirs != ours:

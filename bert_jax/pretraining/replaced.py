@@ -15,12 +15,11 @@ def draw_tokens(logits: Float[Array, "B P V"], masked: Masked, keys: Key[Array, 
     What is drawn depends on the slot's logits, the key of its sequence and the token's position in that alone: it is
     the same in any batch, in packed rows and on any mesh. The largest sum of a logit and Gumbel noise is such a draw.
     """
-
-    def at(of_row: Int[Array, "B T"]) -> Int[Array, "B P"]:
-        return jnp.take_along_axis(of_row, masked.places, axis=1)
-
-    of_slots = of_tokens(keys, at(masked.tokens.sequence))
-    in_slots = jax.vmap(jax.vmap(jax.random.fold_in))(of_slots, at(masked.tokens.position))
+    sequence, position = (
+        jnp.take_along_axis(of_row, masked.places, axis=1)
+        for of_row in (masked.tokens.sequence, masked.tokens.position)
+    )
+    in_slots = jax.vmap(jax.vmap(jax.random.fold_in))(of_tokens(keys, sequence), position)
     noise = jax.vmap(jax.vmap(lambda key: jax.random.gumbel(key, logits.shape[2:])))(in_slots)
     return jnp.argmax(logits + noise, axis=-1)
 
