@@ -9,11 +9,13 @@ A recipe is a file of configs/experiments, with one phase. Before any run these 
 * Time. Some steps of every recipe are measured, in turn, `--rounds` times, and the least is its step time: on a CPU the
   processor time of all threads, which other work hardly changes, elsewhere the time that passes. A recipe takes as many
   steps as fit into `--seconds` at that time, with its schedule planned for them, so that what else the machine does
-  meanwhile changes nothing.
+  meanwhile changes nothing. `--at-once` runs on a CPU share its cores out among them, for measuring a step, too.
 * Text. All recipes have the vocabulary made from the training documents, and the same documents are held out.
 * Measure. Accuracy of masked tokens on the held-out documents as whole sentences of the same length, 15% of the tokens
   masked, the same sequences and the same masks for every model, whatever it was trained on. A recipe that can't be
   measured so (one that only predicts next tokens, say) has no figure.
+* Plateau. How many sequences had been trained on when the mean training loss of masked tokens first was below 6.0. It
+  stands above for as long as a model knows only how frequent words are.
 * Tasks. The file of `--tasks` holds an object: a config of configs/finetune and the flags of `bert-jax finetune` that
   name its rows. Each trained model is fine-tuned once on each, with its own seed.
 * Difference. It counts where the means over seeds differ by more than twice the pooled standard deviation. Where either
@@ -27,14 +29,16 @@ import json
 import math
 import multiprocessing
 import os
+import queue
 import shutil
 import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +47,7 @@ import tyro
 
 from bert_jax.cli.config_files import load_config
 from bert_jax.config.run import RunConfig
+from bert_jax.run.metrics import read_metrics
 from bert_jax.system.errors import BertJaxError, UsageError
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import read_object
@@ -53,10 +58,14 @@ MEASURED_AS = "full_sentences"
 """The recipe whose held-out sequences every model is measured on, and with which all are compared."""
 BEGUN_BY = {"left_to_right_then_masked": "left_to_right"}
 """A recipe that starts from another's parameters -> that other. Each has half of the time."""
+PLATEAU_LOSS = 6.0
+"""Loss of masked tokens that shows more than the frequencies of words."""
 STEPS_A_ROUND = 10
 """Steps that are measured together."""
 SINGLE_SEED_MARGIN = 0.02
 """Share of the larger figure within which single runs are alike."""
+RUNNING: set[subprocess.Popen[str]] = set()
+"""The commands at work, which end with this one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +80,15 @@ class Asked:
     """Directory of the runs, which may be deleted afterwards."""
     recipes: tuple[str, ...] = (
         *("full_sentences", "bert", "falling_masks", "muon", "modern", "modern_muon", "modern_muon_masks"),
-        *("left_to_right_then_masked", "lamb"),
+        *("left_to_right_then_masked", "lamb", "electra"),
     )
     """Names of files in configs/experiments."""
     seeds: tuple[int, ...] = (0,)
     """Seeds of each recipe."""
     seconds: float = 600.0
     """Seconds of training, at the step time measured: on a CPU seconds of one core."""
+    at_once: int = 1
+    """How many runs are at work at a time, each with its share of the CPU's cores."""
     rounds: int = 5
     """How often the step of each recipe is measured."""
     tasks: Path | None = None
@@ -94,24 +105,61 @@ def experiment(asked: Asked) -> None:
     configs = {name: load_config(f"experiments/{name}") for name in needed}
     if several := [name for name, config in configs.items() if len(config.phases) > 1]:
         raise UsageError(f"{', '.join(several)}: more than one phase, of which the steps can't be set; keep one")
-    result = _before(asked.output, {"source": list(asked.source), "seconds": asked.seconds})
-    measured = prepared(asked, load_config(f"experiments/{MEASURED_AS}"), 0)
-    vocabulary = measured / "tokenizer/vocab.txt"
-    calibrate(asked, configs, result)
-    for seed in asked.seeds:
-        for name in asked.recipes:
-            row = result["runs"].setdefault(f"{name} {seed}", {"recipe": name, "seed": seed})
-            run = _run_of(asked, name, seed)
-            if "steps" not in row:
-                steps = train(asked, configs, result, name, seed, vocabulary)
-                accuracy = _alone(_accuracy, run, measured)
-                row |= {"steps": steps, "sequences": steps * configs[name].phases[0].batch_size} | accuracy
-                _write(asked, result)
-            for task, flags in tasks.items():
-                if task not in row.setdefault("tasks", {}):
-                    row["tasks"][task] = fine_tuned(task, flags, run, seed)
-                    _write(asked, result)
-    say(f"{len(result['runs'])} runs are in {asked.output}, their table in {asked.output.with_suffix('.md')}")
+    same = {"source": list(asked.source), "seconds": asked.seconds, "at_once": asked.at_once}
+    results = Results(asked.output, same)
+    with _workers(asked.at_once) as pool:
+        measured = prepared(asked, load_config(f"experiments/{MEASURED_AS}"), 0)
+        pool.submit(calibrate, asked, configs, results).result()
+        common = Experiment(asked, configs, tasks, results, measured)
+        for seed in asked.seeds:
+            for config in configs.values():  # now, as two runs that share sequences must not both make them
+                prepared(asked, config, seed, common.vocabulary)
+        runs = [pool.submit(common.complete, name, seed) for seed in asked.seeds for name in asked.recipes]
+        try:
+            for run in wait(runs, return_when=FIRST_EXCEPTION).done:
+                run.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    say(f"{len(results.values['runs'])} runs are in {asked.output}, their table in {asked.output.with_suffix('.md')}")
+
+
+def _workers(at_once: int) -> ThreadPoolExecutor:
+    """Threads whose processes share this one's cores. Raises UsageError where there are fewer cores than threads."""
+    cores, shares = sorted(os.sched_getaffinity(0)), queue.SimpleQueue[list[int]]()
+    if not 1 <= at_once <= len(cores):
+        raise UsageError(f"--at-once {at_once}: this process may use {len(cores)} cores, so 1 to {len(cores)} runs")
+    for worker in range(at_once):
+        shares.put(cores[worker::at_once])
+    return ThreadPoolExecutor(at_once, initializer=lambda: os.sched_setaffinity(0, shares.get()))
+
+
+class Results:
+    """What was measured, in the JSON file and in the table; several threads may add to it."""
+
+    def __init__(self, path: Path, same: dict[str, Any]):
+        """Goes on with the file. Raises UsageError where it was measured with other than `same`."""
+        self.path, self._lock = path, threading.Lock()
+        self.values: dict[str, Any] = same | {"machine": None, "step_times": {}, "runs": {}}
+        if path.exists():
+            before = read_object(path)
+            if differing := {name: before.get(name) for name in same if before.get(name) != same[name]}:
+                now = {name: same[name] for name in differing}
+                raise UsageError(f"{path} was measured with {differing} and this would be {now}; give another --output")
+            self.values = before
+
+    def row(self, name: str, seed: int) -> dict[str, Any]:
+        """The figures of one run."""
+        with self._lock:
+            row: dict[str, Any] = self.values["runs"].setdefault(f"{name} {seed}", {"recipe": name, "seed": seed})
+            return row
+
+    def add(self, to: dict[str, Any], values: dict[str, Any]) -> None:
+        """Adds `values` to the part `to` of what was measured, and writes both files."""
+        with self._lock:
+            to |= values
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(self.path, self.values)
+            write_text(self.path.with_suffix(".md"), table(self.values))
 
 
 def prepared(asked: Asked, config: RunConfig, seed: int, vocabulary: Path | None = None) -> Path:
@@ -126,16 +174,16 @@ def prepared(asked: Asked, config: RunConfig, seed: int, vocabulary: Path | None
     return directory
 
 
-def calibrate(asked: Asked, configs: dict[str, RunConfig], result: dict[str, Any]) -> None:
-    """Measures the steps that `result` doesn't hold yet."""
-    if missing := [name for name in configs if name not in result["step_times"]]:
+def calibrate(asked: Asked, configs: dict[str, RunConfig], results: Results) -> None:
+    """Measures the steps that `results` doesn't hold yet."""
+    if missing := [name for name in configs if name not in results.values["step_times"]]:
         say(f"measuring a step of {', '.join(missing)}")
-        result["machine"], times = _alone(_step_times, {name: configs[name] for name in missing}, asked.rounds)
-        result["step_times"] |= times
-        _write(asked, result)
+        of = {name: configs[name] for name in missing}
+        machine, times = _alone(_step_times, of, asked.rounds, asked.at_once)
+        results.add(results.values, {"machine": machine, "step_times": results.values["step_times"] | times})
 
 
-def _step_times(configs: dict[str, RunConfig], rounds: int) -> tuple[str, dict[str, list[float]]]:
+def _step_times(configs: dict[str, RunConfig], rounds: int, at_once: int) -> tuple[str, dict[str, list[float]]]:
     """The machine in words, and of each recipe the seconds of a step, one figure a round."""
     import jax
 
@@ -145,6 +193,8 @@ def _step_times(configs: dict[str, RunConfig], rounds: int) -> tuple[str, dict[s
     from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
     from bert_jax.training.batch import synthetic_batch
 
+    if platform() != "cpu" and at_once > 1:
+        raise UsageError(f"--at-once {at_once}: an accelerator trains one run at a time; leave it out")
     clock = time.process_time if platform() == "cpu" else time.perf_counter
     ready, times = {}, {name: [] for name in configs}
     for name, config in configs.items():
@@ -162,9 +212,8 @@ def _step_times(configs: dict[str, RunConfig], rounds: int) -> tuple[str, dict[s
             jax.block_until_ready(state)
             times[name].append((clock() - begin) / STEPS_A_ROUND)
             ready[name] = step, batch, state
-    machine = (
-        f"{jax.device_count()} x {jax.devices()[0].device_kind}, {processor()}, {len(os.sched_getaffinity(0))} cores"
-    )
+    cores = len(os.sched_getaffinity(0))
+    machine = f"{jax.device_count()} x {jax.devices()[0].device_kind}, {processor()}, {cores} core{'s' * (cores > 1)}"
     return machine, times
 
 
@@ -173,47 +222,74 @@ def step_seconds(result: dict[str, Any], name: str) -> float:
     return min(result["step_times"][name])
 
 
-def train(
-    asked: Asked, configs: dict[str, RunConfig], result: dict[str, Any], name: str, seed: int, vocabulary: Path
-) -> int:
-    """Trains a recipe, and before it the one that it starts from; returns the steps of the recipe itself."""
-    run, first, halves, start = _run_of(asked, name, seed), BEGUN_BY.get(name), 1, []
-    if first:
-        halves, before = 2, run.with_name(f"{run.name}-first")
-        steps = _steps(asked.seconds / 2, step_seconds(result, first))
-        _train_alone(asked, configs[first], steps, first, seed, vocabulary, before, [])
-        start = ["--init", before]
-    steps = _steps(asked.seconds / halves, step_seconds(result, name))
-    _train_alone(asked, configs[name], steps, name, seed, vocabulary, run, start)
-    return steps
+@dataclass(frozen=True)
+class Experiment:
+    """What all runs have in common."""
+
+    asked: Asked
+    configs: dict[str, RunConfig]
+    tasks: dict[str, list[str]]
+    results: Results
+    measured: Path
+    """Directory with the vocabulary of all, and the held-out sequences that all are measured on."""
+
+    @property
+    def vocabulary(self) -> Path:
+        return self.measured / "tokenizer/vocab.txt"
+
+    def complete(self, name: str, seed: int) -> None:
+        """Does what is missing of one run: the training, its accuracy, the tasks."""
+        row, run = self.results.row(name, seed), _run_of(self.asked, name, seed)
+        if "steps" not in row:
+            steps, batch_size = self.train(name, seed), self.configs[name].phases[0].batch_size
+            accuracy = _alone(_accuracy, run, self.measured)
+            trained = {"steps": steps, "sequences": steps * batch_size, "plateau": _plateau(run, batch_size)}
+            self.results.add(row, trained | accuracy)
+        for task, flags in self.tasks.items():
+            if task not in (scores := row.get("tasks", {})):
+                self.results.add(row, {"tasks": scores | {task: fine_tuned(task, flags, run, seed)}})
+
+    def train(self, name: str, seed: int) -> int:
+        """Trains a recipe, and before it the one that it starts from; returns the steps of the recipe itself."""
+        run, first, seconds, start = _run_of(self.asked, name, seed), BEGUN_BY.get(name), self.asked.seconds, []
+        if first:
+            seconds, before = seconds / 2, run.with_name(f"{run.name}-first")
+            self._train_alone(first, seed, self._steps(first, seconds), before, [])
+            start = ["--init", before]
+        steps = self._steps(name, seconds)
+        self._train_alone(name, seed, steps, run, start)
+        return steps
+
+    def _steps(self, name: str, seconds: float) -> int:
+        return max(1, round(seconds / step_seconds(self.results.values, name)))
+
+    def _train_alone(self, name: str, seed: int, steps: int, run: Path, start: list[Any]) -> None:
+        """Trains one run on a copy of its prepared data; goes on with one that was stopped."""
+        config = self.configs[name]
+        if not run.exists():
+            of_text = prepared(self.asked, config, seed, self.vocabulary)
+            unfinished = run.with_name(f"{run.name}-copied")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            ignored = shutil.ignore_patterns("config.json", "manifest.json", ".lock")
+            shutil.copytree(of_text, unfinished, ignore=ignored).rename(run)
+        config = config.replace(
+            phases=(config.phases[0].replace(steps=steps),),
+            evaluation=config.evaluation.replace(every=steps),
+            checkpoints=config.checkpoints.replace(every=max(1, steps // 4)),
+        )
+        recipe = _written(config, run.with_name(f"{run.name}.py"))
+        say(f"{name}, seed {seed}: {steps:,} steps")
+        command("pretrain", *recipe, "--workdir", run, *start, *_of_text(self.asked, self.vocabulary, seed))
 
 
 def _run_of(asked: Asked, name: str, seed: int) -> Path:
     return asked.workdir / f"{name}-{seed}"
 
 
-def _steps(seconds: float, step_seconds: float) -> int:
-    return max(1, round(seconds / step_seconds))
-
-
-def _train_alone(
-    asked: Asked, config: RunConfig, steps: int, name: str, seed: int, vocabulary: Path, run: Path, start: list[Any]
-) -> None:
-    """Trains one run on a copy of its prepared data; goes on with one that was stopped."""
-    if not run.exists():
-        of_text = prepared(asked, config, seed, vocabulary)
-        unfinished = run.with_name(f"{run.name}-copied")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        ignored = shutil.ignore_patterns("config.json", "manifest.json", ".lock")
-        shutil.copytree(of_text, unfinished, ignore=ignored).rename(run)
-    config = config.replace(
-        phases=(config.phases[0].replace(steps=steps),),
-        evaluation=config.evaluation.replace(every=steps),
-        checkpoints=config.checkpoints.replace(every=max(1, steps // 4)),
-    )
-    recipe = _written(config, run.with_name(f"{run.name}.py"))
-    say(f"{name}, seed {seed}: {steps:,} steps")
-    command("pretrain", *recipe, "--workdir", run, *start, *_of_text(asked, vocabulary, seed))
+def _plateau(run: Path, batch_size: int) -> int | None:
+    """Sequences seen when the loss of masked tokens was first below PLATEAU_LOSS; None where it never was."""
+    lines = [line for line in read_metrics(run / "metrics.jsonl") if line["split"] == "train" and "mlm_loss" in line]
+    return next((line["step"] * batch_size for line in lines if line["mlm_loss"] < PLATEAU_LOSS), None)
 
 
 def _written(config: RunConfig, path: Path) -> list[Path]:
@@ -271,28 +347,14 @@ def _accuracy(run: Path, measured: Path) -> dict[str, float]:
 def command(*arguments: Any) -> str:
     """What a command of bert-jax prints. Raises UsageError with its last line where it fails."""
     line = [sys.executable, "-m", "bert_jax.cli.main", *map(str, arguments)]
-    done = subprocess.run(line, capture_output=True, text=True)
-    if done.returncode:
-        reason = [each.strip() for each in done.stderr.splitlines() if each.strip()] or ["it said nothing"]
-        raise UsageError(f"bert-jax {arguments[0]} {arguments[1]} ended with {done.returncode}: {reason[-1]}")
-    return done.stdout
-
-
-def _before(path: Path, expected: dict[str, Any]) -> dict[str, Any]:
-    """What the file holds; without one, a result without runs. Raises UsageError where it is of other text or time."""
-    if not path.exists():
-        return expected | {"machine": None, "step_times": {}, "runs": {}}
-    before = read_object(path)
-    if differing := {name: before.get(name) for name in expected if before.get(name) != expected[name]}:
-        now = {name: expected[name] for name in differing}
-        raise UsageError(f"{path} was measured with {differing} and this would be {now}; give another --output")
-    return before
-
-
-def _write(asked: Asked, result: dict[str, Any]) -> None:
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
-    write_json(asked.output, result)
-    write_text(asked.output.with_suffix(".md"), table(result))
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        RUNNING.add(process)
+        printed, said = process.communicate()
+        RUNNING.discard(process)
+    if process.returncode:
+        reason = [each.strip() for each in said.splitlines() if each.strip()] or ["it said nothing"]
+        raise UsageError(f"bert-jax {arguments[0]} {arguments[1]} ended with {process.returncode}: {reason[-1]}")
+    return printed
 
 
 def differ(ours: list[float], theirs: list[float]) -> bool:
@@ -310,12 +372,13 @@ def table(result: dict[str, Any]) -> str:
     tasks = [*dict.fromkeys(task for row in finished for task in row.get("tasks", {}))]
     by_recipe = {name: [row for row in finished if row["recipe"] == name] for name in _names(finished)}
     base = [row["mlm_accuracy"] for row in by_recipe.get(MEASURED_AS, [])]
-    head = ["recipe", "step", "steps", "sequences", "seeds", "MLM loss", "MLM accuracy", "differs", *tasks]
+    head = ["recipe", "step", "steps", "sequences", "plateau", "seeds", "MLM loss", "MLM accuracy", "differs", *tasks]
     lines = [head, ["---"] + ["---:"] * (len(head) - 1)]
     for name, rows in by_recipe.items():
         accuracies = [row["mlm_accuracy"] for row in rows if "mlm_accuracy" in row]
         comparable = base and accuracies and name != MEASURED_AS
         verdict = ("yes" if differ(accuracies, base) else "no") if comparable else ""
+        plateaus = [row["plateau"] for row in rows]
         figures = [[row["tasks"][task] for row in rows if task in row.get("tasks", {})] for task in tasks]
         lines.append(
             [
@@ -323,6 +386,7 @@ def table(result: dict[str, Any]) -> str:
                 f"{step_seconds(result, name) * 1e3:,.1f} ms",
                 f"{rows[0]['steps']:,}",
                 f"{rows[0]['sequences']:,}",
+                "never" if None in plateaus else f"{statistics.mean(plateaus):,.0f}",
                 str(len(rows)),
                 _spread([row["mlm_loss"] for row in rows if "mlm_loss" in row]),
                 _spread(accuracies),
@@ -330,7 +394,7 @@ def table(result: dict[str, Any]) -> str:
                 *map(_spread, figures),
             ]
         )
-    where = f"{result['machine']}; {result['seconds']:g} s of training"
+    where = f"{result['machine']}; {result['seconds']:g} s of training, {result['at_once']} at once"
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"{where}; text: {' '.join(result['source'])}\n\n{body}\n"
 
@@ -345,9 +409,16 @@ def _spread(values: list[float]) -> str:
     return f"{statistics.mean(values):.3f}" + (f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else "")
 
 
+def _end(*_: Any) -> None:
+    """Ends the processes that train, too, which keep what they have."""
+    for process in RUNNING.copy():
+        process.terminate()
+    sys.exit(128 + signal.SIGTERM)
+
+
 def main() -> int:
     """Exits with 2 for wrong use or a run that failed, 143 for SIGTERM."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the process that trains too
+    signal.signal(signal.SIGTERM, _end)
     try:
         experiment(tyro.cli(Asked, description=__doc__))
     except BertJaxError as error:

@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,10 @@ class Commands:
         if name == "prepare":
             (directory / "tokenizer").mkdir(parents=True)
             (directory / "data-64.json").touch()
+        if name == "pretrain":
+            losses = enumerate((7.0, 6.1, 5.9, 5.0), start=1)
+            lines = [json.dumps({"step": 100 * n, "split": "train", "mlm_loss": loss}) + "\n" for n, loss in losses]
+            (directory / "metrics.jsonl").write_text("".join(lines))
         if name == "finetune":
             directory.mkdir()
             (directory / "results.json").write_text(json.dumps({"score": 0.75}))
@@ -68,8 +74,8 @@ def test_each_recipe_has_the_steps_that_fit_into_the_time(script, monkeypatch, t
         assert written.phases[0].steps == result["runs"][f"{name} 0"]["steps"]
         assert written.optimizer == script.load_config(f"experiments/{name}").optimizer
     lines = (tmp_path / "out.md").read_text().splitlines()
-    assert lines[0].startswith("a machine; 60 s of training")
-    assert lines[-1] == "| muon | 100.0 ms | 600 | 19,200 | 1 | 3.000 | 0.500 | no | 0.750 |"
+    assert lines[0].startswith("a machine; 60 s of training, 1 at once")
+    assert lines[-1] == "| muon | 100.0 ms | 600 | 19,200 | 9,600 | 1 | 3.000 | 0.500 | no | 0.750 |"
 
 
 def test_recipes_that_share_their_sequences_prepare_them_once(script, monkeypatch, tmp_path):
@@ -104,6 +110,46 @@ def test_a_recipe_that_starts_from_another_shares_the_time_with_it(script, monke
     ]
     assert script.load_config(f"{path}-first.py").phases[0].steps == 250
     assert result["runs"]["left_to_right_then_masked 0"]["steps"] == 1000
+
+
+def test_runs_at_once_share_the_cores(script, monkeypatch, tmp_path):
+    cores, seen = sorted(os.sched_getaffinity(0)), {}
+    commands = Commands(script, monkeypatch, tmp_path, recipes=("full_sentences", "muon"), seeds=(0, 1), at_once=1)
+    assert len(commands.run()["runs"]) == 4
+    if len(cores) < 2:
+        return
+
+    class Meeting(Commands):
+        def command(self, name, config, *flags):
+            if name == "pretrain":
+                both_at_work.wait(timeout=60)
+                seen[Path(config).name] = os.sched_getaffinity(0)
+            return super().command(name, config, *flags)
+
+    both_at_work = threading.Barrier(2)
+    (folder := tmp_path / "both").mkdir()
+    result = Meeting(script, monkeypatch, folder, recipes=("full_sentences", "muon"), at_once=2).run()
+    assert seen == {"full_sentences-0.py": set(cores[0::2]), "muon-0.py": set(cores[1::2])} or seen == {
+        "full_sentences-0.py": set(cores[1::2]),
+        "muon-0.py": set(cores[0::2]),
+    }
+    assert [row["steps"] for row in result["runs"].values()] == [12000, 6000]
+    assert os.sched_getaffinity(0) == set(cores)  # of the thread that asked for them
+    with pytest.raises(UsageError, match=f"--at-once 0: this process may use {len(cores)} cores"):
+        Commands(script, monkeypatch, tmp_path / "none", at_once=0).run()
+
+
+def test_a_run_that_fails_ends_the_others_that_have_not_begun(script, monkeypatch, tmp_path):
+    class Failing(Commands):
+        def command(self, name, config, *flags):
+            if name == "pretrain":
+                raise UsageError("bert-jax pretrain ended with 1: no space left")
+            return super().command(name, config, *flags)
+
+    commands = Failing(script, monkeypatch, tmp_path, recipes=("full_sentences", "muon"), seeds=(0, 1, 2))
+    with pytest.raises(UsageError, match="no space left"):
+        commands.run()
+    assert json.loads((tmp_path / "out.json").read_text())["step_times"].keys() == {"full_sentences", "muon"}
 
 
 @pytest.mark.parametrize(
