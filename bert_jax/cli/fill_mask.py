@@ -34,5 +34,6 @@ def run(arguments: list[str]) -> None:
         table.add_column("piece")
         table.add_column("probability", justify="right")
         for piece, probability in fills:
-            table.add_row(escape(piece), f"{probability:.3f}")
+            readable = bert.tokenizer.spelled(bert.tokenizer.vocabulary.ids[piece])
+            table.add_row(escape(readable), f"{probability:.3f}")
         output.print(table)

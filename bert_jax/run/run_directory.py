@@ -143,8 +143,10 @@ class RunDirectory:
                 self.manifest.renew()
 
     def check(self, config: TrainingConfig) -> None:
-        """Raises UsageError where the run that is under way here can't go on with `config`. Writes nothing."""
+        """Raises UsageError where the run that is under way here can't go on with `config`, or where the directory is
+        another program's. Writes nothing."""
         if not self.under_way:
+            self._refuse_another_program()
             return
         if origin := _read(self.path).get(_IMPORTED):
             raise UsageError(
@@ -152,6 +154,18 @@ class RunDirectory:
                 f"{self.path} --workdir ANOTHER"
             )
         self._refuse_another_run(config)
+
+    def _refuse_another_program(self) -> None:
+        """Refuses a directory, of a Hugging Face model for example, of which config.json would be overwritten."""
+        try:
+            there = read_object(self.config_file)
+        except (OSError, ValueError):
+            return  # none, or one that can't be read, of a run that hasn't begun
+        if "schema_version" not in there:
+            raise UsageError(
+                f"--workdir {self.path} is no run: its config.json is another program's, and would be overwritten; "
+                "choose another --workdir"
+            )
 
     def _refuse_another_run(self, config: TrainingConfig) -> None:
         """Refuses settings that make another run of it. Phases may change where no step has been taken yet."""

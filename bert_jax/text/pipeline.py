@@ -81,7 +81,7 @@ class PipelineTokenizer:
         spans = []
         for number, (begin, end) in zip(encoding.ids, encoding.offsets):
             if self.kind == "metaspace":
-                begin, end = visible(text, begin, begin if self._spelled[number] == BOUNDARY else end)
+                begin, end = visible(text, begin, begin if self._spellings[number] == BOUNDARY else end)
             else:  # it has pieces for control characters too
                 space = end - begin - len(text[begin:end].lstrip())
                 begin = min(begin + space, end)
@@ -102,7 +102,7 @@ class PipelineTokenizer:
         return " ".join(parts)
 
     @cached_property
-    def _spelled(self) -> tuple[str, ...]:
+    def _spellings(self) -> tuple[str, ...]:
         """Each piece as text, with a space at its beginning as BOUNDARY."""
         pieces = self.vocabulary.pieces
         return tuple(map(_spelled, pieces)) if self.kind == "byte_bpe" else pieces
@@ -110,14 +110,19 @@ class PipelineTokenizer:
     @cached_property
     def starts_word(self) -> Bool[np.ndarray, " V"]:
         """For each piece, whether it starts a word: as in sentencepiece's models."""
-        starts = np.array([*map(starts_word, self._spelled)])
+        starts = np.array([*map(starts_word, self._spellings)])
         starts[list(self.vocabulary.special_ids)] = True
         return starts
 
     def piece_text(self, number: int) -> str:
         """The characters of piece `number` without the space at its beginning, which is kept where it is alone. Bytes
         that are no whole character, and control characters, are escaped."""
-        return self._spelled[number].removeprefix(BOUNDARY) or BOUNDARY
+        return self._spellings[number].removeprefix(BOUNDARY) or BOUNDARY
+
+    def spelled(self, number: int) -> str:
+        """Piece `number` for people to read: as the vocabulary writes it, but with the characters that its bytes are,
+        and BOUNDARY for a space at their beginning."""
+        return self._spellings[number]
 
     def encode_piece(self, piece: str) -> list[int]:
         """Ids of the pieces that `piece`, written as in the vocabulary, is split into."""

@@ -122,6 +122,10 @@ class SentencePieceTokenizer:
         """The characters of piece `number` without the boundary. A boundary by itself is kept."""
         return self.vocabulary.pieces[number].removeprefix(BOUNDARY) or BOUNDARY
 
+    def spelled(self, number: int) -> str:
+        """Piece `number` as the vocabulary writes it."""
+        return self.vocabulary.pieces[number]
+
     def encode_piece(self, piece: str) -> list[int]:
         """Ids of the pieces that `piece`, written as in the vocabulary, is split into."""
         return _encode_piece(self._piece_processor, piece)

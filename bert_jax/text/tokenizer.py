@@ -63,6 +63,10 @@ class Tokenizer(Protocol):
     def piece_text(self, number: int) -> str:
         """The characters of piece `number`, without the mark of a word's start or continuation."""
 
+    def spelled(self, number: int) -> str:
+        """Piece `number` for people to read: as the vocabulary writes it, but where it writes bytes, their characters,
+        with BOUNDARY for a space at their beginning."""
+
     def encode_piece(self, piece: str) -> list[int]:
         """Ids of the pieces that `piece`, written as in the vocabulary, is split into."""
 

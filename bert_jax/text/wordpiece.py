@@ -103,6 +103,10 @@ class WordPieceTokenizer:
         """The characters of piece `number`, without the ## of a continuation."""
         return self.vocabulary.pieces[number].removeprefix(CONTINUATION)
 
+    def spelled(self, number: int) -> str:
+        """Piece `number` as the vocabulary writes it."""
+        return self.vocabulary.pieces[number]
+
     def encode_piece(self, piece: str) -> list[int]:
         """Ids of the pieces that `piece` is split into; a ##piece is encoded as if it were a word."""
         return self.encode(piece.removeprefix(CONTINUATION))

@@ -64,6 +64,17 @@ def test_a_workdir_that_cannot_be_is_refused(tmp_path):
         RunDirectory(tmp_path / "file").open(RunConfig())
 
 
+def test_another_programs_directory_is_not_overwritten(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(UsageError, match="its config.json is another program's, and would be overwritten; choose"):
+        RunDirectory(tmp_path).open(RunConfig())
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+    assert (tmp_path / "config.json").read_text() == '{"model_type": "bert"}'
+    (tmp_path / "config.json").write_text("{")  # of a run that hasn't begun
+    RunDirectory(tmp_path).open(RunConfig())
+    assert read_config(tmp_path) == RunConfig()
+
+
 @pytest.mark.parametrize(
     "content, words",
     [

@@ -63,6 +63,7 @@ def test_spans_cover_the_text(tokenizer, text):
 def test_a_word_is_the_same_wherever_it_stands(tokenizer):
     assert tokenizer.encode("dog") == tokenizer.encode("a dog")[-1:]
     assert tokenizer.piece_text(tokenizer.encode("dog")[0]) == "dog"
+    assert tokenizer.spelled(tokenizer.encode("dog")[0]) == "▁dog"
 
 
 def test_case_and_accents_are_treated_as_asked():
