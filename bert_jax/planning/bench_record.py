@@ -169,6 +169,8 @@ def _settings(trainer: Trainer) -> dict[str, Scalar]:
     with jax.sharding.use_abstract_mesh(trainer.mesh.abstract_mesh):
         hindered = obstacle(execution.attention, model, phase.length, model.attention_dropout)
     attention = "exact" if hindered else "cudnn" if execution.attention == "cudnn" else "kernel"
+    if attention == "cudnn" and model.local_window is not None and not model.causal:
+        attention = "cudnn, local exact"  # it has no windows on both sides
     by_itself = 1 if execution.remat != "none" else model.num_layers
     of_model = model.model_dump(exclude={"compute_dtype"}) | {"feedforward_size": model.inner_size}
     return {

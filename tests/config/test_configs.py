@@ -33,7 +33,7 @@ EXPERIMENTS = sorted((ROOT / "experiments").glob("*.py"))
 
 
 def test_the_published_sizes_are_there():
-    assert {path.stem for path in CONFIGS} == {*SIZES, *MODERN, "cpu", "demo", "demo_bert"}
+    assert {path.stem for path in CONFIGS} == {*SIZES, *MODERN, "cpu", "cpu_bert", "demo", "demo_bert"}
 
 
 @pytest.mark.parametrize("path", CONFIGS + ABLATIONS + EXPERIMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -58,12 +58,14 @@ def test_ablations_differ_in_what_is_asked_alone():
         assert config.replace(model=seen_alike, objective=bert.objective) == bert
 
 
-def test_experiments_share_text_vocabulary_and_length():
-    """So that all models can be measured on the same sequences."""
+def test_experiments_share_text_and_vocabulary():
+    """So that all models can be measured on the same sequences, which are as long as full_sentences has them."""
     built = [load_config(f"experiments/{path.stem}") for path in EXPERIMENTS]
     assert len(built) > 5
-    shared = {(one.data.held_out, one.vocabulary.model_dump_json(), one.phases[0].length) for one in built}
-    assert len(shared) == 1 and all(len(one.phases) == 1 for one in built)
+    assert len({(one.data.held_out, one.vocabulary.model_dump_json()) for one in built}) == 1
+    assert all(len(one.phases) == 1 for one in built)
+    measured_on = load_config("experiments/full_sentences").phases[0].length
+    assert {one.phases[0].length for one in built} == {measured_on, 2 * measured_on}
 
 
 @pytest.mark.parametrize("path", ABLATIONS + EXPERIMENTS, ids=lambda path: path.stem)
