@@ -10,9 +10,10 @@ What to expect: held-out MLM accuracy 0.508 to 0.516, by the packages that are i
 
 The recipe is made for a short run of a small model on a small text: few and narrow layers and short sequences (none of
 them shortened further), for many steps; no dropout, as each sequence is seen only a few times; larger initial weights,
-as the model is narrow. ModernBERT's block (rotary positions, norms before the layers, gated feed-forward, no biases)
-learns in a fifth of the steps that words have neighbours; Muon and more masks learn more a step and take as much longer
-(docs/experiments.md). configs/demo_bert.py is the same job as BERT does it.
+as the model is narrow. ModernBERT's block (rotary positions, norms before the layers, gated feed-forward, no biases) is
+the first thing to take: with it a model knows more than how frequent words are after a seventh of the steps. Muon and
+more masks teach more a step, which takes as much longer (docs/experiments.md). configs/demo_bert.py is the same job as
+BERT does it.
 """
 
 from bert_jax.config.data import DataConfig
