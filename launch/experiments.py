@@ -46,6 +46,7 @@ from typing import Any
 import tyro
 
 from bert_jax.cli.config_files import load_config
+from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.run.metrics import read_metrics
 from bert_jax.system.errors import BertJaxError, UsageError
@@ -98,9 +99,13 @@ class Asked:
 def experiment(asked: Asked) -> None:
     """Trains and measures the recipes and seeds that the file doesn't hold yet.
 
-    Raises UsageError where the file holds results of other text or time, or a recipe has several phases.
+    Raises UsageError where the file holds results of other text or time, a recipe has several phases, or what is asked
+    can't be done.
     """
-    tasks = json.loads(asked.tasks.read_text()) if asked.tasks else {}
+    for name in ("seconds", "rounds"):
+        if not getattr(asked, name) > 0:
+            raise UsageError(f"--{name} {getattr(asked, name):g}: give more than 0")
+    tasks = _tasks(asked.tasks) if asked.tasks else {}
     needed = [*dict.fromkeys(name for recipe in asked.recipes for name in (BEGUN_BY.get(recipe), recipe) if name)]
     configs = {name: load_config(f"experiments/{name}") for name in needed}
     if several := [name for name, config in configs.items() if len(config.phases) > 1]:
@@ -121,6 +126,20 @@ def experiment(asked: Asked) -> None:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     say(f"{len(results.values['runs'])} runs are in {asked.output}, their table in {asked.output.with_suffix('.md')}")
+
+
+def _tasks(path: Path) -> dict[str, list[str]]:
+    """The tasks that the file names, with their flags. Raises UsageError where it can't be read or names another."""
+    form = 'an object such as {"sst2": ["--task.train", "rows.tsv"]}'
+    try:
+        tasks = read_object(path)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--tasks {path} can't be read ({error}); give a file that holds {form}") from None
+    for task, flags in tasks.items():
+        load_config(f"finetune/{task}", FinetuneConfig)
+        if not isinstance(flags, list):
+            raise UsageError(f"--tasks {path}: {task} has {flags!r} for its flags; give {form}")
+    return tasks
 
 
 def _workers(at_once: int) -> ThreadPoolExecutor:
@@ -196,7 +215,8 @@ def _step_times(configs: dict[str, RunConfig], rounds: int, at_once: int) -> tup
     if platform() != "cpu" and at_once > 1:
         raise UsageError(f"--at-once {at_once}: an accelerator trains one run at a time; leave it out")
     clock = time.process_time if platform() == "cpu" else time.perf_counter
-    ready, times = {}, {name: [] for name in configs}
+    ready: dict[str, Any] = {}
+    times: dict[str, list[float]] = {name: [] for name in configs}
     for name, config in configs.items():
         mesh, phase, pieces = make_mesh(config.mesh), config.phases[0], planned_vocabulary_size(config)
         trainer = pretraining_trainer(config, mesh, pieces, mask_id=4)

@@ -139,6 +139,26 @@ def test_runs_at_once_share_the_cores(script, monkeypatch, tmp_path):
         Commands(script, monkeypatch, tmp_path / "none", at_once=0).run()
 
 
+@pytest.mark.parametrize(
+    "content, asked, words",
+    [
+        (None, {}, "--tasks .*tasks.json can't be read .*; give a file that holds an object such as"),
+        ("[", {}, "--tasks .*tasks.json can't be read"),
+        ('{"sst3": []}', {}, "no config of that name"),
+        ('{"sst2": "rows.tsv"}', {}, "sst2 has 'rows.tsv' for its flags; give"),
+        ("{}", {"seconds": -5.0}, "--seconds -5: give more than 0"),
+        ("{}", {"rounds": 0}, "--rounds 0: give more than 0"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_any_run(script, monkeypatch, tmp_path, content, asked, words):
+    if content:
+        (tmp_path / "tasks.json").write_text(content)
+    commands = Commands(script, monkeypatch, tmp_path, tasks=tmp_path / "tasks.json", **asked)
+    with pytest.raises(UsageError, match=words):
+        commands.run()
+    assert not commands.given and not commands.calibrated
+
+
 def test_a_run_that_fails_ends_the_others_that_have_not_begun(script, monkeypatch, tmp_path):
     class Failing(Commands):
         def command(self, name, config, *flags):
