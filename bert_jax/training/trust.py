@@ -97,8 +97,8 @@ def check_compiler() -> None:
     try:
         passed.parent.mkdir(parents=True, exist_ok=True)
         write_json(passed, _circumstances())
-    except OSError:
-        pass  # it is checked again next time
+    except (OSError, RunError):
+        pass  # another process may have written it meanwhile; otherwise it is checked again next time
 
 
 def difference(part: Part) -> str | None:

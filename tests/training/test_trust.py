@@ -62,6 +62,15 @@ def test_a_machine_is_checked_once(unchecked, monkeypatch):
     assert len(checked) == 2
 
 
+def test_a_place_that_another_process_writes_stops_no_training(unchecked, monkeypatch):
+    """The temporary file is a folder here; of two trainings that begin together, it is gone for one."""
+    monkeypatch.setattr(trust, "parts", lambda: [])
+    monkeypatch.setattr(trust, "_circumstances_hash", lambda: "same")
+    (unchecked / "bert_jax/trusted/.same.json.tmp").mkdir(parents=True)
+    check_compiler()
+    assert not list(unchecked.rglob("same.json"))
+
+
 def test_the_parts_of_a_step_are_right_here():
     assert {part.name: difference(part) for part in trust.parts()} == {part.name: None for part in trust.parts()}
 
