@@ -56,6 +56,9 @@ class DataConfig(Settings):
     across_documents: bool = True
     """Whether a sequence of whole sentences (objective.pair none) goes on in the next document after a [SEP], as in
     RoBERTa. Otherwise it ends with its document, and attends to nothing else; data.packed then fills the rows."""
+    whole_sentences: bool = True
+    """Whether a sequence without pairs (objective.pair none) ends with a sentence, as in RoBERTa. Otherwise it ends
+    where it is full and the next goes on there: no padding is left, which is a fifth of 64 tokens otherwise."""
     packed: bool = False
     """Whether a training row holds several sequences where they fit, each with [CLS], positions and attention of its
     own, so that hardly any padding is left. A batch then has as many rows as before and more sequences."""

@@ -50,12 +50,13 @@ class RunConfig(TrainingConfig):
         return self
 
     @model_validator(mode="after")
-    def _pairs_stay_in_their_documents(self) -> "RunConfig":
-        if self.objective.pair != "none" and not self.data.across_documents:
-            raise ValueError(
-                f"data.across_documents=False is about whole sentences and objective.pair={self.objective.pair} makes "
-                "pairs of segments; set objective.pair=none, or leave the first out"
-            )
+    def _pairs_are_not_cut_otherwise(self) -> "RunConfig":
+        for name in ("across_documents", "whole_sentences"):
+            if self.objective.pair != "none" and not getattr(self.data, name):
+                raise ValueError(
+                    f"data.{name}=False is about sequences without pairs and objective.pair={self.objective.pair} "
+                    "makes pairs of segments; set objective.pair=none, or leave the first out"
+                )
         return self
 
     @model_validator(mode="after")

@@ -177,7 +177,11 @@ def write_instances(
     ways: dict[str, Callable[..., Segments]] = {
         "next_sentence": functools.partial(pair_segments, separators=vocabulary.separators),
         "sentence_order": functools.partial(order_segments, separators=vocabulary.separators),
-        "none": functools.partial(pack_sentences, across_documents=recipe.data.across_documents),
+        "none": functools.partial(
+            pack_sentences,
+            across_documents=recipe.data.across_documents,
+            whole_sentences=recipe.data.whole_sentences,
+        ),
     }
 
     def instances():

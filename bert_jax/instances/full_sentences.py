@@ -18,30 +18,31 @@ def pack_sentences(
     short_sequence_probability: float,
     rng: np.random.Generator,
     across_documents: bool = True,
+    whole_sentences: bool = True,
 ) -> Segments:
     """Packs whole sentences into sequences of at most `length` tokens, each token of `text` exactly once.
 
     A sequence takes consecutive sentences while they fit, and continues in the next document after a [SEP]; the part
     of each document is a segment. Unless `across_documents`, it ends with its document (DOC-SENTENCES of the same
     section). Documents are in random order. A sentence longer than a sequence is cut into parts,
-    which count as sentences. With probability `short_sequence_probability` a sequence has a random shorter target
+    which count as sentences; unless `whole_sentences`, each token does, so that only sequences with short targets and
+    the last one aren't full. With probability `short_sequence_probability` a sequence has a random shorter target
     length, but takes at least one sentence.
     """
     most = length - SPECIAL_TOKENS
     order = rng.permutation(len(text.documents) - 1)
-    begin, end, document = _pieces(text, order, most)
+    begin, end, document = _pieces(text, order, most if whole_sentences else 1)
     # End offset of each sentence if all were concatenated with a [SEP] between documents.
-    place = np.cumsum(end - begin) + document
-    ends = place.tolist()
-    starts = (place - (end - begin)).tolist()
+    ends = np.cumsum(end - begin) + document
+    starts = ends - (end - begin)
     targets = np.where(
         rng.random(len(ends)) < short_sequence_probability, rng.integers(1, most, len(ends), endpoint=True), most
-    ).tolist()
+    )
     stops = np.full(len(ends), len(ends)) if across_documents else np.searchsorted(document, document, side="right")
-    firsts, first, stop_of = [], 0, stops.tolist()
+    firsts, first = [], 0
     while first < len(ends):
         firsts.append(first)
-        first = bisect_right(ends, starts[first] + targets[len(firsts) - 1], first + 1, stop_of[first])
+        first = bisect_right(ends, starts[first] + targets[len(firsts) - 1], first + 1, stops[first])
     # A segment begins at the start of each sequence and of each document.
     heads = np.union1d(firsts, np.flatnonzero(np.diff(document, prepend=-1))).astype(np.int64)
     tails = np.append(heads[1:], len(ends))[: len(heads)] - 1

@@ -7,9 +7,9 @@ from bert_jax.instances.full_sentences import pack_sentences
 from bert_jax.instances.sentences import Sentences
 
 
-def sequences_of(text, length, short=0.0, seed=0, across_documents=True):
+def sequences_of(text, length, short=0.0, seed=0, **how):
     """Each sequence as its segments of (begin, end)."""
-    segments = pack_sentences(text, length, short, np.random.default_rng(seed), across_documents)
+    segments = pack_sentences(text, length, short, np.random.default_rng(seed), **how)
     assert segments.tokens_cut == 0 and not segments.pair_label.any() and (segments.counts > 0).all()
     spans = iter(zip(segments.begin.tolist(), segments.end.tolist(), strict=True))
     sequences = [[next(spans) for _ in range(count)] for count in segments.counts]
@@ -58,6 +58,21 @@ def test_a_sequence_may_end_with_its_document(lengths, seed):
     for ((begin, end),) in sequences:  # one segment each, of one document
         assert np.searchsorted(documents, begin, side="right") == np.searchsorted(documents, end)
     assert sum(end - begin for ((begin, end),) in sequences) == len(text.tokens)
+
+
+@given(DOCUMENTS, st.integers(8, 64), st.booleans(), st.integers(0, 2**32))
+@settings(deadline=None)
+def test_a_sequence_may_end_where_it_is_full(lengths, length, across_documents, seed):
+    text = numbered(lengths)
+    sequences = sequences_of(text, length, seed=seed, across_documents=across_documents, whole_sentences=False)
+    documents = set(text.ends[text.documents].tolist())
+    for sequence, following in zip(sequences, sequences[1:] + [None]):
+        assert all(begin in documents for begin, _ in sequence[1:])
+        if following and (across_documents or following[0][0] not in documents):
+            last = following[0][0] in documents  # no room for a [SEP] and the first token of the next document
+            assert length - last <= size(sequence) <= length
+    tokens = [token for sequence in sequences for begin, end in sequence for token in range(begin, end)]
+    assert sorted(tokens) == list(range(len(text.tokens)))
 
 
 def test_a_longer_sentence_is_cut_into_pieces():
