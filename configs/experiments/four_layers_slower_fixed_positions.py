@@ -1,0 +1,12 @@
+"""Experiment: four layers of width 256: all of ModernBERT's block but its rotary positions.
+
+    bert-jax pretrain configs/experiments/four_layers_slower_fixed_positions.py --workdir runs/four_layers_slower_fixed_positions \
+      --data.source "text:corpus/*.txt.gz"
+
+All else is as in configs/experiments/four_layers_slower.py.
+"""
+
+from bert_jax.cli.config_files import load_config
+
+base = load_config("experiments/four_layers_slower")
+config = base.replace(model=base.model.replace(positions="sinusoidal"))

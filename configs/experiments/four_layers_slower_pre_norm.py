@@ -1,0 +1,12 @@
+"""Experiment: four layers of width 256: of ModernBERT's block only the norms before the sublayers.
+
+    bert-jax pretrain configs/experiments/four_layers_slower_pre_norm.py --workdir runs/four_layers_slower_pre_norm \
+      --data.source "text:corpus/*.txt.gz"
+
+All else is as in configs/experiments/four_layers_bert_slower.py.
+"""
+
+from bert_jax.cli.config_files import load_config
+
+base = load_config("experiments/four_layers_bert_slower")
+config = base.replace(model=base.model.replace(norm="pre"))
