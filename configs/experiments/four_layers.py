@@ -2,7 +2,7 @@
 
     bert-jax pretrain configs/experiments/four_layers.py --workdir runs/four_layers --data.source "text:corpus/*.txt.gz"
 
-All else is as in configs/experiments/full_sentences.py, and as many tokens a step. The three other recipes of this name
+All else is as in configs/experiments/full_sentences.py, and as many tokens a step. The other recipes of this name
 tell by which part of ModernBERT's block the plateau is left.
 """
 

@@ -1,6 +1,6 @@
 """Experiment: four layers of width 256: all of ModernBERT's block but its rotary positions.
 
-    bert-jax pretrain configs/experiments/four_layers_slower_fixed_positions.py --workdir runs/four_layers_slower_fixed_positions \
+    bert-jax pretrain configs/experiments/four_layers_slower_fixed_positions.py --workdir runs/fixed_positions \
       --data.source "text:corpus/*.txt.gz"
 
 All else is as in configs/experiments/four_layers_slower.py.

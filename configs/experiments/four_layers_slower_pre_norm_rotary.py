@@ -1,6 +1,6 @@
 """Experiment: four layers of width 256: of ModernBERT's block the norms and the positions.
 
-    bert-jax pretrain configs/experiments/four_layers_slower_pre_norm_rotary.py --workdir runs/four_layers_slower_pre_norm_rotary \
+    bert-jax pretrain configs/experiments/four_layers_slower_pre_norm_rotary.py --workdir runs/pre_norm_rotary \
       --data.source "text:corpus/*.txt.gz"
 
 All else is as in configs/experiments/four_layers_bert_slower.py.
