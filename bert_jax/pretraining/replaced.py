@@ -6,22 +6,52 @@ from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.layout import Tokens
 from bert_jax.model.dropout import of_tokens
+from bert_jax.model.placement import split_by_rows
 from bert_jax.pretraining.masking import Masked
+
+_BLOCK = 128
+"""Tokens of the vocabulary whose probabilities are added up before one of them is looked for."""
 
 
 def draw_tokens(logits: Float[Array, "B P V"], masked: Masked, keys: Key[Array, "B N"]) -> Int[Array, "B P"]:
     """A token for each slot, drawn with the probabilities that `logits` give it.
 
     What is drawn depends on the slot's logits, the key of its sequence and the token's position in that alone: it is
-    the same in any batch, in packed rows and on any mesh. The largest sum of a logit and Gumbel noise is such a draw.
+    the same in any batch, in packed rows and on any mesh. The draw is the first token up to which the probabilities add
+    up to more than a uniform number, one number a slot; Gumbel noise would be one for each token of the vocabulary.
     """
     sequence, position = (
         jnp.take_along_axis(of_row, masked.places, axis=1)
         for of_row in (masked.tokens.sequence, masked.tokens.position)
     )
     in_slots = jax.vmap(jax.vmap(jax.random.fold_in))(of_tokens(keys, sequence), position)
-    noise = jax.vmap(jax.vmap(lambda key: jax.random.gumbel(key, logits.shape[2:])))(in_slots)
-    return jnp.argmax(logits + noise, axis=-1)
+    uniform = jax.vmap(jax.vmap(jax.random.uniform))(in_slots)
+    logits = split_by_rows(logits)  # as blocks of a vocabulary that `tensor` splits would have to be moved
+    of_blocks = jnp.pad(
+        logits - jnp.max(logits, axis=-1, keepdims=True),
+        [(0, 0), (0, 0), (0, -logits.shape[2] % _BLOCK)],
+        constant_values=-jnp.inf,
+    ).reshape(*logits.shape[:2], -1, _BLOCK)
+    weights = jnp.sum(jnp.exp(of_blocks), axis=-1)
+    block, left = _first_beyond(weights, uniform * jnp.sum(weights, axis=-1))
+    of_block = jnp.take_along_axis(of_blocks, block[..., None, None], axis=2)[:, :, 0]
+    token, _ = _first_beyond(jnp.exp(of_block), left)
+    return block * _BLOCK + token
+
+
+def _first_beyond(
+    weights: Float[Array, "B P n"], sums: Float[Array, "B P"]
+) -> tuple[Int[Array, "B P"], Float[Array, "B P"]]:
+    """Where the running sum of `weights` first exceeds `sums`, and what is left of these there.
+
+    Rounding may keep a running sum from exceeding what the same weights add up to otherwise: the largest weight stands
+    for it then, so that nothing of weight 0 is ever found.
+    """
+    running = jnp.cumsum(weights, axis=-1)
+    beyond = running > sums[..., None]
+    first = jnp.where(beyond.any(axis=-1), jnp.argmax(beyond, axis=-1), jnp.argmax(weights, axis=-1))
+    before = jnp.take_along_axis(running - weights, first[..., None], axis=-1)
+    return first, sums - before[..., 0]
 
 
 def replace_tokens(masked: Masked, drawn: Int[Array, "B P"]) -> tuple[Tokens, Float[Array, "B T"]]:

@@ -86,7 +86,10 @@ ROOT = Path(bert_jax.__file__).parent
             lambda: RunConfig(data={"whole_sentences": False}),
             ["data.whole_sentences=False", "pair=next_sentence", "set objective.pair=none"],
         ),
-        (lambda: RunConfig(data={"across_documents": False}), ["data.across_documents=False", "sequences without pairs"]),
+        (
+            lambda: RunConfig(data={"across_documents": False}),
+            ["data.across_documents=False", "sequences without pairs"],
+        ),
         (lambda: DataConfig(source=()), ["source=(): expected one or more"]),
         (lambda: DataConfig(source=("a", "b", "a")), ["data.source=a b a names a source twice"]),
         (lambda: DataConfig(source=("a", "b"), weights=(1,)), ["1 numbers for 2 sources; give one for each"]),

@@ -122,7 +122,8 @@ def test_the_loss_is_the_weighted_sum(params):
 
 def test_what_is_measured_is_what_both_models_compute(params):
     some, rows = objective(), batch(real=4)
-    targets = some.targets(rows, KEYS)
+    keys = jax.random.split(jax.random.key(8), len(LENGTHS))[:, None]  # by which one true token is drawn
+    targets = some.targets(rows, keys)
     measured = some.measure(params, targets, None)
     assert {name: float(count) for name, count in some.counts(targets).items()} == {
         name: float(measured[name].count) for name in some.losses
@@ -145,14 +146,20 @@ def test_what_is_measured_is_what_both_models_compute(params):
     assert means["rtd_replaced"] == pytest.approx(replaced[real].mean())
 
 
-def test_draws_have_the_probabilities_of_the_logits():
-    count = 4_000
+@pytest.mark.parametrize("size", (4, 128, 300))
+def test_draws_have_the_probabilities_of_the_logits(size):
+    """Of a vocabulary in one block, in exactly one and in several, the last one not full; some tokens have none."""
+    count = 20_000
     tokens = Tokens(*(np.ones((count, 1), np.int32) for _ in Tokens._fields))
     masked = Masked(tokens, *(np.zeros((count, 1), kind) for kind in (np.int32, np.int32, np.float32)))
-    shares = np.array([0.5, 0.3, 0.2, 0.0])
-    logits = jnp.broadcast_to(jnp.log(shares), (count, 1, 4))
+    shares = np.random.default_rng(size).dirichlet(np.full(size, 0.2))
+    shares[-1] = shares[size // 2] = 0.0
+    shares /= shares.sum()
+    logits = jnp.broadcast_to(jnp.log(shares) + 70.0, (count, 1, size))
     drawn = draw_tokens(logits, masked, jax.random.split(jax.random.key(0), count)[:, None])
-    np.testing.assert_allclose(np.bincount(drawn[:, 0], minlength=4) / count, shares, atol=0.03)
+    found = np.bincount(drawn[:, 0], minlength=size) / count
+    np.testing.assert_allclose(found, shares, atol=0.012)
+    assert len(found) == size and not found[shares == 0].any()
 
 
 def test_draws_are_the_same_in_packed_rows(params):
