@@ -8,11 +8,11 @@ tokens masked, of which none is replaced by a random piece.
 
 Hardware and time: the run is 1.1e18 FLOPs of matrix products, on one H100 at 20% of its bfloat16 peak an hour and a
 half, and in proportion on other chips. That is arithmetic, not a measurement; layers as narrow as these keep an
-accelerator less busy than BERT-base's. The original's README gives its run a little over four days of one V100, decent
-results after the first 200,000 steps.
+accelerator less busy than BERT-base's. By the README of its code the run takes a little over four days on one V100, and
+gives decent results after 200,000 steps, ten hours.
 
 What to expect: the paper reports a mean of 79.9 over the tasks of GLUE (table 1, dev sets; a BERT of its
-size 75.1, GPT 78.8). Its README has SST-2 88.3, MNLI 78.9, STS-B 86.8 (Spearman) for a run on OpenWebText.
+size 75.1, GPT 78.8). The README has SST-2 88.3, MNLI 78.9 and STS-B 86.8 (Spearman) for a run on OpenWebText.
 
 The discriminator is what fine-tuning and features take; bert-jax fill-mask asks the generator. GELU is by the error
 function: the head of a generator has no other in transformers.

@@ -66,7 +66,8 @@ def _data(data: StoredData | UnpreparedData) -> str:
     if isinstance(data, StoredData):
         training = f"{data.training:,} packed training rows" if data.packed else f"{data.training:,} training sequences"
         return f"there: {training}, {data.held_out:,} sequences held out, {gigabytes(data.bytes)}"
-    return f"to be prepared from {escape(' '.join(data.sources))}: {data.size:,.4g} {data.unit} as stored"
+    replaced = "; what is there is of other settings or text and is deleted" if data.replaces else ""
+    return f"to be prepared from {escape(' '.join(data.sources))}: {data.size:,.4g} {data.unit} as stored{replaced}"
 
 
 def _add_task(table: Table, task: PlannedTask) -> None:

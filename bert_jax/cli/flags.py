@@ -59,10 +59,19 @@ def flags_of(arguments: type[Settings], config: Settings | None = None) -> list[
 
 
 def in_typed_form(message: str, flags: list[Flag]) -> str:
-    """`message` with each setting as a flag: "--model.num-heads=3" instead of "model.num_heads=3"."""
+    """`message` with each setting as a flag: "--model.num-heads=3" instead of "model.num_heads=3", and of switches
+    "--data.no-packed" instead of "data.packed=False"."""
+    switches = {flag.name.replace("-", "_"): flag for flag in flags if flag.is_switch}
     names = sorted((flag.name.replace("-", "_") for flag in flags if not flag.positional), key=len, reverse=True)
     known = "|".join(re.sub(r"\\.\d+\\.", r"\.\\d+\.", re.escape(name)) for name in names)
-    return re.sub(rf"(?<![\w.-])({known})(?==)", lambda found: f"--{found[1].replace('_', '-')}", message)
+
+    def typed(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        if value and (switch := switches.get(name)):
+            return switch.typed if value == "True" else f"--{switch.negative}"
+        return f"--{name.replace('_', '-')}={value or ''}"
+
+    return re.sub(rf"(?<![\w.-])({known})=(True\b|False\b)?", typed, message)
 
 
 def _walk(settings: type[Settings], values: Settings | None, prefix: str, group: str, own: bool) -> Iterator[Flag]:

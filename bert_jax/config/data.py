@@ -57,8 +57,9 @@ class DataConfig(Settings):
     """Whether a sequence of whole sentences (objective.pair none) goes on in the next document after a [SEP], as in
     RoBERTa. Otherwise it ends with its document, and attends to nothing else; data.packed then fills the rows."""
     whole_sentences: bool = True
-    """Whether a sequence without pairs (objective.pair none) ends with a sentence, as in RoBERTa. Otherwise it ends
-    where it is full and the next goes on there: no padding is left, which is a fifth of 64 tokens otherwise."""
+    """Whether a sequence without pairs (objective.pair none) ends with a sentence, as in RoBERTa; about a fifth of 64
+    tokens is padding then. Otherwise it is cut where it is full and the next goes on there, held-out ones too: only
+    short sequences and, with across_documents=False, the ends of documents leave padding."""
     packed: bool = False
     """Whether a training row holds several sequences where they fit, each with [CLS], positions and attention of its
     own, so that hardly any padding is left. A batch then has as many rows as before and more sequences."""

@@ -20,14 +20,14 @@ def pack_sentences(
     across_documents: bool = True,
     whole_sentences: bool = True,
 ) -> Segments:
-    """Packs whole sentences into sequences of at most `length` tokens, each token of `text` exactly once.
+    """Packs sentences into sequences of at most `length` tokens, each token of `text` exactly once.
 
     A sequence takes consecutive sentences while they fit, and continues in the next document after a [SEP]; the part
     of each document is a segment. Unless `across_documents`, it ends with its document (DOC-SENTENCES of the same
-    section). Documents are in random order. A sentence longer than a sequence is cut into parts,
-    which count as sentences; unless `whole_sentences`, each token does, so that only sequences with short targets and
-    the last one aren't full. With probability `short_sequence_probability` a sequence has a random shorter target
-    length, but takes at least one sentence.
+    section). Documents are in random order. A sentence longer than a sequence is cut into parts, which count as
+    sentences. Unless `whole_sentences`, each token counts as one, so that sequences are full (but for one token where
+    the next document would need two: a [SEP] and its first). With probability `short_sequence_probability` a sequence
+    has a random shorter target length, but takes at least one sentence.
     """
     most = length - SPECIAL_TOKENS
     order = rng.permutation(len(text.documents) - 1)

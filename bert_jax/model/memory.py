@@ -69,6 +69,8 @@ def step_memory(
             most = max(most, tokens * _block_bytes(one, keys_at_once, size, tensor))
     table = padded_vocabulary_size(model) * model.table_size * size // tensor if predictions else 0
     logits = rows * predictions * padded_vocabulary_size(model) * (2 * _F32 + size) // tensor
+    if model.generator and tensor > 1:  # whose replacements are drawn from logits that aren't split
+        logits += rows * predictions * padded_vocabulary_size(model) * 2 * _F32
     # Gradients are summed up over microbatches in an array of their own.
     copies = 2 if execution.accumulation > 1 else 1
     return Memory(

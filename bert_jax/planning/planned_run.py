@@ -19,6 +19,7 @@ from bert_jax.model.linear import compute_dtype
 from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining import pretrain
+from bert_jax.pretraining.dataset import is_outdated
 from bert_jax.run.overwriting import as_if_absent, runs_to_delete
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place, in_bucket
@@ -68,6 +69,8 @@ class UnpreparedData:
     size: float
     """Size of the text as it is stored, in `unit`."""
     unit: str
+    replaces: bool = False
+    """Whether sequences of other settings or other text are there, which are deleted."""
 
 
 @dataclass(frozen=True)
@@ -260,11 +263,13 @@ def _done(run: RunDirectory, overwrite: bool) -> int:
 
 def _data(config: RunConfig, run: RunDirectory, length: int, overwrite: bool) -> StoredData | UnpreparedData:
     found = None if overwrite else PreparedData.open(run.data(length))
-    if found:
+    # Of files that were written since, only the running of the command reads whether their text is another.
+    outdated = found and not run.under_way and is_outdated(found, config, run, lambda: found.text or "")
+    if found and not outdated:
         size = sum(shard.size for shard in found.shards.values())
         return StoredData(length, sum(found.sources), found.held_out.rows, size, config.data.packed)
     corpus = open_corpus(config.data)
-    return UnpreparedData(length, tuple(config.data.source), corpus.total, corpus.unit)
+    return UnpreparedData(length, tuple(config.data.source), corpus.total, corpus.unit, bool(outdated))
 
 
 def _checkpoints(config: TrainingConfig, workdir: Place, state: int) -> PlannedCheckpoints:

@@ -86,7 +86,7 @@ def _found(config: RunConfig, run: RunDirectory, length: int, text: Callable[[],
     found = PreparedData.open(run.data(length))
     if found and run.under_way:
         return prepared_for(config, run, length)
-    if found and _outdated(found, config, run, text):
+    if found and is_outdated(found, config, run, text):
         open_corpus(config.data)  # refused before anything is deleted
         say(f"{run.data(length)} is of other settings or other text: it is prepared anew")
         run.manifest.forget(run.data(length))
@@ -123,8 +123,9 @@ def prepare_other(
     return made
 
 
-def _outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text: Callable[[], str]) -> bool:
-    """Whether settings or text differ from those of the prepared set. Without the text, only settings are compared.
+def is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text: Callable[[], str]) -> bool:
+    """Whether settings or text differ from those of the prepared set, so that it is prepared anew unless the run is
+    under way. Without the text, only settings are compared.
 
     `text` gives the hash of the whole text; it is called only if the files were written since.
     """

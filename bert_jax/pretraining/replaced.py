@@ -26,7 +26,9 @@ def draw_tokens(logits: Float[Array, "B P V"], masked: Masked, keys: Key[Array, 
     )
     in_slots = jax.vmap(jax.vmap(jax.random.fold_in))(of_tokens(keys, sequence), position)
     uniform = jax.vmap(jax.vmap(jax.random.uniform))(in_slots)
-    logits = split_by_rows(logits)  # as blocks of a vocabulary that `tensor` splits would have to be moved
+    logits = split_by_rows(
+        logits.astype(jnp.float32)
+    )  # whole, as blocks of a vocabulary that `tensor` splits would have to be moved
     of_blocks = jnp.pad(
         logits - jnp.max(logits, axis=-1, keepdims=True),
         [(0, 0), (0, 0), (0, -logits.shape[2] % _BLOCK)],
@@ -44,11 +46,11 @@ def _first_beyond(
 ) -> tuple[Int[Array, "B P"], Float[Array, "B P"]]:
     """Where the running sum of `weights` first exceeds `sums`, and what is left of these there.
 
-    Rounding may keep a running sum from exceeding what the same weights add up to otherwise: the largest weight stands
-    for it then, so that nothing of weight 0 is ever found.
+    Nothing of weight 0 is found, whatever is rounded: running sums on their way may rise where nothing is added, and
+    what was left by those of blocks may be below 0. Where no running sum exceeds it, the largest weight stands for it.
     """
     running = jnp.cumsum(weights, axis=-1)
-    beyond = running > sums[..., None]
+    beyond = (running > sums[..., None]) & (weights > 0)
     first = jnp.where(beyond.any(axis=-1), jnp.argmax(beyond, axis=-1), jnp.argmax(weights, axis=-1))
     before = jnp.take_along_axis(running - weights, first[..., None], axis=-1)
     return first, sums - before[..., 0]

@@ -1,4 +1,4 @@
-"""Experiment: four layers of width 256: all of ModernBERT's block but its rotary positions.
+"""Experiment: four_layers_slower.py with fixed positions in place of rotary ones.
 
     bert-jax pretrain configs/experiments/four_layers_slower_fixed_positions.py --workdir runs/fixed_positions \
       --data.source "text:corpus/*.txt.gz"

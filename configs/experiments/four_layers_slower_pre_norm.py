@@ -1,4 +1,4 @@
-"""Experiment: four layers of width 256: of ModernBERT's block only the norms before the sublayers.
+"""Experiment: four_layers_bert_slower.py with norms before the sublayers.
 
     bert-jax pretrain configs/experiments/four_layers_slower_pre_norm.py --workdir runs/four_layers_slower_pre_norm \
       --data.source "text:corpus/*.txt.gz"

@@ -1,4 +1,4 @@
-"""Experiment: four layers of width 256: of ModernBERT's block the norms and the positions.
+"""Experiment: four_layers_bert_slower.py with norms before the sublayers and rotary positions.
 
     bert-jax pretrain configs/experiments/four_layers_slower_pre_norm_rotary.py --workdir runs/pre_norm_rotary \
       --data.source "text:corpus/*.txt.gz"

@@ -1,4 +1,4 @@
-"""Experiment: four layers of width 256: of ModernBERT's block only the rotary positions.
+"""Experiment: four_layers_bert_slower.py with rotary positions.
 
     bert-jax pretrain configs/experiments/four_layers_slower_rotary.py --workdir runs/four_layers_slower_rotary \
       --data.source "text:corpus/*.txt.gz"

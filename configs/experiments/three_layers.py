@@ -3,7 +3,7 @@
     bert-jax pretrain configs/experiments/three_layers.py --workdir runs/three_layers \
       --data.source "text:corpus/*.txt.gz"
 
-All else is as in configs/experiments/modern.py.
+The weights begin a little smaller, too. All else is as in configs/experiments/modern.py.
 """
 
 from bert_jax.cli.config_files import load_config

@@ -1,4 +1,4 @@
-"""Experiment: three heads of 64 in place of six of 32.
+"""Experiment: three layers of width 192 with three heads of 64 in place of six of 32.
 
     bert-jax pretrain configs/experiments/three_layers_wide_heads.py --workdir runs/three_layers_wide_heads \
       --data.source "text:corpus/*.txt.gz"

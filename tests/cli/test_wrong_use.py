@@ -73,6 +73,7 @@ WRONG = {
     f"{PRETRAIN} --hosts.coordinator here": "--hosts.coordinator here: expected a text like 10.0.0.1:8476, or None",
     f"{PRETRAIN} --vocabulary.strip-accents yes": "--vocabulary.strip-accents yes: expected True or False, or None",
     f"{PRETRAIN} --logging.tensorboard=false": "--logging.tensorboard=false: it takes no value; --logging.tensorboard is yes and --logging.no-tensorboard is no",
+    "pretrain base --workdir W --data.no-whole-sentences": "--data.no-whole-sentences is about sequences without pairs and --objective.pair=next_sentence makes pairs of segments; set --objective.pair=none, or leave the first out",
     f"{PRETRAIN} --logging.tensorboard false": "false stands by itself: a switch takes no value",
     f"{PRETRAIN} runs/x": "runs/x stands where no value is expected: bert-jax pretrain takes settings like --NAME VALUE",
     f"{FINETUNE} --task.kind sentence": "--task.kind sentence: expected one of class, number, marked, choice, tags, span",

@@ -58,6 +58,15 @@ def test_the_formula_counts_what_the_traced_step_keeps(tiny_config, changes):
     assert formula.activations == pytest.approx(kept_bytes(config), rel=0.25)
 
 
+def test_what_replacements_are_drawn_from_is_not_split():
+    model = ModelConfig.base(vocabulary_size=30_522, discriminator=True, generator_divisor=3)
+    sizes = {"parameters": 0, "rows": 64, "length": 512, "predictions": 77}
+    alone, split = (step_memory(model, ExecutionConfig(), **sizes, tensor=tensor).outputs for tensor in (1, 4))
+    assert split > alone / 4 + 64 * 77 * 30_522 * 8
+    masked = model.replace(discriminator=False, generator_divisor=None)
+    assert 4 * step_memory(masked, ExecutionConfig(), **sizes, tensor=4).outputs == alone
+
+
 def test_saving_memory_saves_it_and_splitting_splits_it():
     sizes = {"parameters": 10**8, "rows": 64, "length": 512, "predictions": 77}
     model = ModelConfig.base(vocabulary_size=30_522)

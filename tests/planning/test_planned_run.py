@@ -1,5 +1,7 @@
 """What a training would do, as facts."""
 
+import shutil
+
 from bert_jax.planning.planned_run import StoredData, UnpreparedData, planned_run
 
 
@@ -25,3 +27,11 @@ def test_of_a_run_that_is_there_the_steps_left_are_planned(tiny_config, tiny_run
     anew = planned_run(tiny_config, tiny_run.path, overwrite=True)
     assert (anew.beginning, anew.newest_step, anew.phases[0].left) == ("deleted", 12, 12)
     assert isinstance(anew.data[0], UnpreparedData) and anew.vocabulary.source == "trained"
+
+
+def test_data_of_other_settings_are_not_taken_for_those_of_the_run(tiny_config, tiny_run, tmp_path):
+    shutil.copytree(tiny_run.path, tmp_path / "run", ignore=shutil.ignore_patterns("config.json", "checkpoints"))
+    assert isinstance(planned_run(tiny_config, tmp_path / "run", overwrite=False).data[0], StoredData)
+    other = tiny_config.replace(data=tiny_config.data.replace(dupe_factor=3))
+    (data,) = planned_run(other, tmp_path / "run", overwrite=False).data
+    assert isinstance(data, UnpreparedData) and data.replaces
