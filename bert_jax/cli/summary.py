@@ -152,7 +152,7 @@ def print_sequences(sequences: Iterable[SeenSequence]) -> None:
     """Prints sequences with the pieces to predict, the units that these belong to and the label of the pair."""
     output.print(
         "[bold]bold[/bold]: a piece to predict, as input/truth. {Braces}: pieces of one unit, predicted together. Each "
-        "word has a space before it.\n"
+        "word has a space before it; where a sequence begins inside a word, ## stands there.\n"
     )
     for number, sequence in enumerate(sequences, 1):
         tokens = f"{len(sequence.pieces)} of {sequence.row_length} tokens"
@@ -174,6 +174,8 @@ def _line(sequence: SeenSequence) -> Text:
     for at, piece in enumerate(sequence.pieces):
         if at and piece.begins_word:
             line.append(" ")
+        elif at == 1:
+            line.append(" ##")
         if at in opened:
             line.append("{")
         line.append(piece.text, "" if piece.answer is None else "bold red")

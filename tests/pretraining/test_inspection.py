@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from bert_jax.pretraining.inspection import seen_sequences, training_step
+from bert_jax.cli.summary import print_sequences
+from bert_jax.pretraining.inspection import SeenPiece, SeenSequence, seen_sequences, training_step
 
 
 def test_the_truth_of_each_masked_piece_is_seen_beside_it(tiny_run):
@@ -33,3 +34,14 @@ def test_units_cover_all_but_the_special_pieces(tiny_run):
         special = [at for at, piece in enumerate(sequence.pieces) if piece.piece in ("[CLS]", "[SEP]")]
         assert sorted(covered + special) == list(range(len(sequence.pieces)))
         assert {unit.kind for unit in sequence.units} == {"piece"}
+
+
+def test_a_sequence_that_begins_inside_a_word_is_told_from_one_that_begins_with_it(capsys):
+    def sequence(begins_word):
+        words = [("[CLS]", None, True), ("ing", "ing", begins_word), ("cat", None, True)]
+        pieces = [SeenPiece(text, text, text, answer, 0, at, begins) for at, (text, answer, begins) in enumerate(words)]
+        return SeenSequence(0, 1, pieces, 8, [], None, None)
+
+    print_sequences([sequence(True), sequence(False)])
+    shown = capsys.readouterr().out
+    assert "[CLS] ing/ing cat" in shown and "[CLS] ##ing/ing cat" in shown
