@@ -263,13 +263,17 @@ def _done(run: RunDirectory, overwrite: bool) -> int:
 
 def _data(config: RunConfig, run: RunDirectory, length: int, overwrite: bool) -> StoredData | UnpreparedData:
     found = None if overwrite else PreparedData.open(run.data(length))
-    # Of files that were written since, only the running of the command reads whether their text is another.
-    outdated = found and not run.under_way and is_outdated(found, config, run, lambda: found.text or "")
+    outdated = found and not run.under_way and _is_outdated(found, config, run)
     if found and not outdated:
         size = sum(shard.size for shard in found.shards.values())
         return StoredData(length, sum(found.sources), found.held_out.rows, size, config.data.packed)
     corpus = open_corpus(config.data)
     return UnpreparedData(length, tuple(config.data.source), corpus.total, corpus.unit, bool(outdated))
+
+
+def _is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory) -> bool:
+    """As far as it is known without reading text whose files were written since, or making a tokenizer that is gone."""
+    return run.tokenizer.exists() and is_outdated(found, config, run, lambda: found.text or "")
 
 
 def _checkpoints(config: TrainingConfig, workdir: Place, state: int) -> PlannedCheckpoints:

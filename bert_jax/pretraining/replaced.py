@@ -26,18 +26,15 @@ def draw_tokens(logits: Float[Array, "B P V"], masked: Masked, keys: Key[Array, 
     )
     in_slots = jax.vmap(jax.vmap(jax.random.fold_in))(of_tokens(keys, sequence), position)
     uniform = jax.vmap(jax.vmap(jax.random.uniform))(in_slots)
-    logits = split_by_rows(
-        logits.astype(jnp.float32)
-    )  # whole, as blocks of a vocabulary that `tensor` splits would have to be moved
-    of_blocks = jnp.pad(
-        logits - jnp.max(logits, axis=-1, keepdims=True),
-        [(0, 0), (0, 0), (0, -logits.shape[2] % _BLOCK)],
-        constant_values=-jnp.inf,
-    ).reshape(*logits.shape[:2], -1, _BLOCK)
-    weights = jnp.sum(jnp.exp(of_blocks), axis=-1)
+    # Not split by `tensor`: blocks of a vocabulary that is would have to be moved between devices.
+    logits = split_by_rows(logits.astype(jnp.float32))
+    to_fill = [(0, 0), (0, 0), (0, -logits.shape[2] % _BLOCK)]
+    of_blocks = jnp.pad(logits, to_fill, constant_values=-jnp.inf).reshape(*logits.shape[:2], -1, _BLOCK)
+    largest = jnp.max(logits, axis=-1, keepdims=True)
+    weights = jnp.sum(jnp.exp(of_blocks - largest[..., None]), axis=-1)
     block, left = _first_beyond(weights, uniform * jnp.sum(weights, axis=-1))
     of_block = jnp.take_along_axis(of_blocks, block[..., None, None], axis=2)[:, :, 0]
-    token, _ = _first_beyond(jnp.exp(of_block), left)
+    token, _ = _first_beyond(jnp.exp(of_block - largest), left)
     return block * _BLOCK + token
 
 

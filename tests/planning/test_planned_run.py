@@ -35,3 +35,5 @@ def test_data_of_other_settings_are_not_taken_for_those_of_the_run(tiny_config, 
     other = tiny_config.replace(data=tiny_config.data.replace(dupe_factor=3))
     (data,) = planned_run(other, tmp_path / "run", overwrite=False).data
     assert isinstance(data, UnpreparedData) and data.replaces
+    shutil.rmtree(tmp_path / "run/tokenizer")  # without which nothing is known of their settings
+    assert isinstance(planned_run(other, tmp_path / "run", overwrite=False).data[0], StoredData)

@@ -24,6 +24,7 @@ from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import train_flops
 from bert_jax.planning.operations import operations
+from bert_jax.pretraining import replaced as replaced_tokens
 from bert_jax.pretraining.masking import Masked
 from bert_jax.pretraining.objective import ReplacedTokenObjective, pretraining_trainer
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain
@@ -160,6 +161,20 @@ def test_draws_have_the_probabilities_of_the_logits(size):
     found = np.bincount(drawn[:, 0], minlength=size) / count
     np.testing.assert_allclose(found, shares, atol=0.012)
     assert len(found) == size and not found[shares == 0].any()
+
+
+@pytest.mark.parametrize(
+    "weights, sums, first",
+    [
+        ([0.0, 0.5, 0.5], 0.0, 1),
+        ([0.0, 0.5, 0.5], -1e-8, 1),  # what rounding leaves of sums of blocks
+        ([0.5, 0.0, 0.5], 0.5, 2),
+        ([0.2, 0.5, 0.3, 0.0], 1.1, 1),  # beyond all: the largest
+    ],
+)
+def test_nothing_of_weight_0_is_drawn(weights, sums, first):
+    found, left = replaced_tokens._first_beyond(jnp.array([[weights]]), jnp.array([[sums]]))
+    assert int(found[0, 0]) == first and float(left[0, 0]) == pytest.approx(sums - sum(weights[:first]), abs=1e-6)
 
 
 def test_draws_are_the_same_in_packed_rows(params):
