@@ -75,7 +75,8 @@ def lay_out(
     first_of_row = np.searchsorted(rows, rows)
     number = np.arange(len(lengths)) - first_of_row  # in its row, from 0
     before = np.cumsum(lengths) - lengths
-    begin, length, first_length = np.zeros((3, shape[0], max(number.max(initial=0) + 1, most)), np.int32)
+    places_of_row = max(int(number.max(initial=0)) + 1, most)
+    begin, length, first_length = np.zeros((3, shape[0], places_of_row), np.int32)
     begin[rows, number] = np.where(lengths > 0, before - before[first_of_row], 0)
     length[rows, number], first_length[rows, number] = lengths, first_lengths
 

@@ -74,8 +74,8 @@ def _check_whole(missing: list[Flag], flags: list[Flag], command: str) -> None:
         return
     named = " and ".join(usage(flag) for flag in missing)
     if any(flag.positional for flag in missing):
-        named = " ".join(flag.typed for flag in flags if flag.positional)
-        raise UsageError(f"give all of bert-jax {command} {named} (see --help)")
+        whole = " ".join(flag.typed for flag in flags if flag.positional)
+        raise UsageError(f"{command} lacks {named}; give bert-jax {command} {whole} (see --help)")
     raise UsageError(f"{command} needs {named} as well (see --help)")
 
 

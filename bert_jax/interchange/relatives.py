@@ -262,4 +262,4 @@ def relative_of(model_type: Any, place: str) -> Relative:
         return found
     near = difflib.get_close_matches(str(model_type), RELATIVES, 1, cutoff=0.5)
     meant = f"; did you mean {near[0]}?" if near else ""
-    raise UsageError(f"{place}: model_type is {shown(model_type)}; bert_jax knows {', '.join(RELATIVES)}{meant}")
+    raise UsageError(f"{place}: model_type is {shown(model_type)}; bert_jax knows {', '.join(RELATIVES)}{meant or '; give a model of one of these'}")
