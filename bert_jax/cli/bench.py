@@ -8,7 +8,9 @@ from pydantic import Field
 
 from bert_jax.cli.arguments import Arguments, Command, PlaceArgument
 from bert_jax.config.run import RunConfig
+from bert_jax.config.settings import SettingsError
 from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.errors import UsageError
 
 
 class Bench(Arguments):
@@ -77,13 +79,17 @@ def run(arguments: list[str]) -> None:
     there = read_record(asked.compare) if asked.compare else None
     first = asked.config.phases[0]
     size = first.batch_size if asked.batch_size is None else asked.batch_size
-    phase = first.replace(batch_size=size, length=first.length if asked.length is None else asked.length)
+    length = first.length if asked.length is None else asked.length
+    try:
+        phase = first.replace(batch_size=size, length=length)
+    except SettingsError as error:
+        raise UsageError("; ".join(f"--{each.path.replace('_', '-')}{each.text}" for each in error.problems)) from None
     # So many steps that measuring never reaches the last one.
     config = asked.config.replace(phases=(phase.replace(steps=2**30 // phase.batch_size),), profile_steps=None)
     keep_compiled_programs()
     mesh = make_mesh(config.mesh)
     check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
-    check_attention(config.execution, config.model, [phase.length], mesh)
+    check_attention(config.execution, config.model, config.rows, mesh)
     if of_a_run:
         trainer, batches = _of_a_run(config, place_of(arguments[0]))
     else:

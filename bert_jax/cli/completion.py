@@ -87,9 +87,9 @@ def _fish() -> str:
             lines.append(f"complete -c bert-jax -n '__bert_jax_second; and {seen}' -a {_fish_quoted(' '.join(found))}")
         for flag in command.shown(command.flags()):
             if not flag.positional:
-                takes, about = _fish_takes(flag), _fish_quoted(flag.help.partition(". ")[0])
-                for name in _spelled(flag):
-                    lines.append(f"complete -c bert-jax -n '{seen}' -l {name[2:]}{takes} -d {about}")
+                takes, told = _fish_takes(flag), _fish_quoted(flag.help.partition(". ")[0])
+                for spelled in _spelled(flag):
+                    lines.append(f"complete -c bert-jax -n '{seen}' -l {spelled[2:]}{takes} -d {told}")
         lines += [f"complete -c bert-jax -n '{seen}' -l {each[2:]}" for each in HELP_FLAGS[1:]]
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
 """bert-jax evaluate RUN [--data FILE]: measures a run on its held-out text, or on other text or rows."""
 
 import json
-from typing import Literal
+from typing import Any, Literal
 
 from bert_jax.cli.arguments import ROWS_NAMES, Command, JsonArguments, RowsArguments, RunArgument, SavedArguments
 from bert_jax.system.errors import UsageError
@@ -38,13 +38,25 @@ def run(arguments: list[str]) -> None:
         raise UsageError(f"--language {asked.language} is that of --data, which is not given; give both")
     from bert_jax.cli.summary import print_results, print_task_results
     from bert_jax.config.finetune import TaskRunConfig
-    from bert_jax.finetuning.dataset import written_as
-    from bert_jax.inference.bert import load
-    from bert_jax.pretraining.pretrain import evaluate_run
-    from bert_jax.run.run_directory import RunDirectory, read_config
+    from bert_jax.run.run_directory import read_config
 
-    run_directory, config = RunDirectory(asked.run), read_config(asked.run)
+    config = read_config(asked.run)
     of_rows = isinstance(config, TaskRunConfig)
+    _check(asked, of_rows)
+    if of_rows:
+        results, table = _of_rows(asked, config.rows_hash), print_task_results
+        of = f"rows of {asked.data}" if asked.data else "dev rows"
+    else:
+        results, table = _of_text(asked), print_results
+        of = f"sequences of {asked.data}" if asked.data else "held-out sequences"
+    if asked.json:
+        print(json.dumps(results, ensure_ascii=False))
+    else:
+        table(results, of)
+
+
+def _check(asked: Evaluate, of_rows: bool) -> None:
+    """Raises UsageError for what belongs to rows and is given for text, or the reverse."""
     if of_rows and asked.language:
         raise UsageError(f"--language {asked.language} is that of a text, and {asked.run} measures rows; leave it out")
     given = (asked.format, asked.separator, asked.columns)
@@ -54,21 +66,26 @@ def run(arguments: list[str]) -> None:
         )
     if asked.unlabelled and not of_rows:
         raise UsageError(f"--unlabelled {asked.unlabelled} is for rows, and {asked.run} measures text; leave it out")
-    if of_rows:
-        model = load(asked.run, asked.step, asked.average)
-        predictor = model.predictor
-        table, written, of = print_task_results, None, "dev rows"
-        if asked.data:
-            written = written_as(predictor.task, asked.data, asked.format, asked.columns, asked.separator)
-            of = f"rows of {asked.data}"
-        results = predictor.measure(asked.data, written, asked.unlabelled, config.rows_hash)
-        if asked.step is not None or asked.average:
-            results["steps"] = model.steps[-1]
-        results |= {"averaged_steps": list(model.steps)} if asked.average else {}
-    else:
-        results = evaluate_run(run_directory, asked.data, asked.language, asked.step, asked.average)
-        table, of = print_results, f"sequences of {asked.data}" if asked.data else "held-out sequences"
-    if asked.json:
-        print(json.dumps(results, ensure_ascii=False))
-    else:
-        table(results, of)
+
+
+def _of_rows(asked: Evaluate, rows_hash: str) -> dict[str, Any]:
+    """What a fine-tuned run has right of the rows of --data, or of its dev rows."""
+    from bert_jax.finetuning.dataset import written_as
+    from bert_jax.inference.bert import load
+
+    model = load(asked.run, asked.step, asked.average)
+    predictor, written = model.predictor, None
+    if asked.data:
+        written = written_as(predictor.task, asked.data, asked.format, asked.columns, asked.separator)
+    results = predictor.measure(asked.data, written, asked.unlabelled, rows_hash)
+    if asked.step is not None or asked.average:
+        results["steps"] = model.steps[-1]
+    return results | ({"averaged_steps": list(model.steps)} if asked.average else {})
+
+
+def _of_text(asked: Evaluate) -> dict[str, Any]:
+    """Loss and accuracy of a pretrained run on the text of --data, or on its held-out documents."""
+    from bert_jax.pretraining.pretrain import evaluate_run
+    from bert_jax.run.run_directory import RunDirectory
+
+    return evaluate_run(RunDirectory(asked.run), asked.data, asked.language, asked.step, asked.average)

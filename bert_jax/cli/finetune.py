@@ -60,24 +60,17 @@ def run(arguments: list[str]) -> None:
         print_planned(planned_run(asked.config, asked.workdir, asked.overwrite, asked.seeds))
         return
     from bert_jax.cli.summary import print_next_steps, print_task_results
-    from bert_jax.cli.supervision import supervise
+    from bert_jax.cli.supervision import on_all_hosts, overwrite
     from bert_jax.finetuning.finetune import plan_finetuning, read_by
     from bert_jax.finetuning.seeds import finetune_seeds
     from bert_jax.model.sharding import make_mesh
-    from bert_jax.run.hosts import connect, ending_together, first_alone, is_first, several
-    from bert_jax.run.overwriting import as_if_absent, start_over
+    from bert_jax.run.hosts import is_first
 
-    if several(asked.config.hosts):
-        supervise()
-        connect(asked.config.hosts)
-    with ending_together():
+    config = asked.config
+    with on_all_hosts(config.hosts):
         if asked.overwrite:
-            with first_alone("overwrite"):
-                if is_first():
-                    config = asked.config
-                    plan_finetuning(config, make_mesh(config.mesh), as_if_absent(asked.workdir))
-                    start_over(asked.workdir, read_by(config))  # everything that can be refused was refused above
-        results = finetune_seeds(asked.config, asked.workdir, asked.seeds)
+            overwrite(asked.workdir, lambda run: plan_finetuning(config, make_mesh(config.mesh), run), read_by(config))
+        results = finetune_seeds(config, asked.workdir, asked.seeds)
     if is_first():
         print_task_results(results)
         print_next_steps(results["run"], [f"bert-jax predict {results['run']} INPUT OUTPUT"])

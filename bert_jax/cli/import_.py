@@ -41,9 +41,11 @@ def run(arguments: list[str]) -> None:
 
 def _described(model: Any) -> str:
     """The shape, tokenizer and tensors of `model`, a PublishedModel, in words."""
+    from bert_jax.model.bert import PART_NAMES
+
     config, tokenizer = model.config, model.tokenizer
     casing = {True: "lower-cased", False: "case kept", None: "cleaned by its model"}
-    lacking = f"; without {', '.join(sorted(model.absent))}" if model.absent else ""
+    lacking = f"; without {' and '.join(PART_NAMES[part] for part in sorted(model.absent))}" if model.absent else ""
     slots = f", {len(model.slots)} of the optimizer ignored" if model.slots else ""
     return (
         f"{config.num_layers} layers, width {config.hidden_size:,}, {config.num_heads} heads, {config.activation}, "

@@ -55,25 +55,18 @@ def run(arguments: list[str]) -> None:
     import jax
 
     from bert_jax.cli.summary import print_examples, print_next_steps, print_results
-    from bert_jax.cli.supervision import supervise
+    from bert_jax.cli.supervision import on_all_hosts, overwrite
     from bert_jax.inference.examples import filled_examples
     from bert_jax.model.sharding import make_mesh
     from bert_jax.pretraining.pretrain import check, pretrain, read_by
-    from bert_jax.run.hosts import connect, ending_together, first_alone, is_first, several
-    from bert_jax.run.overwriting import as_if_absent, start_over
+    from bert_jax.run.hosts import is_first
     from bert_jax.run.run_directory import RunDirectory
 
     config, workdir = asked.config, asked.workdir
     directory = RunDirectory(workdir)
-    if several(config.hosts):
-        supervise()
-        connect(config.hosts)
-    with ending_together():
+    with on_all_hosts(config.hosts):
         if asked.overwrite:
-            with first_alone("overwrite"):
-                if is_first():
-                    check(config, as_if_absent(workdir), make_mesh(config.mesh))  # refuses before anything is deleted
-                    start_over(workdir, read_by(config))
+            overwrite(workdir, lambda run: check(config, run, make_mesh(config.mesh)), read_by(config))
         results = pretrain(config, directory)
     if not is_first():
         return

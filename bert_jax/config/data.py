@@ -6,6 +6,7 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 
 from bert_jax.config.language import language_code
 from bert_jax.config.settings import Settings
+from bert_jax.config.units import one_or_several
 
 SMALLEST_SHARE = 0.0001
 """Smallest share of the training sequences that a source may be given."""
@@ -69,7 +70,7 @@ class DataConfig(Settings):
     @field_validator("source", "language", mode="before")
     @classmethod
     def _one_or_several(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
+        return one_or_several(value)
 
     @field_validator("language")
     @classmethod

@@ -1,5 +1,6 @@
 """Settings of the pretraining objective."""
 
+import functools
 import math
 from typing import Annotated, Any, Literal
 
@@ -12,8 +13,6 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 MaskedShare = Annotated[float, Field(gt=0.0, lt=1.0)]
 _LEAST_TOKENS = 3
 """Tokens of the shortest sequence: [CLS], a piece, [SEP]."""
-
-
 Weight = Annotated[float, Field(ge=0.0, le=1e6)]
 
 
@@ -93,9 +92,13 @@ class ObjectiveConfig(Settings):
         share = self.evaluated_share if evaluated else max(self.masked_share, self.masked_share_end or 0.0)
         if sequences == 1:
             return max(1, math.ceil(share * length))
-        # What rounding adds, at most, to the share of each sequence.
-        added = max(num_predictions(share, size) - share * size for size in range(_LEAST_TOKENS, length + 1))
-        return math.ceil(share * length + sequences * added)
+        return math.ceil(share * length + sequences * _most_added(share, length))
+
+
+@functools.cache
+def _most_added(share: float, length: int) -> float:
+    """What rounding adds, at most, to the share of a sequence of up to `length` tokens."""
+    return max(num_predictions(share, size) - share * size for size in range(_LEAST_TOKENS, length + 1))
 
 
 def num_predictions(share: float, length: int) -> int:

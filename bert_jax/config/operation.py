@@ -8,6 +8,9 @@ from bert_jax.config.settings import Settings
 
 Every = Annotated[int, Field(gt=0)]
 
+Remat = Literal["none", "full", "dots"]
+"""What the backward pass computes again: nothing, whole blocks, or all but matrix products."""
+
 
 class MeshConfig(Settings):
     """Sizes of the device mesh; their product is the number of devices, and -1 stands for all that are left."""
@@ -51,7 +54,7 @@ class ExecutionConfig(Settings):
 
     accumulation: Annotated[int, Field(gt=0)] = 1
     """Microbatches a step: less memory, the same result."""
-    remat: Literal["none", "full", "dots"] = "none"
+    remat: Remat = "none"
     """What the backward pass computes again to save memory: nothing, whole blocks, or all but matrix products."""
     unroll: Annotated[int, Field(gt=0)] | None = None
     """Blocks in one iteration of the compiled loop over layers. More take longer to compile and make each step faster.
@@ -92,7 +95,7 @@ class CheckpointConfig(Settings):
     """When checkpoints are written and which are kept."""
 
     every: Every = 1000
-    """Steps between checkpoints; the last step always writes one."""
+    """Steps between checkpoints; the last step of a phase always writes one."""
     keep: Annotated[int, Field(ge=2)] = 2
     """Number of newest checkpoints to keep, besides the one with the lowest held-out loss."""
     keep_every: Every | None = None

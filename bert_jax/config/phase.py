@@ -31,25 +31,6 @@ class Phase(Settings):
         return f"{self.batch_size:,} {held} of up to {self.length:,} tokens"
 
 
-def steps_before_phase(step: int, phases: Sequence[Phase]) -> int:
-    """Steps done before the phase that takes step number `step`, from 1, began."""
-    begin = 0
-    for phase in phases:
-        if step <= begin + phase.steps:
-            break
-        begin += phase.steps
-    return begin
-
-
-def phase_at(step: int, phases: Sequence[Phase]) -> Phase:
-    """The phase that takes step number `step`, from 1, or the last one."""
-    for phase in phases:
-        if step <= phase.steps:
-            return phase
-        step -= phase.steps
-    return phases[-1]
-
-
 def same_until(step: int, first: Sequence[Phase], second: Sequence[Phase]) -> bool:
     """Whether both plans have the same first `step` steps."""
     for one, other in zip(first, second):

@@ -36,6 +36,11 @@ class RunConfig(TrainingConfig):
     input: InputConfig = InputConfig()
     preparation: PreparationConfig = PreparationConfig()
 
+    @property
+    def rows(self) -> list[tuple[int, int]]:
+        """The rows of each phase: their tokens, and the sequences that one may hold."""
+        return [(phase.length, self.data.sequences_a_row(phase.length)) for phase in self.phases]
+
     def slots(self, length: int) -> int:
         """Prediction slots P of a row of `length` tokens."""
         return self.objective.slots(length, self.data.sequences_a_row(length))

@@ -1,6 +1,7 @@
 """The base of every settings class."""
 
 import difflib
+from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -48,6 +49,18 @@ class Settings(BaseModel):
     def replace(self: Group, **changes: Any) -> Group:
         """A validated copy with `changes`; pydantic's own `model_copy` doesn't validate."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | changes)
+
+    def flat(self) -> dict[str, Any]:
+        """Every single setting, as JSON has it, by its dotted name: `model.num_layers`, `phases.0.steps`."""
+        return dict(_leaves(self.model_dump(mode="json")))
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, (dict, list)):
+        yield name, value
+        return
+    for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from _leaves(child, f"{name}.{key}".removeprefix("."))
 
 
 def _explained(error: ValidationError, settings: type[Settings]) -> SettingsError:

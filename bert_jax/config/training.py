@@ -1,5 +1,6 @@
 """Settings that pretraining and fine-tuning share."""
 
+import itertools
 from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
@@ -95,6 +96,12 @@ class TrainingConfig(OperationConfig):
         """The steps of the run, counted from 0, that are those of phase number `phase`."""
         first = sum(before.steps for before in self.phases[:phase])
         return range(first, first + self.phases[phase].steps)
+
+    def phase_of(self, step: int) -> int:
+        """Number of the phase that takes step number `step`, from 1: the first for 0, the last for those after its
+        end."""
+        ends = itertools.accumulate(phase.steps for phase in self.phases)
+        return next((phase for phase, end in enumerate(ends) if step <= end), len(self.phases) - 1)
 
     @property
     def log_every(self) -> int:

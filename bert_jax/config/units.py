@@ -1,6 +1,8 @@
 """Units of masking as settings: what is chosen, and masked, together."""
 
+import difflib
 import math
+import re
 from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -11,13 +13,20 @@ a probability proportional to 1/n (ALBERT); one to ten words, their number geome
 or an entity that preparation has marked, and each word outside of them."""
 
 UNIT_KINDS: tuple[UnitKind, ...] = get_args(UnitKind)
+_UNIT = re.compile(rf"({'|'.join(UNIT_KINDS)})(:\d{{1,6}}(\.\d{{1,6}})?)?")
 
 
-def _one_or_several(value: Any) -> Any:
+def one_or_several(value: Any) -> Any:
+    """A tuple of one where a setting that may have several values is given as a string."""
     return (value,) if isinstance(value, str) else value
 
 
 def _checked(units: tuple[str, ...]) -> tuple[str, ...]:
+    for unit in units:
+        if not _UNIT.fullmatch(unit):
+            near = difflib.get_close_matches(unit.partition(":")[0], UNIT_KINDS, 1)
+            remedy = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"units={unit}: expected {', '.join(UNIT_KINDS)}, or these as word:0.7 phrase:0.3{remedy}")
     kinds, weights = zip(*(_parts(unit) for unit in units))
     if len(set(kinds)) < len(kinds):
         raise ValueError(f"units={' '.join(units)} names a kind twice; give each once")
@@ -34,15 +43,9 @@ def _parts(unit: str) -> tuple[UnitKind, float | None]:
 
 
 Units = Annotated[
-    tuple[
-        Annotated[
-            str,
-            Field(pattern=rf"^({'|'.join(UNIT_KINDS)})(:\d{{1,6}}(\.\d{{1,6}})?)?$", examples=["word or phrase:0.3"]),
-        ],
-        ...,
-    ],
+    tuple[Annotated[str, Field(examples=["word or phrase:0.3"])], ...],
     Field(min_length=1),
-    BeforeValidator(_one_or_several),
+    BeforeValidator(one_or_several),
     AfterValidator(_checked),
 ]
 """One kind of unit, or several with weights: ("piece:0.4", "phrase:0.3", "entity:0.3")."""

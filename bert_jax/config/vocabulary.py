@@ -6,6 +6,9 @@ from pydantic import Field, model_validator
 
 from bert_jax.config.settings import Settings
 
+LEAST_OF_BYTES = 5 + 256
+"""Pieces of a byte-level BPE before any pair is merged: the special ones and the bytes."""
+
 
 class VocabularyConfig(Settings):
     """The vocabulary: trained on the corpus, or read from a file."""
@@ -36,5 +39,14 @@ class VocabularyConfig(Settings):
             raise ValueError(
                 f"vocabulary.character_coverage={self.character_coverage} is less than the 0.98 that sentencepiece "
                 f"wants for vocabulary.kind={self.kind}; raise it, or choose vocabulary.kind=wordpiece"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _bytes_are_pieces(self) -> "VocabularyConfig":
+        if self.kind == "byte_bpe" and not self.file and self.size < LEAST_OF_BYTES:
+            raise ValueError(
+                f"vocabulary.size={self.size} is less than the {LEAST_OF_BYTES} special pieces and bytes of "
+                "vocabulary.kind=byte_bpe; raise it"
             )
         return self

@@ -20,8 +20,6 @@ from bert_jax.text.tokenizer import Tokenizer
 class ChoiceTask:
     """[CLS] text [SEP] choice [SEP] for each choice, one score each, a softmax over the choices."""
 
-    outputs = 1
-
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
         self.config, self._tokenizer = config, tokenizer
         self.unknown_id = tokenizer.vocabulary.unknown_id

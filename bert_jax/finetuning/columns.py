@@ -40,7 +40,10 @@ def words(record: Record, name: str) -> list[str]:
     """A column of words, or of their tags. Raises UsageError where it is something else."""
     value = record.value(name)
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        raise UsageError(f"{record.place}: {name!r} is {_shown(value)} and not a list of words")
+        raise UsageError(
+            f"{record.place}: {name!r} is {_shown(value)} and not a list of words; give a word a line, as files of "
+            "CoNLL have them, or a list in JSON lines"
+        )
     return [clean(word) for word in value]
 
 

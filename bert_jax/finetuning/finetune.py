@@ -96,8 +96,8 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
     batches = learned.batches(config.seed, started.tokenizer.vocabulary.pad_id)
     planned = config.planned(started.config, learned.task.config, stamp, len(batches))
-    check_attention(config.execution, planned.model, planned.task.padded_lengths, mesh)
-    check_room(planned_memory(planned, mesh), planned.phases[0], mesh)
+    check_attention(config.execution, planned.model, [(length, 1) for length in planned.task.padded_lengths], mesh)
+    check_room(planned_memory(planned, mesh), planned.phases[0], mesh, "--task.batch-size")
     return Planned(started, learned, measured, batches, planned)
 
 
@@ -109,7 +109,7 @@ def read_by(config: FinetuneConfig) -> list[str | None]:
 def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
     """Memory of a step with the longest rows on one device, by formula."""
     longest = config.phases[0].replace(length=config.task.padded_lengths[-1])
-    return phase_memory(config, config.model, mesh, longest, predictions=0)
+    return phase_memory(config, config.model, mesh, longest, predictions=0, sequences=1)
 
 
 def open_initial(config: FinetuneConfig) -> TrainedModel:
@@ -226,23 +226,22 @@ def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh
     if config.from_random:
         return None
     found = initial_parameters(started, model_place(config.init), mesh)
-    encoder = found["bert"]
-    if pools_tokens(config.model):
-        if not started.pooler_trained:
-            encoder.pop("pooler", None)
-        fits = config.model.table_size == config.model.hidden_size
-        if "pooler" not in encoder and "masked_lm" in found and fits:
-            encoder["pooler"] = {name: found["masked_lm"][name] for name in ("dense", "norm")}
-        elif "pooler" not in encoder:
-            lacks = "the model to start from has no layer that fits before the task's head: random values are put there"
-            say(lacks + (", which --probe leaves as they are" if config.probe else ""))
-    elif HeadShape.of(config.task).input == "tokens":
+    encoder, transform, lacks = found["bert"], pools_tokens(config.model), ""
+    fits = config.model.table_size == config.model.hidden_size
+    if not HeadShape.of(config.task).has_pooler(config.model):
         encoder.pop("pooler", None)
-    elif "pooler" not in encoder or not started.pooler_trained:
-        lacks = "the model to start from was trained without sentence pairs, and its pooler with them not at all"
-        if "pooler" not in encoder:
-            lacks = "the model to start from has no pooler: random values are put there"
-        say(lacks + (", which --probe leaves as they are" if config.probe else ""))
+        return {"bert": encoder}
+    if transform and not started.pooler_trained:
+        encoder.pop("pooler", None)
+    if transform and "pooler" not in encoder and "masked_lm" in found and fits:
+        encoder["pooler"] = {name: found["masked_lm"][name] for name in ("dense", "norm")}
+    if "pooler" not in encoder:
+        missing = "layer that fits before the task's head" if transform else "pooler"
+        lacks = f"has no {missing}: random values are put there"
+    elif not transform and not started.pooler_trained:
+        lacks = "never trained its pooler, on which the head stands: it was pretrained without sentence pairs"
+    if lacks:
+        say(f"the model to start from {lacks}{', which --probe leaves as they are' if config.probe else ''}")
     return {"bert": encoder}
 
 

@@ -50,7 +50,6 @@ class ClassTask(SentenceTask):
         """Raises UsageError where there aren't two labels."""
         super().__init__(config, tokenizer)
         self.labels = Labels(config.labels or ())
-        self.outputs = len(self.labels)
 
     def gold(self, record: Record) -> int:
         """Returns the number of the record's class."""
@@ -74,8 +73,6 @@ class ClassTask(SentenceTask):
 
 class NumberTask(SentenceTask):
     """A text or pair to a number."""
-
-    outputs = 1
 
     def gold(self, record: Record) -> float:
         """The number in the label's column."""

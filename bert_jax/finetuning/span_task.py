@@ -20,8 +20,6 @@ from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import PieceSpan
 
-OUTPUTS = 2
-"""Outputs for each token: the scores of being the answer's first and last token."""
 _ELSEWHERE = "questions whose answer is not in the text where it should be, not learned from"
 _DROPPED = "questions whose answer has no piece, not learned from"
 _QUESTION = "questions longer than {} pieces, cut"
@@ -29,8 +27,6 @@ _QUESTION = "questions longer than {} pieces, cut"
 
 class SpanTask:
     """[CLS] question [SEP] window of the text [SEP]; a window without the answer, or all of it, answers with [CLS]."""
-
-    outputs = OUTPUTS
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
         self.config, self._tokenizer = config, tokenizer

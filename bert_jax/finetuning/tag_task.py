@@ -35,7 +35,6 @@ class TagTask:
         self.config, self._tokenizer = config, tokenizer
         self.unknown_id = tokenizer.vocabulary.unknown_id
         self.labels = Labels(config.labels or ())
-        self.outputs = len(self.labels)
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
         """An example for each part of a sentence, which is cut between words where it is too long. `origin` has the

@@ -52,8 +52,6 @@ class Task(Protocol):
     """The task's settings; `labels` is set if the kind has labels."""
     unknown_id: int
     """Id of the unknown piece."""
-    outputs: int
-    """Numbers that the head gives: for a row, for each of its choices (`choice`) or for each token (`tags`, `span`)."""
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
         """For each record what the model reads of it.

@@ -25,7 +25,7 @@ from bert_jax.layout import Tokens, TokenSequence
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters, generator_parameters
 from bert_jax.model.sharding import on_first_device
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK
@@ -43,19 +43,28 @@ _MASKS_AT_ONCE = 256
 class Bert:
     """A model with its tokenizer. Public attributes: `config`, `params`, `tokenizer`, and `task` if fine-tuned."""
 
-    steps: tuple[int, ...] = ()
-    """The saved steps of a run that the parameters are of, oldest first: several if they are a mean."""
-    pooler_trained: bool = True
-    """False where it was pretrained here from random parameters, and without sentence pairs."""
+    def __init__(
+        self,
+        config: ModelConfig,
+        params: Parameters,
+        tokenizer: Tokenizer,
+        task: TaskConfig | None = None,
+        *,
+        steps: tuple[int, ...] = (),
+        pooler_trained: bool = True,
+    ):
+        """Prepares the model for use. Raises UsageError if its vocabulary and the tokenizer's differ in size.
 
-    def __init__(self, config: ModelConfig, params: Parameters, tokenizer: Tokenizer, task: TaskConfig | None = None):
-        """Prepares the model for use. Raises UsageError if its vocabulary and the tokenizer's differ in size."""
+        `steps`: the saved steps of a run that the parameters are of, oldest first; several if they are a mean.
+        `pooler_trained`: False where it was pretrained here from random parameters, and without sentence pairs.
+        """
         if len(tokenizer.vocabulary) != config.vocabulary_size:
             raise UsageError(
                 f"the tokenizer has {len(tokenizer.vocabulary)} pieces and the model {config.vocabulary_size}; "
                 "they don't belong together"
             )
         self.config, self.params, self.tokenizer, self.task = config, params, tokenizer, task
+        self.steps, self.pooler_trained = steps, pooler_trained
         network = BertForPretraining(config)
         self._encode = jax.jit(partial(_encode, network), static_argnames="return_attention")
         self._features = jax.jit(partial(features, config), static_argnames="choice")
@@ -99,9 +108,8 @@ class Bert:
         """The generator that was trained beside a discriminator, with their common tables; None if there is none."""
         if "generator" not in self.params:
             return None
-        found = Bert(self.config.generator, generator_parameters(self.params), self.tokenizer)
-        found.steps, found.pooler_trained = self.steps, self.pooler_trained
-        return found
+        params = generator_parameters(self.params)
+        return Bert(self.config.generator, params, self.tokenizer, steps=self.steps, pooler_trained=self.pooler_trained)
 
     def encode(self, texts: Sequence[Text]) -> Vectors:
         """The vectors of `texts`, each a text or a pair (first, second), in input order.
@@ -112,7 +120,7 @@ class Bert:
         element is neither a text nor a pair.
         """
         if isinstance(texts, str):
-            raise UsageError(f"encode takes a list of texts and got the text {_shown(texts)}; put it in brackets")
+            raise UsageError(f"encode takes a list of texts and got the text {shown(texts)}; put it in brackets")
         rows = list(self._rows(texts))
         return self._stacked(in_order(self._computed(rows, self._encode)), [len(row.ids) for row in rows])
 
@@ -125,7 +133,7 @@ class Bert:
         """
         if isinstance(texts, str) or batch_size < 1:
             raise UsageError(
-                f"encode_stream takes texts and a batch_size from 1, and got {_shown(texts)} and {batch_size}"
+                f"encode_stream takes texts and a batch_size from 1, and got {shown(texts)} and {batch_size}"
             )
         each = in_order(self._computed(self._rows(texts), self._encode))
         while some := list(islice(each, batch_size)):
@@ -150,7 +158,7 @@ class Bert:
         UsageError at once for invalid settings, and later for an element that is neither a text nor a pair.
         """
         if isinstance(texts, str):
-            raise UsageError(f"features takes texts and got the text {_shown(texts)}; put it in brackets")
+            raise UsageError(f"features takes texts and got the text {shown(texts)}; put it in brackets")
         return self._features_of(texts, Choice.of(layers, join, pool, dtype, self.config.num_layers))
 
     def predict(self, rows: Iterable[Any]) -> list[Prediction]:
@@ -169,7 +177,7 @@ class Bert:
         column.
         """
         if isinstance(rows, str | Mapping):
-            raise UsageError(f"predict takes rows and got the row {_shown(rows)}; put it in brackets")
+            raise UsageError(f"predict takes rows and got the row {shown(rows)}; put it in brackets")
         records = given_records(rows, self.predictor.task)
         return self.predictor.stream(records)
 
@@ -210,18 +218,18 @@ class Bert:
         if not (isinstance(segments, (tuple, list)) and len(segments) in (1, 2)) or not all(
             isinstance(segment, str) for segment in segments
         ):
-            raise UsageError(f"{_shown(text)} is neither a text nor a pair of texts, (first, second)")
+            raise UsageError(f"{shown(text)} is neither a text nor a pair of texts, (first, second)")
         return tuple(segments)
 
     def _masked_sequence(self, text: object) -> TokenSequence:
         """The token ids of a text with [MASK]. Raises UsageError if it has none or is too long."""
         ids = self.tokenizer.encode_masked(text) if isinstance(text, str) else []
         if self.tokenizer.vocabulary.mask_id not in ids:
-            raise UsageError(f"there is no {MASK} in {_shown(text)}; put one where a piece is to be filled in")
+            raise UsageError(f"there is no {MASK} in {shown(text)}; put one where a piece is to be filled in")
         one = joined([ids], self.tokenizer.vocabulary, sys.maxsize)
         if len(one.ids) > self.config.max_positions:
             raise UsageError(
-                f"the text {_shown(text)} has {len(one.ids)} tokens and the model {self.config.max_positions} "
+                f"the text {shown(text)} has {len(one.ids)} tokens and the model {self.config.max_positions} "
                 "positions; shorten it"
             )
         return one
@@ -251,11 +259,14 @@ class Bert:
     def _stacked(self, each: Iterable[Output], lengths: Sequence[int]) -> Vectors:
         """Stacks the outputs of single texts, of `lengths` tokens, into padded arrays."""
         count, longest, width = len(lengths), max(lengths, default=0), self.config.hidden_size
-        tokens, pooled = np.zeros((count, longest, width), np.float32), np.zeros((count, width), np.float32)
+        tokens = np.zeros((count, longest, width), np.float32)
+        pooled = np.zeros((count, width), np.float32) if "pooler" in self.params["bert"] else None
         for place, (of_tokens, of_text) in enumerate(each):
-            tokens[place, : len(of_tokens)], pooled[place] = of_tokens, of_text
+            tokens[place, : len(of_tokens)] = of_tokens
+            if pooled is not None:
+                pooled[place] = of_text
         mask = np.arange(longest) < np.array(lengths, int)[:, None]
-        return Vectors(tokens, pooled if "pooler" in self.params["bert"] else None, mask)
+        return Vectors(tokens, pooled, mask)
 
     def _fills(self, vectors: Float[np.ndarray, "M D"], top: int) -> Iterator[list[Fill]]:
         """Yields the `top` most likely pieces for each vector of a masked position."""
@@ -278,9 +289,8 @@ def load(path: str | os.PathLike, step: int | None = None, average: int | None =
     """
     keep_compiled_programs()
     trained, params = TrainedModel.load(model_place(path), on_first_device, step, average)
-    bert = Bert(trained.config, params, trained.tokenizer, trained.task)
-    bert.steps, bert.pooler_trained = trained.steps, trained.pooler_trained
-    return bert
+    known = trained.config, params, trained.tokenizer, trained.task
+    return Bert(*known, steps=trained.steps, pooler_trained=trained.pooler_trained)
 
 
 def _encode(
@@ -304,8 +314,3 @@ def _likeliest(
 
     logits = network.apply({"params": params}, method=head)[0, :, : network.config.vocabulary_size]
     return tuple(jax.lax.top_k(jax.nn.softmax(logits), top))
-
-
-def _shown(text: object) -> str:
-    """The `repr` of a value for an error message, cut after 60 characters."""
-    return repr(text) if len(repr(text)) <= 60 else repr(text)[:60] + "..."

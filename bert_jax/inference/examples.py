@@ -66,7 +66,7 @@ class FilledExample(NamedTuple):
     """The sentence with [MASK] in place of the word."""
     word: str
     fills: list[tuple[str, float]]
-    """The model's first five pieces for [MASK], with their probabilities."""
+    """The model's first five pieces for [MASK], as `Tokenizer.spelled` has them, with their probabilities."""
 
 
 def filled_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> list[FilledExample]:
@@ -77,7 +77,11 @@ def filled_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> lis
     sentences = prepare_lengths(config, run)[config.phases[-1].length].example_sentences
     bert = load(run.path)
     examples = masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:count]
-    return [FilledExample(text, word, bert.fill_mask(text)[0]) for text, word in examples]
+    ids, spelled = bert.tokenizer.vocabulary.ids, bert.tokenizer.spelled
+    return [
+        FilledExample(text, word, [(spelled(ids[piece]), share) for piece, share in bert.fill_mask(text)[0]])
+        for text, word in examples
+    ]
 
 
 def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -> list[tuple[str, str]]:

@@ -135,12 +135,11 @@ def _training_facts(training: _Training) -> Iterator[str]:
     else:
         rows = f", {results['training_rows']:,} rows" if isinstance(results.get("training_rows"), int) else ""
         yield f"task: {_code(config.task.name)} ({config.task.kind}), learned from {_code(config.task.train)}{rows}"
-    begin, packed = 0, isinstance(config, RunConfig) and config.data.packed
-    for phase in config.phases:
-        steps = min(phase.steps, training.done - begin)
+    packed = isinstance(config, RunConfig) and config.data.packed
+    for number, phase in enumerate(config.phases):
+        steps = min(phase.steps, training.done - config.steps_of(number).start)
         if steps > 0:
             yield f"{steps:,} steps of {phase.batch(packed)}"
-        begin += phase.steps
     if len(training.steps) > 1:
         steps = ", ".join(f"{step}" for step in training.steps)
         yield f"the parameters are the mean of those at steps {steps} of {config.steps}"

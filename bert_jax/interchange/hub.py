@@ -1,5 +1,6 @@
 """Downloads models of the Hugging Face hub by name: bert-base-uncased, google/bert_uncased_L-2_H-128_A-2."""
 
+import functools
 import importlib.util
 import os
 import re
@@ -10,6 +11,7 @@ from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError, install_extra, shown
 from bert_jax.system.progress import say
 
+_say_once = functools.cache(say)
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 """The name of a model in the hub, with an optional organization."""
 _FILES = (
@@ -33,7 +35,7 @@ def model_place(source: str | os.PathLike) -> Place:
         return place
     if place.exists():
         if (place / WEIGHTS).is_file() or (place / INDEX).is_file():
-            say(f"{source} is the folder of this name, not a model of the Hugging Face hub")
+            _say_once(f"{source} is the folder of this name, not a model of the Hugging Face hub")
         return place
     if "/" in source and place.parent.is_dir():  # probably the mistyped path of a run
         return place

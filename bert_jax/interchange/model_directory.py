@@ -14,7 +14,7 @@ from bert_jax.interchange.names import to_parameters
 from bert_jax.interchange.relatives import RELATIVES, relative_of
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
 from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors, select
-from bert_jax.interchange.tokenizer_files import read_tokenizer
+from bert_jax.interchange.tokenizer_files import SPECIAL_NAMES, read_tokenizer
 from bert_jax.model.bert import Parameters
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched
@@ -88,12 +88,13 @@ def open_model_directory(
     config = model_config(values, path, activation, of_google)
     selection = select(tensors, config, directory)
     tokenizer = read_tokenizer(directory, config, lowercase)
-    pad_id = values.get("pad_token_id")
-    if pad_id not in (None, tokenizer.vocabulary.pad_id):
-        raise UsageError(
-            f"{path}: pad_token_id is {shown(pad_id)}, and [PAD] is piece {tokenizer.vocabulary.pad_id} of the "
-            "vocabulary; tokenizer and model don't belong together"
-        )
+    vocabulary = tokenizer.vocabulary
+    for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids):
+        if (said := values.get(f"{name}_id")) not in (None, number):
+            raise UsageError(
+                f"{path}: {name}_id is {shown(said)}, and {vocabulary.pieces[number]} is piece {number} of the "
+                "vocabulary; tokenizer and model don't belong together"
+            )
     unused = selection.unused | dict.fromkeys(not_listed, f"not listed in {INDEX}")
     return PublishedModel(config, tokenizer, selection.absent, unused, slots, tensors)
 

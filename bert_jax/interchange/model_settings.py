@@ -79,7 +79,7 @@ def config_values(
     if missing := next((ours for ours in relative.sizes.values() if getattr(model, ours) == 0), None):
         raise UsageError(
             f"model.{missing}=0 can't be exported: to transformers a model of model.model_type="
-            f"{model.model_type} has 1 or more; use the run itself, or set model.model_type"
+            f"{model.model_type} has 1 or more; use the run itself, or begin one with another --model.model-type"
         )
     read_again = model_config(values, Path("config.json"))
     # Sinusoidal positions are written as a table, and a generator as a model of its own.
@@ -92,7 +92,8 @@ def config_values(
         if getattr(read_again, name) != getattr(same, name):
             raise UsageError(
                 f"model.{name}={getattr(model, name)} can't be exported: to transformers a model of model.model_type="
-                f"{model.model_type} has {getattr(read_again, name)}; use the run itself, or set model.model_type"
+                f"{model.model_type} has {getattr(read_again, name)}; use the run itself, or begin one with another "
+                "--model.model-type"
             )
     return values
 

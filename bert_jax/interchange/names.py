@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxtyping import Float
 
 from bert_jax.config.model import ModelConfig
@@ -36,7 +37,7 @@ class Expected(NamedTuple):
 
 def expected_tensors(config: ModelConfig) -> Iterator[Expected]:
     """Yields every tensor of a model with all parts, by parameter and then by block. Allocates no arrays."""
-    shapes = _flat(parameter_shapes(config))
+    shapes = flatten_dict(parameter_shapes(config), sep="/")
     for parameter in PARAMETERS:
         if parameter.path in shapes:
             shape = _shape_of_theirs(
@@ -52,16 +53,16 @@ def to_parameters(read: Callable[[str], np.ndarray], config: ModelConfig, absent
 
     `read` is called once for each name of `expected_tensors`. Members of OPTIONAL_PARTS in `absent` are left out.
     """
-    params: Parameters = {}
-    shapes = _flat(parameter_shapes(config))
+    leaves: dict[str, np.ndarray] = {}
+    shapes = flatten_dict(parameter_shapes(config), sep="/")
     for parameter in PARAMETERS:
         if parameter.path in shapes and part_of(parameter.path) not in absent:
             whole = np.zeros(shapes[parameter.path].shape, np.float32)
             for name, place in _places(parameter, whole, config):
                 tensor = read(name)
                 place[...] = (tensor.T if parameter.inputs else tensor).reshape(place.shape)
-            _put(params, parameter.path, whole)
-    return params
+            leaves[parameter.path] = whole
+    return unflatten_dict(leaves, sep="/")
 
 
 def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.ndarray, "..."]]:
@@ -70,7 +71,7 @@ def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.nd
     Optional parts may be missing. Sinusoidal positions become a table, as Hugging Face's BERT has only tables.
     """
     tensors = {}
-    leaves = _flat(params)
+    leaves = flatten_dict(params, sep="/")
     for parameter in PARAMETERS:
         if parameter.path in leaves:
             whole = np.asarray(leaves[parameter.path])
@@ -104,19 +105,3 @@ def _shape_of_theirs(parameter: Parameter, own: tuple[int, ...]) -> tuple[int, .
     if parameter.inputs:
         return math.prod(own[parameter.inputs :]), math.prod(own[: parameter.inputs])
     return own if parameter.is_table else (math.prod(own),)
-
-
-def _flat(tree: Parameters, path: str = "") -> dict[str, Any]:
-    """The leaves of a tree by their path, with / between names."""
-    flat = {}
-    for name, child in tree.items():
-        flat |= _flat(child, f"{path}{name}/") if isinstance(child, dict) else {f"{path}{name}": child}
-    return flat
-
-
-def _put(tree: Parameters, path: str, leaf: np.ndarray) -> None:
-    """Stores `leaf` in the tree at `path`; creates the nodes on the way."""
-    *parents, name = path.split("/")
-    for parent in parents:
-        tree = tree.setdefault(parent, {})
-    tree[name] = leaf

@@ -65,6 +65,8 @@ class Relative(NamedTuple):
     """Its tensors that hold several of BERT's, one below the other, and the names of these; {layer} as in `tensors`."""
     matrix_after_tables: Literal["never", "where narrower", "always"] = "never"
     """Where a matrix leads from the tables to the blocks. With "where narrower" there is none between equal widths."""
+    pair: Literal["next_sentence", "sentence_order"] = "next_sentence"
+    """The question that its published head for pairs answers."""
     discriminator: str | None = None
     """Its class of a discriminator, which tells replaced tokens from true ones."""
     has_task_types: bool = False
@@ -165,6 +167,7 @@ _ALBERT = Relative(
     fixed=FIXED | {"num_hidden_groups": 1, "inner_group_num": 1},
     ours={"shared_layers": True},
     matrix_after_tables="always",
+    pair="sentence_order",
 )
 _ELECTRA = Relative(
     classes="Electra",
@@ -261,5 +264,5 @@ def relative_of(model_type: Any, place: str) -> Relative:
     if found := isinstance(model_type, str) and RELATIVES.get(model_type):
         return found
     near = difflib.get_close_matches(str(model_type), RELATIVES, 1, cutoff=0.5)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    raise UsageError(f"{place}: model_type is {shown(model_type)}; bert_jax knows {', '.join(RELATIVES)}{meant or '; give a model of one of these'}")
+    remedy = f"did you mean {near[0]}?" if near else "give a model of one of these"
+    raise UsageError(f"{place}: model_type is {shown(model_type)}; bert_jax knows {', '.join(RELATIVES)}; {remedy}")

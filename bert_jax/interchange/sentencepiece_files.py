@@ -32,7 +32,7 @@ def _fairseq(pieces: _Scored) -> _Scored:
 
 
 def _camembert(pieces: _Scored) -> _Scored:
-    """As `_fairseq`, but the pieces of the file are kept after fairseq's, which aren't used."""
+    """fairseq's own first pieces, which aren't used, then those of the file from its second on, and the mask."""
     unused = [("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0), ("<unk>NOTUSED", -100.0)]
     return [*unused, *pieces[1:], ("<mask>", 0.0)]
 

@@ -1,5 +1,6 @@
 """Reads tensors of safetensors files by Hugging Face's names, and selects those that a model needs."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ _REASONS = (
     ("discriminator_predictions.", "a discriminator's head, and config.json names another class"),
 )
 """Prefixes of tensor names, without `bert.`, and the reason why such tensors aren't used."""
+_LAYER = re.compile(r"bert\.encoder\.layer\.(\d+)\.(attention|intermediate|output)\.")
 _OF_NO_BERT = "not a tensor of BERT"
 
 
@@ -177,6 +179,12 @@ def select(tensors: dict[str, Tensor], config: ModelConfig, origin: Path) -> Sel
             f"{origin} has a head for pairs and no pooler, on which it stands: {missing['bert/pooler']} is missing"
         )
     rest = {name: tensor for name, tensor in tensors.items() if name not in taken}
+    for name, tensor in rest.items():
+        if layer := _LAYER.match(name):
+            raise UsageError(
+                f"{origin}: {tensor.source} is of layer {layer[1]}, numbered from 0, and its config has "
+                f"{config.stored_layers} of them; tensors and config don't belong together"
+            )
     for name in rest.keys() & TIED.keys():
         _check_tied(rest[name], tensors[TIED[name]], origin)
     return Selection(

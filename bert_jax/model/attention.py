@@ -64,8 +64,8 @@ class SelfAttention(nn.Module):
         if self.local:
             pattern = pattern._replace(window=config.local_window)
         # The kernels are for all queries of a row; the probabilities of a few take little memory.
-        seen = pattern.sequences, pattern.causal, pattern.window
-        by_kernel = wanted is None and not obstacle(self.form, config, x.shape[1], rate, *seen)
+        hindered = obstacle(self.form, config, x.shape[1], dropout=rate, sequences=pattern.sequences, local=self.local)
+        by_kernel = wanted is None and not hindered
         # Heads that are split over devices have to be the slowest of the features' axes; else the stored order is best.
         slowest = int(_shares_of_heads() > 1)
         if by_kernel:  # three products: the kernel reads whole arrays, and parts of one would be copied
@@ -187,23 +187,18 @@ def _on_every_device(kernel: Callable[..., Array], arguments: tuple[P, ...], res
 
 
 def obstacle(
-    form: AttentionForm,
-    config: ModelConfig,
-    length: int,
-    dropout: float = 0.0,
-    sequences: int = 1,
-    causal: bool = False,
-    window: int | None = None,
+    form: AttentionForm, config: ModelConfig, length: int, *, dropout: float, sequences: int, local: bool
 ) -> str | None:
     """Why no kernel is used for rows of `length` tokens on the mesh in force; None where one is.
 
     `dropout`: the rate at which probabilities are dropped; 0 outside training. `sequences`: how many a row may hold.
+    `local`: whether queries attend to the model's `local_window` alone.
     """
     if form == "exact":
         return "the exact form is asked for"
     if form == "cudnn":
-        dtype = compute_dtype(config)
-        return cudnn_attention.obstacle(platform(), dtype, config.head_size, dropout, sequences, causal, window)
+        dtype, window = compute_dtype(config), config.local_window if local else None
+        return cudnn_attention.obstacle(platform(), dtype, config.head_size, dropout, sequences, config.causal, window)
     if form != "interpreted" and platform() != "tpu":
         return f"this is a {platform().upper()}, and the kernel is for TPUs"
     from bert_jax.model import tpu_attention
@@ -212,20 +207,17 @@ def obstacle(
 
 
 def check_attention(
-    execution: ExecutionConfig,
-    config: ModelConfig,
-    lengths: Iterable[int],
-    mesh: Mesh,
-    sequences: Callable[[int], int] = lambda length: 1,
+    execution: ExecutionConfig, config: ModelConfig, rows: Iterable[tuple[int, int]], mesh: Mesh
 ) -> None:
-    """Raises UsageError where `execution.attention` names a kernel that can't be used for training on rows of `lengths`
-    tokens and up to `sequences` of that sequences."""
+    """Raises UsageError where `execution.attention` names a kernel that can't be used for training on `rows`, each
+    given as (tokens, sequences that it may hold)."""
     form = execution.attention
     if form in ("auto", "exact"):
         return
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-        for length in lengths:
-            if why := obstacle(form, config, length, config.attention_dropout, sequences(length), config.causal):
+        for length, sequences in rows:
+            dropout = config.attention_dropout
+            if why := obstacle(form, config, length, dropout=dropout, sequences=sequences, local=False):
                 raise UsageError(f"execution.attention={form} can't be had: {why}; leave it at auto, or ask for exact")
 
 

@@ -18,11 +18,11 @@ from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
-from bert_jax.model.attention import AttentionForm, taken
+from bert_jax.model.attention import taken
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import Embeddings
-from bert_jax.model.encoder import Encoder, Remat
+from bert_jax.model.encoder import Computation, Encoder
 from bert_jax.model.heads import MaskedLanguageHead, NextSentenceHead, Pooler, ReplacedTokenHead
 
 Parameters = dict[str, Any]
@@ -31,6 +31,14 @@ Parameters = dict[str, Any]
 _OF_BERT, _OF_A_DISCRIMINATOR = ("bert/pooler", "masked_lm", "next_sentence"), ("replaced", "generator")
 OPTIONAL_PARTS = (*_OF_BERT, *_OF_A_DISCRIMINATOR)
 """Parts that a model may lack as a whole. The rest is the encoder."""
+PART_NAMES = {
+    "bert/pooler": "pooler",
+    "masked_lm": "masked-language head",
+    "next_sentence": "head for pairs",
+    "replaced": "discriminator's head",
+    "generator": "generator",
+}
+"""What messages call each of OPTIONAL_PARTS."""
 _OWN_EMBEDDINGS = "projection"
 """What of the embeddings a generator has for itself; the tables and their LayerNorm are the discriminator's."""
 
@@ -52,15 +60,13 @@ class BertEncoder(nn.Module):
     """Embeddings, blocks and pooler: the part of the model that is kept after pretraining."""
 
     config: ModelConfig
-    remat: Remat = "none"
-    unroll: int | None = 1
-    attention: AttentionForm = "auto"
+    computation: Computation = Computation()
     frozen_layers: int | None = None
     """Number of first blocks that get no gradient, nor do the embeddings. None: all get one."""
 
     def setup(self):
         self.embeddings = Embeddings(self.config)
-        self.encoder = Encoder(self.config, self.remat, self.unroll, self.attention, self.frozen_layers)
+        self.encoder = Encoder(self.config, self.computation, self.frozen_layers)
         self.pooler = Pooler(self.config)
 
     def __call__(
@@ -73,9 +79,9 @@ class BertEncoder(nn.Module):
     ) -> Encoded:
         """The vectors of B rows of tokens.
 
-        `dropout_keys` holds one key a sequence; None means no dropout. With `wanted` (and without `return_layers`) the
-        result's `tokens` are those at these places of each row alone: the same values for less work. An id past the
-        vocabulary must not get here: whoever makes a batch checks it.
+        `dropout_keys` holds one key a sequence; None means no dropout. With `wanted` the result's `tokens` are those at
+        these places of each row alone: the same values, and where neither layers nor attention are asked for, for less
+        work. An id past the vocabulary must not get here: whoever makes a batch checks it.
         """
         pooled = pooled_places(self.config, tokens)
         places = None if wanted is None else jnp.concatenate([pooled, wanted], axis=1)
@@ -103,12 +109,10 @@ class BertForPretraining(nn.Module):
     """The encoder with both heads. Its parameters may lack the pooler and the head for pairs."""
 
     config: ModelConfig
-    remat: Remat = "none"
-    unroll: int | None = 1
-    attention: AttentionForm = "auto"
+    computation: Computation = Computation()
 
     def setup(self):
-        self.bert = BertEncoder(self.config, self.remat, self.unroll, self.attention)
+        self.bert = BertEncoder(self.config, self.computation)
         self.masked_lm = MaskedLanguageHead(self.config)
         self.next_sentence = NextSentenceHead(self.config)
 
@@ -134,12 +138,10 @@ class Discriminator(nn.Module):
     """The encoder with the head that tells replaced tokens from true ones (Clark et al. 2020, section 2)."""
 
     config: ModelConfig
-    remat: Remat = "none"
-    unroll: int | None = 1
-    attention: AttentionForm = "auto"
+    computation: Computation = Computation()
 
     def setup(self):
-        self.bert = BertEncoder(self.config, self.remat, self.unroll, self.attention)
+        self.bert = BertEncoder(self.config, self.computation)
         self.replaced = ReplacedTokenHead(self.config)
 
     def __call__(self, tokens: Tokens, dropout_keys: Key[Array, "B N"] | None = None) -> Float[Array, "B T"]:

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +10,33 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig, Remat
 from bert_jax.model.attention import AttentionForm, SelfAttention, taken
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import split, token_dropout
 from bert_jax.model.linear import PRODUCT, LayerNorm, Linear, activation
 from bert_jax.model.placement import split_by_rows
 
-Remat = Literal["none", "full", "dots"]
-"""What the backward pass recomputes: nothing, whole blocks, or everything but matrix products."""
+
+class Computation(NamedTuple):
+    """How the blocks are computed. The result is the same but for rounding."""
+
+    remat: Remat = "none"
+    """What the backward pass computes again: nothing, whole blocks, or everything but matrix products."""
+    unroll: int | None = 1
+    """Blocks in one turn of the loop. None is one with `remat`, where the loop bounds the memory, and all blocks
+    otherwise. More take longer to compile and make each step faster: a loop copies what it keeps for the backward pass
+    into stacks and out of them."""
+    attention: AttentionForm = "auto"
+
+    @classmethod
+    def of(cls, execution: ExecutionConfig) -> "Computation":
+        """The one that a training's settings ask for."""
+        return cls(execution.remat, execution.unroll, execution.attention)
+
+    def blocks_at_once(self, blocks: int) -> int:
+        """Blocks in one turn of a loop over so many."""
+        return min(self.unroll or (1 if self.remat != "none" else blocks), blocks)
 
 
 class PostNorm(NamedTuple):
@@ -120,12 +139,7 @@ class Encoder(nn.Module):
     """
 
     config: ModelConfig
-    remat: Remat = "none"
-    unroll: int | None = 1
-    """Blocks in one turn of the loop. None is one with `remat`, where the loop bounds the memory, and all blocks
-    otherwise. More take longer to compile and make each step faster: a loop copies what it keeps for the backward pass
-    into stacks and out of them."""
-    attention: AttentionForm = "auto"
+    computation: Computation = Computation()
     frozen_layers: int | None = None
     """The number of blocks, from the first on, that get no gradient; nothing below them gets one. None: all get one."""
 
@@ -140,22 +154,18 @@ class Encoder(nn.Module):
         return_attention: bool = False,
     ) -> tuple[Float[Array, "B R D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
         """The output at the places `wanted` (at all T where None); if asked for, every block's output and attention."""
-        config, count = self.config, self.config.num_layers
-        all_wanted = return_layers or return_attention
-        at_once = self.unroll or (1 if self.remat != "none" else count)
-        blocks = _Blocks(config, self.attention, self.remat, at_once, pattern, return_layers, return_attention)
+        config, count, keeps = self.config, self.config.num_layers, return_layers or return_attention
+        blocks = _Blocks(config, self.computation, pattern, return_layers, return_attention)
         keys = None if dropout_keys is None else split(dropout_keys, count)
         frozen = min(self.frozen_layers or 0, count - 1)
-        begins: Collection[int] = {0} if all_wanted else {0, frozen, count - 1}
-        if not all_wanted and at_once >= count - 1:
-            begins = range(count)
+        begins: Collection[int] = {0} if keeps else {0, frozen, count - 1} if blocks.in_a_loop else range(count)
         stretches = _stretches(config, begins)
         stacks = _apart((self._parameters(x, pattern), keys), [stretch.stop for stretch in stretches[:-1]])
         x, kept = split_by_rows(x), []
         for stretch, stack in zip(stretches, stacks):
-            if not all_wanted and stretch.start == frozen and self.frozen_layers is not None:
+            if stretch.start == frozen and self.frozen_layers is not None:
                 x = jax.lax.stop_gradient(x)
-            if len(stretch) > 1 or all_wanted:
+            if len(stretch) > 1 or keeps:
                 x, outputs = blocks.loop(stretch, stack, x)
                 kept.append(outputs)
             else:
@@ -163,12 +173,14 @@ class Encoder(nn.Module):
                 x, _ = blocks.one(stretch.start, layer, x, wanted if stretch.stop == count else None)
         if config.norm == "pre":
             x = LayerNorm(config, name="norm")(x)
-        if not all_wanted:
-            return (jax.lax.stop_gradient(x) if self.frozen_layers == count else x), None, None
+        if self.frozen_layers == count:
+            x = jax.lax.stop_gradient(x)
+        if not keeps:
+            return x, None, None
         outputs, attention = jax.tree.map(lambda *each: jnp.concatenate(each), *kept)
         if return_layers and config.norm == "pre":
             outputs = outputs.at[-1].set(x)  # the last block's output is what follows its norm
-        return x, outputs, attention
+        return taken(x, wanted), outputs, attention
 
     def _parameters(self, x: Float[Array, "B T D"], pattern: AttentionPattern) -> dict[str, Any]:
         """The parameters of all blocks, each array with a layer axis of `num_layers` rows in front."""
@@ -186,28 +198,32 @@ class _Blocks(NamedTuple):
     """How the blocks are computed one after the other."""
 
     config: ModelConfig
-    attention: AttentionForm
-    remat: Remat
-    at_once: int
-    """Blocks in one turn of a loop."""
+    computation: Computation
     pattern: AttentionPattern
     return_layers: bool
     return_attention: bool
+
+    @property
+    def in_a_loop(self) -> bool:
+        """Whether all but the last, which is by itself, take several turns of a loop."""
+        others = self.config.num_layers - 1
+        return self.computation.blocks_at_once(self.config.num_layers) < others
 
     def one(
         self, number: int, layer: Any, x: Float[Array, "B T D"], wanted: Int[Array, "B R"] | None = None
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H T T"] | None]:
         """Block `number`, or one like it, with the parameters and keys `layer`: its output and, if asked for, its
         attention."""
-        block = Block(self.config, self.attention, not self.config.is_global(number), number == 0, parent=None)
+        block = Block(
+            self.config, self.computation.attention, not self.config.is_global(number), number == 0, parent=None
+        )
 
         def run(layer, x, wanted):
             params, keys = layer
             x, probabilities = block.apply({"params": params}, x, self.pattern, keys, wanted, self.return_attention)
             return split_by_rows(x), probabilities
 
-        in_a_loop = self.at_once < self.config.num_layers - 1
-        return _rematerialised(run, self.remat, in_a_loop)(layer, x, wanted)
+        return _rematerialised(run, self.computation.remat, self.in_a_loop)(layer, x, wanted)
 
     def loop(self, stretch: range, stack: Any, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], Any]:
         """The blocks of a stretch, whose parameters and keys `stack` holds: the output of the last one and, stacked,
@@ -225,7 +241,8 @@ class _Blocks(NamedTuple):
                 kept.append((x if self.return_layers else None, probabilities))
             return x, jax.tree.map(lambda *each: jnp.stack(each), *kept) if period > 1 else kept[0]
 
-        turns, turns_at_once = len(stretch) // period, -(-self.at_once // period)
+        turns = len(stretch) // period
+        turns_at_once = -(-self.computation.blocks_at_once(self.config.num_layers) // period)
         if period > 1:
             stack = jax.tree.map(lambda leaf: leaf.reshape(turns, period, *leaf.shape[1:]), stack)
         x, kept = jax.lax.scan(turn, x, stack, unroll=min(turns_at_once, turns))

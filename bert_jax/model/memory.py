@@ -41,13 +41,14 @@ def step_memory(
     split: int = 1,
     tensor: int = 1,
     kernel: bool = False,
+    local_kernel: bool = False,
 ) -> Memory:
     """The memory of a step on `rows` sequences of `length` tokens a device, `predictions` of each predicted.
 
     `parameters` are those of the model with its padding, `split` the devices that share one copy of them (mesh.fsdp x
-    mesh.tensor), `tensor` those that share heads and inner features of the same sequences; `kernel`: attention keeps
-    its probabilities on the chip. The vocabulary's size is set in `model`. Without predictions (in fine-tuning) no
-    logits over the vocabulary are counted.
+    mesh.tensor), `tensor` those that share heads and inner features of the same sequences; `kernel`, `local_kernel`:
+    global and local attention keep their probabilities on the chip. The vocabulary's size is set in `model`. Without
+    predictions (in fine-tuning) no logits over the vocabulary are counted.
 
     What a block keeps for its backward pass was read off the traced step (jax.vjp's residuals). A discriminator and its
     generator keep theirs at the same time.
@@ -59,8 +60,8 @@ def step_memory(
     for one in filter(None, (model, model.generator)):
         width, inner = one.hidden_size, one.inner_size * (2 if one.feedforward == "gated" else 1)
         for layer in range(one.num_layers):
-            window = None if one.is_global(layer) else one.local_window
-            keys, keys_at_once = (0, 0) if kernel else keys_of_a_query(length, window)
+            window, on_chip = (None, kernel) if one.is_global(layer) else (one.local_window, local_kernel)
+            keys, keys_at_once = (0, 0) if on_chip else keys_of_a_query(length, window)
             kept += {
                 "none": tokens * _block_bytes(one, keys, size, tensor),
                 "dots": tokens * size * (2 * width + (4 * width + inner) // tensor),

@@ -14,10 +14,9 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import HeadInput
 from bert_jax.layout import Tokens
-from bert_jax.model.attention import AttentionForm
 from bert_jax.model.bert import BertEncoder, Parameters, one_token, without
 from bert_jax.model.dropout import split
-from bert_jax.model.encoder import Remat
+from bert_jax.model.encoder import Computation
 from bert_jax.model.heads import TaskHead
 
 
@@ -39,22 +38,24 @@ class HeadShape(NamedTuple):
         outputs = len(task.labels) if facts.labelled else facts.outputs
         return cls(facts.head, outputs, len(task.marks) // 2, facts.head_dropout)
 
+    def has_pooler(self, config: ModelConfig) -> bool:
+        """Whether a pooler stands below the head: a head of tokens has none, unless `pools_tokens`."""
+        return self.input != "tokens" or pools_tokens(config)
+
 
 class BertForTask(nn.Module):
     """The encoder and a task's head."""
 
     config: ModelConfig
     head: HeadShape
-    remat: Remat = "none"
-    unroll: int | None = 1
-    attention: AttentionForm = "auto"
+    computation: Computation = Computation()
     frozen_layers: int | None = None
     """Number of first blocks that get no gradient, nor do the embeddings. None: all get one."""
     probe: bool = False
     """Whether the head alone gets a gradient."""
 
     def setup(self):
-        self.bert = BertEncoder(self.config, self.remat, self.unroll, self.attention, self.frozen_layers)
+        self.bert = BertEncoder(self.config, self.computation, self.frozen_layers)
         self.task = TaskHead(self.config, self.head.outputs)
 
     def __call__(
@@ -102,13 +103,10 @@ def pools_tokens(config: ModelConfig) -> bool:
 
 
 def init_for_task(config: ModelConfig, head: HeadShape, key: Key[Array, ""]) -> Parameters:
-    """Initial parameters of encoder and head. Same key, same values.
-
-    A head that takes tokens has no pooler below it, unless `pools_tokens`.
-    """
+    """Initial parameters of encoder and head. Same key, same values."""
     tokens = jax.tree.map(lambda leaf: leaf[None], one_token())
     params = BertForTask(config, head).init(key, tokens, jnp.zeros((1, head.marks, 2), jnp.int32))["params"]
-    return without(params, ["bert/pooler"]) if head.input == "tokens" and not pools_tokens(config) else params
+    return params if head.has_pooler(config) else without(params, ["bert/pooler"])
 
 
 def task_parameter_shapes(config: ModelConfig, head: HeadShape) -> Parameters:

@@ -122,7 +122,7 @@ def bench(
     the main operations one by one.
     """
     phase, model = trainer.config.phases[0], trainer.objective.model
-    input_rate = _input_rate(batches, phase.batch_size, seconds) if batches else None
+    input_rate = _input_rate(batches, seconds) if batches else None
     if batches:
         batch = next(batches)
     else:
@@ -272,11 +272,11 @@ def _timed_in_turn(work: dict[str, Callable[[], Any]], seconds: float) -> dict[s
             return times
 
 
-def _input_rate(batches: Iterator[Batch], batch_size: int, seconds: float) -> float:
+def _input_rate(batches: Iterator[Batch], seconds: float) -> float:
     """Sequences a second that `batches` yields when nothing else is done."""
     next(batches)  # starts the threads
-    began, taken = time.perf_counter(), 0
+    began, taken, sequences = time.perf_counter(), 0, 0
     while taken < _LEAST_ROUNDS or time.perf_counter() < began + seconds:
-        next(batches)
+        sequences += int((next(batches).weight > 0).sum())
         taken += 1
-    return taken * batch_size / (time.perf_counter() - began)
+    return sequences / (time.perf_counter() - began)

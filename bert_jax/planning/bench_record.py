@@ -1,5 +1,6 @@
 """The JSON of a bench: what was measured, where and with which settings, and how two of them differ."""
 
+import functools
 import importlib
 import os
 import platform
@@ -13,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from bert_jax.config.run import RunConfig
 from bert_jax.model.attention import obstacle
+from bert_jax.model.encoder import Computation
 from bert_jax.model.linear import compute_dtype
 from bert_jax.planning.bench import Bench
 from bert_jax.system.bucket import Place
@@ -166,12 +168,19 @@ def _settings(trainer: Trainer) -> dict[str, Scalar]:
     """Settings that the time of a step depends on, by name; those that are chosen by themselves as they were chosen."""
     model, config = trainer.objective.model, cast(RunConfig, trainer.config)  # bench trains a pretraining objective
     phase, execution = config.phases[0], config.execution
+    hindered = functools.partial(
+        obstacle,
+        execution.attention,
+        model,
+        phase.length,
+        dropout=model.attention_dropout,
+        sequences=config.data.sequences_a_row(phase.length),
+    )
     with jax.sharding.use_abstract_mesh(trainer.mesh.abstract_mesh):
-        hindered = obstacle(execution.attention, model, phase.length, model.attention_dropout)
-    attention = "exact" if hindered else "cudnn" if execution.attention == "cudnn" else "kernel"
-    if attention == "cudnn" and model.local_window is not None and not model.causal:
-        attention = "cudnn, local exact"  # it has no windows on both sides
-    by_itself = 1 if execution.remat != "none" else model.num_layers
+        whole, local = hindered(local=False), hindered(local=True)
+    attention = "exact" if whole else "cudnn" if execution.attention == "cudnn" else "kernel"
+    if local and not whole:
+        attention += ", local exact"
     of_model = model.model_dump(exclude={"compute_dtype"}) | {"feedforward_size": model.inner_size}
     return {
         "batch_size": phase.batch_size,
@@ -185,7 +194,7 @@ def _settings(trainer: Trainer) -> dict[str, Scalar]:
         **{f"mesh.{name}": size for name, size in trainer.mesh.shape.items()},
         "execution.accumulation": execution.accumulation,
         "execution.remat": execution.remat,
-        "execution.unroll": min(execution.unroll or by_itself, model.num_layers),
+        "execution.unroll": Computation.of(execution).blocks_at_once(model.num_layers),
         "execution.attention": attention,
     }
 

@@ -16,13 +16,13 @@ from bert_jax.config.run import RunConfig
 from bert_jax.model.attention import check_attention
 from bert_jax.model.sharding import abstract, batch_sharding, check_batch_size, make_mesh
 from bert_jax.model.size import train_flops
-from bert_jax.planning.bench import synthetic_batch
 from bert_jax.planning.collectives import Collective, collectives
 from bert_jax.planning.program import Program
 from bert_jax.planning.topology import Topology, topology_devices
 from bert_jax.planning.traffic import Mover, movers
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.system.errors import RunError, install_extra
+from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.trainer import Trainer
 
 Item = TypeVar("Item")
@@ -173,8 +173,7 @@ class Planner:
         mesh = make_mesh(config.mesh, self._devices)
         for phase in config.phases:
             check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
-        lengths = [phase.length for phase in config.phases]
-        check_attention(config.execution, config.model, lengths, mesh, config.data.sequences_a_row)
+        check_attention(config.execution, config.model, config.rows, mesh)
         # The id of [MASK] makes no difference to the program.
         trainer = pretraining_trainer(config, mesh, self._vocabulary_size, mask_id=4)
         _ = trainer.state_shapes  # raises for sizes that can't be divided over the mesh

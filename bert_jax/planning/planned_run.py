@@ -17,7 +17,7 @@ from bert_jax.finetuning import finetune
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.memory import Memory
-from bert_jax.model.sharding import make_mesh
+from bert_jax.model.sharding import make_mesh, parts
 from bert_jax.pretraining import pretrain
 from bert_jax.pretraining.dataset import is_outdated
 from bert_jax.run.overwriting import as_if_absent, runs_to_delete
@@ -177,11 +177,11 @@ def _pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> PlannedR
     if overwrite:
         runs_to_delete(workdir, pretrain.read_by(config))
     beginning = _beginning(config, run, overwrite)
-    done, phases, first = _done(run, overwrite), [], 0
+    done, phases = _done(run, overwrite), []
     for number, phase in enumerate(config.phases):
         flops, memory = trainer.flops(number) * phase.steps, pretrain.planned_memory(trainer, phase)
-        phases.append(PlannedPhase(phase, max(0, done - first), flops, memory, config.data.packed))
-        first += phase.steps
+        done_here = max(0, done - config.steps_of(number).start)
+        phases.append(PlannedPhase(phase, done_here, flops, memory, config.data.packed))
     given, pieces = config.vocabulary.file or config.init, trainer.objective.model.vocabulary_size
     assert pieces is not None  # set by `check`
     return PlannedRun(
@@ -198,7 +198,7 @@ def _pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> PlannedR
             _data(config, run, length, overwrite) for length in dict.fromkeys(phase.length for phase in config.phases)
         ),
         phases=tuple(phases),
-        checkpoints=_checkpoints(config, workdir, phases[0].memory.state * _splits(mesh)),
+        checkpoints=_checkpoints(config, workdir, phases[0].memory.state * parts(mesh, ("fsdp", "tensor"))),
     )
 
 
@@ -227,7 +227,7 @@ def _finetuning(config: FinetuneConfig, workdir: Place, overwrite: bool, seeds: 
             epochs=task.epochs,
         ),
         phases=(PlannedPhase(plan.config.phases[0], _done(run, overwrite), None, memory),),
-        checkpoints=_checkpoints(plan.config, workdir, seeds * memory.state * _splits(mesh)),
+        checkpoints=_checkpoints(plan.config, workdir, seeds * memory.state * parts(mesh, ("fsdp", "tensor"))),
     )
 
 
@@ -284,8 +284,3 @@ def _checkpoints(config: TrainingConfig, workdir: Place, state: int) -> PlannedC
         free = shutil.disk_usage(next(place for place in (path, *path.parents) if place.exists())).free
     most = (config.checkpoints.keep + _CHECKPOINTS_BESIDE) * state
     return PlannedCheckpoints(config.checkpoints.every, state, most, free)
-
-
-def _splits(mesh: Mesh) -> int:
-    """The number of devices that share one copy of the state."""
-    return mesh.shape["fsdp"] * mesh.shape["tensor"]

@@ -201,7 +201,10 @@ def _written_shards(run: RunDirectory, length: int) -> dict[str, FileSum] | None
 
 
 def _read_shards(run: RunDirectory, length: int) -> dict[str, FileSum] | None:
-    """As `_written_shards`, but raises OSError or ValueError where the file is damaged."""
+    """What is noted of the shards of sequences of this length; None where nothing is.
+
+    Raises OSError or ValueError where the file is damaged.
+    """
     path = _shards_file(run, length)
     try:
         value = read_object(path)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.interchange.hub import model_place
-from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
+from bert_jax.model.bert import PART_NAMES, Parameters, absent_parts, parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.sharding import tree_shardings
@@ -64,14 +64,15 @@ class InitialModel(NamedTuple):
         return cls(trained, path, absent_parts(trained.shapes, config.model))
 
     def parameters(self, tokenizer: Tokenizer, mesh: Mesh) -> Parameters:
-        """Its parameters for `tokenizer`, whose pieces begin with its own; as they were saved but for added rows.
+        """The saved parameters for `tokenizer`, which must extend the model's vocabulary; only added rows are new.
 
         Raises UsageError where the vocabulary begins otherwise.
         """
         trained = self.trained
         rows = replaced_pieces(trained.tokenizer, tokenizer)
         if self.absent:
-            say(f"the model to start from has no {' and no '.join(sorted(self.absent))}: random values are put there")
+            missing = " and no ".join(PART_NAMES[part] for part in sorted(self.absent))
+            say(f"the model to start from has no {missing}: random values are put there")
         params = initial_parameters(trained, self.path, mesh)
         if len(rows) == len(trained.tokenizer.vocabulary):
             return params

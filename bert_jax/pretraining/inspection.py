@@ -170,13 +170,12 @@ def training_step(run: RunDirectory, step: int) -> TrainingStep:
     config = read_pretraining_config(run.path)
     if not 1 <= step <= config.steps:
         raise UsageError(f"step {step} is none of the run's {config.steps:,}; choose one from 1 to there")
-    number = next(phase for phase in range(len(config.phases)) if step - 1 in config.steps_of(phase))
+    number = config.phase_of(step)
     phase, steps = config.phases[number], config.steps_of(number)
     prepared = prepared_for(config, run, phase.length)
     tokenizer = load_tokenizer(run.tokenizer)
-    trainer = pretraining_trainer(
-        config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
-    )
+    mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])  # by which any batch can be divided
+    trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     source = training_source(trainer, number, prepared)
     batch = jax.device_put(source[step - 1 - steps.start])
     keys = example_keys(config.seed, "targets", number, batch.ordinal)

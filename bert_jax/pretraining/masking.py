@@ -12,8 +12,25 @@ from bert_jax.layout import Tokens
 from bert_jax.model.dropout import split
 from bert_jax.pretraining.units import choose_units, divide
 
-KEYS_OF_MASKING = 4
-"""Keys that masking makes of a sequence's key: for the order, the kind and the piece of replacements, and the units."""
+
+class MaskingKeys(NamedTuple):
+    """What is drawn for a sequence, each by a key of its own."""
+
+    order: Key[Array, "*N"]
+    """In which order units are chosen."""
+    kind: Key[Array, "*N"]
+    """Whether a chosen token becomes [MASK], any piece, or stays."""
+    piece: Key[Array, "*N"]
+    """Which piece it becomes."""
+    units: Key[Array, "*N"]
+    """What the tokens are divided into."""
+    generator: Key[Array, "*N"]
+    """Which piece is taken from a generator's prediction."""
+
+    @classmethod
+    def of(cls, keys: Key[Array, "*N"]) -> "MaskingKeys":
+        """Made of each sequence's key of its targets."""
+        return cls(*split(keys, len(cls._fields)))
 
 
 class Masked(NamedTuple):
@@ -56,9 +73,9 @@ def mask_sequences(
     masked, replaced = objective.mask_probability, objective.mask_probability + objective.random_probability
 
     def mask_row(row: Tokens, counts: Int[Array, " N"], keys: Key[Array, " N"]) -> Masked:
-        in_order, in_kind, in_piece, in_units = split(keys, KEYS_OF_MASKING)
-        starts, _ = divide(row, in_units, shares)
-        chosen = choose_units(starts, row, counts, in_order)
+        drawing = MaskingKeys.of(keys)
+        starts, _ = divide(row, drawing.units, shares)
+        chosen = choose_units(starts, row, counts, drawing.order)
         places = jnp.sort(jnp.where(chosen, jnp.arange(length), length))[:slots]
         used = places < length
         places = jnp.where(used, places, 0)
@@ -69,8 +86,8 @@ def mask_sequences(
         decided = number
         if objective.replaced_by == "unit":  # by what is drawn for the unit's first token
             decided -= (chosen_yet - jax.lax.cummax(jnp.where(starts, chosen_yet, 0)))[places]
-        kind = jax.vmap(lambda key: jax.random.uniform(key, (slots_of_one,)))(in_kind)[sequence, decided]
-        drawn = jax.vmap(lambda key: jax.random.randint(key, (slots_of_one,), 0, vocabulary_size))(in_piece)
+        kind = jax.vmap(lambda key: jax.random.uniform(key, (slots_of_one,)))(drawing.kind)[sequence, decided]
+        drawn = jax.vmap(lambda key: jax.random.randint(key, (slots_of_one,), 0, vocabulary_size))(drawing.piece)
         labels = row.ids[places]
         pieces = jnp.where(kind < replaced, drawn[sequence, number].astype(labels.dtype), labels)
         pieces = jnp.where(kind < masked, mask_id, pieces)
@@ -84,7 +101,7 @@ def divide_sequences(
     tokens: Tokens, keys: Key[Array, "B N"], units: Units
 ) -> tuple[Bool[Array, "B T"], Int[Array, "B N"]]:
     """Where the units that `mask_sequences` chooses among begin, and the number in `units` of each sequence's kind."""
-    return jax.vmap(lambda row, keys: divide(row, split(keys, KEYS_OF_MASKING)[3], unit_shares(units)))(tokens, keys)
+    return jax.vmap(lambda row, keys: divide(row, MaskingKeys.of(keys).units, unit_shares(units)))(tokens, keys)
 
 
 def _counts(

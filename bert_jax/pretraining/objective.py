@@ -4,7 +4,7 @@ Or, to compare with: each next token from those before it (Radford et al. 2018, 
 replaced by a generator (Clark et al. 2020, section 2).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -13,16 +13,13 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, Key
 
-from bert_jax.config.model import ModelConfig
-from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.operation import ExecutionConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertForPretraining, Discriminator, Parameters, generator_parameters, init
 from bert_jax.model.dropout import split
+from bert_jax.model.encoder import Computation
 from bert_jax.model.size import train_flops
-from bert_jax.pretraining.masking import KEYS_OF_MASKING, Masked, mask_sequences, next_tokens
+from bert_jax.pretraining.masking import Masked, MaskingKeys, mask_sequences, next_tokens
 from bert_jax.pretraining.questions import (
     MASKED_TOKENS,
     NEXT_TOKENS,
@@ -57,44 +54,42 @@ class PretrainingObjective:
     Grabovoy's lecture sums the first over all pieces; BERT's code, and this, takes the mean over the masked ones.
     """
 
-    def __init__(
-        self,
-        config: ObjectiveConfig,
-        model: ModelConfig,
-        mask_id: int,
-        execution: ExecutionConfig,
-        phases: Sequence[Phase] = (),
-        sequences_a_row: Callable[[int], int] = lambda length: 1,
-    ):
-        """`phases`: those of the run, which may have units of masking and rotations of their own. `sequences_a_row`:
-        the most sequences in a row of so many tokens."""
-        self.model, self._config, self._mask_id, self._phases = model, config, mask_id, phases
-        self._execution, self.sequences_a_row = execution, sequences_a_row
-        self._network = BertForPretraining(model, execution.remat, execution.unroll, execution.attention)
-        self._of_next = config.predict == "next"
+    def __init__(self, config: RunConfig, mask_id: int):
+        """The model's vocabulary size is set in `config`."""
+        self.model, self._config, self._mask_id = config.model, config, mask_id
+        self._of_next = config.objective.predict == "next"
         self.of_tokens = NEXT_TOKENS if self._of_next else MASKED_TOKENS
         """The question about tokens whose answers frequencies alone tell something of."""
-        self.of_pairs = OF_PAIRS[config.pair]
-        self._ask(dict.fromkeys(filter(None, (self.of_tokens, self.of_pairs)), 1.0))
-        self.judged = self.of_tokens
-        """The question by which a run is judged."""
-
-    def _ask(self, questions: dict[Question, float]) -> None:
-        """Makes these the questions of the training, each with the weight of its loss."""
+        self.of_pairs = OF_PAIRS[config.objective.pair]
+        questions = self.questions
         self.losses = {question.loss: weight for question, weight in questions.items()}
         self.measurements = (*self.losses, *(question.accuracy for question in questions))
         self.shown = {
             question.accuracy: question.label if number else f"accuracy: {question.label}"
             for number, question in enumerate(questions)
         }
+        self._build(Computation.of(config.execution))
+
+    def _build(self, computation: Computation) -> None:
+        """Makes the networks that `measure` runs."""
+        self._network = BertForPretraining(self.model, computation)
+
+    @property
+    def questions(self) -> dict[Question, float]:
+        """What is asked in training, each with the weight of its loss."""
+        return dict.fromkeys(filter(None, (self.of_tokens, self.of_pairs)), 1.0)
+
+    @property
+    def judged(self) -> Question:
+        """The question by which a run is judged."""
+        return self.of_tokens
 
     def in_phase(self, phase: int) -> "PretrainingObjective":
         """The objective with the rotations of that phase; itself where they are the model's."""
-        base = self._phases[phase].rotary_base if self._phases else None
+        base = self._config.phases[phase].rotary_base
         if base in (None, self.model.rotary_base):
             return self
-        model, others = self.model.replace(rotary_base=base), (self._phases, self.sequences_a_row)
-        return type(self)(self._config, model, self._mask_id, self._execution, *others)
+        return type(self)(self._config.replace(model=self.model.replace(rotary_base=base)), self._mask_id)
 
     def init(self, key: Key[Array, ""]) -> Parameters:
         """Random parameters of all that the model has."""
@@ -110,7 +105,11 @@ class PretrainingObjective:
 
     def slots(self, length: int) -> int:
         """Prediction slots P of a row of `length` tokens."""
-        return self._config.slots(length, self.sequences_a_row(length))
+        return self._config.slots(length)
+
+    def sequences_a_row(self, length: int) -> int:
+        """The most sequences in a row of `length` tokens."""
+        return self._config.data.sequences_a_row(length)
 
     def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
         """Masks each sequence by its key; next tokens need none."""
@@ -145,10 +144,10 @@ class PretrainingObjective:
         return mask_sequences(
             tokens,
             keys,
-            self._config,
+            self._config.objective,
             mask_id=self._mask_id,
             vocabulary_size=self.model.vocabulary_size,
-            units=self._phases[moment.phase].units if moment and self._phases else None,
+            units=self._config.phases[moment.phase].units if moment else None,
             done=moment and moment.done,
         )
 
@@ -161,32 +160,34 @@ class ReplacedTokenObjective(PretrainingObjective):
     true.
     """
 
-    def __init__(
-        self,
-        config: ObjectiveConfig,
-        model: ModelConfig,
-        mask_id: int,
-        execution: ExecutionConfig,
-        phases: Sequence[Phase] = (),
-        sequences_a_row: Callable[[int], int] = lambda length: 1,
-    ):
-        """See `PretrainingObjective`. Raises UsageError for a model that has no generator."""
-        super().__init__(config, model, mask_id, execution, phases, sequences_a_row)
-        if model.generator is None:
+    def __init__(self, config: RunConfig, mask_id: int):
+        """Raises UsageError for a model that has no generator."""
+        if config.model.generator is None:
             raise UsageError(
                 "the model is a discriminator without a generator (model.generator_divisor=None), by which tokens are "
                 "replaced: nothing can be learned or measured; train one with it by --model.generator-divisor 4"
             )
-        how = execution.remat, execution.unroll, execution.attention
-        self._generator, self._discriminator = BertForPretraining(model.generator, *how), Discriminator(model, *how)
-        self._ask({MASKED_TOKENS: config.generator_weight, REPLACED_TOKENS: config.discriminator_weight})
+        super().__init__(config, mask_id)
         self.measurements = (*self.measurements, REPLACED_SHARE)
-        self.judged = REPLACED_TOKENS
+
+    def _build(self, computation: Computation) -> None:
+        self._generator = BertForPretraining(self.model.generator, computation)
+        self._discriminator = Discriminator(self.model, computation)
+
+    @property
+    def questions(self) -> dict[Question, float]:
+        """That of the generator and that of the discriminator."""
+        objective = self._config.objective
+        return {MASKED_TOKENS: objective.generator_weight, REPLACED_TOKENS: objective.discriminator_weight}
+
+    @property
+    def judged(self) -> Question:
+        """Which tokens were replaced."""
+        return REPLACED_TOKENS
 
     def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
         """Masks each sequence by its key, and keeps a key of each to draw tokens by."""
-        in_drawing = split(keys, KEYS_OF_MASKING + 1)[KEYS_OF_MASKING]
-        return super().targets(batch, keys, moment)._replace(drawing_keys=in_drawing)
+        return super().targets(batch, keys, moment)._replace(drawing_keys=MaskingKeys.of(keys).generator)
 
     def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
         """The number of masked tokens and of all tokens."""
@@ -232,10 +233,9 @@ def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mas
             f"model.vocabulary_size={config.model.vocabulary_size} and the vocabulary has {vocabulary_size} "
             "pieces; leave the setting out: it is taken from the vocabulary"
         )
-    model = config.model.replace(vocabulary_size=vocabulary_size)
     kind = ReplacedTokenObjective if config.objective.predict == "replaced" else PretrainingObjective
-    others = config.phases, config.data.sequences_a_row
-    return Trainer(config, mesh, kind(config.objective, model, mask_id, config.execution, *others))
+    sized = config.replace(model=config.model.replace(vocabulary_size=vocabulary_size))
+    return Trainer(config, mesh, kind(sized, mask_id))
 
 
 def planned_vocabulary_size(config: RunConfig) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from jax.sharding import Mesh
 
 from bert_jax.config.operation import MeshConfig
-from bert_jax.config.phase import Phase, phase_at
+from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.chunk_worker import HELD_OUT, TRAIN
 from bert_jax.instances.prepared_data import PreparedData
@@ -92,14 +92,13 @@ def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> Trainer:
     """
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
-    lengths = [phase.length for phase in config.phases]
-    check_attention(config.execution, config.model, lengths, mesh, config.data.sequences_a_row)
+    check_attention(config.execution, config.model, config.rows, mesh)
     check_sources(config, run)
     size = len(load_tokenizer(run.tokenizer).vocabulary) if run.under_way else planned_vocabulary_size(config)
     trainer = pretraining_trainer(config, mesh, size, mask_id=0)
     _ = trainer.state_shapes  # refuses what doesn't divide over the mesh
-    for phase in config.phases:
-        check_room(planned_memory(trainer, phase), phase, mesh)
+    for number, phase in enumerate(config.phases):
+        check_room(planned_memory(trainer, phase), phase, mesh, f"--phases.{number}.batch-size")
     return trainer
 
 
@@ -110,8 +109,9 @@ def read_by(config: RunConfig) -> list[str | None]:
 
 def planned_memory(trainer: Trainer, phase: Phase) -> Memory:
     """Memory of a step of `phase` on one device, by formula."""
-    predictions = trainer.objective.slots(phase.length)
-    return phase_memory(trainer.config, trainer.objective.model, trainer.mesh, phase, predictions)
+    objective, length = trainer.objective, phase.length
+    known = {"predictions": objective.slots(length), "sequences": objective.sequences_a_row(length)}
+    return phase_memory(trainer.config, objective.model, trainer.mesh, phase, **known)
 
 
 def evaluate_run(
@@ -142,7 +142,7 @@ def evaluate_run(
     if "masked_lm" not in trained.shapes and "generator" not in trained.shapes:
         raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
     length = config.phases[-1].length
-    phase = config.phases.index(phase_at(trained.step, config.phases))  # its rotations, at the length of the last
+    phase = config.phase_of(trained.step)  # its rotations, at the length of the last
     with contextlib.ExitStack() as stack:
         if source:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -104,7 +104,7 @@ def compile_together(name: str, function: jax.stages.Wrapped, *arguments: Any) -
 
 @contextlib.contextmanager
 def ending_together() -> Iterator[None]:
-    """Has a block that fails or is stopped end in order on all processes that it does so on.
+    """If the block fails or is stopped on every process, they shut down together.
 
     Raises what the block does; HostLost instead of what JAX says when another process is gone.
     """

@@ -7,6 +7,7 @@ from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.model_directory import PublishedModel, open_model_directory
 from bert_jax.interchange.model_settings import Activation
+from bert_jax.interchange.relatives import relative_of
 from bert_jax.run.checkpoint import write_model
 from bert_jax.run.run_directory import RunDirectory, write_config
 from bert_jax.system.bucket import Place
@@ -41,7 +42,7 @@ def _run_config(model: PublishedModel) -> RunConfig:
     if model.config.discriminator:
         objective = ObjectiveConfig(predict="replaced", pair="none")
     elif has_pairs:
-        objective = ObjectiveConfig(pair="sentence_order" if model.config.model_type == "albert" else "next_sentence")
+        objective = ObjectiveConfig(pair=relative_of(model.config.model_type, "model.model_type").pair)
     # It is never trained: the phase tells `evaluate` how long sequences may be.
     phase = Phase(steps=1, length=model.config.max_positions, batch_size=8)
     return RunConfig(model=model.config, vocabulary=vocabulary, objective=objective, phases=(phase,))

@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 from bert_jax.config.finetune import TaskRunConfig
@@ -248,7 +247,7 @@ def origin_of(path: Place) -> str | None:
 
 
 def read_pretraining_config(path: Place) -> RunConfig:
-    """As `read_config`. Raises UsageError for a fine-tuned run too."""
+    """The settings of a pretraining run. Raises UsageError as `read_config` does, and for a fine-tuned run."""
     config = read_config(path)
     if not isinstance(config, RunConfig):
         raise UsageError(
@@ -287,7 +286,7 @@ def _damaged_config(path: Place, reason: str) -> RunError:
 
 def differences(first: Settings, second: Settings) -> list[tuple[str, Any, Any]]:
     """Dotted name and both values of every setting that differs."""
-    old, new = dict(_flat(first.model_dump(mode="json"))), dict(_flat(second.model_dump(mode="json")))
+    old, new = first.flat(), second.flat()
     names = dict.fromkeys([*old, *new])
     return [(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
 
@@ -302,11 +301,3 @@ def _described(changes: list[tuple[str, Any, Any]]) -> str:
     ]
     more = [f"and {len(told) - _MOST_TOLD} more"] if len(told) > _MOST_TOLD else []
     return "; ".join(told[:_MOST_TOLD] + more)
-
-
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if not isinstance(value, (dict, list)):
-        yield name, value
-        return
-    for key, child in value.items() if isinstance(value, dict) else enumerate(value):
-        yield from _flat(child, f"{name}.{key}".removeprefix("."))

@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -15,6 +15,7 @@ from bert_jax.config.training import TrainingConfig
 from bert_jax.run.hosts import is_first
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import worked_on
+from bert_jax.system.disk import reason
 from bert_jax.system.errors import UsageError, install_extra
 from bert_jax.system.files import write_json
 from bert_jax.system.json_file import read_object
@@ -25,7 +26,7 @@ _MOST_WAITING = 10_000
 _CLOSE_S = 60.0
 """How long the end of training waits for what a tracker has not sent yet."""
 _PARAMETERS_AT_ONCE = 100
-"""Most measurements that MLflow's server takes in one request."""
+"""Most parameters that MLflow's server takes in one request."""
 
 
 @runtime_checkable
@@ -49,7 +50,7 @@ class Tracked(NamedTuple):
     path: Place
     where: str
     """The project, or the server's URI."""
-    settings: dict[str, Any]
+    settings: TrainingConfig
     id: str | None
     """What it called the run before, if it did."""
 
@@ -66,7 +67,7 @@ class WeightsAndBiases:
             name=run.path.name,
             id=self.id,
             resume="allow",
-            config=run.settings,
+            config=run.settings.model_dump(mode="json"),
             dir=os.environ.get("WANDB_DIR") or os.fspath(worked_on(run.path)),
             settings=wandb.Settings(console="off"),  # or it would copy the progress bar
         )
@@ -102,7 +103,7 @@ class MLflow:
         experiment = self._client.get_experiment_by_name(name)
         experiment_id = experiment.experiment_id if experiment else self._client.create_experiment(name)
         self.id = self._client.create_run(experiment_id, run_name=run.path.name).info.run_id
-        parameters = [Param(setting, str(value)) for setting, value in _flat(run.settings)]
+        parameters = [Param(setting, str(value)) for setting, value in run.settings.flat().items()]
         for begin in range(0, len(parameters), _PARAMETERS_AT_ONCE):
             self._client.log_batch(self.id, params=parameters[begin : begin + _PARAMETERS_AT_ONCE])
 
@@ -143,6 +144,13 @@ class Background:
         self._thread.join(wait_s)
         if self._thread.is_alive():
             self._tell(f"it took more than {wait_s:.0f} s, and its last lines may be missing there")
+
+    def __enter__(self) -> "Background":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Ends as `close` does; the run is finished if nothing was raised."""
+        self.close(finished=kind is None)
 
     def _work(self) -> None:
         while not (self._closed.is_set() and self._waiting.empty()):
@@ -192,13 +200,17 @@ def open_trackers(config: TrainingConfig, path: Place) -> list[Background]:
         before = known.get(name)
         run_id = before["id"] if isinstance(before, dict) and before.get("where") == where else None
         try:
-            tracker = _TRACKERS[name](Tracked(path, where, config.model_dump(mode="json"), run_id))
-            known[name] = {"where": where, "id": tracker.id}
-            write_json(path / "trackers.json", known)
+            tracker = _TRACKERS[name](Tracked(path, where, config, run_id))
         except Exception as error:  # of whatever library
             warn(f"{name} didn't start ({_first_line(error)}); training goes on without it")
-        else:
-            trackers.append(Background(name, tracker))
+            continue
+        trackers.append(Background(name, tracker))
+        known[name] = {"where": where, "id": tracker.id}
+    file = path / "trackers.json"
+    try:
+        write_json(file, known)
+    except OSError as error:
+        warn(f"{file} can't be written ({reason(error)}); the run is tracked as another one when it goes on")
     return trackers
 
 
@@ -214,12 +226,3 @@ def _read_ids(file: Place) -> dict[str, Any]:
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0][:300] or type(error).__name__
-
-
-def _flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings by their dotted names."""
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value

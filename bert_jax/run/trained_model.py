@@ -9,7 +9,6 @@ from jax.sharding import Mesh
 
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.phase import phase_at, steps_before_phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_directory import holds_published_model, open_model_directory
@@ -147,7 +146,8 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
             f"{checkpoint}: its tokenizer has {len(tokenizer.vocabulary):,} pieces and its config.json says "
             f"{told.vocabulary_size:,}; they don't belong together"
         )
-    base = phase_at(manifest.step, settings.phases).rotary_base or told.rotary_base
+    phase = settings.phase_of(manifest.step)
+    base = settings.phases[phase].rotary_base or told.rotary_base
     config = told.replace(vocabulary_size=len(tokenizer.vocabulary), rotary_base=base)
     saved = saved_shapes(checkpoint)
     shapes = (
@@ -157,7 +157,7 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
     )
     _refuse_others(checkpoint, saved, shapes)
     _refuse_bombs(checkpoint, shapes, sum(total.size for total in manifest.files.values()))
-    begin = steps_before_phase(manifest.step, settings.phases)
+    begin = settings.steps_of(phase).start
     earlier = earlier_undamaged(checkpoint, average - 1, after=begin) if average else []
     for one in earlier:
         _refuse_others(one, saved_shapes(one), shapes)

@@ -1,6 +1,8 @@
 """Progress of long stages: a bar on a terminal, plain lines elsewhere."""
 
 import contextlib
+import os
+import sys
 import time
 from collections.abc import Iterator
 
@@ -28,10 +30,11 @@ class _Console(Console):
         raise  # raises the BrokenPipeError that rich is handling
 
 
-console = _Console(stderr=True, highlight=False)
+console = _Console(stderr=True, highlight=False, emoji=False)
 """Standard error, for progress and messages."""
-output = _Console(highlight=False)
-"""Standard output, for results."""
+_FILE_WIDTH = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 120
+output = _Console(highlight=False, emoji=False, width=_FILE_WIDTH)
+"""Standard output, for results. A file or pipe gets tables of up to 120 columns, in which no figure is cut."""
 
 PLAIN_FIRST_S = 2.0
 """Without a terminal, a stage prints its first line after this many seconds."""
@@ -112,10 +115,20 @@ class Stage:
         self._paced = time.monotonic(), self.done
         self.note = ""
 
-    def amount(self, with_total: bool = True) -> str:
+    def amount(self) -> str:
         """Progress as text: `120/3,000 steps`."""
-        total = f"/{self.total:,.0f}" if self.total is not None and with_total else ""
-        return f"{self.done:,.0f}{total} {self.unit}"
+        total = f"/{self._number(self.total)}" if self.total is not None else ""
+        return f"{self._number(self.done)}{total} {self.unit}"
+
+    def summary(self) -> str:
+        """What was done in all, as text, with the rate since `pace_from_here` where that was called."""
+        since = " once compiled" if self._paced[0] > self.began else ""
+        done = f"{self._number(self.done - self.start)} {self.unit}"
+        return f"{self.name}: {done} in {duration(self.elapsed)}, {_rate(self.rate, self.unit)}{since}"
+
+    def _number(self, amount: float) -> str:
+        small = isinstance(self.total, float) and self.total < 10
+        return f"{amount:,.{2 if small else 0}f}"
 
 
 class _PlainStage(Stage):
@@ -170,7 +183,7 @@ class _RateColumn(ProgressColumn):
 
 
 def _rate(rate: float, unit: str) -> str:
-    return f"{rate:,.{0 if rate >= 100 else 1}f} {unit}/s"
+    return f"{rate:,.{0 if rate >= 100 else 1 if rate >= 1 else 2}f} {unit}/s"
 
 
 @contextlib.contextmanager
@@ -187,4 +200,4 @@ def stage(name: str, total: float | None, unit: str, start: float = 0) -> Iterat
         shown = _PlainStage(name, total, unit, start)
         yield shown
         if shown.elapsed >= PLAIN_FIRST_S:
-            say(f"{name}: {shown.amount(with_total=False)} in {duration(shown.elapsed)}, {_rate(shown.rate, unit)}")
+            say(shown.summary())

@@ -7,6 +7,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from bert_jax.config.vocabulary import LEAST_OF_BYTES
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.text.byte_alphabet import BYTES
 from bert_jax.text.pipeline import PipelineTokenizer, read_json
@@ -63,9 +64,10 @@ def train_byte_level_bpe(
         cleaning = normalizers.BertNormalizer(
             clean_text=False, handle_chinese_chars=False, strip_accents=strip_accents, lowercase=lowercase
         )
-    fixed = len(SPECIAL_PIECES) + len(BYTES)
-    if size < fixed:
-        raise UsageError(f"vocabulary.size={size:,} is less than the {fixed} special pieces and bytes; raise it")
+    if size < LEAST_OF_BYTES:
+        raise UsageError(
+            f"vocabulary.size={size:,} is less than the {LEAST_OF_BYTES} special pieces and bytes; raise it"
+        )
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     if cleaning:

@@ -1,5 +1,6 @@
 """What the machine is: peak rates and memory, whether a training fits it, and where compiled programs are kept."""
 
+import functools
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +28,9 @@ TIGHT, TOO_MUCH = 0.8, 1.5
 """Shares of a device's memory by the formula: from the first on a start is warned of, from the second on refused. For
 eleven shapes on a CPU the formula gave 0.74 to 1.36 times what XLA's program took; for BERT-base and large on TPUs (by
 libtpu's compiler, least effort) 0.55 to 1.42 times."""
+_SAVING = "save memory by --execution.remat full and --execution.accumulation N"
+LESS_MEMORY = f"give a smaller batch, or {_SAVING}"
+"""What to do where a step doesn't fit."""
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -99,8 +103,8 @@ def compiling_tokens(model: ModelConfig) -> float:
 
 
 def tokens_at_once() -> int:
-    """Make a batch where nothing is learned, padding counted: enough to keep an accelerator busy, and few enough for a
-    CPU's caches."""
+    """Tokens of a batch, padding counted, where nothing is learned: enough to keep an accelerator busy, and few enough
+    for a CPU's caches."""
     return 1 << 11 if jax.default_backend() == "cpu" else 1 << 13
 
 
@@ -115,8 +119,19 @@ def device_memory(device: jax.Device) -> int | None:
     return stats.get("bytes_limit") or (chip and chip.memory and int(chip.memory))
 
 
-def phase_memory(config: OperationConfig, model: ModelConfig, mesh: Mesh, phase: Phase, predictions: int) -> Memory:
-    """The formula for a step of `phase` on one device of `mesh`; `model.vocabulary_size` is set."""
+def phase_memory(
+    config: OperationConfig, model: ModelConfig, mesh: Mesh, phase: Phase, *, predictions: int, sequences: int
+) -> Memory:
+    """The formula for a step of `phase` on one device of `mesh`, with so many predictions and sequences a row;
+    `model.vocabulary_size` is set."""
+    hindered = functools.partial(
+        obstacle,
+        config.execution.attention,
+        model,
+        phase.length,
+        dropout=model.attention_dropout,
+        sequences=sequences,
+    )
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
         return step_memory(
             model,
@@ -127,22 +142,24 @@ def phase_memory(config: OperationConfig, model: ModelConfig, mesh: Mesh, phase:
             predictions=predictions,
             split=parts(mesh, ("fsdp", "tensor")),
             tensor=parts(mesh, "tensor"),
-            kernel=obstacle(config.execution.attention, model, phase.length, model.attention_dropout) is None,
+            kernel=hindered(local=False) is None,
+            local_kernel=hindered(local=True) is None,
         )
 
 
-def check_room(memory: Memory, phase: Phase, mesh: Mesh) -> None:
-    """Warns if a step may not fit a device's memory. Raises UsageError if it exceeds the memory by a wide margin."""
+def check_room(memory: Memory, phase: Phase, mesh: Mesh, batch_size: str) -> None:
+    """Warns if a step may not fit a device's memory. Raises UsageError if it exceeds the memory by a wide margin.
+
+    `batch_size`: the setting that says how large the batches of this phase are.
+    """
     there = device_memory(mesh.local_devices[0])
     if there is None or memory.total <= TIGHT * there:
         return
-    said = (
-        f"a step of {phase.batch_size:,} sequences of {phase.length:,} tokens takes about {gigabytes(memory.total)} a "
-        f"device by formula, and each has {gigabytes(there)}"
-    )
+    step = f"a step of {phase.batch_size:,} sequences of {phase.length:,} tokens ({batch_size})"
+    said = f"{step} takes about {gigabytes(memory.total)} a device by formula, and each has {gigabytes(there)}"
     state = memory.state + memory.gradients
     less = "a smaller model or --mesh.fsdp over more devices" if state > there else "a smaller batch"
-    remedy = f"give {less}, or save memory by --execution.remat full and --execution.accumulation N"
+    remedy = f"give {less}, or {_SAVING}"
     if memory.total > TOO_MUCH * there:
         raise UsageError(f"{said}; {remedy}")
     say(f"{said}: it may not fit; should it fail, {remedy}")

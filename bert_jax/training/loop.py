@@ -1,6 +1,7 @@
 """Trains a run from its newest checkpoint to its end: the one training loop."""
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -21,7 +22,7 @@ from bert_jax.system.errors import BertJaxError, Interrupted, RunError
 from bert_jax.system.journal import note, open_journal
 from bert_jax.system.progress import say, stage, tell, warn
 from bert_jax.system.whereabouts import here
-from bert_jax.training.devices import peak_flops
+from bert_jax.training.devices import LESS_MEMORY, peak_flops
 from bert_jax.training.ending import Patience, Skips, StopSignals, Watchdog, no_finite_gradient
 from bert_jax.training.timing import Cadence, Speed, StepTrace
 from bert_jax.training.trainer import PhaseWork, Trainer
@@ -38,6 +39,12 @@ def _failures_noted() -> Iterator[None]:
         yield
     except Interrupted:
         raise  # the loop noted it, with the checkpoint
+    except jax.errors.JaxRuntimeError as error:
+        note("failed", str(error))
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        reason = str(error).partition("\n")[0].removeprefix("RESOURCE_EXHAUSTED: ").rstrip(".")
+        raise RunError(f"no memory is left for {here.text} ({reason}); {LESS_MEMORY}") from None
     except Exception as error:
         note("failed", str(error) if isinstance(error, BertJaxError) else f"{type(error).__name__}: {error}")
         raise
@@ -57,10 +64,26 @@ def train(
     config = trainer.config
     if config.execution.check_compiler:
         check_compiler()
-    carried = (run.config_file, run.tokenizer)
-    checkpoints = Checkpoints(
-        run.checkpoints, carried, config.checkpoints.keep, run.check_owner, config.checkpoints.keep_every
-    )
+    carried, kept = (run.config_file, run.tokenizer), config.checkpoints
+    with contextlib.ExitStack() as opened:
+        checkpoints = Checkpoints(run.checkpoints, carried, kept.keep, run.check_owner, kept.keep_every)
+        opened.enter_context(contextlib.closing(checkpoints))
+        state = _beginning(trainer, run, checkpoints, initial)
+        trackers = [opened.enter_context(tracker) for tracker in open_trackers(config, run.path)]
+        log = MetricsLog(run.path, int(state.step), config.logging.tensorboard, trackers)
+        opened.enter_context(contextlib.closing(log))
+        trace = opened.enter_context(StepTrace(config.profiled if is_first() else range(0), run.profile))
+        all_peaks = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None
+        last = _run_phases(state, phases, checkpoints, log, trace, config, all_peaks)
+        note("finished", f"step {int(last.step):,}")  # before the log is closed, which publishes this, too
+    return last
+
+
+def _beginning(
+    trainer: Trainer, run: RunDirectory, checkpoints: Checkpoints, initial: Callable[[], Parameters | None]
+) -> TrainState:
+    """The state of the newest good checkpoint or, where there is none, with the `initial` parameters; says which."""
+    config = trainer.config
     state = checkpoints.restore(trainer.state_shapes)
     if state is None:
         if aside := sorted(path.name for path in run.checkpoints.glob("damaged-*")):
@@ -75,20 +98,7 @@ def train(
         warn(f"{run.metrics_file}: {changed}; training goes on")
     model = trainer.objective.model
     say(f"computing in {compute_dtype(model).name} (model.compute_dtype={model.compute_dtype})")
-    trackers, finished = open_trackers(config, run.path), False
-    log = MetricsLog(run.path, int(state.step), config.logging.tensorboard, trackers)
-    all_peaks = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None
-    try:
-        with StepTrace(config.profiled if is_first() else range(0), run.profile) as trace:
-            last = _run_phases(state, phases, checkpoints, log, trace, config, all_peaks)
-        finished = True
-        note("finished", f"step {int(last.step):,}")
-        return last
-    finally:
-        log.close()
-        for tracker in trackers:
-            tracker.close(finished)
-        checkpoints.close()
+    return state
 
 
 def _run_phases(
@@ -145,7 +155,7 @@ class _Loop:
         phase, step = self._phase, int(state.step)
         batches, measured = phase.batches(step - phase.first), None
         self._skips = Skips(min(self._config.execution.max_skipped_steps, self._config.steps), state)
-        self._speed = Speed(phase.sequences, phase.flops, self._all_peaks)
+        self._restart_speed()
         with stage(phase.name, phase.steps, "steps", start=step - phase.first) as self._shown:
             self._at("beginning after", step)
             if self._owes_evaluation(step):
@@ -163,20 +173,18 @@ class _Loop:
                 state, measured = phase.train_step(state, batch)
                 trace.after(step, state)
                 jax.block_until_ready(before)  # one step computes while the next is dispatched, no more
-                if before is None:  # dispatched, and so compiled
-                    self._speed = Speed(phase.sequences, phase.flops, self._all_peaks)
-                elif skipped := self._skips.too_many(before, step - 1):
-                    raise self._no_finite_gradient(skipped, step - 1)
-                self._speed.count(batch, measured["skipped_records"] if phase.skips_records else None)
                 if before:
+                    self._check_skips(before, step - 1)
                     self._show(before)
-                else:
+                else:  # dispatched, and so compiled
+                    self._restart_speed()
                     self._shown.pace_from_here(1)
+                self._speed.count(batch, measured["skipped_records"] if phase.skips_records else None)
                 self._after(step, state, measured)
                 if self._patience.is_over():
                     break
-            if measured and (skipped := self._skips.too_many(measured, step)):
-                raise self._no_finite_gradient(skipped, step)
+            if measured:
+                self._check_skips(measured, step)
         return state
 
     def _at(self, what: str, step: int) -> None:
@@ -194,15 +202,15 @@ class _Loop:
 
     def _after(self, step: int, state: TrainState, measured: Means) -> None:
         """Does what is due once `step` is dispatched: a line of the log, an evaluation, a checkpoint, the end."""
-        last = step == self._config.steps
+        last, ends_phase = step == self._config.steps, step == self._phase.first + self._phase.steps
         if step % self._config.log_every == 0 or last:
             values = _values(measured)
             self._log.write(step, "train", self._speed.measurements(values.pop("tokens")) | values)
             self._skips.tell(int(values["skipped"]), step)
-            self._speed = Speed(self._phase.sequences, self._phase.flops, self._all_peaks)
+            self._restart_speed()
         evaluation = self._evaluate(step, state) if self._evaluates(step) else None
         stopping = self._stop.at(step)  # read once: a signal may come at any time
-        if self._cadence.due(step) or last or stopping or self._patience.is_over():
+        if self._cadence.due(step) or ends_phase or stopping or self._patience.is_over():
             if stopping:
                 say(f"stopping after step {step:,} with a checkpoint; Ctrl-C (once more) ends at once, without it")
             self._at("writing the checkpoint of", step)
@@ -253,10 +261,15 @@ class _Loop:
         elif self._stop.requested:
             raise self._interrupted(step)
 
-    def _no_finite_gradient(self, skipped: int, step: int) -> RunError:
-        rate = self._config.optimizer.peak_learning_rate
-        run, good = self._log.path.parent, self._checkpoints.last_good()
-        return no_finite_gradient(skipped, step, self._phase, run, good, rate)
+    def _restart_speed(self) -> None:
+        self._speed = Speed(self._phase.sequences, self._phase.flops, self._all_peaks)
+
+    def _check_skips(self, measured: Means, step: int) -> None:
+        """Raises RunError where too many steps in a row, up to `step`, had no finite gradient."""
+        if skipped := self._skips.too_many(measured, step):
+            rate = self._config.optimizer.peak_learning_rate
+            run, good = self._log.path.parent, self._checkpoints.last_good()
+            raise no_finite_gradient(skipped, step, self._phase, run, good, rate)
 
 
 def _finish(checkpoints: Checkpoints) -> None:
@@ -267,7 +280,9 @@ def _finish(checkpoints: Checkpoints) -> None:
 
 
 def _values(measured: Means) -> dict[str, float]:
-    """Fetches measurements from the device, as numbers by name."""
-    values = {name: float(mean.value) for name, mean in jax.device_get(measured).items()}
+    """Fetches measurements from the device, as numbers by name. The mean of nothing, where all steps since the last
+    line of the log were skipped, isn't a number."""
+    fetched = jax.device_get(measured).items()
+    values = {name: float(mean.value) if mean.count else math.nan for name, mean in fetched}
     del values["skipped_in_a_row"], values["skipped_records"]
     return values

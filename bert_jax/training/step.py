@@ -87,6 +87,14 @@ def example_keys(seed: Seed, purpose: str, phase: int, ordinals: UInt32[Array, "
     return keys.reshape(ordinals.shape)
 
 
+def drawn(
+    objective: Objective, seed: Seed, batch: AnyBatch, phase: int, moment: Moment
+) -> tuple[Targets, Key[Array, "B *N"]]:
+    """What a training step asks of `batch`, and the keys of its dropout."""
+    targets = objective.targets(batch, example_keys(seed, "targets", phase, batch.ordinal), moment)
+    return targets, example_keys(seed, "dropout", phase, batch.ordinal)
+
+
 def initial_state(
     params: Parameters, optimizer: optax.GradientTransformation, names: tuple[str, ...], seed: Seed
 ) -> TrainState:
@@ -117,9 +125,7 @@ def make_train_step(
     """
 
     def train_step(state: TrainState, batch: AnyBatch) -> tuple[TrainState, Means]:
-        keys = example_keys(state.seed, "targets", phase, batch.ordinal)
-        targets = objective.targets(batch, keys, Moment.of(phase, steps, state.step))
-        dropout_keys = example_keys(state.seed, "dropout", phase, batch.ordinal)
+        targets, dropout_keys = drawn(objective, state.seed, batch, phase, Moment.of(phase, steps, state.step))
         gradients, means = loss_gradients(objective, state.params, targets, dropout_keys, execution.accumulation)
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm)

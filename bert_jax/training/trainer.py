@@ -21,7 +21,7 @@ from bert_jax.training.step import (
     STEP_MEASUREMENTS,
     Moment,
     Objective,
-    example_keys,
+    drawn,
     initial_state,
     loss_gradients,
     make_train_step,
@@ -78,18 +78,16 @@ class Trainer:
         self, phase: int
     ) -> tuple[Callable[[Parameters, AnyBatch], Means], Callable[[Parameters, AnyBatch], Any]]:
         """The forward pass of a training step, and forward with backward, as functions to be timed."""
+        objective, steps = self.objective.in_phase(phase), self.config.steps_of(phase)
+        first = Moment.of(phase, steps, steps.start)
 
-        def questions(batch: AnyBatch):
-            keys = example_keys(self.config.seed, "targets", phase, batch.ordinal)
-            first = Moment.of(phase, self.config.steps_of(phase), self.config.steps_of(phase).start)
-            dropout_keys = example_keys(self.config.seed, "dropout", phase, batch.ordinal)
-            return self.objective.targets(batch, keys, first), dropout_keys
+        def forward(params: Parameters, batch: AnyBatch) -> Means:
+            return objective.measure(params, *drawn(objective, self.config.seed, batch, phase, first))
 
-        objective = self.objective.in_phase(phase)
-        forward = lambda params, batch: objective.measure(params, *questions(batch))
-        backward = lambda params, batch: loss_gradients(
-            objective, params, *questions(batch), self.config.execution.accumulation
-        )
+        def backward(params: Parameters, batch: AnyBatch) -> Any:
+            asked = drawn(objective, self.config.seed, batch, phase, first)
+            return loss_gradients(objective, params, *asked, self.config.execution.accumulation)
+
         return on_mesh(self.mesh, forward), on_mesh(self.mesh, backward)
 
     def flops(self, phase: int) -> float:

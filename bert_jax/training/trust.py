@@ -93,7 +93,7 @@ def check_compiler() -> None:
                 "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= (slower); --execution.no-check-compiler trains "
                 "all the same"
             )
-    say(f"the compiled parts of a step are right on this machine ({time.monotonic() - begun:.0f} s, once)")
+    say(f"checked that the compiler computes right on this machine ({time.monotonic() - begun:.0f} s, once)")
     try:
         passed.parent.mkdir(parents=True, exist_ok=True)
         write_json(passed, _circumstances())

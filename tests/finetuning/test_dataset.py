@@ -6,6 +6,7 @@ from bert_jax.batching.grouping import few_lengths
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning import columns
 from bert_jax.finetuning.dataset import make_task, read_measured, read_training, written_as
+from bert_jax.model.task import HeadShape
 from bert_jax.system.errors import UsageError
 
 CONFIG = TaskConfig(name="x", kind="class")
@@ -25,14 +26,14 @@ def test_labels_and_lengths_are_those_of_the_training_rows(tmp_path, wordpiece):
     assert learned.task.config.padded_lengths == few_lengths([8], 128, 0) == (8, 128)
     assert read_measured(learned.task).golds == [1, 0, 1]
     again = make_task(learned.task.config, wordpiece)  # as from a run, without the rows
-    assert again.outputs == 2 and again.config == learned.task.config
+    assert HeadShape.of(again.config).outputs == 2 and again.config == learned.task.config
 
 
 def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):
     config = CONFIG.replace(labels=("good", "fair", "bad"), padded_lengths=(32, 128))
     task, examples, rows = read_training(with_files(tmp_path, config=config), wordpiece, 0)
     assert (
-        task.outputs == 3
+        HeadShape.of(task.config).outputs == 3
         and examples[0].target == 0
         and rows == len(examples)
         and task.config.padded_lengths == (32, 128)

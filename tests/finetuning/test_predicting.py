@@ -9,6 +9,7 @@ from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.dataset import Measured, encoded, make_task
 from bert_jax.finetuning.predicting import given_records, measure, metric_of, predictions
+from bert_jax.model.task import HeadShape
 from bert_jax.system.errors import UsageError
 
 LENGTHS = (8, 16, 32)
@@ -29,7 +30,7 @@ def by_ids(task):
     """A model whose outputs depend on the row's real tokens alone: their sum, told apart by output."""
 
     def run(batch):
-        kind, outputs = task.config.kind, task.outputs
+        kind, outputs = task.config.kind, HeadShape.of(task.config).outputs
         ids = np.where(batch.tokens.sequence > 0, batch.tokens.ids, 0)
         if kind == "choice":
             return np.sin(ids.sum(axis=2))

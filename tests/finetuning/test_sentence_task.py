@@ -8,6 +8,7 @@ from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.choice_task import ChoiceTask
 from bert_jax.finetuning.sentence_task import ClassTask, NumberTask
 from bert_jax.finetuning.task import Task
+from bert_jax.model.task import HeadShape
 from bert_jax.system.errors import UsageError
 
 PAIR = TaskConfig(name="x", kind="class", texts=("a", "b"), labels=("no", "yes"), max_length=10)
@@ -23,7 +24,7 @@ def written(tokenizer, example):
 
 def test_a_pair_is_one_row_with_its_class(wordpiece):
     task, repairs = ClassTask(PAIR, wordpiece), Counter()
-    assert isinstance(task, Task) and task.outputs == 2
+    assert isinstance(task, Task) and HeadShape.of(task.config).outputs == 2
     [[example]] = task.encode(records({"a": "The cat sees", "b": "A DOG", "label": "yes"}), repairs, train=True)
     assert written(wordpiece, example) == ["[CLS] the cat sees [SEP] a dog [SEP]"]
     assert (example.sequences[0].first_length, example.target, example.size) == (5, 1, 8)
@@ -67,7 +68,7 @@ def test_logits_become_a_class_with_probabilities(wordpiece):
 
 def test_a_number_is_read_and_said(wordpiece):
     task = NumberTask(TaskConfig(name="x", kind="number", label="score"), wordpiece)
-    assert isinstance(task, Task) and task.outputs == 1
+    assert isinstance(task, Task) and HeadShape.of(task.config).outputs == 1
     [[example]] = task.encode(records({"sentence": "cat", "score": "3.5"}), Counter(), train=True)
     assert example.target == 3.5
     said = task.predict(records({})[0], [example], [np.array([1.25], np.float32)])

@@ -21,7 +21,7 @@ def oracle(task, one, **settings):
     """What is predicted where each asked token's logits are those of its tag."""
     train, asked = (task.encode([one], Counter(), train=flag)[0] for flag in (True, False))
     assert [example.sequences for example in train] == [example.sequences for example in asked]
-    outputs = [np.eye(task.outputs)[[max(tag, 0) for tag in example.target]] for example in train]
+    outputs = [np.eye(len(task.labels))[[max(tag, 0) for tag in example.target]] for example in train]
     return task.predict(one, asked, outputs)["predicted_tags"], train
 
 

@@ -6,17 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from objectives import objective_of
 from safetensors.numpy import load_file
 from token_rows import tokens_of
 
-from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.names import to_tensors
 from bert_jax.model.bert import BertForPretraining
 from bert_jax.pretraining.masking import Masked
-from bert_jax.pretraining.objective import PretrainingObjective, PretrainingTargets
+from bert_jax.pretraining.objective import PretrainingTargets
 from bert_jax.training.batch import Batch
 from bert_jax.training.optimizer import learning_rate, make_optimizer
 from bert_jax.training.step import STEP_MEASUREMENTS, initial_state, loss_gradients, make_train_step
@@ -35,7 +35,7 @@ class Golden:
         self.published = open_model_directory(folder)
         self.config = self.published.config
         self.params = jax.tree.map(jnp.asarray, self.published.parameters())
-        self.objective = PretrainingObjective(ObjectiveConfig(), self.config, mask_id=4, execution=ExecutionConfig())
+        self.objective = objective_of(self.config)
 
     def targets(self, name: str) -> PretrainingTargets:
         """The questions that the file holds under `name`, one a row."""
@@ -97,13 +97,9 @@ def test_the_gradient_of_every_parameter(golden):
 def test_the_losses_of_twenty_optimizer_steps(golden):
     course = golden.targets("course")
 
-    class Course(PretrainingObjective):
-        """Asks what the file holds, row by row, in place of masking a batch."""
-
-        def targets(self, batch, keys, moment=None):
-            return jax.tree.map(lambda rows: rows[batch.ordinal[:, 0]], course)
-
-    objective = Course(ObjectiveConfig(), golden.config, mask_id=4, execution=ExecutionConfig())
+    objective = objective_of(golden.config)
+    # What the file holds, row by row, in place of masking a batch.
+    objective.targets = lambda batch, keys, moment=None: jax.tree.map(lambda rows: rows[batch.ordinal[:, 0]], course)
     optimizer, rate = make_optimizer(RECIPE), learning_rate(RECIPE, STEPS)
     step = jax.jit(make_train_step(objective, optimizer, rate, ExecutionConfig(), phase=0, steps=range(1), window=1))
     state = initial_state(golden.params, optimizer, (*objective.measurements, *STEP_MEASUREMENTS), seed=0)

@@ -447,7 +447,12 @@ def test_training_starts_from_a_directory_and_parts_that_it_lacks_are_random(fol
     still = shaped.optimizer.replace(peak_learning_rate=1e-12)
     run = RunDirectory(tmp_path / "run")
     pretrain(shaped.replace(init=str(folder), optimizer=still), run)
-    assert capsys.readouterr().err.count("the model to start from has no masked_lm and no next_sentence: random") == 1
+    assert (
+        capsys.readouterr().err.count(
+            "the model to start from has no masked-language head and no head for pairs: random"
+        )
+        == 1
+    )
     started, given = bert_jax.load(run.path), bert_jax.load(folder)
     assert started.tokenizer.vocabulary.pieces == given.tokenizer.vocabulary.pieces
     kernel = started.params["bert"]["encoder"]["layers"]["attention"]["kernel"]

@@ -8,6 +8,7 @@ from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import BertEncoder, BertForPretraining, init
+from bert_jax.model.encoder import Computation
 
 CONFIG = ModelConfig(
     num_layers=3, hidden_size=32, num_heads=4, max_positions=24, vocabulary_size=100, initializer_range=0.1
@@ -34,7 +35,7 @@ def inputs(length=LENGTH, padding=0):
 
 @partial(jax.jit, static_argnames=("config", "remat", "unroll"))
 def apply(config, params, tokens, wanted, keys, remat, unroll):
-    return BertForPretraining(config, remat, unroll).apply({"params": params}, tokens, wanted, keys)
+    return BertForPretraining(config, Computation(remat, unroll)).apply({"params": params}, tokens, wanted, keys)
 
 
 def logits(config, params, tokens, wanted=((1, 5),) * ROWS, keys=None, remat="none", unroll=1):
@@ -62,6 +63,15 @@ def test_every_token_sees_both_sides(params):
     gradient = jax.jit(jax.grad(one_logit))(params["bert"]["embeddings"]["position"])
     per_position = jnp.abs(gradient).sum(axis=1)
     assert (per_position[:LENGTH] > 0).all() and (per_position[LENGTH:] == 0).all()
+
+
+def test_wanted_places_are_the_same_whether_attention_is_returned_or_not(params):
+    encoder, wanted = BertEncoder(CONFIG), jnp.array([[1, 5]] * ROWS)
+    seen = partial(encoder.apply, {"params": params["bert"]}, inputs(), wanted=wanted)
+    plain, kept = seen(), seen(return_attention=True, return_layers=True)
+    assert kept.attention.shape == (3, ROWS, 4, LENGTH, LENGTH) and kept.layers.shape == (4, ROWS, LENGTH, 32)
+    assert plain.tokens.shape == (ROWS, 2, 32)
+    assert largest_difference((plain.tokens, plain.pooled), (kept.tokens, kept.pooled)) < 2e-6
 
 
 def test_segments_matter(params):

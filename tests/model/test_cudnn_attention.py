@@ -14,6 +14,7 @@ from bert_jax.model import attention, cudnn_attention
 from bert_jax.model.attention import attend, attend_by_kernel, check_attention, obstacle
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
+from bert_jax.model.encoder import Computation
 from bert_jax.model.sharding import make_mesh, on_mesh
 from bert_jax.system.errors import UsageError
 
@@ -73,7 +74,10 @@ def calls(form, dropout=None, mesh=None, **config) -> tuple[int, int]:
     keys = None if dropout is None else jax.random.split(jax.random.key(1), (4, 1))
 
     def loss(params):
-        network, wanted = BertForPretraining(model, unroll=None, attention=form), jnp.zeros((4, 2), jnp.int32)
+        network, wanted = (
+            BertForPretraining(model, Computation(unroll=None, attention=form)),
+            jnp.zeros((4, 2), jnp.int32),
+        )
         logits, _ = network.apply({"params": params}, tokens, wanted, keys)
         return logits.astype(jnp.float32).sum()
 
@@ -105,18 +109,25 @@ def test_other_models_for_gpus_attend_exactly(form, settings, on_gpu):
     "settings, dropout, seen, why",
     [
         ({}, 0.0, {}, None),
-        ({"head_size": 128}, 0.0, {"causal": True, "window": 3}, None),
+        ({"head_size": 128, "causal": True, "local_window": 3, "global_every": 3}, 0.0, {"local": True}, None),
         ({}, 0.1, {}, "attention's dropout is 0.1, and what cuDNN drops would differ after a restart"),
         ({"compute_dtype": "float32"}, 0.0, {}, "activations are float32, and cuDNN attends in bfloat16"),
         ({"head_size": 12}, 0.0, {}, "heads of width 12, and cuDNN is for multiples of 8 up to 128"),
         ({"head_size": 256}, 0.0, {}, "heads of width 256, and cuDNN is for multiples of 8 up to 128"),
         ({}, 0.0, {"sequences": 3}, "rows of up to 3 sequences, and cuDNN is used for one a row"),
-        ({}, 0.0, {"window": 3}, "a window of 3 tokens on both sides, and cuDNN has one on the left only"),
+        ({"local_window": 3, "global_every": 3}, 0.0, {}, None),
+        (
+            {"local_window": 3, "global_every": 3},
+            0.0,
+            {"local": True},
+            "a window of 3 tokens on both sides, and cuDNN has one on the left only",
+        ),
     ],
 )
 def test_why_it_is_not_used(settings, dropout, seen, why, on_gpu):
     heads = settings.pop("head_size", 64)
-    found = obstacle("cudnn", MODEL.replace(hidden_size=2 * heads, **settings), 64, dropout, **seen)
+    model, seen = MODEL.replace(hidden_size=2 * heads, **settings), {"sequences": 1, "local": False} | seen
+    found = obstacle("cudnn", model, 64, dropout=dropout, **seen)
     assert found is None if why is None else why in found
 
 
@@ -124,8 +135,10 @@ def test_where_it_cannot_be_had_it_is_refused_in_one_line(tiny_config, monkeypat
     asked, mesh = tiny_config.execution.replace(attention="cudnn"), make_mesh(tiny_config.mesh)
     said = r"^execution.attention=cudnn can't be had: this is a CPU, and cuDNN is for NVIDIA's GPUs; leave it at auto"
     with pytest.raises(UsageError, match=said):
-        check_attention(asked, MODEL, [32], mesh)
+        check_attention(asked, MODEL, [(32, 1)], mesh)
     monkeypatch.setattr(attention, "platform", lambda: "gpu")
     with pytest.raises(UsageError, match="attention's dropout is 0.1"):
-        check_attention(asked, MODEL, [32], mesh)
-    check_attention(asked, MODEL.replace(attention_dropout=0.0), [32], mesh)
+        check_attention(asked, MODEL, [(32, 1)], mesh)
+    check_attention(asked, MODEL.replace(attention_dropout=0.0), [(32, 1)], mesh)
+    with pytest.raises(UsageError, match="rows of up to 4 sequences"):
+        check_attention(asked, MODEL.replace(attention_dropout=0.0), [(32, 4)], mesh)

@@ -16,6 +16,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.model.attention import attend, attend_by_kernel, check_attention, obstacle
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
+from bert_jax.model.encoder import Computation
 from bert_jax.model.sharding import make_mesh
 from bert_jax.model.tpu_attention import MOST_KEYS, Kernel
 from bert_jax.model.tpu_attention_tiles import spans, widths
@@ -145,7 +146,9 @@ def test_a_model_gives_the_same_by_it():
     @functools.partial(jax.jit, static_argnums=1)
     @jax.value_and_grad
     def loss(params, form):
-        logits, pairs = BertForPretraining(config, attention=form).apply({"params": params}, tokens, wanted, keys)
+        logits, pairs = BertForPretraining(config, Computation(attention=form)).apply(
+            {"params": params}, tokens, wanted, keys
+        )
         return jnp.square(logits[..., :50]).mean() + jnp.square(pairs).mean()
 
     exact, found = (loss(params, form) for form in ("exact", "interpreted"))
@@ -233,11 +236,12 @@ def test_it_compiles_for_tpus(chip, shape, dtype, sequences, pattern):
     ],
 )
 def test_why_it_is_not_used(form, sizes, length, why):
-    found = obstacle(form, ModelConfig(num_layers=1, **{"hidden_size": 128, "num_heads": 2} | sizes), length)
+    model = ModelConfig(num_layers=1, **{"hidden_size": 128, "num_heads": 2} | sizes)
+    found = obstacle(form, model, length, dropout=0.0, sequences=1, local=False)
     assert found is None if why is None else why in found
 
 
 def test_a_kernel_that_cannot_be_had_is_refused_in_one_line(tiny_config):
     execution = tiny_config.execution.replace(attention="tpu")
     with pytest.raises(UsageError, match=r"execution.attention=tpu can't be had: .* CPU.*; leave it at auto"):
-        check_attention(execution, tiny_config.model, [32], make_mesh(tiny_config.mesh))
+        check_attention(execution, tiny_config.model, [(32, 1)], make_mesh(tiny_config.mesh))

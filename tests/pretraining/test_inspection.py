@@ -1,6 +1,7 @@
 """What `bert-jax inspect` shows, as facts."""
 
 import numpy as np
+from conftest import command, faked_devices
 
 from bert_jax.cli.summary import print_sequences
 from bert_jax.pretraining.inspection import SeenPiece, SeenSequence, seen_sequences, training_step
@@ -26,6 +27,12 @@ def test_the_truth_of_each_masked_piece_is_seen_beside_it(tiny_run):
         assert seen["pieces"][0] == "[CLS]" and sequence.pieces[0].begins_word
         assert sequence.second_segment == ("drawn at random" if seen["pair_label"] else "follows the first")
         assert seen["pair_label"] == step.batch.pair_label[row, 0]
+
+
+def test_a_batch_that_this_machines_devices_cannot_share_is_seen(tiny_run):
+    process = command("inspect", tiny_run.path, "--step", "3", **faked_devices(3))
+    shown, said = process.communicate()
+    assert process.returncode == 0 and "[MASK]" in shown, said
 
 
 def test_units_cover_all_but_the_special_pieces(tiny_run):

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from objectives import objective_of
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
@@ -9,7 +10,6 @@ from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.layout import MASKABLE, WORD_START
 from bert_jax.model.bert import BertForPretraining, init
-from bert_jax.pretraining.objective import PretrainingObjective
 from bert_jax.training.batch import Batch
 
 MODEL = ModelConfig(num_layers=1, hidden_size=16, num_heads=2, max_positions=24, vocabulary_size=60)
@@ -30,7 +30,7 @@ def batch(rows=6, length=24, real=None):
 
 @pytest.fixture(scope="module")
 def objective():
-    return PretrainingObjective(ObjectiveConfig(), MODEL, 4, ExecutionConfig())
+    return objective_of(MODEL)
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +73,8 @@ def test_an_untrained_model_is_about_as_good_as_chance(objective, params):
 
 
 def test_without_pairs_there_is_one_task(params):
-    alone = PretrainingObjective(ObjectiveConfig(pair="none"), MODEL, 4, ExecutionConfig())
-    both = PretrainingObjective(ObjectiveConfig(), MODEL, 4, ExecutionConfig())
+    alone = objective_of(MODEL, ObjectiveConfig(pair="none"))
+    both = objective_of(MODEL)
     measured = measure(alone, params, batch())
     assert alone.losses == {"mlm_loss": 1.0} and set(measured) == set(alone.measurements) == {
         "mlm_loss",
@@ -85,9 +85,8 @@ def test_without_pairs_there_is_one_task(params):
 
 def test_each_next_token_is_predicted_from_those_before_it(params):
     causal = MODEL.replace(causal=True)
-    objective = PretrainingObjective(
-        ObjectiveConfig(predict="next", pair="none"), causal, 4, ExecutionConfig(remat="full")
-    )
+    asked = ObjectiveConfig(predict="next", pair="none")
+    objective = objective_of(causal, asked, execution=ExecutionConfig(remat="full"))
     some = batch(real=4)
     some = some._replace(tokens=some.tokens._replace(segment=jnp.zeros_like(some.tokens.segment)))
     measured = measure(objective, params, some)

@@ -4,12 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from objectives import objective_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.layout import MASKABLE, WORD_START, lay_out
-from bert_jax.pretraining.objective import PretrainingObjective
+from bert_jax.model.encoder import Computation
 from bert_jax.training.batch import Batch
 from bert_jax.training.step import example_keys, loss_gradients
 
@@ -41,8 +42,8 @@ ALONE, PACKED = batch_of(np.arange(len(LENGTHS))), batch_of(ROWS)
 
 
 def targets_and_gradients(batch, units="word", form="exact", microbatches=1):
-    objective = PretrainingObjective(ObjectiveConfig(units=units), MODEL, 4, ExecutionConfig(attention="exact"))
-    objective._network = objective._network.clone(attention=form)
+    objective = objective_of(MODEL, ObjectiveConfig(units=units), execution=ExecutionConfig(attention="exact"))
+    objective._network = objective._network.clone(computation=Computation(attention=form))
     params = jax.jit(objective.init)(jax.random.key(0))
 
     @jax.jit

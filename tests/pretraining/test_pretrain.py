@@ -441,8 +441,11 @@ def test_skipped_steps_are_told_and_a_run_of_nothing_else_fails(tiny_run, tiny_c
         assert said.count(words) == 1
     assert "2 of 8 steps" not in said
     poisoned(monkeypatch, range(1, 13))  # fewer than max_skipped_steps
+    run = prepared_copy(tiny_run, tmp_path / "all")
     with pytest.raises(RunError, match="no finite gradient in 12 steps in a row, .* start a new run$"):
-        pretrain(config, prepared_copy(tiny_run, tmp_path / "all"))
+        pretrain(config, run)
+    lines = [line for line in read_metrics(run.metrics_file) if line["split"] == "train"]
+    assert lines and all(line["loss"] is None and line["tokens_per_second"] is None for line in lines)
 
 
 def test_the_device_is_asked_for_skipped_steps_only_when_there_may_be_enough(tiny_config):

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from conftest import command as process_of
 from conftest import faked_devices
+from objectives import objective_of
 
 import bert_jax
 from bert_jax.cli.main import run as command
+from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.operation import ExecutionConfig, MeshConfig
+from bert_jax.config.operation import MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
@@ -64,7 +66,7 @@ def batch(real=len(LENGTHS), rows=None) -> Batch:
 
 
 def objective(model=MODEL, **asked) -> ReplacedTokenObjective:
-    return ReplacedTokenObjective(ASKED.replace(**asked), model, 4, ExecutionConfig())
+    return objective_of(model, ASKED.replace(**asked))
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +180,7 @@ def test_nothing_of_weight_0_is_drawn(weights, sums, first):
 
 
 def test_draws_are_the_same_in_packed_rows(params):
-    several = ReplacedTokenObjective(ASKED, MODEL, 4, ExecutionConfig(), sequences_a_row=lambda length: 2)
+    several = objective_of(MODEL, ASKED, data=DataConfig(packed=True))
     of_packed = KEYS[np.array([[0, 1], [2, 2], [3, 4], [5, 5]]), 0]  # where there is no second sequence, any key
     drawn = []
     for some, keys in ((batch(), KEYS), (batch(rows=np.array([0, 0, 1, 2, 2, 3])), of_packed)):

@@ -12,7 +12,8 @@ from safetensors.numpy import load_file
 import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.config.operation import CheckpointConfig
-from bert_jax.config.phase import Phase, steps_before_phase
+from bert_jax.config.phase import Phase
+from bert_jax.config.training import TrainingConfig
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import checkpoint_choice, trained_model
 from bert_jax.run.averaging import mean_of
@@ -81,7 +82,8 @@ def test_an_average_stays_within_the_phase_of_its_last_step_and_says_how_to_keep
 
 def test_the_last_step_of_a_phase_belongs_to_it():
     phases = [Phase(steps=steps, length=32, batch_size=8) for steps in (6, 4)]
-    assert [steps_before_phase(step, phases) for step in (0, 1, 6, 7, 10)] == [0, 0, 0, 6, 6]
+    config = TrainingConfig(phases=phases)
+    assert [config.phase_of(step) for step in (0, 1, 6, 7, 10, 11)] == [0, 0, 0, 1, 1, 1]
 
 
 def test_a_saved_step_is_that_of_its_checkpoint(kept_run):

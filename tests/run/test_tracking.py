@@ -58,7 +58,7 @@ def test_lines_go_to_a_tracker_and_a_run_that_goes_on_has_its_id(tmp_path, confi
     first, second = stand_in
     assert first.lines == [(10, {"train/loss": 1.5})] and second.lines == [(20, {"train/loss": 1.5})]
     assert (first.run.id, second.run.id) == (None, "its own") and (first.finished, second.finished) == (False, True)
-    assert first.run.where == "project" and first.run.settings["model"]["num_layers"] == 2
+    assert first.run.where == "project" and first.run.settings.model.num_layers == 2
     open_trackers(config.replace(logging=LoggingConfig(wandb="other")), tmp_path)
     assert stand_in[2].run.id is None  # another project doesn't know it
 

@@ -48,7 +48,7 @@ batch = synthetic_batch(8, 16, 200)
 for mesh in ((1, 1, 1), (2, 2, 2)):
     data, fsdp, tensor = mesh
     made = make_mesh(MeshConfig(data=data, fsdp=fsdp, tensor=tensor), jax.devices()[: data * fsdp * tensor])
-    objective = PretrainingObjective(ObjectiveConfig(), config.model, 4, ExecutionConfig())
+    objective = PretrainingObjective(config, 4)
     trainer = Trainer(config, made, objective, optimizers[sys.argv[1]])
     step, state = trainer.train_step(0), trainer.initial_state()
     split = sum(not leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(state.optimizer))
