@@ -13,6 +13,7 @@ from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase, same_until
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
+from bert_jax.config.vocabulary import VocabularyConfig
 
 ROOT = Path(bert_jax.__file__).parent
 
@@ -90,6 +91,9 @@ ROOT = Path(bert_jax.__file__).parent
             lambda: RunConfig(data={"across_documents": False}),
             ["data.across_documents=False", "sequences without pairs"],
         ),
+        (lambda: ObjectiveConfig(units="ngrams"), ["units=ngrams: expected piece, word", "did you mean ngram?"]),
+        (lambda: ObjectiveConfig(units="piece:x"), ["units=piece:x: expected piece, word", "word:0.7 phrase:0.3"]),
+        (lambda: VocabularyConfig(kind="byte_bpe", size=260), ["size=260", "the 261 special pieces and bytes"]),
         (lambda: DataConfig(source=()), ["source=(): expected one or more"]),
         (lambda: DataConfig(source=("a", "b", "a")), ["data.source=a b a names a source twice"]),
         (lambda: DataConfig(source=("a", "b"), weights=(1,)), ["1 numbers for 2 sources; give one for each"]),

@@ -272,6 +272,11 @@ SPOILED = {
         "has shape (48, 32) and its config asks for (50, 32",
     ),
     "more layers": (_settings("config.json", num_hidden_layers=500), "lacks the tensor bert.encoder.layer.3."),
+    "fewer layers": (
+        _settings("config.json", num_hidden_layers=2),
+        "attention.output.LayerNorm.bias is of layer 2, numbered from 0, and its config has 2 of them",
+    ),
+    "another id of [MASK]": (_settings("config.json", mask_token_id=7), "mask_token_id is 7, and [MASK] is piece 4"),
     "an absurd size": (_settings("config.json", vocab_size=10**15), "vocab_size is 1000000000000000; a size from 1 to"),
     "no size": (_settings("config.json", hidden_size=None), "hidden_size is None; a size"),
     "heads that don't divide": (_settings("config.json", num_attention_heads=5), "num_heads=5; change one of them"),

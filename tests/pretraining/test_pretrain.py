@@ -159,12 +159,30 @@ def test_accumulation_and_remat_are_the_same_run(tiny_run, tiny_config, tmp_path
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
 
 
+def test_a_step_for_which_no_memory_is_left_is_said_in_a_line(tiny_run, tiny_config, tmp_path, monkeypatch):
+    run = prepared_copy(tiny_run, tmp_path)
+
+    def full(*arguments):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 26697931256 bytes.\nand more")
+
+    monkeypatch.setattr(loop.jax, "block_until_ready", full)
+    with pytest.raises(RunError) as failure:
+        pretrain(tiny_config, run)
+    assert str(failure.value) == (
+        "no memory is left for compiling step 1 of 12 (Training) (Out of memory allocating 26697931256 bytes); give a "
+        "smaller batch, or save memory by --execution.remat full and --execution.accumulation N"
+    )
+    events = [json.loads(line) for line in (run.path / "events.jsonl").read_text().splitlines()]
+    assert events[-1]["event"] == "failed" and "RESOURCE_EXHAUSTED" in events[-1]["message"]
+
+
 def test_phases_follow_one_another(tiny_run, tiny_config, tmp_path):
     phases = (Phase(steps=4, length=16, batch_size=8), Phase(steps=4, length=32, batch_size=4))
     config = tiny_config.replace(phases=phases)
     run = prepared_copy(tiny_run, tmp_path)
     results = pretrain(config, run)
     assert results["steps"] == 8
+    assert [int(path.name) for path in complete(run.checkpoints)] == [4, 8]  # each phase ends with one
     assert {path.name for path in (run.path / "data").iterdir()} == {"length-16", "length-32"}
     first, then = training_step(run, 4).batch, training_step(run, 5)
     second = then.batch

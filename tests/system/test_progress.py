@@ -26,7 +26,7 @@ def test_long_stages_give_amount_rate_time_left_and_note(capsys, monkeypatch):
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("Long: 20/40 steps, ")
     assert "steps/s, 0." in lines[0] and lines[0].endswith("s left | loss 1.5")
-    assert lines[1].startswith("Long: 20 steps in ")
+    assert lines[1].startswith("Long: 10 steps in ") and lines[1].endswith(" steps/s")  # the others were done before
 
 
 def test_the_rate_counts_only_what_was_done_here():
@@ -49,8 +49,25 @@ def test_nothing_is_said_of_the_time_left_before_anything_is_done_and_compiling_
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "Long: 0/1,000 steps | compiling"
     assert lines[1] == "Long: 1/1,000 steps" and 2 < shown.rate
+    assert lines[-1].startswith("Long: 2 steps in 0.5 s, ") and lines[-1].endswith(" steps/s once compiled")
     left = float(lines[2].removesuffix(" s left").rpartition(", ")[2])
     assert left < 400
+
+
+def test_small_amounts_keep_their_decimals(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
+    with progress.stage("Reading", 0.25, "MB") as shown:
+        time.sleep(0.01)
+        shown.advance(0.1)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("Reading: 0.10/0.25 MB, ") and last.startswith("Reading: 0.10 MB in 0.0 s, ")
+
+
+def test_colons_stay_colons(capsys):
+    progress.say("q:dog:.txt and piece:x:")
+    progress.output.print("q:dog:.txt", markup=False)
+    shown = capsys.readouterr()
+    assert shown.err == "q:dog:.txt and piece:x:\n" and shown.out == "q:dog:.txt\n"
 
 
 def test_the_bar_on_a_terminal_begins_anew_after_compiling(monkeypatch):
