@@ -50,7 +50,7 @@ def model_config(
         return ModelConfig(**told | further_settings(relative, values, str(path)), compute_dtype="float32")
     except SettingsError as error:
         names = relative.sizes | relative.rates
-        named = [f"{ours} is {theirs} there" for theirs, ours in names.items() if ours in str(error)]
+        named = [f"{ours} is {theirs} there" for theirs, ours in names.items() if ours in str(error) and ours != theirs]
         raise UsageError(f"{path}: {error}" + (f" ({', '.join(named)})" if named else "")) from None
 
 
@@ -112,7 +112,9 @@ def head_values(task: TaskConfig) -> dict[str, Any]:
 
 
 def _size(values: dict[str, Any], name: str, path: Path) -> int:
-    size = values.get(name)
+    if name not in values:
+        raise UsageError(f"{path}: {name} is missing; a size from 1 to {_MOST:,} was expected")
+    size = values[name]
     if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= _MOST:
         raise UsageError(f"{path}: {name} is {shown(size)}; a size from 1 to {_MOST:,} was expected")
     return size

@@ -169,7 +169,7 @@ def select(tensors: dict[str, Tensor], config: ModelConfig, origin: Path) -> Sel
             partial_parts |= {part} - {None}
             _check_shape(tensors[name], shape, origin)
         elif part is None:
-            raise UsageError(f"{origin} lacks the tensor {name}, of shape {shape}, that its config asks for")
+            raise UsageError(_lacking(name, shape, tensors, config, origin))
         else:
             missing.setdefault(part, name)
     for part in partial_parts & missing.keys():
@@ -190,6 +190,18 @@ def select(tensors: dict[str, Tensor], config: ModelConfig, origin: Path) -> Sel
     return Selection(
         frozenset(missing), {tensor.source: _reason(name) for name, tensor in rest.items() if name not in TIED}
     )
+
+
+def _lacking(name: str, shape: tuple[int, ...], tensors: dict[str, Tensor], config: ModelConfig, origin: Path) -> str:
+    """The message about a tensor that isn't there, by the name that it has in files of this kind of model."""
+    relative = RELATIVES[config.model_type]
+    theirs = relative.whole_of(name) or relative.theirs(name)
+    message = f"{origin} lacks the tensor {theirs}, of shape {shape}, that its config asks for"
+    for kind, other in RELATIVES.items():
+        if other.base != relative.base and any(tensor.source.startswith(other.base) for tensor in tensors.values()):
+            message += f"; those that are there are a {kind}'s, and config.json calls it {config.model_type}"
+            break
+    return message
 
 
 def _check_shape(tensor: Tensor, shape: tuple[int, ...], origin: Path) -> None:

@@ -183,7 +183,7 @@ def _wordpiece_of(
     if lowercase is None and told not in (None, file.normalizer.lowercase):
         raise UsageError(
             f"{directory}: lowercase in {TOKENIZER} is {file.normalizer.lowercase} and do_lower_case in {SETTINGS} is "
-            f"{told}; say which with --lowercase"
+            f"{told}; say which by --lowercase True or False"
         )
     for piece in file.added_tokens:
         if ids.setdefault(piece.content, piece.id) != piece.id:

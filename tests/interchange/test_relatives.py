@@ -182,6 +182,18 @@ def test_a_kind_that_is_not_known_is_one_line(tmp_path):
         open_model_directory(tmp_path)
 
 
+def test_tensors_of_another_kind_than_config_json_says_are_one_line(tmp_path):
+    for path in (FOLDER / "roberta").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes().replace(b'"roberta"', b'"electra"'))
+    settings = json.loads((tmp_path / "config.json").read_text()) | {"embedding_size": 12}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    said = (
+        "lacks the tensor electra.embeddings.word_embeddings.weight, .* are a roberta's, and config.json calls it elec"
+    )
+    with pytest.raises(UsageError, match=said):
+        open_model_directory(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
