@@ -13,10 +13,12 @@ from bert_jax.model.attention import head_keys, softmax_where
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import dropout
 from bert_jax.model.embeddings import padded_vocabulary_size
-from bert_jax.model.heads import MaskedLanguageHead
+from bert_jax.model.heads import MaskedLanguageHead, ReplacedTokenHead
 from bert_jax.model.linear import LayerNorm, activation, compute_dtype, project
 from bert_jax.model.long_rows import band
 from bert_jax.model.products import heads_first, inner_products, weighted_sums
+from bert_jax.pretraining.masking import Masked
+from bert_jax.pretraining.replaced import draw_tokens
 from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.trainer import Trainer
 
@@ -50,7 +52,7 @@ def operations(trainer: Trainer) -> list[Operation]:
         return _of_model(model, tokens, slots)
     found = _of_model(model, tokens, length)
     if model.generator:
-        of_generator = _of_model(model.generator, tokens, slots)
+        of_generator = [*_of_model(model.generator, tokens, slots), _drawing(model.generator, tokens, slots)]
         found += [operation._replace(name=f"generator: {operation.name}") for operation in of_generator]
     return found
 
@@ -72,8 +74,7 @@ def _of_model(model: ModelConfig, tokens: Tokens, slots: int) -> list[Operation]
         _elementwise("LayerNorm", 2 * blocks + 1, _layer_norm(model), of_tokens),
         _elementwise("GELU", blocks, activation(model), inner),
     ]
-    if not model.discriminator:
-        found.append(_head(model, batch, slots))
+    found.append(_replaced_head(model, of_tokens) if model.discriminator else _head(model, batch, slots))
     # A step without dropout has no such operation.
     return [operation for operation in found if model.dropout or operation.name != "dropout of outputs"]
 
@@ -171,3 +172,20 @@ def _head(model: ModelConfig, batch: int, slots: int) -> Operation:
     params = head.init(jax.random.key(0), x, table)
     flops = 2 * batch * slots * model.table_size * (model.hidden_size + model.vocabulary_size)
     return _operation("masked-language head", 1, flops, lambda x, table: head.apply(params, x, table), x, table)
+
+
+def _replaced_head(model: ModelConfig, x: jax.Array) -> Operation:
+    head = ReplacedTokenHead(model)
+    params = head.init(jax.random.key(0), x)
+    flops = 2 * x.shape[0] * x.shape[1] * model.hidden_size * (model.hidden_size + 1)
+    return _operation("discriminator's head", 1, flops, lambda x: head.apply(params, x), x)
+
+
+def _drawing(model: ModelConfig, tokens: Tokens, slots: int) -> Operation:
+    """What takes the places of masked tokens is drawn from a generator's logits; nothing is learned by it."""
+    batch = tokens.ids.shape[0]
+    logits = _random(model, batch, slots, padded_vocabulary_size(model)).astype(jnp.float32)
+    nowhere, keys = jnp.zeros((batch, slots), jnp.int32), jax.random.split(jax.random.key(0), tokens.begin.shape)
+    masked = Masked(jax.device_put(tokens), nowhere, nowhere, jnp.ones((batch, slots)))
+    draw = jax.jit(draw_tokens)
+    return Operation("drawing", 1, lambda: draw(logits, masked, keys), 0, logits.nbytes + nowhere.nbytes)

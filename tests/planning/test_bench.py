@@ -12,6 +12,10 @@ from rich.console import Console
 
 from bert_jax.cli.bench_tables import step_table
 from bert_jax.cli.main import run
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.run import RunConfig
 from bert_jax.model.sharding import make_mesh
 from bert_jax.planning import bench as bench_module
 from bert_jax.planning.bench import Part, Timing, bench
@@ -174,6 +178,17 @@ def test_operations_are_measured_beside_their_limits(trainer):
     assert set(found) >= {"softmax", "LayerNorm", "attention's products", "masked-language head"}
     assert all(part.time.low > 0 and part.limit.seconds > 0 and part.bytes > 0 for part in found.values())
     assert found["softmax"].flops == 0 and found["softmax"].limit.binds == "bytes"
+
+
+def test_electras_operations_are_those_of_both_models_and_the_drawing():
+    model = ModelConfig(num_layers=1, hidden_size=16, num_heads=2, discriminator=True, generator_divisor=2)
+    objective, phases = ObjectiveConfig(predict="replaced", pair="none"), (Phase(steps=1, length=16, batch_size=4),)
+    config = RunConfig(model=model, objective=objective, phases=phases)
+    found = operations(pretraining_trainer(config, make_mesh(config.mesh), 200, mask_id=4))
+    of_both = {"discriminator's head": 1, "generator: masked-language head": 1, "generator: drawing": 1, "LayerNorm": 3}
+    assert of_both.items() <= {operation.name: operation.count for operation in found}.items()
+    (drawing,) = (operation for operation in found if operation.name == "generator: drawing")
+    assert drawing.run().shape == (4, config.slots(16))
 
 
 def test_an_operation_moves_its_arguments_and_results_once(trainer):
