@@ -360,8 +360,8 @@ def _accuracy(run: Path, measured: Path) -> dict[str, float]:
     trainer = pretraining_trainer(config, make_mesh(MeshConfig()), len(vocabulary), vocabulary.mask_id)
     _, params = TrainedModel.load(run, lambda shapes: tree_shardings(shapes, trainer.mesh))
     held_out = held_out_sequences(trainer, 0, prepared_for(config, sequences_of, config.phases[0].length))
-    values = held_out.evaluate(params) if held_out else {}
-    return {name: values[name] for name in ("mlm_accuracy", "mlm_loss") if name in values}
+    values = held_out.evaluate(params) if held_out else None
+    return {name: values[name] for name in ("mlm_accuracy", "mlm_loss")} if values else {}
 
 
 def command(*arguments: Any) -> str:

@@ -142,16 +142,17 @@ def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> 
     model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))
     mesh = make_mesh(config.mesh)
     there = device_memory(mesh.local_devices[0])
+    slots, sequences = config.slots(case.length), config.data.sequences_a_row(case.length)
     reason, hopeful = "no batch size is given", []
     for size in batch_sizes:
         phase = config.phases[0].replace(batch_size=size, length=case.length)
         try:
             check_batch_size(size, config.execution.accumulation, mesh)
-            check_attention(config.execution, model, [case.length], mesh)
+            check_attention(config.execution, model, [(case.length, sequences)], mesh)
         except UsageError as error:
             reason = str(error)
             continue
-        needed = phase_memory(config, model, mesh, phase, config.slots(case.length)).total
+        needed = phase_memory(config, model, mesh, phase, predictions=slots, sequences=sequences).total
         if there and needed > TOO_MUCH * there:
             reason = f"{size:,} sequences take about {gigabytes(needed)} by formula, and there are {gigabytes(there)}"
         else:
