@@ -41,6 +41,7 @@ def run(arguments: list[str]) -> None:
 
 def _described(model: Any) -> str:
     """The shape, tokenizer and tensors of `model`, a PublishedModel, in words."""
+    from bert_jax.corpora.shown import counted
     from bert_jax.model.bert import PART_NAMES
 
     config, tokenizer = model.config, model.tokenizer
@@ -48,8 +49,8 @@ def _described(model: Any) -> str:
     lacking = f"; without {' and '.join(PART_NAMES[part] for part in sorted(model.absent))}" if model.absent else ""
     slots = f", {len(model.slots)} of the optimizer ignored" if model.slots else ""
     return (
-        f"{config.num_layers} layers, width {config.hidden_size:,}, {config.num_heads} heads, {config.activation}, "
-        f"{config.max_positions:,} positions, {config.num_segments} segments\n"
+        f"{counted(config.num_layers, 'layer')}, width {config.hidden_size:,}, {counted(config.num_heads, 'head')}, "
+        f"{config.activation}, {config.max_positions:,} positions, {counted(config.num_segments, 'segment')}\n"
         f"{tokenizer.kind} of {len(tokenizer.vocabulary):,} pieces, {casing[getattr(tokenizer, 'lowercase', None)]}\n"
         f"{len(model.tensors) - len(model.unused)} tensors taken{slots}{lacking}"
     )
