@@ -93,9 +93,9 @@ def _megabytes(size: int) -> str:
 def flops_table(phases: Iterable[PhaseFlops]) -> Table:
     """One row for each phase: FLOPs of a sequence and of the phase."""
     table = Table(title="FLOPs of matrix products, without recomputation", title_justify="left")
-    for column in ("length", "predicted", "sequence forward", "sequence trained", "whole phase"):
+    for column in ("phase", "length", "predicted", "sequence forward", "sequence trained", "whole phase"):
         table.add_column(column, justify="right")
-    for phase in phases:
+    for number, phase in enumerate(phases, 1):
         flops = (f"{each:.3e}" for each in (phase.forward, phase.trained, phase.whole))
-        table.add_row(f"{phase.length:,}", f"{phase.predicted:,}", *flops)
+        table.add_row(f"{number}", f"{phase.length:,}", f"{phase.predicted:,}", *flops)
     return table

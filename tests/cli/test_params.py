@@ -73,10 +73,10 @@ def test_padding_memory_and_flops_are_told(capsys):
     assert "70 rows, 53,830 zeros" in told
     megabytes = 4 * (110_106_428 + 53_830) / 1e6
     assert f"Parameters {megabytes:.1f} MB, state of lamb {2 * megabytes:.1f} MB" in told
-    [_, forward, trained, whole] = rows["128"][0]
+    [length, _, forward, trained, whole] = rows["1"][0]
     assert float(trained) == pytest.approx(3 * float(forward), rel=1e-3)
     assert float(whole) == pytest.approx(float(trained) * 256 * 900_000, rel=1e-3)
-    assert rows["512"][0][0] == "77"
+    assert length == "128" and rows["2"][0][:2] == ["512", "77"]
 
 
 def test_flags_and_a_vocabulary_file_are_counted(capsys, tmp_path):
