@@ -120,7 +120,7 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
 def _training_facts(training: _Training) -> Iterator[str]:
     config, results = training.config, training.results
     if config is None:
-        yield f"converted from {_code(training.origin)}, which was not trained by bert_jax"
+        yield f"converted from {_code(training.origin)}, whose files don't say how it was trained"
         return
     yield f"began with {_code(config.init)}" if config.init else "began with random parameters"
     if isinstance(config, RunConfig):

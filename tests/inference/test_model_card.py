@@ -72,5 +72,5 @@ def test_nothing_is_claimed_of_a_model_that_was_not_trained_here(tmp_path, impor
     assert run(["export", str(tmp_path / "run" if imported else source), str(tmp_path / "exported")]) == 0
     front, text = parts_of((tmp_path / "exported" / "README.md").read_text())
     assert "language:" not in front
-    assert "given`, which was not trained by bert_jax\n" in text
+    assert "given`, whose files don't say how it was trained\n" in text
     assert "steps" not in text and "optimizer" not in text and "## Results" not in text
