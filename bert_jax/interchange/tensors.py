@@ -32,7 +32,7 @@ _REASONS = (
     ("discriminator_predictions.", "a discriminator's head, and config.json names another class"),
 )
 """Prefixes of tensor names, without `bert.`, and the reason why such tensors aren't used."""
-_LAYER = re.compile(r"bert\.encoder\.layer\.(\d+)\.(attention|intermediate|output)\.")
+_LAYER = re.compile(r"bert\.encoder\.layer\.(\d+)\.")
 _OF_NO_BERT = "not a tensor of BERT"
 
 
@@ -180,7 +180,7 @@ def select(tensors: dict[str, Tensor], config: ModelConfig, origin: Path) -> Sel
         )
     rest = {name: tensor for name, tensor in tensors.items() if name not in taken}
     for name, tensor in rest.items():
-        if layer := _LAYER.match(name):
+        if (layer := _LAYER.match(name)) and int(layer[1]) >= config.stored_layers:
             raise UsageError(
                 f"{origin}: {tensor.source} is of layer {layer[1]}, numbered from 0, and its config has "
                 f"{config.stored_layers} of them; tensors and config don't belong together"

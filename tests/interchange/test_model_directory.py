@@ -264,6 +264,12 @@ def _lines(*pieces: str, folder: Path) -> None:
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
 
 
+def test_a_tensor_that_a_layer_has_besides_is_told_and_not_used(folder):
+    name = "bert.encoder.layer.1.attention.output.adapter.weight"
+    with_tensors(folder, lambda tensors: tensors | {name: np.zeros((2, 2), np.float32)})
+    assert open_model_directory(folder).unused[name] == "not a tensor of BERT"
+
+
 SPOILED = {
     "a missing tensor": (_dropped("bert.encoder.layer.2.output.dense.bias"), "lacks the tensor bert.encoder.layer.2.o"),
     "half a head": (_dropped("cls.predictions.bias"), "a part of masked_lm only: the tensor cls.predictions.bias is"),
