@@ -16,7 +16,7 @@ from bert_jax.run.hosts import is_first
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import worked_on
 from bert_jax.system.disk import reason
-from bert_jax.system.errors import UsageError, install_extra
+from bert_jax.system.errors import RunError, UsageError, install_extra
 from bert_jax.system.files import write_json
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import warn
@@ -208,8 +208,9 @@ def open_trackers(config: TrainingConfig, path: Place) -> list[Background]:
         known[name] = {"where": where, "id": tracker.id}
     file = path / "trackers.json"
     try:
-        write_json(file, known)
-    except OSError as error:
+        if trackers:
+            write_json(file, known)
+    except (OSError, RunError) as error:
         warn(f"{file} can't be written ({reason(error)}); the run is tracked as another one when it goes on")
     return trackers
 

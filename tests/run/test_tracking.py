@@ -9,7 +9,7 @@ from bert_jax.config.operation import LoggingConfig
 from bert_jax.run import tracking
 from bert_jax.run.metrics import MetricsLog
 from bert_jax.run.tracking import Background, check_trackers, open_trackers
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import RunError, UsageError
 
 
 class StandIn:
@@ -94,6 +94,17 @@ def test_one_that_does_not_start_and_ids_that_cannot_be_read_are_said(tmp_path, 
     said = " ".join(capsys.readouterr().err.split())
     assert "the run is tracked as a new one" in said and "wandb didn't start (no key); training goes on" in said
     assert open_trackers(config, tmp_path) and json.loads((tmp_path / "trackers.json").read_text())["wandb"]["id"]
+
+
+def test_ids_that_cannot_be_written_end_nothing(tmp_path, config, monkeypatch, stand_in, capsys):
+    def full(path, value):
+        raise RunError("no space left on the device")
+
+    monkeypatch.setattr(tracking, "write_json", full)
+    (tracker,) = open_trackers(config, tmp_path)
+    tracker.close(finished=True)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "trackers.json can't be written (no space left on the device)" in said and stand_in[0].finished
 
 
 def test_one_that_is_not_installed_is_refused(monkeypatch):
