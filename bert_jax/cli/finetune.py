@@ -60,11 +60,12 @@ def run(arguments: list[str]) -> None:
         print_planned(planned_run(asked.config, asked.workdir, asked.overwrite, asked.seeds))
         return
     from bert_jax.cli.summary import print_next_steps, print_task_results
-    from bert_jax.cli.supervision import on_all_hosts, overwrite
+    from bert_jax.cli.supervision import on_all_hosts
     from bert_jax.finetuning.finetune import plan_finetuning, read_by
     from bert_jax.finetuning.seeds import finetune_seeds
     from bert_jax.model.sharding import make_mesh
     from bert_jax.run.hosts import is_first
+    from bert_jax.run.overwriting import overwrite
 
     config = asked.config
     with on_all_hosts(config.hosts):

@@ -55,11 +55,12 @@ def run(arguments: list[str]) -> None:
     import jax
 
     from bert_jax.cli.summary import print_examples, print_next_steps, print_results
-    from bert_jax.cli.supervision import on_all_hosts, overwrite
+    from bert_jax.cli.supervision import on_all_hosts
     from bert_jax.inference.examples import filled_examples
     from bert_jax.model.sharding import make_mesh
     from bert_jax.pretraining.pretrain import check, pretrain, read_by
     from bert_jax.run.hosts import is_first
+    from bert_jax.run.overwriting import overwrite
     from bert_jax.run.run_directory import RunDirectory
 
     config, workdir = asked.config, asked.workdir

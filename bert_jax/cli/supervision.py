@@ -7,13 +7,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 from bert_jax.config.operation import HostsConfig
-from bert_jax.run.hosts import connect, ending_together, first_alone, is_first, several
-from bert_jax.run.overwriting import as_if_absent, start_over
-from bert_jax.run.run_directory import RunDirectory
-from bert_jax.system.bucket import Place
+from bert_jax.run.hosts import connect, ending_together, several
 from bert_jax.system.errors import HostLost
 from bert_jax.system.progress import complain
 from bert_jax.system.whereabouts import here, read_whereabouts
@@ -33,17 +30,6 @@ def on_all_hosts(hosts: HostsConfig) -> Iterator[None]:
         connect(hosts)
     with ending_together():
         yield
-
-
-def overwrite(workdir: Place, check: Callable[[RunDirectory], object], read: Sequence[str | None]) -> None:
-    """Deletes the run at `workdir`, on the first host, once `check` has refused all that can be refused.
-
-    `check` is given the directory as if it were empty. `read`: what the next run reads, which isn't deleted.
-    """
-    with first_alone("overwrite"):
-        if is_first():
-            check(as_if_absent(workdir))
-            start_over(workdir, read)
 
 
 def supervise() -> None:

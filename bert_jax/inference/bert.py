@@ -41,7 +41,7 @@ _MASKS_AT_ONCE = 256
 
 
 class Bert:
-    """A model with its tokenizer. Public attributes: `config`, `params`, `tokenizer`, and `task` if fine-tuned."""
+    """A model with its tokenizer. Public attributes: `config`, `params`, `tokenizer`, `steps`; `task` if fine-tuned."""
 
     def __init__(
         self,

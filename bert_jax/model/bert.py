@@ -29,8 +29,6 @@ Parameters = dict[str, Any]
 """A nested dict of float32 arrays. A block's parameters carry a leading layer axis."""
 
 _OF_BERT, _OF_A_DISCRIMINATOR = ("bert/pooler", "masked_lm", "next_sentence"), ("replaced", "generator")
-OPTIONAL_PARTS = (*_OF_BERT, *_OF_A_DISCRIMINATOR)
-"""Parts that a model may lack as a whole. The rest is the encoder."""
 PART_NAMES = {
     "bert/pooler": "pooler",
     "masked_lm": "masked-language head",
@@ -39,6 +37,8 @@ PART_NAMES = {
     "generator": "generator",
 }
 """What messages call each of OPTIONAL_PARTS."""
+OPTIONAL_PARTS = tuple(PART_NAMES)
+"""Parts that a model may lack as a whole. The rest is the encoder."""
 _OWN_EMBEDDINGS = "projection"
 """What of the embeddings a generator has for itself; the tables and their LayerNorm are the discriminator's."""
 

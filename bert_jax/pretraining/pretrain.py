@@ -109,9 +109,11 @@ def read_by(config: RunConfig) -> list[str | None]:
 
 def planned_memory(trainer: Trainer, phase: Phase) -> Memory:
     """Memory of a step of `phase` on one device, by formula."""
-    objective, length = trainer.objective, phase.length
-    known = {"predictions": objective.slots(length), "sequences": objective.sequences_a_row(length)}
-    return phase_memory(trainer.config, objective.model, trainer.mesh, phase, **known)
+    objective = trainer.objective
+    predictions, sequences = objective.slots(phase.length), objective.sequences_a_row(phase.length)
+    return phase_memory(
+        trainer.config, objective.model, trainer.mesh, phase, predictions=predictions, sequences=sequences
+    )
 
 
 def evaluate_run(

@@ -2,10 +2,11 @@
 
 import fcntl
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bert_jax.corpora.corpus import KINDS
+from bert_jax.run.hosts import first_alone, is_first
 from bert_jax.run.run_directory import RunDirectory, read_config
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import UsageError
@@ -26,6 +27,17 @@ _SEED = re.compile(r"seed-\d+")
 def as_if_absent(path: Place) -> RunDirectory:
     """Stands for the run that will be at `path` once what is there has been deleted: nothing is at its own path."""
     return RunDirectory(path / ".overwritten")
+
+
+def overwrite(workdir: Place, check: Callable[[RunDirectory], object], read: Sequence[str | None]) -> None:
+    """Deletes the run at `workdir`, on the first host, once `check` has refused all that can be refused.
+
+    `check` is given the directory as if it were empty. `read`: what the next run reads, which isn't deleted.
+    """
+    with first_alone("overwrite"):
+        if is_first():
+            check(as_if_absent(workdir))
+            start_over(workdir, read)
 
 
 def start_over(path: Place, read: Iterable[str | None]) -> None:
