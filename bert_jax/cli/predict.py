@@ -15,7 +15,8 @@ class Predict(RowsArguments, SavedArguments):
     """A run of bert-jax finetune, or one of its checkpoints."""
     input: tyro.conf.Positional[str]
     """Rows with the columns that the model was trained on; labels aren't needed. A file, or tfds:NAME/CONFIG:SPLIT. For
-    a task with one text also a .txt, or - for standard input, with one text on each line."""
+    a task with one text also a .txt, or - for standard input, with one text on each line; words that are to be tagged
+    stand between spaces there."""
     output: tyro.conf.Positional[PlaceArgument]
     """File for the rows with predictions: .jsonl, .csv or .tsv; for tags also .conll, for answers SQuAD's .json."""
 
@@ -28,7 +29,7 @@ def run(arguments: list[str]) -> None:
     asked = COMMAND.parse(arguments)
     from bert_jax.finetuning.dataset import say_repairs, written_as
     from bert_jax.finetuning.output import check_output, write_predictions
-    from bert_jax.finetuning.predicting import STANDARD_INPUT, has_plain_lines
+    from bert_jax.finetuning.predicting import STANDARD_INPUT, has_plain_lines, of_lines
     from bert_jax.inference.bert import load
     from bert_jax.rows.task_files import task_records
     from bert_jax.system.progress import say, stage
@@ -42,9 +43,13 @@ def run(arguments: list[str]) -> None:
         source = STANDARD_INPUT
     if format is None and not asked.columns and has_plain_lines(task, source):
         place = "standard input" if asked.input == "-" else asked.input
-        say(f"{place}: each line is a {task.texts[0]} (a file with columns: --format tsv)")
+        read = "is a text, its words between spaces" if task.kind == "tags" else f"is a {task.texts[0]}"
+        say(f"{place}: each line {read} (a file with columns: --format {'conll' if task.kind == 'tags' else 'tsv'})")
         format = "text"
-    records = task_records(source, repairs, *written_as(task, source, format, asked.columns, asked.separator))
+    written = written_as(task, source, format, asked.columns, asked.separator)
+    records = task_records(source, repairs, *written)
+    if written.format == "text":
+        records = of_lines(records, task)
     with stage("Predicting", None, "rows") as shown:
 
         def counted() -> Iterator:

@@ -83,12 +83,15 @@ def metric_of(config: TaskConfig) -> str:
 
 
 def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:
-    """Rows given in Python: each an object of columns, a text, or a tuple of the task's texts. Raises UsageError."""
+    """Rows given in Python: each an object of columns, a text, or a tuple of the task's texts. Raises UsageError.
+
+    Of a text that is to be tagged the words are what stands between spaces.
+    """
     if not isinstance(rows, Iterable):
         raise UsageError(f"predict takes rows and got {rows!r:.60}; give a list of them")
     columns = (*config.texts, *config.choices)
     for number, row in enumerate(rows, 1):
-        values = (row,) if isinstance(row, str) else row
+        values = (_of_line(row, config),) if isinstance(row, str) else row
         if isinstance(values, Mapping):
             yield Record(f"row {number}", dict(values))
         elif isinstance(values, (tuple, list)) and len(values) == len(columns) and "{" not in "".join(columns):
@@ -99,13 +102,24 @@ def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:
             )
 
 
+def _of_line(line: str, task: TaskConfig) -> str | list[str]:
+    """A text by itself as the task's one column has it: where its words are to be tagged, what stands between spaces."""
+    return line.split() if task.kind == "tags" else line
+
+
+def of_lines(records: Iterable[Record], task: TaskConfig) -> Iterator[Record]:
+    """The rows that a file with a text a line gives, each of which has one column."""
+    for record in records:
+        yield record._replace(values={name: _of_line(line, task) for name, line in record.values.items()})
+
+
 def has_plain_lines(task: TaskConfig, source: str) -> bool:
     """Whether `source` is taken for a file with a text a line and nothing else: to predict a task of one text.
 
     It is standard input, or a .txt whose first line doesn't name the text's column, where the task didn't learn from a
     .txt with columns.
     """
-    if task.kind not in ("class", "number") or len(task.texts) > 1 or "{" in task.texts[0]:
+    if task.kind not in ("class", "number", "tags") or len(task.texts) > 1 or "{" in task.texts[0]:
         return False
     if source == STANDARD_INPUT:
         return True

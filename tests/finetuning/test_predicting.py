@@ -8,8 +8,9 @@ import pytest
 from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.dataset import Measured, encoded, make_task
-from bert_jax.finetuning.predicting import given_records, measure, metric_of, predictions
+from bert_jax.finetuning.predicting import given_records, has_plain_lines, measure, metric_of, of_lines, predictions
 from bert_jax.model.task import HeadShape
+from bert_jax.rows.task_files import task_records
 from bert_jax.system.errors import UsageError
 
 LENGTHS = (8, 16, 32)
@@ -142,9 +143,18 @@ def test_rows_may_be_given_in_python():
         {"first": "a", "second": "b"},
         {"x": 1},
     ]
+    assert [record.values for record in given_records([" He  sees. "], TAGS)] == [{"words": ["He", "sees."]}]
     for row in ("a", ("a", "b", "c"), 3):
         with pytest.raises(UsageError, match="row 1 is .*; give {column: value}, or a tuple of first, second"):
             list(given_records([row], pair))
+
+
+def test_words_of_a_file_with_a_text_a_line_stand_between_spaces(tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("He sees .\n\n\u4ed6\u3000\u770b\n")
+    assert has_plain_lines(TAGS, str(lines)) and not has_plain_lines(TAGS.replace(train="rows.txt"), str(lines))
+    records = of_lines(task_records(str(lines), Counter(), "text", TAGS.texts), TAGS)
+    assert [record.values["words"] for record in records] == [["He", "sees", "."], [], ["\u4ed6", "\u770b"]]
 
 
 def test_features_of_a_record_stay_with_it(wordpiece):
