@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -20,6 +20,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import new_directory, write_json, write_text
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.vocabulary import Vocabulary
 
 GENERATOR = "generator"
 """Name of the directory of a generator in that of its discriminator."""
@@ -33,6 +34,40 @@ class _Class(NamedTuple):
     """A prefix of tensor names in PARAMETERS, and the prefix that replaces it in files of this class."""
     bare: bool = False
     """Whether it is the encoder alone, whose names have no prefix."""
+
+
+class _Form(NamedTuple):
+    """What a model becomes in a directory."""
+
+    relative: Relative
+    kind: _Class
+    class_name: str
+    values: dict[str, Any]
+    """Of config.json, but for a task's labels."""
+
+
+def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task: TaskConfig | None = None) -> _Form:
+    """The form of a model whose parameters, or their shapes, are `params`. Raises UsageError where it has none."""
+    if config.causal:
+        raise UsageError(
+            "the model is causal (model.causal), and what is exported would see both sides; export a model that does"
+        )
+    relative = relative_of(config.model_type, "model.model_type")
+    if not task:
+        params = without(params, relative.lacks)
+    kind = _class_for(task) if task else _class_with(absent_parts(params, config))
+    class_name = relative.classes + kind.name.removeprefix("Bert")
+    values = config_values(config, vocabulary, class_name, has_pooler="pooler" in params["bert"])
+    return _Form(relative, kind, class_name, values)
+
+
+def obstacle(config: ModelConfig, params: Parameters, vocabulary: Vocabulary) -> str | None:
+    """Why a pretrained model can't be exported, before it is trained: `params` may be shapes. None where it can be."""
+    try:
+        _form(config, params, vocabulary)
+    except UsageError as error:
+        return str(error)
+    return None
 
 
 def write_model_directory(
@@ -56,17 +91,11 @@ def write_model_directory(
     `directory` appears only when everything is written. Raises UsageError if no class has the task's head, if the
     model is causal, or if `directory` exists.
     """
-    if config.causal:
-        raise UsageError(
-            "the model is causal (model.causal), and what is exported would see both sides; export a model that does"
-        )
-    relative = relative_of(config.model_type, "model.model_type")
+    form = _form(config, params, tokenizer.vocabulary, task)
+    relative, kind, class_name = form.relative, form.kind, form.class_name
+    values = form.values | (head_values(task) if task else {})
     if not task:
         params = without(params, relative.lacks)
-    kind = _class_for(task) if task else _class_with(absent_parts(params, config))
-    class_name = relative.classes + kind.name.removeprefix("Bert")
-    values = config_values(config, tokenizer.vocabulary, class_name, has_pooler="pooler" in params["bert"])
-    values |= head_values(task) if task else {}
 
     ours, theirs = kind.beginning
     tensors = {

@@ -13,6 +13,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.instances.chunk_worker import HELD_OUT, TRAIN
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.store import InstanceSource
+from bert_jax.interchange.export import obstacle
 from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters
 from bert_jax.model.memory import Memory
@@ -62,6 +63,8 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
         tokenizer = make_tokenizer(config, run)
         prepared = prepare_lengths(config, run)
     trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
+    if hindered := obstacle(trainer.objective.model, trainer.state_shapes.params, tokenizer.vocabulary):
+        say(f"transformers won't read what is trained here: {hindered}")
     held_out = _held_out_of_phases(trainer, prepared)
     phases = [
         _phase_work(run, trainer, number, prepared[phase.length], held_out[number])

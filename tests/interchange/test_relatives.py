@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.interchange.export import their_tensors, write_model_directory
+from bert_jax.interchange.export import obstacle, their_tensors, write_model_directory
 from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.names import to_tensors
 from bert_jax.interchange.relatives import RELATIVES
@@ -237,6 +237,9 @@ def test_the_pooling_of_a_head_that_is_not_read_does_not_matter(tmp_path):
 def test_settings_that_a_kind_does_not_have_are_not_exported(golden, tmp_path):
     config = ModelConfig(**golden.config.model_dump() | {"model_type": "bert", "num_task_types": 5})
     params = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), parameter_shapes(config))
-    with pytest.raises(UsageError, match=r"model\.\w+=\w+ can't be exported: .* model.model_type=bert has"):
+    with pytest.raises(UsageError, match=r"model\.\w+=\w+ can't be exported: .* model.model_type=bert has") as refused:
         write_model_directory(tmp_path / "model", config, params, golden.published.tokenizer)
+    vocabulary = golden.published.tokenizer.vocabulary
+    assert obstacle(config, parameter_shapes(config), vocabulary) == str(refused.value)  # said before it is trained, too
+    assert obstacle(golden.config, parameter_shapes(golden.config), vocabulary) is None
     assert not list(tmp_path.iterdir())

@@ -80,7 +80,7 @@ def test_the_baseline_knows_how_often_a_sequence_ends(run, config):
     assert results["baseline"]["lm_accuracy"] == pytest.approx(max((labels == counts.argmax()).mean(), ends))
 
 
-def test_it_goes_on_bit_for_bit(run, config, tmp_path, monkeypatch):
+def test_it_goes_on_bit_for_bit(run, config, tmp_path, monkeypatch, capsys):
     other = RunDirectory(tmp_path)
     for name in ("tokenizer", "data"):
         shutil.copytree(run.path / name, tmp_path / name)
@@ -96,6 +96,7 @@ def test_it_goes_on_bit_for_bit(run, config, tmp_path, monkeypatch):
         patched.setattr(loop.jax, "block_until_ready", stop_signal)
         with pytest.raises(Interrupted):
             pretrain(config, other)
+    assert "transformers won't read what is trained here: the model is causal" in capsys.readouterr().err
     pretrain(config, other)
     ours, theirs = (bert_jax.load(some.path).params for some in (other, run))
     assert jax.tree.all(jax.tree.map(lambda a, b: np.array_equal(a, b), ours, theirs))
