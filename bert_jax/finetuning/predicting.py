@@ -103,7 +103,7 @@ def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:
 
 
 def _of_line(line: str, task: TaskConfig) -> str | list[str]:
-    """A text by itself as the task's one column has it: where its words are to be tagged, what stands between spaces."""
+    """A text by itself as the task's one column has it: where its words get tags, what stands between spaces."""
     return line.split() if task.kind == "tags" else line
 
 

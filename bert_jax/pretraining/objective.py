@@ -80,6 +80,14 @@ class PretrainingObjective:
         return dict.fromkeys(filter(None, (self.of_tokens, self.of_pairs)), 1.0)
 
     @property
+    def told(self) -> str:
+        """The questions by name, with weights that aren't 1, as in: MLM (masked-language), NSP (next-sentence)."""
+        return ", ".join(
+            f"{question.label} ({question.title}{f', weight {weight:g}' if weight != 1 else ''})"
+            for question, weight in self.questions.items()
+        )
+
+    @property
     def judged(self) -> Question:
         """The question by which a run is judged."""
         return self.of_tokens

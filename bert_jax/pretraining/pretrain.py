@@ -65,6 +65,7 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     if hindered := obstacle(trainer.objective.model, trainer.state_shapes.params, tokenizer.vocabulary):
         say(f"transformers won't read what is trained here: {hindered}")
+    say(f"objective: {trainer.objective.told}")
     held_out = _held_out_of_phases(trainer, prepared)
     phases = [
         _phase_work(run, trainer, number, prepared[phase.length], held_out[number])

@@ -81,6 +81,7 @@ def test_without_pairs_there_is_one_task(params):
         "mlm_accuracy",
     }
     assert measured["mlm_loss"] == pytest.approx(measure(both, params, batch())["mlm_loss"])
+    assert (alone.told, both.told) == ("MLM (masked-language)", "MLM (masked-language), NSP (next-sentence)")
 
 
 def test_each_next_token_is_predicted_from_those_before_it(params):
