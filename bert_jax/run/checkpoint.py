@@ -1,6 +1,7 @@
 """Checkpoints: written in the background, verified once they are written, when an older one is to go, and when read."""
 
 import contextlib
+import functools
 import itertools
 import threading
 import time
@@ -113,7 +114,8 @@ class Checkpoints:
             self._failed(step, error)
             return
         skeleton = jax.tree.map(lambda _: 0, saved_item(state))
-        self._finishing = threading.Thread(target=self._finish, args=(step, evaluation, check, metrics, skeleton))
+        complete_it = functools.partial(self._complete, path, step, evaluation, check, metrics, skeleton)
+        self._finishing = threading.Thread(target=self._finish, args=(step, complete_it))
         self._finishing.start()
 
     def add_evaluation(self, step: int, evaluation: dict[str, float]) -> None:
@@ -181,19 +183,12 @@ class Checkpoints:
         paths = reversed(complete(self._directory))
         return next((path for path in paths if is_sound(path) and not damaged_file(path)), None)
 
-    def _finish(
-        self,
-        step: int,
-        evaluation: dict[str, float] | None,
-        check: StateCheck,
-        metrics: FileSum | None,
-        skeleton: dict[str, Any],
-    ) -> None:
-        path = path_of(self._directory, step)
+    def _finish(self, step: int, complete_it: Callable[[], None]) -> None:
+        """Waits for what is being written of `step`, and completes it on the first process."""
         try:
             self._checkpointer.wait_until_finished()
             if is_first():
-                self._complete(path, step, evaluation, check, metrics, skeleton)
+                complete_it()
         except Exception as error:
             self._failed(step, error)
         else:
@@ -201,7 +196,7 @@ class Checkpoints:
                 self._delete_unfinished()
             self.failure, self.newest = None, step
             if is_first():
-                self._delete_old(path)
+                self._delete_old(path_of(self._directory, step))
 
     def _complete(
         self,
