@@ -80,8 +80,8 @@ class Asked:
     workdir: Path = Path("runs/experiments")
     """Directory of the runs, which may be deleted afterwards."""
     recipes: tuple[str, ...] = (
-        *("full_sentences", "bert", "falling_masks", "muon", "modern", "modern_muon", "modern_muon_masks"),
-        *("left_to_right_then_masked", "lamb", "electra"),
+        *("bert", "full_sentences", "left_to_right_then_masked"),
+        *("modern", "modern_masks", "modern_muon", "modern_lamb", "modern_electra"),
     )
     """Names of files in configs/experiments."""
     seeds: tuple[int, ...] = (0,)
