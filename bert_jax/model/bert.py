@@ -8,6 +8,7 @@ Letters in shapes and einsum strings, here and everywhere:
     E table width
 """
 
+import functools
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
@@ -149,11 +150,12 @@ class Discriminator(nn.Module):
         return self.replaced(self.bert(tokens, dropout_keys).tokens)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:
     """Initial parameters of encoder and heads. `config.vocabulary_size` must be set. Same key, same values.
 
     A discriminator has its head and, where `config.generator_divisor` is set, the parameters that its generator has for
-    itself; neither has a pooler.
+    itself; neither has a pooler. It is one program: each operation by itself, they take seconds to compile.
     """
     if not config.discriminator:
         return BertForPretraining(config).init(key, one_token(), jnp.zeros((1, 1), jnp.int32))["params"]

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from objectives import compiled, gradients_of
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
@@ -10,7 +11,6 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TaskBatch
 from bert_jax.finetuning.objective import TaskObjective
 from bert_jax.finetuning.task import IGNORED
-from bert_jax.training.step import loss_gradients
 
 MODEL = ModelConfig(num_layers=2, hidden_size=16, num_heads=2, max_positions=16, vocabulary_size=20)
 CLASS = TaskConfig(name="x", kind="class", labels=("a", "b", "c"), max_length=16)
@@ -48,7 +48,7 @@ def batch_of(kind: str, length: int = 8, weight=(1, 1, 1, 1)) -> TaskBatch:
 
 
 def objective_of(kind: str, frozen_layers: int | None = None) -> TaskObjective:
-    return TaskObjective(TASKS[kind], MODEL, ExecutionConfig(), frozen_layers)
+    return compiled(TaskObjective(TASKS[kind], MODEL, ExecutionConfig(), frozen_layers))
 
 
 @pytest.fixture(params=TASKS)
@@ -96,7 +96,7 @@ def test_padding_and_fillers_change_nothing(kind):
 def test_accumulation_gives_the_large_batchs_gradients(kind):
     objective, batch = objective_of(kind), batch_of(kind)
     params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), 4)
-    whole, parts = (loss_gradients(objective, params, batch, keys, count)[0] for count in (1, 2))
+    whole, parts = (gradients_of(objective, params, batch, keys, count)[0] for count in (1, 2))
     for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 

@@ -1,3 +1,4 @@
+import functools
 import itertools
 
 import jax
@@ -30,9 +31,18 @@ def layers_of(bert, text) -> np.ndarray:
         pieces = bert.tokenizer.encode(part)[:30]
         row += [*pieces, ids.sep_id]
         segments += [number] * (len(pieces) + 1)
-    network, variables = BertForPretraining(bert.config), {"params": bert.params}
-    tokens = tokens_of([row], [segments])
-    return np.asarray(network.apply(variables, tokens, return_layers=True, method="encode").layers[:, 0])
+    padding = [0] * (bert.config.max_positions - len(row))
+    tokens = tokens_of([row + padding], [segments + padding], [[1] * len(row) + padding])
+    return np.asarray(layers_by(bert.config)(bert.params, tokens)[:, 0, : len(row)])
+
+
+@functools.cache
+def layers_by(config):
+    """A program that computes every layer's vectors, for one shape of tokens."""
+    network = BertForPretraining(config)
+    return jax.jit(
+        lambda params, tokens: network.apply({"params": params}, tokens, return_layers=True, method="encode").layers
+    )
 
 
 def check(bert, expected, texts=TEXTS, **asked):
@@ -117,7 +127,7 @@ def test_of_blocks_that_differ_every_layer_has_its_own_vectors(bert, layers):
     """Norms before the layers, so that a parameter has a row less, and local attention in turns."""
     shape = {"num_layers": 5, "hidden_size": 32, "num_heads": 2, "feedforward_size": 48, "local_window": 2}
     config = ModelConfig.modern(**shape, vocabulary_size=len(bert.tokenizer.vocabulary), initializer_range=0.1)
-    modern = Bert(config, jax.jit(init, static_argnums=0)(config, jax.random.key(0)), bert.tokenizer)
+    modern = Bert(config, init(config, jax.random.key(0)), bert.tokenizer)
     check(modern, lambda every: np.concatenate([every[layer] for layer in layers], -1), TEXTS[:3], layers=layers)
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from objectives import objective_of
+from objectives import gradients_of, objective_of
 from safetensors.numpy import load_file
 from token_rows import tokens_of
 
@@ -19,7 +19,7 @@ from bert_jax.pretraining.masking import Masked
 from bert_jax.pretraining.objective import PretrainingTargets
 from bert_jax.training.batch import Batch
 from bert_jax.training.optimizer import learning_rate, make_optimizer
-from bert_jax.training.step import STEP_MEASUREMENTS, initial_state, loss_gradients, make_train_step
+from bert_jax.training.step import STEP_MEASUREMENTS, initial_state, make_train_step
 
 FOLDER = Path(__file__).parents[1] / "golden"
 BATCH, STEPS = 4, 20
@@ -81,7 +81,7 @@ def test_both_losses(golden):
 def test_the_gradient_of_every_parameter(golden):
     targets = golden.targets("batch")
     keys = jax.random.split(jax.random.key(0), (BATCH, 1))
-    gradients, _ = loss_gradients(golden.objective, golden.params, targets, keys, 1)
+    gradients, _ = gradients_of(golden.objective, golden.params, targets, keys)
     ours = to_tensors(jax.device_get(gradients), golden.config)
     theirs = {
         name.removeprefix("gradient."): value for name, value in golden.expected.items() if name.startswith("gradient.")

@@ -39,11 +39,15 @@ class Golden:
         self.batch = {key: jnp.asarray(value, jnp.int32) for key, value in batch.items()}
         self.tokens = tokens_of(*(batch[name].astype(np.int32) for name in ("ids", "segments")), batch["mask"])
 
+    def completed(self, params):
+        """Variables of BertForPretraining: the parts that the model lacks have any parameters."""
+        others = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), parameter_shapes(self.config))
+        return {"params": completed(params, others)}
+
     def logits(self, params):
-        """Of both heads; those that the model lacks have any parameters."""
-        others = jax.tree.map(jnp.ones_like, init(self.config, jax.random.key(0)))
+        """Of both heads."""
         model = BertForPretraining(self.config)
-        tokens, pairs = model.apply({"params": completed(params, others)}, self.tokens, self.batch["positions"])
+        tokens, pairs = model.apply(self.completed(params), self.tokens, self.batch["positions"])
         return tokens[..., : self.config.vocabulary_size], pairs[:, 0]
 
     def replaced(self, params):
@@ -75,9 +79,7 @@ def test_nothing_of_a_model_is_left_out(golden):
 
 def test_hidden_states_of_every_layer(golden):
     model = BertForPretraining(golden.config)
-    others = jax.tree.map(jnp.ones_like, init(golden.config, jax.random.key(0)))
-    params = {"params": completed(golden.params, others)}
-    found = model.apply(params, golden.tokens, return_layers=True, method="encode").layers
+    found = model.apply(golden.completed(golden.params), golden.tokens, return_layers=True, method="encode").layers
     there = np.asarray(golden.batch["mask"] > 0)
     for number, layer in enumerate(found):
         expected = golden.expected[f"hidden.{number}"]

@@ -19,7 +19,7 @@ ROWS, LENGTH = 3, 16
 
 @pytest.fixture(scope="module")
 def params():
-    return jax.jit(init, static_argnums=0)(CONFIG, jax.random.key(0))
+    return init(CONFIG, jax.random.key(0))
 
 
 def inputs(length=LENGTH, padding=0):
@@ -144,7 +144,7 @@ def test_blocks_that_take_turns_are_the_same_in_loops_and_without():
         **{"num_layers": 11, "hidden_size": 32, "num_heads": 4, "feedforward_size": 48, "local_window": 2},
         **{"max_positions": 32, "vocabulary_size": 100, "initializer_range": 0.1, "dropout": 0.1},
     )
-    params, keys = jax.jit(init, static_argnums=0)(config, jax.random.key(0)), jax.random.split(jax.random.key(1), ROWS)
+    params, keys = init(config, jax.random.key(0)), jax.random.split(jax.random.key(1), ROWS)
 
     def outputs(**execution):
         def loss(params):

@@ -30,7 +30,7 @@ def test_sinusoids_are_the_papers_up_to_scale():
 def test_sinusoidal_positions_have_no_parameters_and_tell_places_apart():
     shapes = parameter_shapes(SINUSOIDAL)["bert"]["embeddings"]
     assert set(shapes) == {"word", "segment", "norm"}
-    params = jax.jit(init, static_argnums=0)(SINUSOIDAL, jax.random.key(0))
+    params = init(SINUSOIDAL, jax.random.key(0))
     same = np.full((1, 16), 7)
     encode = jax.jit(partial(BertForPretraining(SINUSOIDAL).apply, method="encode"))
     encoded = encode({"params": params}, tokens_of(same))
@@ -41,7 +41,7 @@ def test_sinusoidal_positions_have_no_parameters_and_tell_places_apart():
 
 def test_the_word_tables_padding_starts_at_zero():
     config = ModelConfig.tiny(vocabulary_size=200, num_layers=1)
-    word = jax.jit(init, static_argnums=0)(config, jax.random.key(0))["bert"]["embeddings"]["word"]
+    word = init(config, jax.random.key(0))["bert"]["embeddings"]["word"]
     assert len(word) == padded_vocabulary_size(config) == 256
     assert (word[200:] == 0).all() and (jnp.abs(word[:200]).max(axis=1) > 0).all()
 

@@ -35,14 +35,12 @@ def objective():
 
 @pytest.fixture(scope="module")
 def params():
-    return jax.jit(init, static_argnums=0)(MODEL, jax.random.key(0))
+    return init(MODEL, jax.random.key(0))
 
 
 def measure(objective, params, batch):
     keys = jax.random.split(jax.random.key(1), len(batch.weight))[:, None]
-    means = jax.jit(lambda params, batch: objective.measure(params, objective.targets(batch, keys), None))(
-        params, batch
-    )
+    means = objective.measure(params, objective.targets(batch, keys), None)
     return {name: (float(mean.total), float(mean.count)) for name, mean in means.items()}
 
 

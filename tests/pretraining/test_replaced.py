@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import command as process_of
 from conftest import faked_devices
-from objectives import objective_of
+from objectives import gradients_of, objective_of
 
 import bert_jax
 from bert_jax.cli.main import run as command
@@ -35,7 +35,6 @@ from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 from bert_jax.training.batch import Batch
-from bert_jax.training.step import loss_gradients
 
 STEPS = 24
 ASKED = ObjectiveConfig(predict="replaced", pair="none")
@@ -71,7 +70,7 @@ def objective(model=MODEL, **asked) -> ReplacedTokenObjective:
 
 @pytest.fixture(scope="module")
 def params():
-    return jax.jit(init, static_argnums=0)(MODEL.replace(initializer_range=0.2), jax.random.key(0))
+    return init(MODEL.replace(initializer_range=0.2), jax.random.key(0))
 
 
 def leaves(tree):
@@ -85,7 +84,7 @@ def test_every_parameter_has_a_row_and_learns(changes):
     assert not [path for path in leaves(params) if "pooler" in path or "next_sentence" in path]
     some = objective(model)
     targets = some.targets(batch(), KEYS)
-    gradients = leaves(jax.jit(lambda params: loss_gradients(some, params, targets, KEYS, 1)[0])(params))
+    gradients = leaves(gradients_of(some, params, targets, KEYS)[0])
     assert {path.partition("/")[0] for path in gradients} == {"bert", "replaced", "generator"}
     for path, gradient in gradients.items():
         assert len(parameter_at(path).axes) == gradient.ndim
@@ -102,7 +101,7 @@ def test_tables_are_those_of_both_models(params):
     # A change of the common tables by either model's loss changes what the other sees.
     for weights in ({"generator_weight": 0.0}, {"discriminator_weight": 0.0}):
         some = objective(**weights)
-        gradients, _ = loss_gradients(some, params, some.targets(batch(), KEYS), KEYS, 1)
+        gradients, _ = gradients_of(some, params, some.targets(batch(), KEYS), KEYS)
         assert all(np.any(gradients["bert"]["embeddings"][name]) for name in ("word", "position", "segment"))
         silent = gradients["replaced" if "discriminator_weight" in weights else "generator"]
         assert not any(np.any(leaf) for leaf in jax.tree.leaves(silent))  # nothing passes through what is drawn
@@ -114,10 +113,10 @@ def test_the_loss_is_the_weighted_sum(params):
     assert objective().told == "MLM (masked-language), RTD (replaced-token, weight 50)"
     targets = some.targets(batch(real=4), KEYS)
     alone = [
-        loss_gradients(one, params, targets, KEYS, 1)[0]
+        gradients_of(one, params, targets, KEYS)[0]
         for one in (objective(discriminator_weight=0.0), objective(generator_weight=0.0, discriminator_weight=1.0))
     ]
-    both, means = loss_gradients(some, params, targets, KEYS, 1)
+    both, means = gradients_of(some, params, targets, KEYS)
     expected = jax.tree.map(lambda of_masked, of_replaced: 2 * of_masked + 30 * of_replaced, *alone)
     for path, gradient in leaves(both).items():
         np.testing.assert_allclose(gradient, leaves(expected)[path], rtol=1e-4, atol=1e-5, err_msg=path)
@@ -202,8 +201,8 @@ def test_draws_are_the_same_in_packed_rows(params):
 def test_draws_are_the_same_in_microbatches(params):
     some = objective()
     targets = some.targets(batch(), KEYS)
-    whole, means = loss_gradients(some, params, targets, KEYS, 1)
-    parts, sums = loss_gradients(some, params, targets, KEYS, 3)
+    whole, means = gradients_of(some, params, targets, KEYS)
+    parts, sums = gradients_of(some, params, targets, KEYS, 3)
     assert float(means["rtd_replaced"].total) == float(sums["rtd_replaced"].total) > 0
     assert float(means["rtd_loss"].value) == pytest.approx(float(sums["rtd_loss"].value), rel=1e-5)
     for path, gradient in leaves(parts).items():
