@@ -41,7 +41,7 @@ class Golden:
 
     def completed(self, params):
         """Variables of BertForPretraining: the parts that the model lacks have any parameters."""
-        others = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), parameter_shapes(self.config))
+        others = jax.tree.map(lambda leaf: jnp.asarray(np.ones(leaf.shape, leaf.dtype)), parameter_shapes(self.config))
         return {"params": completed(params, others)}
 
     def logits(self, params):
