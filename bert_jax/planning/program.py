@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 _HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
 _INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*)$")
+_END = re.compile(r"^\}(, execution_thread=.*)?$")
 _CALLED = re.compile(
     r"\b(?:calls|body|condition|to_apply|branch_computations|called_computations|true_computation|false_computation)"
     r"=(\{[^}]*\}|%?[\w.\-]+)"
@@ -142,14 +143,26 @@ def _bits(kind: str) -> int:
 def _computation(name: str, lines: Iterator[str]) -> Computation:
     """Parses the lines of a computation up to its closing brace."""
     instructions, root = {}, ""
-    for line in lines:
-        if line.startswith("}"):
-            break
-        if found := _INSTRUCTION.match(line):
+    for text in _whole_instructions(lines):
+        if found := _INSTRUCTION.match(text):
             instruction = _instruction(found[2], found[3])
             instructions[instruction.name] = instruction
             root = instruction.name if found[1] else root
     return Computation(name, instructions, root)
+
+
+def _whole_instructions(lines: Iterator[str]) -> Iterator[str]:
+    """The instructions of a computation, each as one line: a kernel's attributes may have breaks, and what follows one
+    may begin with a brace."""
+    text = ""
+    for line in lines:
+        if _END.match(line):
+            break
+        if _INSTRUCTION.match(line) and text:
+            yield text
+            text = ""
+        text += line
+    yield text
 
 
 def _instruction(name: str, text: str) -> Instruction:

@@ -85,6 +85,16 @@ def test_what_is_in_loops_runs_as_often_as_they_turn(program):
     assert "true" not in times  # fused
 
 
+def test_an_attribute_may_have_breaks():
+    """As the kernels of JAX's splash attention have, with libtpu 0.0.42."""
+    broken = LOOPS.replace(
+        "while(%state.2), ", 'while(%state.2), frontend_attributes={kernel={\n"block":"{\\"q\\": 1}"\n}}, '
+    )
+    inner = Program(broken).computations["body.1"].instructions["inner"]
+    assert inner.called == ["cond.2", "body.2"] and Program(broken).computations["body.1"].root == "inner"
+    assert Program(broken).computations.keys() == Program(LOOPS).computations.keys()
+
+
 def test_a_text_that_is_no_program_is_an_error():
     with pytest.raises(ValueError, match="no ENTRY"):
         Program("HloModule nothing\n")
