@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model import cudnn_attention
-from bert_jax.model.attention_pattern import AttentionPattern
+from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.dropout import dropout, of_tokens, split
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
 from bert_jax.model.long_rows import band, in_bands, in_strips, is_in_strips
@@ -27,9 +27,9 @@ from bert_jax.system.errors import UsageError
 AttentionForm = Literal["auto", "exact", "tpu", "cudnn", "interpreted"]
 """How attention is computed. All forms have the same result up to rounding and the order of sums.
 
-`exact`: by einsum and softmax. `tpu`: by a kernel for TPUs. `cudnn`: by cuDNN's kernel for NVIDIA GPUs, which drops
-nothing. `interpreted`, for tests: by the TPU kernel's operations, on any backend. `auto`: by the TPU kernel where that
-can be had, else exactly."""
+`exact`: by einsum and softmax. `tpu`: by a kernel for TPUs; long rows by JAX's splash attention, which drops nothing.
+`cudnn`: by cuDNN's kernel for NVIDIA GPUs, which drops nothing. `interpreted`, for tests: by the TPU kernels'
+operations, on any backend. `auto`: by a TPU kernel where that can be had, else exactly."""
 
 
 class SelfAttention(nn.Module):
@@ -63,12 +63,14 @@ class SelfAttention(nn.Module):
         rate = 0.0 if dropout_keys is None else config.attention_dropout
         if self.local:
             pattern = pattern._replace(window=config.local_window)
-        # The kernels are for all queries of a row; the probabilities of a few take little memory.
         hindered = obstacle(self.form, config, x.shape[1], dropout=rate, sequences=pattern.sequences, local=self.local)
-        by_kernel = wanted is None and not hindered
+        # Most kernels are for all queries of a row; the probabilities of a few take little memory.
+        by_kernel = not hindered and (wanted is None or _takes_some(self.form, x.shape[1], pattern))
         # Heads that are split over devices have to be the slowest of the features' axes; else the stored order is best.
         slowest = int(_shares_of_heads() > 1)
-        if by_kernel:  # three products: the kernel reads whole arrays, and parts of one would be copied
+        if (
+            by_kernel and wanted is None
+        ):  # three products: the kernel reads whole arrays, and parts of one would be copied
             biases = [None] * 3 if bias is None else bias
             query, key, value = (project(x, kernel[:, part], biases[part], dtype) for part in range(3))
         elif wanted is None:  # one product instead of two
@@ -126,18 +128,23 @@ def _dropout(
 def attend_by_kernel(
     form: AttentionForm,
     query: Float[Array, "B T H K"],
-    key: Float[Array, "B T H K"],
-    value: Float[Array, "B T H K"],
+    key: Float[Array, "B S H K"],
+    value: Float[Array, "B S H K"],
     pattern: AttentionPattern,
     rate: float,
     dropout_keys: Key[Array, "B N"] | None,
 ) -> Float[Array, "B T H K"]:
-    """The same as `attend`, by a kernel: all queries of each row, on every device for its own rows and heads."""
+    """The same as `attend`, by a kernel, on every device for its own rows and heads.
+
+    For all queries of each row (T = S) or, where `_takes_some`, for some.
+    """
+    batch, length, heads, size = key.shape
     if form == "cudnn":
         return _attend_by_cudnn(query, key, value, pattern)
+    if is_in_strips(length, length):
+        return _attend_by_splash(query, key, value, pattern, interpreted=form == "interpreted")
     from bert_jax.model import tpu_attention  # imports Pallas, which takes a second
 
-    batch, length, heads, size = query.shape
     if dropout_keys is None:
         rate, keys = 0.0, jnp.zeros((batch, pattern.sequences, heads, 2), jnp.uint32)
     else:
@@ -178,6 +185,31 @@ def _attend_by_cudnn(
     return attend_here(query, key, value, jnp.sum(pattern.keys.sequence > 0, axis=1, dtype=jnp.int32))
 
 
+def _takes_some(form: AttentionForm, length: int, pattern: AttentionPattern) -> bool:
+    """Whether the kernel takes some queries of rows of `length` tokens alone: splash attention does, where all queries
+    of a sequence attend to the same keys."""
+    return form != "cudnn" and is_in_strips(length, length) and not pattern.causal and pattern.window is None
+
+
+def _attend_by_splash(
+    query: Float[Array, "B T H K"],
+    key: Float[Array, "B S H K"],
+    value: Float[Array, "B S H K"],
+    pattern: AttentionPattern,
+    interpreted: bool,
+) -> Float[Array, "B T H K"]:
+    """The same as `attend` without dropout, for long rows."""
+    from bert_jax.model import splash_attention
+
+    def attend_here(query: Array, key: Array, value: Array, queries: Places, keys: Places) -> Array:
+        pattern_here = pattern._replace(queries=queries, keys=keys)
+        return splash_attention.attend(query, key, value, pattern_here, interpreted)
+
+    heads, rows = P(BATCH_AXES, None, "tensor", None), P(BATCH_AXES)
+    on_every_device = _on_every_device(attend_here, (heads, heads, heads, rows, rows), heads)
+    return on_every_device(query, key, value, pattern.queries, pattern.keys)
+
+
 def _on_every_device(kernel: Callable[..., Array], arguments: tuple[P, ...], result: P) -> Callable[..., Array]:
     """`kernel` for the part that each device of the mesh in force has: XLA can't split a kernel by itself."""
     mesh = jax.sharding.get_abstract_mesh()
@@ -201,8 +233,10 @@ def obstacle(
         return cudnn_attention.obstacle(platform(), dtype, config.head_size, dropout, sequences, config.causal, window)
     if form != "interpreted" and platform() != "tpu":
         return f"this is a {platform().upper()}, and the kernel is for TPUs"
-    from bert_jax.model import tpu_attention
+    from bert_jax.model import splash_attention, tpu_attention
 
+    if is_in_strips(length, length):
+        return splash_attention.obstacle(length, dropout)
     return tpu_attention.obstacle(config.num_heads // _shares_of_heads(), config.head_size, length)
 
 

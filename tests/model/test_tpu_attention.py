@@ -168,6 +168,7 @@ ON_EIGHT_DEVICES = """
 import json
 import jax, jax.numpy as jnp, numpy as np
 from bert_jax.config.operation import MeshConfig
+from bert_jax.model import long_rows
 from bert_jax.model.attention import attend, attend_by_kernel
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.sharding import batch_sharding, make_mesh, on_mesh
@@ -176,18 +177,21 @@ query, key, value = jax.random.normal(jax.random.key(1), (3, 4, 128, 4, 64))
 sequence = jnp.asarray(np.arange(128) < [[128], [90], [3], [60]], jnp.int32)
 position, keys = jnp.arange(128) * sequence, jax.random.split(jax.random.key(2), (4, 1))
 
-def run(form, *arrays):
+def run(form, rate, *arrays):
     sequence, position, query, key, value = arrays
     places = Places(sequence, position)
-    pattern = AttentionPattern(places, places, 1)
-    return jax.grad(lambda *qkv: jnp.square(form(*qkv, pattern, 0.1, keys)).sum(), (0, 1, 2))(query, key, value)
+    pattern, real = AttentionPattern(places, places, 1), sequence[:, :, None, None] > 0
+    loss = lambda *qkv: jnp.square(jnp.where(real, form(*qkv, pattern, rate, keys if rate else None), 0)).sum()
+    return jax.grad(loss, (0, 1, 2))(query, key, value)
 
-arrays = sequence, position, query, key, value
-exact = run(attend, *arrays)
-mesh = make_mesh(MeshConfig(data=2, fsdp=2, tensor=2))
-by_kernel = lambda *arrays: run(lambda *given: attend_by_kernel("interpreted", *given), *arrays)
-split = jax.jit(on_mesh(mesh, by_kernel), in_shardings=batch_sharding(mesh))(*arrays)
-print(json.dumps([float(abs(one - other).max() / abs(one).max()) for one, other in zip(exact, split)]))
+mesh, arrays, apart = make_mesh(MeshConfig(data=2, fsdp=2, tensor=2)), (sequence, position, query, key, value), []
+for rate in 0.1, 0.0:
+    exact = run(attend, rate, *arrays)
+    by_kernel = lambda *arrays: run(lambda *given: attend_by_kernel("interpreted", *given), rate, *arrays)
+    split = jax.jit(on_mesh(mesh, by_kernel), in_shardings=batch_sharding(mesh))(*arrays)
+    apart += [float(abs(one - other).max() / abs(one).max()) for one, other in zip(exact, split)]
+    long_rows._STRIP, long_rows._MOST_SCORES = 64, 64 * 64  # the second time by splash attention
+print(json.dumps(apart))
 """
 
 
@@ -237,14 +241,17 @@ def test_it_compiles_for_tpus(chip, shape, dtype, sequences, pattern):
         ("exact", {}, 128, "the exact form is asked for"),
         ("interpreted", {}, 128, None),
         ("interpreted", {}, 100, "rows of 100 tokens, not a multiple of 128 up to 2,048"),
-        ("interpreted", {}, 4096, "rows of 4,096 tokens"),
+        ("interpreted", {"num_heads": 8}, 1024, "rows of 1,024 tokens, not a multiple of 128 up to 512"),
+        ("interpreted", {}, 4096, None),
+        ("interpreted", {}, 4100, "rows of 4,100 tokens, not a multiple of 128"),
+        ("interpreted", {"attention_dropout": 0.1}, 4096, "dropout at 0.1, and the kernel for long rows has none"),
         ("interpreted", {"hidden_size": 96}, 128, "heads of width 48"),
         ("interpreted", {"hidden_size": 64}, 128, "heads of 32 that take up 64 lanes together, not a multiple of 128"),
     ],
 )
 def test_why_it_is_not_used(form, sizes, length, why):
-    model = ModelConfig(num_layers=1, **{"hidden_size": 128, "num_heads": 2} | sizes)
-    found = obstacle(form, model, length, dropout=0.0, sequences=1, local=False)
+    model = ModelConfig(num_layers=1, **{"hidden_size": 128, "num_heads": 2, "attention_dropout": 0.0} | sizes)
+    found = obstacle(form, model, length, dropout=model.attention_dropout, sequences=1, local=False)
     assert found is None if why is None else why in found
 
 

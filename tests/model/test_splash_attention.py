@@ -1,0 +1,115 @@
+"""JAX's splash attention for long rows on TPUs is the exact form, run by its operations on a CPU."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.layout import lay_out
+from bert_jax.model import attention, long_rows
+from bert_jax.model.attention import attend, attend_by_kernel
+from bert_jax.model.attention_pattern import AttentionPattern, Places
+from bert_jax.model.bert import BertForPretraining, init
+from bert_jax.model.encoder import Computation
+from bert_jax.planning.topology import parse_topology, topology_devices
+
+LENGTH = 384
+ROWS = {"one sequence a row": ((384,), (200,)), "packed": ((130, 54, 200), (100, 7))}
+
+
+@pytest.fixture(params=ROWS)
+def tokens(request):
+    lengths = np.array([length for row in ROWS[request.param] for length in row])
+    rows = np.array([number for number, row in enumerate(ROWS[request.param]) for _ in row])
+    most = max(map(len, ROWS[request.param]))
+    laid_out = lay_out(np.ones(lengths.sum(), int), lengths, lengths, (2, LENGTH), rows=rows, most=most)
+    return jax.tree.map(jnp.asarray, laid_out)
+
+
+@pytest.fixture
+def rows_are_long(monkeypatch) -> list:
+    """Takes rows of LENGTH tokens for long ones; collects how splash attention is called."""
+    calls, by_splash = [], attention._attend_by_splash
+    monkeypatch.setattr(
+        attention, "_attend_by_splash", lambda *given, **how: calls.append(how) or by_splash(*given, **how)
+    )
+    monkeypatch.setattr(long_rows, "_STRIP", 128)
+    monkeypatch.setattr(long_rows, "_MOST_SCORES", 128 * 128)
+    return calls
+
+
+def assert_alike(pattern: AttentionPattern):
+    """The context, and the gradients of queries, keys and values, where nothing depends on the context of padding."""
+    real = (pattern.queries.sequence > 0)[:, :, None, None]
+    key, value, *of_queries = jax.random.normal(jax.random.key(0), (4, 2, LENGTH, 2, 16))
+    query, gradient = (each[:, : real.shape[1]] for each in of_queries)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def computed(form, *given):
+        context, backward = jax.vjp(lambda *given: form(*given, pattern, 0.0, None), *given)
+        return jnp.where(real, context, 0), *backward(jnp.where(real, gradient, 0))
+
+    by_kernel = functools.partial(attend_by_kernel, "interpreted")
+    for exact, found in zip(*(computed(form, query, key, value) for form in (attend, by_kernel))):
+        assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [None, 50])
+def test_it_gives_what_the_exact_form_gives(tokens, rows_are_long, window, causal):
+    pattern = AttentionPattern.of(tokens, causal)._replace(window=window)
+    assert_alike(pattern)
+    assert rows_are_long == [{"interpreted": True}]
+
+
+def test_it_takes_some_queries_alone(tokens, rows_are_long):
+    assert_alike(AttentionPattern.of(tokens, causal=False).of_queries(jnp.array([[0, 380, 7], [5, 101, 300]])))
+    assert rows_are_long == [{"interpreted": True}]
+
+
+def test_a_model_gives_the_same_by_it(tokens, rows_are_long):
+    """Global attention, local attention, and global attention of the tokens that are wanted alone."""
+    sizes = dict(hidden_size=16, num_heads=2, vocabulary_size=30, max_positions=LENGTH, local_window=64)
+    config = ModelConfig.modern(num_layers=3, global_every=2, **sizes)
+    params, wanted = init(config, jax.random.key(2)), jnp.array([[1, 5, 380], [2, 80, 101]])
+
+    @functools.partial(jax.jit, static_argnums=1)
+    @jax.value_and_grad
+    def loss(params, form):
+        logits, _ = BertForPretraining(config, Computation(attention=form)).apply({"params": params}, tokens, wanted)
+        return jnp.square(logits[..., :30]).mean()
+
+    exact, found = (loss(params, form) for form in ("exact", "interpreted"))
+    assert len(rows_are_long) == 3
+    assert float(found[0]) == pytest.approx(float(exact[0]), rel=1e-6)
+    for one, other in zip(*map(jax.tree.leaves, (exact[1], found[1]))):
+        assert jnp.abs(one - other).max() <= 1e-5 * max(1e-3, jnp.abs(one).max())
+
+
+@pytest.mark.parametrize(
+    "chip, length, dtype, size, window",
+    [
+        ("v5e:2x2", 8192, jnp.bfloat16, 64, None),
+        ("v5e:2x2", 8192, jnp.bfloat16, 64, 64),
+        ("v4:2x2x1", 3072, jnp.float32, 128, None),
+        ("v4:2x2x1", 3072, jnp.float32, 256, None),
+        ("v4:2x2x1", 2176, jnp.float32, 16, 1000),
+    ],
+)
+def test_it_compiles_for_tpus(chip, length, dtype, size, window):
+    pytest.importorskip("libtpu")
+    place = jax.sharding.SingleDeviceSharding(topology_devices(parse_topology(chip))[0])
+    of_tokens = jax.ShapeDtypeStruct((2, length, 2, size), dtype, sharding=place)
+    number = jax.ShapeDtypeStruct((2, length), jnp.int32, sharding=place)
+
+    def run(sequence, position, gradient, *given):
+        places = Places(sequence, position)
+        whole = AttentionPattern(places, places, 2, window=window)
+        context, backward = jax.vjp(lambda *given: attend_by_kernel("tpu", *given, whole, 0.0, None), *given)
+        return context, backward(gradient)
+
+    compiled = jax.jit(run).lower(number, number, *[of_tokens] * 4).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 2 * 2 * length**2  # of probabilities in one byte each
