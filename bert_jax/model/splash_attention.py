@@ -5,7 +5,9 @@ has blocks of them with a running maximum, as FlashAttention (Dao et al. 2022), 
 outside of a window or, for causal attention, ahead. Keys of another sequence in the row are computed and masked.
 """
 
+import functools
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -53,8 +55,23 @@ def attend(
     fillers = -some % LANES
     query = jnp.pad(query / math.sqrt(size), [(0, 0), (0, fillers), (0, 0), (0, 0)])
     sequences = splash.SegmentIds(jnp.pad(pattern.queries.sequence, [(0, 0), (0, fillers)]), pattern.keys.sequence)
-    most_queries, most_keys = _BLOCK if pattern.window is None else _LOCAL_BLOCK
-    queries, keys = _block(query.shape[1], most_queries), _block(length, most_keys)
+    of_row = _of_row(heads, query.shape[1], length, pattern.causal, pattern.window, interpreted)
+    context = jax.vmap(of_row)(query.swapaxes(1, 2), key.swapaxes(1, 2), value.swapaxes(1, 2), sequences)
+    return context.swapaxes(1, 2)[:, :some]
+
+
+@functools.cache
+def _of_row(
+    heads: int, some: int, length: int, causal: bool, window: int | None, interpreted: bool
+) -> Callable[..., Float[Array, "H T K"]]:
+    """The kernel for `some` queries of a row of `length` tokens. To find out which blocks a window has takes most of a
+    second, and all layers have the same."""
+    if window is not None:
+        mask: splash.Mask = splash.LocalMask((some, length), (window, 0 if causal else window), 0)
+    else:
+        mask = splash.CausalMask((some, length)) if causal else splash.FullMask((some, length))
+    most_queries, most_keys = _BLOCK if window is None else _LOCAL_BLOCK
+    queries, keys = _block(some, most_queries), _block(length, most_keys)
     sizes = splash.BlockSizes(
         block_q=queries,
         block_kv=keys,
@@ -63,19 +80,12 @@ def attend(
         block_q_dq=queries,
         block_kv_dq=keys,
     )
-    mask = splash.MultiHeadMask([_mask(pattern, (query.shape[1], length))] * heads)
-    of_row = splash.make_splash_mha_single_device(mask, block_sizes=sizes, interpret=interpreted)
-    context = jax.vmap(of_row)(query.swapaxes(1, 2), key.swapaxes(1, 2), value.swapaxes(1, 2), sequences)
-    return context.swapaxes(1, 2)[:, :some]
+    with jax.ensure_compile_time_eval():  # arrays, which outlive the function that is traced
+        return splash.make_splash_mha_single_device(
+            splash.MultiHeadMask([mask] * heads), block_sizes=sizes, interpret=interpreted
+        )
 
 
 def _block(length: int, most: int) -> int:
     """The largest number of tokens, at most so many, that cuts a row into equal blocks."""
     return max(size for size in range(LANES, most + 1, LANES) if length % size == 0)
-
-
-def _mask(pattern: AttentionPattern, shape: tuple[int, int]) -> splash.Mask:
-    """The keys that each query attends to if all of its row is one sequence."""
-    if pattern.window is not None:
-        return splash.LocalMask(shape, (pattern.window, 0 if pattern.causal else pattern.window), 0)
-    return splash.CausalMask(shape) if pattern.causal else splash.FullMask(shape)
