@@ -1,9 +1,10 @@
 """Rows of tokens for tests, made by hand."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.layout import Tokens
+from bert_jax.layout import Tokens, lay_out
 
 
 def tokens_of(ids, segments=None, mask=None, units=None) -> Tokens:
@@ -22,3 +23,11 @@ def tokens_of(ids, segments=None, mask=None, units=None) -> Tokens:
         length,
     )
     return Tokens(*map(jnp.asarray, arrays))
+
+
+def packed_tokens(lengths, width) -> Tokens:
+    """Rows of `width` tokens with sequences of these lengths, given for each row, as JAX arrays."""
+    each = np.array([length for row in lengths for length in row])
+    rows = np.array([number for number, row in enumerate(lengths) for _ in row])
+    shape, most = (len(lengths), width), max(map(len, lengths))
+    return jax.tree.map(jnp.asarray, lay_out(np.ones(each.sum(), int), each, each, shape, rows=rows, most=most))

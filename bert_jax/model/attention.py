@@ -68,9 +68,8 @@ class SelfAttention(nn.Module):
         by_kernel = not hindered and (wanted is None or _takes_some(self.form, x.shape[1], pattern))
         # Heads that are split over devices have to be the slowest of the features' axes; else the stored order is best.
         slowest = int(_shares_of_heads() > 1)
-        if (
-            by_kernel and wanted is None
-        ):  # three products: the kernel reads whole arrays, and parts of one would be copied
+        if by_kernel and wanted is None:
+            # Three products: the kernel reads whole arrays, and parts of one would be copied.
             biases = [None] * 3 if bias is None else bias
             query, key, value = (project(x, kernel[:, part], biases[part], dtype) for part in range(3))
         elif wanted is None:  # one product instead of two
@@ -236,7 +235,7 @@ def obstacle(
     from bert_jax.model import splash_attention, tpu_attention
 
     if is_in_strips(length, length):
-        return splash_attention.obstacle(length, dropout)
+        return splash_attention.obstacle(config.head_size, length, dropout)
     return tpu_attention.obstacle(config.num_heads // _shares_of_heads(), config.head_size, length)
 
 

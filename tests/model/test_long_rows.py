@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from token_rows import packed_tokens
 
 from bert_jax.layout import lay_out
 from bert_jax.model import attention, long_rows
@@ -15,11 +16,7 @@ ROWS = {"one sequence a row": ((30,), (22,)), "packed": ((10, 20), (22, 5))}
 
 @pytest.fixture(params=ROWS)
 def tokens(request):
-    lengths = np.array([length for row in ROWS[request.param] for length in row])
-    rows = np.array([number for number, row in enumerate(ROWS[request.param]) for _ in row])
-    most = max(map(len, ROWS[request.param]))
-    laid_out = lay_out(np.ones(lengths.sum(), int), lengths, lengths, (2, LENGTH), rows=rows, most=most)
-    return jax.tree.map(jnp.asarray, laid_out)
+    return packed_tokens(ROWS[request.param], LENGTH)
 
 
 def values_and_gradients(tokens, pattern, rate):

@@ -245,6 +245,12 @@ def test_it_compiles_for_tpus(chip, shape, dtype, sequences, pattern):
         ("interpreted", {}, 4096, None),
         ("interpreted", {}, 4100, "rows of 4,100 tokens, not a multiple of 128"),
         ("interpreted", {"attention_dropout": 0.1}, 4096, "dropout at 0.1, and the kernel for long rows has none"),
+        (
+            "interpreted",
+            {"hidden_size": 1024},
+            4096,
+            "heads of width 512, and the kernel for long rows is for up to 256",
+        ),
         ("interpreted", {"hidden_size": 96}, 128, "heads of width 48"),
         ("interpreted", {"hidden_size": 64}, 128, "heads of 32 that take up 64 lanes together, not a multiple of 128"),
     ],
