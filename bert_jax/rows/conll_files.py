@@ -18,6 +18,9 @@ _SPACES = re.compile(" +")
 _TAB = re.compile(" *\t *")
 _Line = tuple[int, list[str]]
 """The number of a line, and its columns."""
+_BEGINNING_LINES, _BEGINNING_CHARACTERS = 10_000, 1_000_000
+"""Limits of the beginning of a file that is examined to find its columns and its tags."""
+_COMMENTS = "comment lines, which begin with #, skipped"
 MOST_WORDS = 100_000
 """Most words per sentence, since a sentence is held in memory: a file without blank lines is one sentence."""
 
@@ -27,20 +30,33 @@ def conll_records(path: Place, columns: Sequence[str] | None, repairs: Counter[s
 
     `columns` names the columns; by default they are `words`, `column 2`, `column 3`, ..., `tags`. Columns are
     separated by a tab and any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence.
-    Raises UsageError if a line has another number of columns than the first, or if a name occurs twice.
+    A line that begins with # is a comment if it has another number of columns than the other lines, or if no other
+    line has its last column; `repairs` counts them. Raises UsageError if any other line has another number of columns
+    than the first, or if a name occurs twice.
     """
-    split = (_columns(line) for line in decoded_lines(path, repairs))
-    names = list(columns) if columns else None
-    check_names(names or (), "task.columns")
-    for sentence in _sentences(path, split, lambda columns: columns[0] == "-DOCSTART-"):
+    lines = decoded_lines(path, repairs)
+    begin = _beginning(lines)
+    words = [fields for fields in map(_columns, begin) if fields and not (_is_comment(fields) or _ends(fields))]
+    names, tags = list(columns or _default_names(len(words[0]) if words else 0)), {fields[-1] for fields in words}
+    check_names(names, "task.columns")
+    for sentence in _sentences(path, map(_columns, itertools.chain(begin, lines)), _ends):
+        kept = []
         for number, fields in sentence:
             names = names or _default_names(len(fields))
-            if len(fields) != len(names):
+            fits = len(fields) == len(names)
+            if _is_comment(fields) and not (fits and (len(fields) == 1 or fields[-1] in tags)):
+                repairs[_COMMENTS] += 1
+                continue
+            if not fits:
                 raise UsageError(
                     f"{path}, line {number} has {counted(len(fields), 'column')} ({quoted(' '.join(fields[:20]))}) and "
                     f"should have {len(names):,}: {listed(names)}; mend it, or name the columns by task.columns"
                 )
-        yield _record(path, sentence, names)
+            if len(tags) < _BEGINNING_LINES:  # the last column may be one of words
+                tags.add(fields[-1])
+            kept.append((number, fields))
+        if kept:
+            yield _record(path, kept, names)
 
 
 def conllu_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
@@ -54,7 +70,7 @@ def conllu_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
     for sentence in _sentences(path, split, lambda columns: False):
         words = []
         for number, fields in sentence:
-            if len(fields) == 1 and fields[0].startswith("#"):
+            if len(fields) == 1 and _is_comment(fields):
                 continue
             if len(fields) != len(_CONLLU):
                 raise UsageError(
@@ -67,6 +83,26 @@ def conllu_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
             yield _record(path, words, _CONLLU)
 
 
+def _beginning(lines: Iterator[str]) -> list[str]:
+    """Takes the first lines: 10,000 of them, or fewer if they are long."""
+    begin, size = [], 0
+    for line in lines:
+        begin.append(line)
+        size += len(line)
+        if len(begin) == _BEGINNING_LINES or size > _BEGINNING_CHARACTERS:
+            break
+    return begin
+
+
+def _is_comment(fields: list[str]) -> bool:
+    """Whether a line may be a comment by its beginning. In files of two columns or more it may also be a word."""
+    return fields[0].startswith("#")
+
+
+def _ends(fields: list[str]) -> bool:
+    return fields[0] == "-DOCSTART-"
+
+
 def _columns(line: str) -> list[str]:
     """Splits a line into columns; a blank line has none. White space other than tabs and spaces may be a word."""
     line = line.rstrip("\r\n")
@@ -76,6 +112,9 @@ def _columns(line: str) -> list[str]:
 
 
 def _default_names(count: int) -> list[str]:
+    """The names of `count` columns: none for none."""
+    if not count:
+        return []
     names = ["words", *(f"column {number}" for number in range(2, count))]
     return [*names, "tags"] if count > 1 else names
 

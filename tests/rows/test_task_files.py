@@ -304,6 +304,35 @@ def test_ragged_rows_are_refused_with_their_line(tmp_path, content, words):
     assert words in refused(tmp_path, "a.conll", content)
 
 
+COMMENTED = {
+    "other_columns": "#\tlink [2010]\n1\tAnna\tB-PER\tO\n\n# next\n1\tUlm\tB-LOC\tO\n",
+    "unknown_tag": "# newdoc\nAnna B-PER\n# again\nsees O\n\nUlm B-LOC\n",
+}
+
+
+@pytest.mark.parametrize("kind", COMMENTED)
+def test_comments_of_conll_files_are_skipped_and_counted(tmp_path, kind):
+    found, repairs = read(tmp_path, "a.conll", COMMENTED[kind])
+    assert [record.values["words" if kind == "unknown_tag" else "column 2"] for record in found] == (
+        [["Anna", "sees"], ["Ulm"]] if kind == "unknown_tag" else [["Anna"], ["Ulm"]]
+    )
+    assert not any("#" in word for record in found for column in record.values.values() for word in column)
+    assert repairs == {"comment lines, which begin with #, skipped": 2}
+    assert [record.place.split(", ")[1] for record in found] == (
+        ["line 2", "line 6"] if kind == "unknown_tag" else ["line 2", "line 5"]
+    )
+
+
+def test_words_that_begin_with_a_number_sign_are_no_comments(tmp_path):
+    content = "#Ulm B-LOC\n# O\nis O\n\nUlm B-LOC\n"
+    assert values(tmp_path, "a.conll", content)[0] == {"words": ["#Ulm", "#", "is"], "tags": ["B-LOC", "O", "O"]}
+    assert values(tmp_path, "b.conll", "#Ulm\nis\n") == [{"words": ["#Ulm", "is"]}]
+
+
+def test_a_ragged_row_after_comments_is_refused_with_its_own_line(tmp_path):
+    assert "line 4 has 1 column ('is')" in refused(tmp_path, "a.conll", "# x y z\nUlm B-LOC\n# x\nis\nold O\n")
+
+
 CONLLU = """# text = Vámonos a casa
 1-2\tVámonos\t_\t_\t_\t_\t_\t_\t_\t_
 1\tVamos\tir\tVERB\tV\t_\t0\troot\t_\t_
