@@ -1,5 +1,6 @@
 """Prints tables of results, examples and sequences to standard output."""
 
+import math
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -9,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from bert_jax.corpora.shown import quoted
 from bert_jax.inference.examples import FilledExample, MaskedText, around_mask
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
@@ -61,7 +63,10 @@ def print_next_steps(path: Place | str, lines: Sequence[str]) -> None:
 
 
 def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
-    """Prints every metric of a task and, for classes, the confusion matrix; `rows` names the measured rows."""
+    """Prints every metric of a task beside its baseline and, for classes, the confusion matrix.
+
+    `rows` names the measured rows.
+    """
     if "metric" not in results:
         output.print(f"{results['steps']:,} steps done; task.dev names no rows to measure on")
         return
@@ -78,18 +83,39 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
     table = Table()
     table.add_column("")
     table.add_column("score", justify="right")
+    baseline = results.get("baseline", {})  # results of earlier releases have none
+    if baseline:
+        table.add_column("baseline", justify="right")
     spread = {"score", "standard_deviation", "best_score"}
     for name, value in results.items():
         if isinstance(value, float) and name not in spread:
             chosen = name == results["metric"]
-            table.add_row(f"[bold]{name}[/bold]" if chosen else name, f"{value:.4f}")
+            guess = f"{baseline[name]:.4f}" if name in baseline else ""
+            table.add_row(f"[bold]{name}[/bold]" if chosen else name, f"{value:.4f}", *[guess] * bool(baseline))
     if "scores" in results:
         table.add_row("standard deviation over seeds", f"{results['standard_deviation']:.4f}")
         table.add_row("best seed", f"{results['best_score']:.4f}")
     output.print(table)
+    if remark := _baseline_remark(results):
+        output.print(remark, soft_wrap=True)
     if "confusion" in results:
         output.print("True classes (rows) and predicted ones (columns)")
         output.print(_confusion_table(results["confusion"]))
+
+
+def _baseline_remark(results: dict[str, Any]) -> str:
+    """A sentence on a model that is no better than its baseline or predicts one answer; empty for others."""
+    constant, baseline = results.get("constant_prediction"), results.get("baseline", {})
+    if constant is not None:
+        found = f"The model predicts {escape(quoted(constant))} for every row"
+    elif results["score"] <= baseline.get(results["metric"], -math.inf):
+        found = "The model is no better than the baseline, the commonest answer (or the mean) for every row"
+    else:
+        return ""
+    return (
+        f"{found}: it learned nothing from the texts. Try another learning rate (--optimizer.peak-learning-rate), more "
+        "epochs (--task.epochs), more rows, or --seeds 3: some seeds fail on small sets."
+    )
 
 
 def _confusion_table(confusion: dict[str, Any]) -> Table:

@@ -20,7 +20,7 @@ class TaskKind(NamedTuple):
     """Numbers that the head gives for each vector that it takes; None: one for each label."""
     loss: Loss
     metrics: tuple[str, ...]
-    """Names of what is measured; the first is the default to choose checkpoints by."""
+    """Names of what is measured; the first that can be measured is the default to choose checkpoints by."""
     measured_by: str | None = None
     """The library that measures it."""
     head_dropout: bool = True
@@ -84,7 +84,8 @@ TASK_KINDS: dict[str, TaskKind] = {
         head="tokens",
         outputs=None,
         loss="tags",
-        metrics=("accuracy", "entity_f1"),
+        metrics=("entity_f1", "accuracy"),
+        measured_by="seqeval.metrics",
         written_to=".conll",
         exported_as="BertForTokenClassification",
         hub_use="token-classification",

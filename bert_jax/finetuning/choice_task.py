@@ -7,22 +7,16 @@ from typing import Any
 import numpy as np
 
 from bert_jax.batching.sequences import joined
-from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.shown import quoted
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import class_name, text
 from bert_jax.finetuning.metrics import class_metrics
-from bert_jax.finetuning.task import CUT, EMPTY, Example, Prediction, probabilities
+from bert_jax.finetuning.task import CUT, EMPTY, Example, Prediction, Task, commonest, probabilities
 from bert_jax.system.errors import UsageError
-from bert_jax.text.tokenizer import Tokenizer
 
 
-class ChoiceTask:
+class ChoiceTask(Task):
     """[CLS] text [SEP] choice [SEP] for each choice, one score each, a softmax over the choices."""
-
-    def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
-        self.config, self._tokenizer = config, tokenizer
-        self.unknown_id = tokenizer.vocabulary.unknown_id
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
         """An example for each record, with a sequence for each choice. A record without text, or with an empty choice,
@@ -64,3 +58,7 @@ class ChoiceTask:
         names = list(map(str, range(len(self.config.choices))))
         found = class_metrics(golds, [one["predicted_choice"] for one in predictions], names)
         return {"accuracy": found["accuracy"]}
+
+    def baseline(self, golds: Sequence[int]) -> list[Prediction]:
+        """Predicts the commonest choice's number for every record."""
+        return [{"predicted_choice": commonest(golds)}] * len(golds)

@@ -14,9 +14,9 @@ from bert_jax.corpora.shown import listed
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.batches import TrainingBatches
 from bert_jax.finetuning.choice_task import ChoiceTask
-from bert_jax.finetuning.columns import class_name, in_order, words
+from bert_jax.finetuning.columns import in_order
 from bert_jax.finetuning.marked_task import MarkedTask
-from bert_jax.finetuning.metrics import check_measurable, names_entities
+from bert_jax.finetuning.metrics import check_entity_tags, check_measurable
 from bert_jax.finetuning.sentence_task import ClassTask, NumberTask
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
@@ -26,7 +26,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 
-_KINDS = {
+_KINDS: dict[str, type[Task]] = {
     "class": ClassTask,
     "number": NumberTask,
     "marked": MarkedTask,
@@ -100,9 +100,10 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
     """
     repairs = Counter()
     records = _labelled(config, config.train, read_records(config, config.train, "train", repairs), repairs)
+    counts = Counter(name for record in records for name in _KINDS[config.kind].names(config, record))
     if config.labels is None and config.facts.labelled:  # of all rows, also where few are learned
-        config = config.replace(labels=in_order(_names(config, records)))
-    _check_metric(config)
+        config = config.replace(labels=in_order(counts))
+    check_entity_tags(config, counts)
     task, some = make_task(config, tokenizer), _some(records, config.train_rows)
     by_row = [of_one for _, of_one in encoded(task, some, repairs, train=True) if of_one]
     examples = [example for of_one in by_row for example in of_one]
@@ -124,7 +125,7 @@ def read_measured(task: Task) -> Measured:
     check_measurable(task.config)
     repairs = Counter()
     records = read_records(task.config, task.config.dev, "dev", repairs)
-    if not any(record.has(task.config.label) or record.has("is_impossible") for record in records):
+    if not any(task.is_labelled(task.config, record) for record in records):
         there = listed(records[0].columns or records[0].values)
         raise UsageError(
             f"{task.config.dev} has no {task.config.label!r} in any row, and nothing can be measured: there is "
@@ -221,7 +222,8 @@ def _labelled(config: TaskConfig, source: str | None, records: list[Record], rep
 
     The others are counted in `repairs`, or refused by a UsageError with their number and the first of them.
     """
-    without = [record for record in records if not _has_label(config, record)]
+    is_labelled = _KINDS[config.kind].is_labelled
+    without = [record for record in records if not is_labelled(config, record)]
     if not without or len(without) == len(records):
         return records
     if config.unlabelled == "refuse":
@@ -232,24 +234,7 @@ def _labelled(config: TaskConfig, source: str | None, records: list[Record], rep
             "--task.unlabelled skip (of evaluate --unlabelled skip)"
         )
     repairs["rows without a label left out"] += len(without)
-    return [record for record in records if _has_label(config, record)]
-
-
-def _has_label(config: TaskConfig, record: Record) -> bool:
-    """Whether there is anything in the label's column; an unanswerable question needs nothing there."""
-    if not record.has(config.label):
-        return record.has("is_impossible")
-    value = record.value(config.label)
-    return bool(value.strip()) if isinstance(value, str) else value is not None
-
-
-def _check_metric(config: TaskConfig) -> None:
-    """Raises UsageError where entities are to be measured and the tags name none."""
-    if config.metric == "entity_f1" and not names_entities(config.labels or ()):
-        raise UsageError(
-            "task.metric=entity_f1 measures tags like O, B-PER and I-PER, and here they are "
-            f"{', '.join(map(repr, (config.labels or ())[:5]))}, ...; leave it out to measure accuracy"
-        )
+    return [record for record in records if is_labelled(config, record)]
 
 
 def _some(records: list[Record], count: int | None) -> list[Record]:
@@ -268,10 +253,3 @@ def _lengths(config: TaskConfig, examples: Sequence[Example], compiling: float) 
     longest = sizes[:: config.batch_size]  # of the batches of an epoch, or nearly: TrainingBatches sorts so
     rows = config.batch_size * max(len(config.choices), 1)
     return few_lengths(longest, config.max_length, compiling / (rows * config.epochs))
-
-
-def _names(config: TaskConfig, records: Sequence[Record]) -> set[str]:
-    """The classes or tags of `records`."""
-    if config.kind == "tags":
-        return {tag for record in records for tag in words(record, config.label)}
-    return {class_name(record, config.label) for record in records}

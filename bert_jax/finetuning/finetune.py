@@ -11,8 +11,9 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TaskBatch, TrainingBatches
 from bert_jax.finetuning.confusion_picture import write_confusion_picture
 from bert_jax.finetuning.dataset import Learned, Measured, read_measured, read_training
+from bert_jax.finetuning.metrics import metric_of
 from bert_jax.finetuning.objective import Outputs, TaskObjective
-from bert_jax.finetuning.predicting import measure, metric_of
+from bert_jax.finetuning.predicting import measure
 from bert_jax.finetuning.task import Task
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.attention import check_attention

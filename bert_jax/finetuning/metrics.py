@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from collections import Counter
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -9,11 +10,18 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.task import TaskConfig
+from bert_jax.corpora.shown import listed, quoted
 from bert_jax.system.errors import UsageError, install_extra
+from bert_jax.system.progress import warn
 
+_SHOWN = 5
+"""Most tags that a message lists."""
 OUTSIDE = "O"
 """The tag of a word outside of every entity."""
-_ENTITY_TAG = re.compile(r"O|[BIMESLU]-.+")
+_PREFIXED = re.compile(r"([BIMESLU])(?:[-_](.+))?")
+"""A tag like B-PER, B_PER, or B where all entities are of one type."""
+_BARE_TYPE = re.compile(r"(?!.*[-_][BIMESLU]$)[^\W\d_]{2}.*")
+"""A type alone, as in PER; not PER-B, nor single characters, which are mistyped more often than meant."""
 _INSIDE = {"M": "I", "L": "E", "U": "S"}
 """Maps the letters of BMES and BILOU tags to those of IOBES."""
 
@@ -48,9 +56,47 @@ def number_metrics(golds: Sequence[float], predicted: Sequence[float]) -> dict[s
     }
 
 
-def names_entities(tags: Sequence[str]) -> bool:
-    """Whether `tags` name entities, as B-PER, I-PER and O do."""
-    return OUTSIDE in tags and all(map(_ENTITY_TAG.fullmatch, tags))
+def entity_forms(tags: Sequence[str]) -> dict[str, str]:
+    """Maps each tag to the form in which entities are counted (IOB2 or IOBES); empty where `tags` name no entities.
+
+    They name entities if O is among them and most of the others are read as B-PER, B_PER, B, or PER alone (which is
+    I-PER). The rest, such as a mistyped `0`, count as O.
+    """
+    forms = {tag: _entity_form(tag) for tag in tags if tag != OUTSIDE}
+    odd = sum(form is None for form in forms.values())
+    if OUTSIDE not in tags or 2 * odd >= len(forms):
+        return {}
+    return {OUTSIDE: OUTSIDE} | {tag: form or OUTSIDE for tag, form in forms.items()}
+
+
+def _entity_form(tag: str) -> str | None:
+    if prefixed := _PREFIXED.fullmatch(tag):
+        return f"{_INSIDE.get(prefixed[1], prefixed[1])}-{prefixed[2] or '_'}"
+    return f"I-{tag}" if _BARE_TYPE.fullmatch(tag) else None
+
+
+def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
+    """Reports tags that name no entity, with their `counts` in the training rows, where others do or O is there.
+
+    Raises UsageError if task.metric asks for entity_f1 and the tags name no entities.
+    """
+    labels = config.labels or ()
+    if "entity_f1" not in config.facts.metrics:
+        return
+    measured, insists = bool(entity_forms(labels)), config.metric == "entity_f1"
+    odd = [tag for tag in labels if tag != OUTSIDE and _entity_form(tag) is None]
+    shown = ", ".join(f"{quoted(tag)} ({counts[tag]:,} of {counts.total():,} words)" for tag in odd[:_SHOWN])
+    shown += ", ..." if len(odd) > _SHOWN else ""
+    if not measured and insists:
+        lacks = f"these don't name any: {shown}" if OUTSIDE in labels else f"there is no {OUTSIDE}: {listed(labels)}"
+        raise UsageError(
+            f"task.metric=entity_f1 measures tags like O, B-PER and I-PER, and {lacks}; correct them, or leave "
+            "task.metric out to measure accuracy"
+        )
+    if odd and measured:
+        warn(f"{config.train}: entity F1 counts these tags as {OUTSIDE}, since they name no entity: {shown}")
+    elif odd and OUTSIDE in labels:
+        warn(f"{config.train}: accuracy alone is measured and no entity F1, since these tags name no entity: {shown}")
 
 
 def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], names: Sequence[str]) -> dict:
@@ -58,24 +104,23 @@ def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str
     entities, as CoNLL's evaluation counts them."""
     pairs = [pair for sentence in zip(golds, predicted) for pair in zip(*sentence, strict=True)]
     found = {"accuracy": sum(gold == guess for gold, guess in pairs) / max(len(pairs), 1)}
-    if names_entities(names):
+    if forms := entity_forms(names):
         scores = _library("seqeval.metrics")
-        both = [[list(map(_iobes, tags)) for tags in side] for side in (golds, predicted)]
+        both = [[[forms[tag] for tag in tags] for tags in side] for side in (golds, predicted)]
         for name in ("f1", "precision", "recall"):
             found[f"entity_{name}"] = float(getattr(scores, f"{name}_score")(*both, zero_division=0))
     return found
 
 
-def _iobes(tag: str) -> str:
-    prefix, dash, kind = tag.partition("-")
-    return _INSIDE.get(prefix, prefix) + dash + kind
+def metric_of(task: TaskConfig) -> str:
+    """The metric that the best checkpoint is chosen by: as set, or the first of the kind's that can be measured."""
+    measurable = (name for name in task.facts.metrics if name != "entity_f1" or entity_forms(task.labels or ()))
+    return task.metric or next(measurable)
 
 
 def check_measurable(task: TaskConfig) -> None:
     """Raises UsageError where the library that measures `task` isn't installed: before anything is learned."""
-    if task.facts.loss == "tags" and names_entities(task.labels or ()):
-        _library("seqeval.metrics")
-    elif task.facts.measured_by:
+    if task.facts.measured_by and ("entity_f1" not in task.facts.metrics or entity_forms(task.labels or ())):
         _library(task.facts.measured_by)
 
 

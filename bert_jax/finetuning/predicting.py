@@ -12,7 +12,7 @@ from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch, assemble
 from bert_jax.finetuning.dataset import Measured, encoded
-from bert_jax.finetuning.metrics import names_entities
+from bert_jax.finetuning.metrics import metric_of
 from bert_jax.finetuning.task import Example, Prediction, Task
 from bert_jax.rows.task_files import suffix
 from bert_jax.system.bucket import place_of
@@ -66,20 +66,24 @@ def predictions(
 
 
 def measure(task: Task, rows: Measured, run: Run, *, pad_id: int, tokens: int, compiling: float = 0) -> dict[str, Any]:
-    """Every metric of the task's kind over `rows`; `metric` names the one that counts and `score` is its value."""
+    """Every metric of the task's kind over `rows`; `metric` names the one that counts and `score` is its value.
+
+    `baseline` holds the metrics of the commonest right answer (of numbers, the mean) for every row, and
+    `constant_prediction` the answer that the model gives for every row, if it is one (otherwise None).
+    """
     settings = {"pad_id": pad_id, "tokens": tokens, "compiling": compiling}
     said = predictions(task, rows.records, run, Counter(), **settings, threads=1)
     found = [prediction for _, prediction in said]
-    metrics = task.measure(rows.golds, found)
-    name = metric_of(task.config)
-    return {"metric": name, "score": metrics[name], **metrics}
-
-
-def metric_of(config: TaskConfig) -> str:
-    """The metric that the best checkpoint is chosen by."""
-    if config.metric is None and config.kind == "tags" and names_entities(config.labels or ()):
-        return "entity_f1"
-    return config.metric or config.facts.metrics[0]
+    metrics, name = task.measure(rows.golds, found), metric_of(task.config)
+    baseline = task.measure(rows.golds, task.baseline(rows.golds))
+    different = {repr(answer): answer for answer in (next(iter(one.values())) for one in found)}
+    return {
+        "metric": name,
+        "score": metrics[name],
+        **metrics,
+        "baseline": {name: value for name, value in baseline.items() if isinstance(value, float)},
+        "constant_prediction": different.popitem()[1] if len(different) == 1 and len(found) > 1 else None,
+    }
 
 
 def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:

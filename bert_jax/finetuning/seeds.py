@@ -64,4 +64,5 @@ def summed_up(each: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "run": best,
         "training_rows": all_results[0]["training_rows"],
         "dev_rows": all_results[0]["dev_rows"],
+        "baseline": all_results[0].get("baseline", {}),
     }

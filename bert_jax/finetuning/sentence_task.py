@@ -9,18 +9,13 @@ import numpy as np
 from bert_jax.batching.sequences import joined
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.columns import Labels, class_name, number, text
+from bert_jax.finetuning.columns import class_name, number, text
 from bert_jax.finetuning.metrics import class_metrics, number_metrics
-from bert_jax.finetuning.task import CUT, EMPTY, Example, Prediction, probabilities
-from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.finetuning.task import CUT, EMPTY, Example, Prediction, Task, commonest, probabilities
 
 
-class SentenceTask:
+class SentenceTask(Task):
     """[CLS] text [SEP] or [CLS] first [SEP] second [SEP], cut as in the original's run_classifier.py."""
-
-    def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
-        self.config, self._tokenizer = config, tokenizer
-        self.unknown_id = tokenizer.vocabulary.unknown_id
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
         """An example for each record. One of which a text is empty (has no pieces) is not learned from."""
@@ -38,18 +33,14 @@ class SentenceTask:
             encoded.append([] if train and empty else [Example((one,), target)])
         return encoded
 
-    def gold(self, record: Record) -> Any:
-        """Returns the right answer of a record."""
-        raise NotImplementedError
-
 
 class ClassTask(SentenceTask):
     """A text or pair to a class."""
 
-    def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
-        """Raises UsageError where there aren't two labels."""
-        super().__init__(config, tokenizer)
-        self.labels = Labels(config.labels or ())
+    @classmethod
+    def names(cls, config: TaskConfig, record: Record) -> list[str]:
+        """Returns the name of the record's class."""
+        return [class_name(record, config.label)]
 
     def gold(self, record: Record) -> int:
         """Returns the number of the record's class."""
@@ -66,6 +57,10 @@ class ClassTask(SentenceTask):
     def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Accuracy, F1, macro F1 and Matthews' correlation, and the confusion."""
         return class_metrics(golds, [self._number(one) for one in predictions], self.labels.names)
+
+    def baseline(self, golds: Sequence[int]) -> list[Prediction]:
+        """Predicts the commonest class for every record."""
+        return [{"predicted_label": self.labels.names[commonest(golds)]}] * len(golds)
 
     def _number(self, prediction: Prediction) -> int:
         return self.labels.number(prediction["predicted_label"], "a prediction")
@@ -85,3 +80,7 @@ class NumberTask(SentenceTask):
     def measure(self, golds: Sequence[float], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Pearson's and Spearman's correlations."""
         return number_metrics(golds, [one["predicted_number"] for one in predictions])
+
+    def baseline(self, golds: Sequence[float]) -> list[Prediction]:
+        """Predicts the mean for every record."""
+        return [{"predicted_number": float(np.mean(golds))}] * len(golds)

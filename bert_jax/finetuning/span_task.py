@@ -13,7 +13,7 @@ from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.answer_metrics import Answered, answer_metrics
 from bert_jax.finetuning.columns import clean, text, whole_number
 from bert_jax.finetuning.pieces import pieces_of
-from bert_jax.finetuning.task import EMPTY, Example, Prediction
+from bert_jax.finetuning.task import EMPTY, Example, Prediction, Task
 from bert_jax.finetuning.windows import BestSpans, TextWindow, windows, with_best_context
 from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError
@@ -25,12 +25,11 @@ _DROPPED = "questions whose answer has no piece, not learned from"
 _QUESTION = "questions longer than {} pieces, cut"
 
 
-class SpanTask:
+class SpanTask(Task):
     """[CLS] question [SEP] window of the text [SEP]; a window without the answer, or all of it, answers with [CLS]."""
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
-        self.config, self._tokenizer = config, tokenizer
-        self.unknown_id = tokenizer.vocabulary.unknown_id
+        super().__init__(config, tokenizer)
         # Questions about one text follow each other.
         self._spans = functools.lru_cache(maxsize=4)(tokenizer.encode_spans)
 
@@ -126,6 +125,16 @@ class SpanTask:
             for one in predictions
         ]
         return answer_metrics(golds, answers, self.config.span.by_character)
+
+    def baseline(self, golds: Sequence[list[str]]) -> list[Prediction]:
+        """Predicts no answer for every question."""
+        odds = 0.0 if self.config.span.null_answers else None
+        return [{"predicted_answer": "", "best": [], "null_odds": odds}] * len(golds)
+
+    @classmethod
+    def is_labelled(cls, config: TaskConfig, record: Record) -> bool:
+        """Whether there are answers, or a column that says whether there are."""
+        return super().is_labelled(config, record) or not record.has(config.label) and record.has("is_impossible")
 
 
 def _is_impossible(record: Record) -> bool:

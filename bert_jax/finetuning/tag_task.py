@@ -8,9 +8,9 @@ import numpy as np
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.columns import Labels, words
+from bert_jax.finetuning.columns import words
 from bert_jax.finetuning.metrics import OUTSIDE, tag_metrics
-from bert_jax.finetuning.task import EMPTY, IGNORED, Example, Prediction
+from bert_jax.finetuning.task import EMPTY, IGNORED, Example, Prediction, Task, commonest
 from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError
 from bert_jax.text.scripts import sets_no_spaces
@@ -22,7 +22,7 @@ _LONG = "words longer than {} pieces, cut"
 _DROPPED = "words without a piece of their own, not learned from"
 
 
-class TagTask:
+class TagTask(Task):
     """The tag of a word is asked at its first piece; other pieces have none.
 
     Words are encoded as one text, with a space between two unless one of them is of a script that sets none, so that
@@ -30,11 +30,10 @@ class TagTask:
     that it joined to the word before has none of its own, and that word's tag is predicted for it.
     """
 
-    def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
-        """Raises UsageError where there aren't two tags."""
-        self.config, self._tokenizer = config, tokenizer
-        self.unknown_id = tokenizer.vocabulary.unknown_id
-        self.labels = Labels(config.labels or ())
+    @classmethod
+    def names(cls, config: TaskConfig, record: Record) -> list[str]:
+        """Returns the tags of the record's words."""
+        return words(record, config.label)
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
         """An example for each part of a sentence, which is cut between words where it is too long. `origin` has the
@@ -103,6 +102,11 @@ class TagTask:
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """The accuracy and, of tags that name entities, F1, precision and recall of these."""
         return tag_metrics(golds, [one["predicted_tags"] for one in predictions], self.labels.names)
+
+    def baseline(self, golds: Sequence[list[str]]) -> list[Prediction]:
+        """Predicts the commonest tag for every word."""
+        tag = commonest(tag for tags in golds for tag in tags)
+        return [{"predicted_tags": [tag] * len(tags)} for tags in golds]
 
 
 def first_pieces(sentence: Sequence[str], tokenizer: Tokenizer) -> tuple[list[PieceSpan], list[int | None]]:

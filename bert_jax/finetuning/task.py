@@ -1,15 +1,17 @@
-"""The interface of all kinds of tasks."""
+"""The base class of all kinds of tasks."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
+from bert_jax.finetuning.columns import Labels
 from bert_jax.layout import TokenSequence
+from bert_jax.text.tokenizer import Tokenizer
 
 IGNORED = -1
 """Target of a piece that has no tag."""
@@ -44,14 +46,26 @@ class Example(NamedTuple):
         return 2 * sum(list(some).count(piece) for some in pieces) > sum(map(len, pieces))
 
 
-@runtime_checkable
-class Task(Protocol):
-    """A task: rows to what the model reads, and its outputs to predictions."""
+class Task:
+    """A task: maps rows to what the model reads, and the model's outputs to predictions. A kind is a subclass."""
 
-    config: TaskConfig
-    """The task's settings; `labels` is set if the kind has labels."""
-    unknown_id: int
-    """Id of the unknown piece."""
+    def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
+        """`config.labels` is set if the kind has labels. Raises UsageError if it has and there aren't two."""
+        self.config, self._tokenizer = config, tokenizer
+        self.unknown_id = tokenizer.vocabulary.unknown_id
+        if config.facts.labelled:
+            self.labels = Labels(config.labels or ())
+
+    @classmethod
+    def names(cls, config: TaskConfig, record: Record) -> list[str]:
+        """Returns the names of the labels of a record; none if the kind has no labels. Raises UsageError."""
+        return []
+
+    @classmethod
+    def is_labelled(cls, config: TaskConfig, record: Record) -> bool:
+        """Whether the label's column is there and not empty."""
+        value = record.value(config.label) if record.has(config.label) else None
+        return bool(value.strip()) if isinstance(value, str) else value is not None
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
         """For each record what the model reads of it.
@@ -59,21 +73,34 @@ class Task(Protocol):
         While training with targets, and nothing where there is nothing to learn from; otherwise one at least. `repairs`
         counts both, and what was cut. Raises UsageError for what a record lacks.
         """
+        raise NotImplementedError
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
         """What the model says of a record, by its outputs for each of its examples.
 
         They are [outputs]; [choices] for `choice`; [T, outputs] for `tags` and `span`, T at least the number of tokens.
         """
+        raise NotImplementedError
 
     def gold(self, record: Record) -> Any:
         """Returns the right answer of a record. Raises UsageError if the record has none."""
+        raise NotImplementedError
 
     def measure(self, golds: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Every metric of the kind by name, as shares of 1, and for classes the `confusion`."""
+        raise NotImplementedError
+
+    def baseline(self, golds: Sequence[Any]) -> list[Prediction]:
+        """Predictions that don't depend on the rows: the commonest of `golds`, or their mean, for each of them."""
+        raise NotImplementedError
 
 
 def probabilities(logits: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
     """The softmax, in float64."""
     powers = np.exp(logits.astype(np.float64) - logits.max())
     return powers / powers.sum()
+
+
+def commonest(values: Iterable[Any]) -> Any:
+    """Returns the most frequent of hashable `values`, the first of several."""
+    return Counter(values).most_common(1)[0][0]

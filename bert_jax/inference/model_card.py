@@ -165,7 +165,8 @@ def _results_table(training: _Training) -> Iterator[str]:
     else:
         rows = f"{results.get('dev_rows', 0):,} rows of {_code(config.task.dev)}"
         yield f"Measured on {rows}, by which the checkpoint was chosen.\n"
-    yield "| | model |" + (" by frequency alone |" if baseline else "")
+    of_baseline = "by frequency alone" if isinstance(config, RunConfig) else "commonest answer"
+    yield "| | model |" + (f" {of_baseline} |" if baseline else "")
     yield "|---|---|" + ("---|" if baseline else "")
     for name, value in numbers.items():
         if name in baseline:

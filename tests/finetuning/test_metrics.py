@@ -1,8 +1,18 @@
+from collections import Counter
+
 import pytest
 
+from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning import metrics
 from bert_jax.finetuning.answer_metrics import Answered, answer_metrics, normalised, scored, words
-from bert_jax.finetuning.metrics import class_metrics, names_entities, number_metrics, tag_metrics
+from bert_jax.finetuning.metrics import (
+    check_entity_tags,
+    class_metrics,
+    entity_forms,
+    metric_of,
+    number_metrics,
+    tag_metrics,
+)
 from bert_jax.system.errors import UsageError
 
 
@@ -56,11 +66,68 @@ def test_entities_may_be_written_with_an_end_and_alone():
 
 
 @pytest.mark.parametrize(
-    "tags, entities",
-    [(("O", "B-X", "I-X"), True), (("O", "S-X", "U-X", "L-X"), True), (("NOUN", "O"), False), (("B-X", "I-X"), False)],
+    "tags, forms",
+    [
+        ("O B-X I-X", "O B-X I-X"),
+        ("O S-X U-X L-X", "O S-X S-X E-X"),
+        ("B_PER I_PER O", "B-PER I-PER O"),
+        ("B I O", "B-_ I-_ O"),
+        ("PER LOC O B-PER", "I-PER I-LOC O B-PER"),
+        ("B-PER B-LOC O 0", "B-PER B-LOC O O"),
+        ("O 1 2", ""),
+        ("O PER-B PER-I", ""),
+        ("N V O S", ""),  # of a set of parts of speech
+        ("B-X I-X", ""),
+    ],
 )
-def test_entities_are_known_by_their_tags(tags, entities):
-    assert names_entities(tags) == entities
+def test_entities_are_known_by_their_tags(tags, forms):
+    assert entity_forms(tags.split()) == dict(zip(tags.split(), forms.split()))
+
+
+@pytest.mark.parametrize(
+    "golds, predicted",
+    [
+        (["O B I O B B", "B I I O"], ["O B I I B O", "B I O O"]),
+        (["B_PER I_PER O B_LOC"], ["B_PER O O B_LOC"]),
+        (["PER PER O LOC"], ["PER O O LOC"]),
+    ],
+)
+def test_entities_of_unusual_tags_are_counted_as_seqeval_counts_them(golds, predicted):
+    scores = pytest.importorskip("seqeval.metrics")
+    golds, predicted = ([line.split() for line in side] for side in (golds, predicted))
+    names = sorted({"O", *(tag for line in golds for tag in line)})
+    usual = {tag: tag.replace("_", "-") if len(tag) == 1 or "_" in tag or tag == "O" else f"I-{tag}" for tag in names}
+    both = [[[usual[tag] for tag in line] for line in side] for side in (golds, predicted)]
+    found = tag_metrics(golds, predicted, names)
+    assert 0 < found["entity_f1"] < 1
+    assert [found[f"entity_{name}"] for name in ("f1", "precision", "recall")] == [
+        pytest.approx(getattr(scores, f"{name}_score")(*both)) for name in ("f1", "precision", "recall")
+    ]
+
+
+TAGS = TaskConfig(name="x", kind="tags", train="rows.conll")
+
+
+def test_odd_tags_are_named_with_their_counts(capsys):
+    counts = Counter({"O": 356, "B-PER": 3, "0": 1})
+    config = TAGS.replace(labels=("0", "B-LOC", "B-PER", "O"))
+    check_entity_tags(config, counts)
+    assert "rows.conll: as O, since they name no entity: '0' (1 of 360 words)" in told(
+        capsys
+    )
+    assert metric_of(config) == "entity_f1"
+    config = TAGS.replace(labels=("1", "O"))
+    check_entity_tags(config, Counter({"O": 2, "1": 3}))
+    assert "accuracy alone is measured and no entity F1" in told(capsys)
+    assert metric_of(config) == "accuracy"
+    with pytest.raises(UsageError, match="task.metric=entity_f1 .* these don't name any: '1' \\(3 of 5 words\\)"):
+        check_entity_tags(config.replace(metric="entity_f1"), Counter({"O": 2, "1": 3}))
+    check_entity_tags(TAGS.replace(labels=("NOUN", "VERB")), Counter(NOUN=1))
+    assert not told(capsys)
+
+
+def told(capsys) -> str:
+    return " ".join(capsys.readouterr().err.split())
 
 
 def test_a_library_that_is_missing_is_named_with_the_extra(monkeypatch):
