@@ -46,8 +46,9 @@ class FinetuneConfig(TransferConfig, OperationConfig):
     the name of a model on the Hugging Face hub."""
     dropout: Rate = 0.1
     """Dropout rate of the whole model and on the input of the task's head, instead of the rates of pretraining."""
-    compute_dtype: ComputeType = "auto"
-    """Type of the matrix products, as model.compute_dtype, instead of that of pretraining."""
+    compute_dtype: ComputeType | None = None
+    """Type of the matrix products, as model.compute_dtype. None: that of the pretrained run, or auto if the model was
+    imported."""
     optimizer: OptimizerConfig = OptimizerConfig(peak_learning_rate=2e-5, warmup=0.1)
     seed: Seed = 0
     """Seed of everything random: the head's initial parameters, order, dropout."""
@@ -76,10 +77,11 @@ class FinetuneConfig(TransferConfig, OperationConfig):
         """The settings of a run of `steps` steps for this model, task and hash of its rows. Raises SettingsError."""
         every = max(1, round(steps / task.epochs / self.evaluations))
         dropout = 0.0 if self.probe else self.dropout
+        dtype = self.compute_dtype or model.compute_dtype
         given = (*OperationConfig.model_fields, *TransferConfig.model_fields, "init", "optimizer", "seed")
         return TaskRunConfig(
             **{name: getattr(self, name) for name in given},
-            model=model.encoder.replace(dropout=dropout, attention_dropout=dropout, compute_dtype=self.compute_dtype),
+            model=model.encoder.replace(dropout=dropout, attention_dropout=dropout, compute_dtype=dtype),
             task=task,
             rows_hash=rows_hash,
             phases=(Phase(steps=steps, length=task.max_length, batch_size=task.batch_size),),

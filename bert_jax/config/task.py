@@ -41,8 +41,9 @@ class TaskConfig(Settings):
 
     name: str
     """Name of the task in results."""
-    kind: Literal["class", "number", "marked", "choice", "tags", "span"]
-    """What is predicted. `class`: the class of a text or pair; `number`: a number; `marked`: the class of a text or
+    kind: Literal["class", "labels", "number", "marked", "choice", "tags", "span"]
+    """What is predicted. `class`: the class of a text or pair; `labels`: all labels that hold of a text or
+    pair, none or several; `number`: a number; `marked`: the class of a text or
     pair with a marked word in each text; `choice`: the best of several choices; `tags`: a tag for every word; `span`:
     the answer to a question in a text."""
     train: str | None = None
@@ -71,9 +72,16 @@ class TaskConfig(Settings):
     """For kind `marked`: for each text, the columns with the character offsets of its marked word."""
     label: str = "label"
     """Column of the class, the number, the right choice (its number from 0 or its column's name), the tags or the
-    answers."""
+    answers. For kind `labels`: a list of labels, a list of 0 and 1 for each of task.labels, or a text with the labels
+    between separators. Without such a column, task.labels are columns of 0 and 1. For kind `tags`: a list of tags, or
+    of their numbers in task.labels."""
+    label_separator: Annotated[str, Field(min_length=1)] = ","
+    """What stands between the labels in a text, for kind `labels`."""
     labels: tuple[str, ...] | None = None
-    """All classes or tags, in the order of the model's outputs. None: those of the training rows, sorted."""
+    """All classes, labels or tags, in the order of the model's outputs. None: those of the training rows, sorted."""
+    class_weights: Literal["balanced"] | tuple[Annotated[float, Field(gt=0)], ...] | None = None
+    """Weights of the classes or tags in the loss, in the order of task.labels. balanced: inversely proportional to how
+    often each is in the training rows, as in scikit-learn. None: equal."""
     max_length: Annotated[int, Field(ge=8)] = 128
     """Maximum pieces of a sequence, special ones included. Longer input: a pair loses the end of its longer text, a
     single text its end, a tagged sentence is cut into several, and a text with an answer is read in windows."""
@@ -89,8 +97,9 @@ class TaskConfig(Settings):
     """Rows a step."""
     metric: str | None = None
     """Metric that the best checkpoint is chosen by: accuracy, f1 (of the second of two classes; with more, macro_f1),
-    macro_f1 (the mean over the classes in rows or predictions), matthews; pearson, spearman; entity_f1; exact_match.
-    None: entity_f1 for tags of entities, f1 for answers, otherwise accuracy or pearson."""
+    macro_f1 (the mean over the classes in rows or predictions), matthews; micro_f1, macro_f1 or exact_match of labels;
+    pearson, spearman; entity_f1 (an error if the tags name no entities); exact_match. None: entity_f1 for tags of
+    entities, f1 for answers, micro_f1 for labels, otherwise accuracy or pearson."""
     span: SpanConfig = SpanConfig()
 
     @field_validator("separator")
@@ -167,6 +176,14 @@ class TaskConfig(Settings):
             raise ValueError(
                 f"task.metric={self.metric} doesn't measure task.kind={self.kind}; choose from "
                 f"{', '.join(self.facts.metrics)}"
+            )
+        if self.class_weights is not None and not self.facts.weighted:
+            weighted = ", ".join(kind for kind, facts in TASK_KINDS.items() if facts.weighted)
+            raise ValueError(f"task.class_weights is for kinds {weighted}, and task.kind={self.kind}; leave it out")
+        if isinstance(self.class_weights, tuple) and len(self.class_weights) != len(self.labels or ()):
+            raise ValueError(
+                f"task.class_weights={self.class_weights} needs task.labels, as many as there are weights, and there "
+                f"are {len(self.labels or ())}; name them in the same order"
             )
         if self.kind == "span" and self.span.question_length + self.span.stride + 3 > self.max_length:
             raise ValueError(

@@ -5,9 +5,10 @@ from typing import Literal, NamedTuple
 HeadInput = Literal["pooled", "choices", "marked", "tokens"]
 """What a head takes: the pooled vector; that of each choice; the pooled one and beside it the mean vector of each
 marked word; every token's vector."""
-Loss = Literal["classes", "squares", "tags", "ends"]
-"""Cross-entropy over classes or choices; squared error of a number; cross-entropy over the tags of words that have one;
-the mean of the cross-entropies of an answer's first and last token over all tokens."""
+Loss = Literal["classes", "labels", "squares", "tags", "ends"]
+"""Cross-entropy over classes or choices; the mean of the binary cross-entropies of all labels; squared error of a
+number; cross-entropy over the tags of words that have one; the mean of the cross-entropies of an answer's first and
+last token over all tokens."""
 
 
 class TaskKind(NamedTuple):
@@ -37,6 +38,11 @@ class TaskKind(NamedTuple):
     """What the Hugging Face hub calls its use."""
 
     @property
+    def weighted(self) -> bool:
+        """Whether classes may have weights in the loss: each target is one of the labels."""
+        return self.labelled and self.loss in ("classes", "tags")
+
+    @property
     def labelled(self) -> bool:
         """Whether the rows' labels are names, which the head has an output for each."""
         return self.outputs is None
@@ -55,6 +61,16 @@ TASK_KINDS: dict[str, TaskKind] = {
         measured_by=_CLASSES,
         exported_as=_ROWS,
         problem="single_label_classification",
+    ),
+    "labels": TaskKind(
+        texts=(1, 2),
+        head="pooled",
+        outputs=None,
+        loss="labels",
+        metrics=("micro_f1", "macro_f1", "exact_match"),
+        measured_by=_CLASSES,
+        exported_as=_ROWS,
+        problem="multi_label_classification",
     ),
     "number": TaskKind(
         texts=(1, 2),

@@ -25,9 +25,9 @@ class TaskBatch(NamedTuple):
     """[B, C, T]."""
     marks: Int[Any, "B M 2"]
     """Begin and end (exclusive) of the M marked words, as places in the row."""
-    target: Float[Any, " B"] | Int[Any, " B"] | Int[Any, "B 2"] | Int[Any, "B T"]
-    """A number; a class or choice; an answer's first and last token; a tag or IGNORED for each token. 0 where none are
-    given."""
+    target: Float[Any, " B"] | Int[Any, " B"] | Int[Any, "B 2"] | Int[Any, "B L"] | Int[Any, "B T"]
+    """A number; a class or choice; an answer's first and last token; 1 for each label that holds, else 0; a tag or
+    IGNORED for each token. 0 where none are given."""
     weight: Float[Any, " B"]
     """1 for an example that counts, 0 for a filler."""
     ordinal: UInt32[Any, " B"]

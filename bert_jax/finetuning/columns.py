@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bert_jax.config.task import COLUMN_IN_BRACES
+from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
 from bert_jax.corpora.shown import kind_of, listed, quoted
 from bert_jax.corpora.task_record import Record
 from bert_jax.system.errors import UsageError
@@ -83,6 +83,39 @@ def class_name(record: Record, name: str) -> str:
     if not isinstance(value, str | int) or not str(value).strip():
         raise UsageError(f"{record.place} has no label: {name!r} is {_shown(value)}; give each row one")
     return str(value).strip()
+
+
+def label_names(record: Record, config: TaskConfig) -> list[str]:
+    """The labels of a record of kind `labels`, in any of the forms that `task.label` describes. Raises UsageError."""
+    labels = config.labels or ()
+    if not record.has(config.label) and labels and all(map(record.has, labels)):
+        return [name for name in labels if _holds(record, name, record.value(name))]
+    value = record.value(config.label)
+    if isinstance(value, str):
+        return [name for part in value.split(config.label_separator) if (name := part.strip())]
+    if not isinstance(value, list) or not all(type(one) in (str, int) for one in value):
+        raise UsageError(
+            f"{record.place}: {config.label!r} is {_shown(value)}; several labels a row are a list, a text with "
+            f"{config.label_separator!r} between labels (--task.label-separator), or a column of 0 and 1 for each of "
+            "--task.labels"
+        )
+    names = [str(one).strip() for one in value]
+    if any(type(one) is str for one in value) or set(names) <= set(labels) or not set(names) <= {"0", "1"}:
+        return names
+    if len(value) != len(labels):
+        raise UsageError(
+            f"{record.place}: {config.label!r} has {len(value)} values of 0 and 1, and task.labels names "
+            f"{len(labels)} labels; name one for each value by --task.labels"
+        )
+    return [name for name, one in zip(labels, value) if one]
+
+
+def _holds(record: Record, name: str, value: Any) -> bool:
+    """Whether a column of 0 and 1 says that its label holds. Raises UsageError for other values."""
+    found = str(value).strip().lower()
+    if found not in ("0", "1", "0.0", "1.0", "false", "true"):
+        raise UsageError(f"{record.place}: {name!r} is {_shown(value)}; a column of a label holds 0 or 1")
+    return found in ("1", "1.0", "true")
 
 
 def _text(record: Record, name: str) -> str:

@@ -17,10 +17,10 @@ from bert_jax.finetuning.choice_task import ChoiceTask
 from bert_jax.finetuning.columns import in_order
 from bert_jax.finetuning.marked_task import MarkedTask
 from bert_jax.finetuning.metrics import check_entity_tags, check_measurable
-from bert_jax.finetuning.sentence_task import ClassTask, NumberTask
+from bert_jax.finetuning.sentence_task import ClassTask, LabelsTask, NumberTask
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
-from bert_jax.finetuning.task import EMPTY, UNKNOWN, Example, Task
+from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task
 from bert_jax.rows.task_files import format_of, held_records, suffix, takes_columns
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
@@ -28,6 +28,7 @@ from bert_jax.text.tokenizer import Tokenizer
 
 _KINDS: dict[str, type[Task]] = {
     "class": ClassTask,
+    "labels": LabelsTask,
     "number": NumberTask,
     "marked": MarkedTask,
     "choice": ChoiceTask,
@@ -112,8 +113,11 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
     say_repairs(config.train, repairs)
     if not examples:
         raise UsageError(f"{config.train} has no row to learn from; give another by --task.train")
+    if config.class_weights == "balanced":
+        config = config.replace(class_weights=balanced_weights(examples, len(config.labels)))
     if config.padded_lengths is None:
-        task.config = config.replace(padded_lengths=_lengths(config, examples, compiling))
+        config = config.replace(padded_lengths=_lengths(config, examples, compiling))
+    task.config = config
     return Learned(task, examples, len(by_row))
 
 
@@ -245,6 +249,16 @@ def _some(records: list[Record], count: int | None) -> list[Record]:
         raise UsageError(f"task.train_rows={count:,} and there are {len(records):,} rows; lower it or leave it out")
     words = np.random.Philox(key=0).random_raw(len(records))
     return [records[place] for place in sorted(np.argsort(words, kind="stable")[:count].tolist())]
+
+
+def balanced_weights(examples: Sequence[Example], count: int) -> tuple[float, ...]:
+    """The weight of each of `count` classes: the mean number of targets of a class divided by its own number.
+
+    The classes without any target have weight 1 and don't count for the mean.
+    """
+    targets = np.concatenate([np.ravel(example.target) for example in examples])
+    counts = np.bincount(targets[targets != IGNORED], minlength=count)
+    return tuple(np.where(counts, counts.sum() / max(np.sum(counts > 0), 1) / np.maximum(counts, 1), 1.0).tolist())
 
 
 def _lengths(config: TaskConfig, examples: Sequence[Example], compiling: float) -> tuple[int, ...]:

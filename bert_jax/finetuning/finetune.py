@@ -96,7 +96,9 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     measured = read_measured(learned.task) if config.task.dev else None
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
     batches = learned.batches(config.seed, started.tokenizer.vocabulary.pad_id)
-    planned = config.planned(started.config, learned.task.config, stamp, len(batches))
+    # A published model's files give no type to train in, and it is read as float32.
+    model = started.config if any(started.steps) else started.config.replace(compute_dtype="auto")
+    planned = config.planned(model, learned.task.config, stamp, len(batches))
     check_attention(config.execution, planned.model, [(length, 1) for length in planned.task.padded_lengths], mesh)
     check_room(planned_memory(planned, mesh), planned.phases[0], mesh, "--task.batch-size")
     return Planned(started, learned, measured, batches, planned)

@@ -45,6 +45,18 @@ def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequenc
     }
 
 
+def label_metrics(golds: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> dict[str, float]:
+    """`micro_f1` over all labels of all rows, `macro_f1`, the mean over labels (0 for one that neither has), and
+    `exact_match`, the share of rows with all labels right. `golds` and `predicted` have 0 or 1 for each label."""
+    scores = _library("sklearn.metrics")
+    right, said = np.asarray(golds), np.asarray(predicted)
+    found = {
+        f"{mean}_f1": float(scores.f1_score(right, said, average=mean, zero_division=0.0))
+        for mean in ("micro", "macro")
+    }
+    return found | {"exact_match": float(np.mean(np.all(right == said, axis=1)))}
+
+
 def number_metrics(golds: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:
     """`pearson` and `spearman` correlations, and the `squared_error`'s mean."""
     statistics = _library("scipy.stats")

@@ -48,7 +48,8 @@ class TaskObjective:
     """The mean loss over all that is asked in the global batch.
 
     Cross-entropy over classes, choices, tags (of the words' first pieces) and the tokens that an answer may begin and
-    end with (the mean of both); squared error of numbers.
+    end with (the mean of both); the mean of binary cross-entropies over labels; squared error of numbers. With weights
+    of the classes the mean is weighted by those of the targets.
     """
 
     losses = {"task_loss": 1.0}
@@ -63,6 +64,7 @@ class TaskObjective:
     ):
         """`task` has its labels; `frozen_layers` and `probe` as in FinetuneConfig."""
         self.model, self._loss, self._frozen_layers, self._probe = model, task.facts.loss, frozen_layers, probe
+        self._class_weights = task.class_weights
         self._head = HeadShape.of(task)
         self._network = BertForTask(model, self._head, Computation.of(execution), frozen_layers, probe)
         self.shown = {"accuracy": "accuracy"}
@@ -104,12 +106,16 @@ class TaskObjective:
         return batch
 
     def counts(self, targets: TaskBatch) -> dict[str, Float[Array, ""]]:
-        """The number of rows; for tags, the number of words."""
+        """The number of rows; for tags, the number of words; with weights of the classes, the sum of the weights."""
         return {"task_loss": jnp.sum(self._weights(targets))}
 
     def measure(self, params: Parameters, targets: TaskBatch, dropout_keys: Key[Array, " B"] | None) -> Means:
-        """Returns the loss and, except for numbers, the accuracy."""
+        """Returns the loss and, except for numbers, the accuracy, in which all classes have the same weight."""
         outputs, weights = self.outputs(params, targets, dropout_keys), self._weights(targets)
+        if self._loss == "labels":
+            wrong_way = jnp.where(targets.target > 0, -outputs, outputs)
+            loss, hit = jax.nn.softplus(wrong_way).mean(axis=-1), (wrong_way < 0).mean(axis=-1)
+            return {"task_loss": Mean.of(loss, weights), "accuracy": Mean.of(hit, weights)}
         if self._loss == "squares":
             return {"task_loss": Mean.of(jnp.square(outputs[:, 0] - targets.target), weights)}
         labels = jnp.maximum(targets.target, 0)
@@ -117,7 +123,7 @@ class TaskObjective:
             inside = targets.tokens.sequence[:, 0] > 0
             outputs = jnp.where(inside[:, None], outputs.swapaxes(1, 2), _NOWHERE)
         loss, hit = cross_entropy(outputs, labels)
-        return {"task_loss": Mean.of(loss, weights), "accuracy": Mean.of(hit, weights)}
+        return {"task_loss": Mean.of(loss, weights), "accuracy": Mean.of(hit, self._asked(targets))}
 
     def outputs(
         self, params: Parameters, batch: TaskBatch, dropout_keys: Key[Array, " B"] | None = None
@@ -126,7 +132,12 @@ class TaskObjective:
         return self._network.apply({"params": params}, batch.tokens, batch.marks, dropout_keys)
 
     def _weights(self, batch: TaskBatch) -> Float[Array, "B ..."]:
-        """Weights of the labels in the loss."""
+        """Weights of the labels in the loss: with weights of the classes, that of each target."""
+        asked = self._asked(batch)
+        return asked if not self._class_weights else asked * jnp.array(self._class_weights)[batch.target]
+
+    def _asked(self, batch: TaskBatch) -> Float[Array, "B ..."]:
+        """1 for every target, but 0 where none is asked or the row is a filler; half for each end of an answer."""
         match self._loss:
             case "tags":
                 return jnp.where(batch.target == IGNORED, 0.0, batch.weight[:, None])

@@ -123,7 +123,7 @@ def has_plain_lines(task: TaskConfig, source: str) -> bool:
     It is standard input, or a .txt whose first line doesn't name the text's column, where the task didn't learn from a
     .txt with columns.
     """
-    if task.kind not in ("class", "number", "tags") or len(task.texts) > 1 or "{" in task.texts[0]:
+    if task.facts.head not in ("pooled", "tokens") or len(task.texts) > 1 or "{" in task.texts[0]:
         return False
     if source == STANDARD_INPUT:
         return True

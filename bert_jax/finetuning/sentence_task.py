@@ -9,8 +9,8 @@ import numpy as np
 from bert_jax.batching.sequences import joined
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.columns import class_name, number, text
-from bert_jax.finetuning.metrics import class_metrics, number_metrics
+from bert_jax.finetuning.columns import class_name, label_names, number, text
+from bert_jax.finetuning.metrics import class_metrics, label_metrics, number_metrics
 from bert_jax.finetuning.task import CUT, EMPTY, Example, Prediction, Task, commonest, probabilities
 
 
@@ -64,6 +64,41 @@ class ClassTask(SentenceTask):
 
     def _number(self, prediction: Prediction) -> int:
         return self.labels.number(prediction["predicted_label"], "a prediction")
+
+
+class LabelsTask(SentenceTask):
+    """All labels that hold of a text or pair: none, one or several."""
+
+    @classmethod
+    def names(cls, config: TaskConfig, record: Record) -> list[str]:
+        """Returns the names of the record's labels."""
+        return label_names(record, config)
+
+    @classmethod
+    def is_labelled(cls, config: TaskConfig, record: Record) -> bool:
+        """Whether the label's column is there, empty or not, or columns of all labels."""
+        return record.has(config.label) or all(map(record.has, config.labels or (config.label,)))
+
+    def gold(self, record: Record) -> tuple[int, ...]:
+        """1 for each label that holds, 0 for each other one."""
+        held = {self.labels.number(name, record.place) for name in self.names(self.config, record)}
+        return tuple(int(number in held) for number in range(len(self.labels)))
+
+    def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
+        """The labels that hold with a probability above one half, and the probability of each."""
+        shares = (1 / (1 + np.exp(-outputs[0].astype(np.float64)))).tolist()
+        named = dict(zip(self.labels.names, shares))
+        return {"predicted_labels": [name for name, share in named.items() if share > 0.5], "probabilities": named}
+
+    def measure(self, golds: Sequence[tuple[int, ...]], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        """Micro and macro F1, and the share of rows with all labels right."""
+        held = [set(one["predicted_labels"]) for one in predictions]
+        return label_metrics(golds, [[int(name in one) for name in self.labels.names] for one in held])
+
+    def baseline(self, golds: Sequence[tuple[int, ...]]) -> list[Prediction]:
+        """Predicts the commonest label alone for every record."""
+        name = self.labels.names[int(np.argmax(np.sum(golds, axis=0)))]
+        return [{"predicted_labels": [name]}] * len(golds)
 
 
 class NumberTask(SentenceTask):

@@ -32,8 +32,17 @@ class TagTask(Task):
 
     @classmethod
     def names(cls, config: TaskConfig, record: Record) -> list[str]:
-        """Returns the tags of the record's words."""
-        return words(record, config.label)
+        """Returns the tags of the record's words; whole numbers are the numbers of tags in `config.labels`."""
+        value = record.value(config.label)
+        if not (isinstance(value, list) and value and all(type(number) is int for number in value)):
+            return words(record, config.label)
+        labels = config.labels or ()
+        if (wrong := next((number for number in value if not 0 <= number < len(labels)), None)) is not None:
+            raise UsageError(
+                f"{record.place}: {config.label!r} has the number {wrong} for a tag, and task.labels names "
+                f"{len(labels)} tags; name all in the order of their numbers, from 0: --task.labels O B-PER I-PER"
+            )
+        return [labels[number] for number in value]
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
         """An example for each part of a sentence, which is cut between words where it is too long. `origin` has the
@@ -82,7 +91,7 @@ class TagTask(Task):
 
     def gold(self, record: Record) -> list[str]:
         """The tags. Raises UsageError where there aren't as many as words, or for one that isn't known."""
-        tags = words(record, self.config.label)
+        tags = self.names(self.config, record)
         count = len(words(record, self.config.texts[0]))
         if len(tags) != count:
             raise UsageError(f"{record.place} has {count} words and {len(tags)} tags; give each word one")

@@ -36,6 +36,13 @@ def test_a_batch_that_does_not_divide_is_refused():
         FinetuneConfig(task=TaskConfig(name="x", kind="class"), execution={"accumulation": 5})
 
 
+def test_the_compute_type_is_that_of_pretraining_unless_it_is_given():
+    task, model = TaskConfig(name="x", kind="class", labels=("a", "b"), padded_lengths=(128,)), ModelConfig.tiny()
+    for given, expected in ((None, "bfloat16"), ("float32", "float32")):
+        config = FinetuneConfig(task=task, init="run", compute_dtype=given)
+        assert config.planned(model.replace(compute_dtype="bfloat16"), task, "", 1).model.compute_dtype == expected
+
+
 def test_a_run_of_an_earlier_release_names_the_hash_of_its_rows_otherwise():
     task = TaskConfig(name="x", kind="class", labels=("a", "b"), padded_lengths=(128,))
     config = FinetuneConfig(task=task, init="run").planned(ModelConfig.tiny(vocabulary_size=100), task, "abc", 10)

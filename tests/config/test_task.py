@@ -29,7 +29,9 @@ SPAN = {"name": "x", "kind": "span", "texts": ("question", "context")}
         ({"kind": "choice", "choices": ("one", "one")}, "task.choices=('one', 'one') has a column twice"),
         ({"kind": "marked", "marks": ("at", "at")}, "task.marks=('at', 'at') has a column twice"),
         ({"kind": "class", "labels": ("0", "1", "1")}, "has '1' twice; name each label once"),
-        ({"kind": "sentence"}, "TaskConfig.kind=sentence: expected one of class, number"),
+        ({"kind": "number", "class_weights": "balanced"}, "task.class_weights is for kinds class, marked, tags"),
+        ({"kind": "class", "labels": ("a", "b"), "class_weights": (1.0,)}, "needs task.labels, as many as there are"),
+        ({"kind": "sentence"}, "TaskConfig.kind=sentence: expected one of class, labels, number"),
     ],
 )
 def test_settings_that_do_not_fit_each_other_are_refused(settings, words):

@@ -119,9 +119,7 @@ def test_the_tags_of_all_words_are_labels(tmp_path, wordpiece):
 @pytest.mark.parametrize("labels", [None, ("B-X", "I-X")])
 def test_tags_that_name_no_entities_are_not_measured_by_them(tmp_path, wordpiece, labels):
     config = TaskConfig(name="x", kind="tags", texts=("words",), label="tags", labels=labels, metric="entity_f1")
-    with pytest.raises(
-        UsageError, match="task.metric=entity_f1 measures tags like .* there is no O: .*; correct them"
-    ):
+    with pytest.raises(UsageError, match="task.metric=entity_f1 measures tags like .* there is no O: .*; correct them"):
         read_training(with_files(tmp_path, "the\tDET\ncat\tNOUN\n", config=config, suffix="conll"), wordpiece, 0)
 
 

@@ -16,6 +16,7 @@ MODEL = ModelConfig(num_layers=2, hidden_size=16, num_heads=2, max_positions=16,
 CLASS = TaskConfig(name="x", kind="class", labels=("a", "b", "c"), max_length=16)
 TASKS = {
     "class": CLASS,
+    "labels": CLASS.replace(kind="labels"),
     "number": CLASS.replace(kind="number"),
     "choice": CLASS.replace(kind="choice", choices=("first", "second")),
     "tags": CLASS.replace(kind="tags"),
@@ -35,6 +36,7 @@ def batch_of(kind: str, length: int = 8, weight=(1, 1, 1, 1)) -> TaskBatch:
     target = {
         "number": np.array([0.5, -1.0, 2.0, 3.0], np.float32),
         "choice": np.array([0, 1, 1, 0]),
+        "labels": np.array([[0, 1, 1], [0, 0, 0], [1, 0, 1], [1, 1, 1]]),
         "tags": tags,
         "span": np.array([[1, 2], [3, 3], [0, 0], [2, 4]]),
     }.get(kind, np.array([0, 1, 2, 1]))
@@ -64,6 +66,9 @@ def test_the_loss_of_each_kind(kind):
     target = np.asarray(batch.target)
     if kind == "number":
         expected = np.mean((outputs[:, 0] - target) ** 2)
+    elif kind == "labels":
+        shares = 1 / (1 + np.exp(-outputs))
+        expected = -np.mean(np.log(np.where(target, shares, 1 - shares)))
     elif kind == "span":
         expected = np.mean(
             [
@@ -117,3 +122,19 @@ def test_what_is_frozen_does_not_learn():
     assert learns["bert"]["encoder"]["layers"]["feedforward_in"]["kernel"].tolist() == [[[False]], [[True]]]
     assert not learns["bert"]["embeddings"]["word"] and not learns["bert"]["embeddings"]["norm"]["scale"]
     assert learns["bert"]["pooler"]["dense"]["kernel"] and learns["task"]["dense"]["bias"]
+
+
+@pytest.mark.parametrize("kind", ["class", "tags"])
+def test_weights_of_the_classes_are_weights_of_the_mean(kind):
+    shares, batch = np.array([1.0, 2.0, 0.5]), batch_of(kind)
+    plain = objective_of(kind)
+    weighted = TaskObjective(TASKS[kind].replace(class_weights=tuple(shares)), MODEL, ExecutionConfig())
+    params = plain.init(jax.random.key(0))
+    logits, labels = np.asarray(plain.outputs(params, batch), np.float64).reshape(-1, 3), np.ravel(batch.target)
+    losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(labels)), labels]
+    weights = np.where(labels == IGNORED, 0, shares[labels])
+    found = weighted.measure(params, batch, None)
+    assert float(found["task_loss"].value) == pytest.approx(np.average(losses, weights=weights), rel=1e-5)
+    assert float(weighted.counts(batch)["task_loss"]) == pytest.approx(weights.sum())
+    accuracy = plain.measure(params, batch, None)["accuracy"]
+    assert float(found["accuracy"].value) == float(accuracy.value)

@@ -6,7 +6,7 @@ import pytest
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.choice_task import ChoiceTask
-from bert_jax.finetuning.sentence_task import ClassTask, NumberTask
+from bert_jax.finetuning.sentence_task import ClassTask, LabelsTask, NumberTask
 from bert_jax.finetuning.task import Task
 from bert_jax.model.task import HeadShape
 from bert_jax.system.errors import UsageError
@@ -103,3 +103,49 @@ def test_a_choice_is_numbered_from_0_or_named_by_its_column(wordpiece, label, nu
 def test_a_label_that_is_no_choice_is_refused(wordpiece, label):
     with pytest.raises(UsageError, match="f, line 1.*(numbered from 0 to 1|no label|a whole number)"):
         ChoiceTask(CHOICE, wordpiece).gold(records({"label": label})[0])
+
+
+LABELS = TaskConfig(name="x", kind="labels", labels=("rain", "safety"))
+
+
+@pytest.mark.parametrize(
+    "values, gold",
+    [
+        ({"label": ["safety"]}, (0, 1)),
+        ({"label": []}, (0, 0)),
+        ({"label": [1, 0]}, (1, 0)),
+        ({"label": "safety, rain"}, (1, 1)),
+        ({"label": ""}, (0, 0)),
+        ({"rain": "0", "safety": "1"}, (0, 1)),
+        ({"rain": True, "safety": 0.0}, (1, 0)),
+    ],
+)
+def test_labels_are_read_in_all_their_forms(wordpiece, values, gold):
+    task, record = LabelsTask(LABELS, wordpiece), Record("f, line 1", {"sentence": "the cat"} | values)
+    assert task.is_labelled(LABELS, record) and task.gold(record) == gold
+    [[example]] = task.encode([record], Counter(), train=True)
+    assert example.target == gold
+
+
+@pytest.mark.parametrize(
+    "values, words",
+    [
+        ({"label": [1, 0, 0]}, "has 3 values of 0 and 1, and task.labels names 2 labels"),
+        ({"label": ["snow"]}, "the label 'snow' is none of the 2 that are known"),
+        ({"label": 3.5}, "'label' is 3.5; several labels a row are a list"),
+        ({"rain": "2", "safety": "1"}, "'rain' is '2'; a column of a label holds 0 or 1"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(wordpiece, values, words):
+    with pytest.raises(UsageError, match=words):
+        LabelsTask(LABELS, wordpiece).gold(Record("f, line 1", values))
+
+
+def test_labels_are_predicted_and_measured(wordpiece):
+    task = LabelsTask(LABELS, wordpiece)
+    said = [task.predict(Record("", {}), [], [np.array(logits)]) for logits in ([3.0, -1.0], [1.0, 1.0], [-1.0, -2.0])]
+    assert [one["predicted_labels"] for one in said] == [["rain"], ["rain", "safety"], []]
+    assert said[0]["probabilities"]["rain"] == pytest.approx(1 / (1 + np.exp(-3)))
+    found = task.measure([(1, 0), (0, 1), (0, 0)], said)
+    assert found == {"micro_f1": pytest.approx(0.8), "macro_f1": pytest.approx((2 / 3 + 1) / 2), "exact_match": 2 / 3}
+    assert task.baseline([(1, 0), (1, 1)]) == [{"predicted_labels": ["rain"]}] * 2

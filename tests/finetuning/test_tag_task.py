@@ -119,6 +119,13 @@ def test_tags_that_do_not_fit_are_refused(wordpiece, one, words):
         TagTask(CONFIG, wordpiece).gold(one)
 
 
+def test_tags_may_be_numbers_of_the_labels_that_are_given(wordpiece):
+    one = Record("f, line 1", {"words": ["a", "b"], "tags": [2, 0]})
+    assert TagTask(CONFIG, wordpiece).gold(one) == ["O", "B-X"]
+    with pytest.raises(UsageError, match="f, line 1: 'tags' has the number 2 for a tag, and task.labels names 0 tags"):
+        TagTask.names(CONFIG.replace(labels=None), one)
+
+
 def test_whole_entities_are_measured(wordpiece):
     task = TagTask(CONFIG, wordpiece)
     golds = [["B-X", "I-X", "O"], ["B-X", "O", "O"]]

@@ -17,6 +17,7 @@ CLASS = TaskConfig(name="film", kind="class", labels=("bad", "so so", "good"), m
 ANSWERS = SpanConfig(stride=4, question_length=4)
 TASKS = {
     "class": CLASS,
+    "labels": CLASS.replace(kind="labels"),
     "number": CLASS.replace(kind="number", labels=None),
     "tags": CLASS.replace(kind="tags", labels=("B-X", "I-X", "O", "B-Y")),
     "choice": CLASS.replace(kind="choice", labels=None, choices=("one", "two", "three")),

@@ -16,6 +16,7 @@ from bert_jax.run.run_directory import RunDirectory, write_config
 
 HEADS = {
     "class": ("BertForSequenceClassification", "classifier", 3),
+    "labels": ("BertForSequenceClassification", "classifier", 3),
     "number": ("BertForSequenceClassification", "classifier", 1),
     "tags": ("BertForTokenClassification", "classifier", 4),
     "choice": ("BertForMultipleChoice", "classifier", 1),
@@ -27,6 +28,11 @@ SAID = {
         "id2label": {"0": "bad", "1": "so so", "2": "good"},
         "label2id": {"bad": 0, "so so": 1, "good": 2},
         "problem_type": "single_label_classification",
+    },
+    "labels": {
+        "id2label": {"0": "bad", "1": "so so", "2": "good"},
+        "label2id": {"bad": 0, "so so": 1, "good": 2},
+        "problem_type": "multi_label_classification",
     },
     "number": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "problem_type": "regression"},
     "tags": {

@@ -158,6 +158,7 @@ def test_fine_tuned_classes_give_their_encoder(case, tmp_path):
     "kind, name",
     [
         ("class", "SequenceClassification"),
+        ("labels", "SequenceClassification"),
         ("number", "SequenceClassification"),
         ("tags", "TokenClassification"),
         ("choice", "MultipleChoice"),
