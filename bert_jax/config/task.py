@@ -80,8 +80,8 @@ class TaskConfig(Settings):
     labels: tuple[str, ...] | None = None
     """All classes, labels or tags, in the order of the model's outputs. None: those of the training rows, sorted."""
     class_weights: Literal["balanced"] | tuple[Annotated[float, Field(gt=0)], ...] | None = None
-    """Weights of the classes or tags in the loss, in the order of task.labels. balanced: inversely proportional to how
-    often each is in the training rows, as in scikit-learn. None: equal."""
+    """Weights of the classes or tags in the loss: numbers in the order of task.labels, or `balanced`, inversely
+    proportional to how often each is in the training rows, as in scikit-learn. None: equal."""
     max_length: Annotated[int, Field(ge=8)] = 128
     """Maximum pieces of a sequence, special ones included. Longer input: a pair loses the end of its longer text, a
     single text its end, a tagged sentence is cut into several, and a text with an answer is read in windows."""
