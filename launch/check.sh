@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . launch/setup.sh
+usage launch/check.sh "$@"
 
 install dev
 "$VENV/bin/python" -m ruff format --check bert_jax tests configs launch

@@ -21,6 +21,7 @@ if ! [ -f launch/setup.sh ]; then
   exit 2
 fi
 . launch/setup.sh
+usage launch/gpu.sh "$@"
 . launch/flags.sh
 . launch/again.sh
 

@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . launch/setup.sh
+usage launch/local.sh "$@"
 
 install
 exec "$VENV/bin/bert-jax" pretrain configs/demo.py --workdir runs/demo "$@"

@@ -4,6 +4,19 @@
 #   ENVIRONMENTS   a folder that keeps environments by their requirements, for checkouts that begin without .venv, as in
 #                  CI (default: none is kept). It is best on the disk of the checkouts, which then share its files.
 
+# usage SCRIPT ARGS...: if one of ARGS asks for help, prints the comment at the top of SCRIPT and exits.
+usage() {
+  local word
+  for word in "${@:2}"; do
+    case "$word" in
+      -h | --help)
+        sed -n -e '/^[^#]/q' -e 's/^# //p' "$1"
+        exit 0
+        ;;
+    esac
+  done
+}
+
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 
 find_python() {
@@ -38,13 +51,24 @@ install() {
       return 2
     }
   fi
-  echo "Installing bert_jax and what it needs"
-  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check \
-    --constraint launch/constraints.txt --editable ".${extra:+[$extra]}"
+  echo "Installing bert_jax${extra:+ with the extra(s) $extra} and the packages that it needs into $VENV; this takes minutes"
+  "$VENV/bin/python" -m pip install --disable-pip-version-check \
+    --constraint launch/constraints.txt --editable ".${extra:+[$extra]}" | progress
   if [ -n "$kept" ]; then
     keep || echo "The environment can't be kept in $ENVIRONMENTS; the next checkout installs its own"
   fi
   echo "$state" >>"$VENV/installed"
+}
+
+# progress: of pip's output, the lines that say which packages are downloaded and installed.
+progress() {
+  local line
+  while IFS= read -r line; do
+    case "$line" in
+      *.metadata*) ;;
+      *Downloading* | *"Using cached"* | Installing*) echo "$line" ;;
+    esac
+  done
 }
 
 # take_kept: makes $VENV what is kept as $kept, if anything is. Its files are shared: pip replaces files, and writes into none.

@@ -15,6 +15,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . launch/setup.sh
+usage launch/soak.sh "$@"
 RANDOM="${SEED:-1}"
 pause="${PAUSE_SECONDS:-10}"
 folder="${SOAK_DIRECTORY:-runs/soak}"

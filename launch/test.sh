@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . launch/setup.sh
+usage launch/test.sh "$@"
 
 install "${EXTRA:-test}"
 # A process of tests that dies ends the run: pytest-xdist 3.8 may wait for ever where one is replaced (its issue 1378).

@@ -19,6 +19,8 @@
 # and RESTARTS and RETRY_SECONDS of launch/again.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. launch/setup.sh
+usage launch/tpu.sh "$@"
 . launch/again.sh
 . launch/tpu_resource.sh
 read -ra ssh_flags <<<"${SSH_FLAGS:-}"

@@ -10,6 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . launch/setup.sh
+usage launch/tpu_worker.sh "${1:-}"
 . launch/flags.sh
 . launch/again.sh
 state_dir=runs/worker

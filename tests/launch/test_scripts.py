@@ -30,6 +30,15 @@ def test_what_says_who_runs_it_can_be_run(script):
     assert os.access(script, os.X_OK) or script.name == "tpu_worker.sh"
 
 
+@pytest.mark.parametrize("script", ["check.sh", "gpu.sh", "local.sh", "soak.sh", "test.sh", "tpu.sh", "tpu_worker.sh"])
+def test_help_prints_the_usage_and_does_nothing(script, place):
+    before = sorted(place.project.rglob("*"))
+    code, said = place.run(script, "--help")
+    first = (ROOT / "launch" / script).read_text().splitlines()[1]
+    assert code == 0 and said.startswith(f"{first.removeprefix('# ')}\n")
+    assert sorted(place.project.rglob("*")) == before and not list(place.world.iterdir())
+
+
 ATTENDED = 'trap "rm armed; kill \\$!; exit 5" TERM; sleep 20 & : >armed; wait'
 BEFORE_ITS_NUMBER_IS_KNOWN = '"child=\\$!") until [ -e armed ]; do sleep 0.02; done; kill -TERM $$ ;;'
 WHEN_IT_HAS_ENDED_BEFORE_ANYONE_LOOKS = '"kill -0"*) while [ -e armed ]; do sleep 0.02; done; sleep 0.1 ;;'

@@ -12,7 +12,10 @@ PYTHON = """#!/bin/bash
 echo "$*" >>"$NOTED"
 case "$*" in
   "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
-  "-m pip "*) rm -f .venv/project && echo "$PWD" >.venv/project ;; # as pip: it replaces a file
+  "-m pip "*" --quiet "*) exit 1 ;;
+  "-m pip "*)
+    printf '%s\\n' "Collecting jax" "  Downloading jax-1.metadata" "  Downloading jax-1.whl (3 MB)"
+    rm -f .venv/project && echo "$PWD" >.venv/project ;; # as pip: it replaces a file
   *version*) echo 3.12 ;;
 esac
 """
@@ -34,7 +37,8 @@ def install(tmp_path):
         noted.write_text("")
         own = {"PYTHON": str(python), "NOTED": str(noted), "ENVIRONMENTS": str(tmp_path / "kept"), "VENV": ".venv"}
         shell = ["bash", "-euo", "pipefail", "-c", ". launch/setup.sh; install test"]
-        subprocess.run(shell, cwd=checkout, env=os.environ | own, check=True, capture_output=True)
+        done = subprocess.run(shell, cwd=checkout, env=os.environ | own, check=True, capture_output=True, text=True)
+        (tmp_path / "said").write_text(done.stdout)
         assert (checkout / ".venv/project").read_text() == f"{checkout}\n"
         return [line.split()[1] for line in noted.read_text().splitlines() if line.startswith("-m")]
 
@@ -47,6 +51,12 @@ def test_a_checkout_takes_the_environment_that_another_made_of_the_same_requirem
     assert install("two") == ["pip"]  # the project itself
     assert (tmp_path / "one/.venv/project").read_text() == f"{tmp_path}/one\n"
     assert install("three", "others") == ["venv", "pip"]
+
+
+def test_setup_says_what_is_installed_and_passes_on_what_pip_downloads(install, tmp_path):
+    install("one")
+    said = (tmp_path / "said").read_text().splitlines()
+    assert "Installing bert_jax with the extra(s) test" in said[-2] and said[-1] == "  Downloading jax-1.whl (3 MB)"
 
 
 def test_the_environments_that_were_used_last_are_kept(install, tmp_path):
