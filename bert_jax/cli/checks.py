@@ -37,7 +37,7 @@ def check_line(words: Iterable[str], flags: list[Flag], command: str) -> None:
         name, equals, value = word.partition("=")
         flag = by_name.get(name := _hyphened(name))
         if flag is None:
-            raise UsageError(_unknown(name, list(by_name), command))
+            raise UsageError(_unknown(name, by_name, command))
         given.add(flag.name)
         _check_values(flag, name, [value] if equals else _values(flag, waiting, len(missing)))
     _check_whole([flag for flag in flags if flag.required and flag.name not in given], flags, command)
@@ -93,19 +93,19 @@ def _stray(word: str, flags: list[Flag], command: str) -> str:
     return f"{shown(word)} stands where no value is expected: {takes} like --NAME VALUE; quote a value with blanks"
 
 
-def _unknown(name: str, known: list[str], command: str) -> str:
+def _unknown(name: str, known: dict[str, Flag], command: str) -> str:
     if entry := re.match(r"(--.*?)\.(\d+)\.", name):
         entries = {each[len(entry[1]) + 1 :].partition(".")[0] for each in known if each.startswith(f"{entry[1]}.")}
         if entries and entry[2] not in entries:
             there = f"{entry[1]} has {len(entries)}, numbered from 0"
             return f"{name}: there is no entry {entry[2]}: {there}; a config file adds one"
-    meant = near(name, known)
+    meant = _near(name, known) or _described(name, known)
     suggestion = f"did you mean {' or '.join(meant)}?" if meant else f"bert-jax {command} --help-all lists all"
     return f"{shown(name)} is no setting of bert-jax {command}; {suggestion}"
 
 
-def near(name: str, known: Iterable[str]) -> list[str]:
-    """Known flags similar to the unknown flag `name`, most similar first."""
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    """Known flags spelled like the unknown flag `name`, most similar first."""
     known, last = list(known), _last(name)
     same = [each for each in known if _last(each) == last]
     alike = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
@@ -113,6 +113,16 @@ def near(name: str, known: Iterable[str]) -> list[str]:
     ends = {_last(each): each for each in known}
     close = [ends[each] for each in difflib.get_close_matches(last, ends, n=2, cutoff=0.7)]
     return list(dict.fromkeys(same or alike or within or close))[:_MOST_MEANT]
+
+
+def _described(name: str, known: dict[str, Flag]) -> list[str]:
+    """Flags, of the group of the unknown flag `name` if it has one, whose help contains its word, as in "Width of every
+    token's vector"; first those whose help begins with it."""
+    word = re.compile(rf"\b{re.escape(_last(name).replace('-', ' '))}\b", re.IGNORECASE)
+    group = name.rpartition(".")[0]
+    places = {each: match.start() for each, flag in known.items() if (match := word.search(flag.help))}
+    found = [each for each in places if each.startswith(group) and not known[each].is_switch]
+    return sorted(found, key=lambda each: places[each])[:_MOST_MEANT]
 
 
 def _last(name: str) -> str:

@@ -29,7 +29,6 @@ COMMAND = Command(
         "task.texts",
         "task.label",
         "task.format",
-        "task.columns",
         "task.train-rows",
         "task.max-length",
         "task.epochs",
@@ -39,10 +38,6 @@ COMMAND = Command(
         "optimizer.warmup",
         "dropout",
         "seed",
-        "layers-frozen",
-        "probe",
-        "from-random",
-        "execution.accumulation",
     ),
 )
 

@@ -14,7 +14,6 @@ COMMAND = Command(
     RunConfig(),
     first=(
         "data.source",
-        "data.layout",
         "data.language",
         "vocabulary.size",
         "vocabulary.file",
@@ -22,7 +21,6 @@ COMMAND = Command(
         "model.num-layers",
         "model.hidden-size",
         "model.num-heads",
-        "model.compute-dtype",
         "phases.0.steps",
         "phases.0.length",
         "phases.0.batch-size",
@@ -31,8 +29,6 @@ COMMAND = Command(
         "objective.pair",
         "init",
         "seed",
-        "execution.accumulation",
-        "checkpoints.every",
     ),
 )
 

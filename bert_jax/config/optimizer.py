@@ -18,7 +18,7 @@ class OptimizerConfig(Settings):
     matrix's update scaled to that matrix's norm times the learning rate; or Muon (Jordan et al. 2024): each matrix of a
     block moves by its gradients' mean made orthogonal, at the size of Adam's steps, and all else by Adam."""
     peak_learning_rate: Positive = 1e-4
-    """Learning rate at the end of the warm-up."""
+    """Learning rate (LR) at the end of the warm-up."""
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.01
     """Share of all steps over which the rate rises linearly from 0. `schedule` says what comes afterwards."""
     schedule: Literal["linear", "polynomial", "cosine", "warmup_stable_decay"] = "linear"

@@ -74,8 +74,9 @@ class TrainingConfig(OperationConfig):
                 )
             if phase.steps * phase.batch_size > 2**32:
                 raise ValueError(
-                    f"phases.{number} takes {phase.steps * phase.batch_size:,} sequences and random keys number them "
-                    "up to 2^32; split the phase in two"
+                    f"phases.{number}.batch_size={phase.batch_size} in phases.{number}.steps={phase.steps} makes "
+                    f"{phase.steps * phase.batch_size:,} sequences, and a phase may have {2**32:,}; choose a smaller "
+                    "batch or fewer steps, or split the phase in two"
                 )
         return self
 

@@ -25,6 +25,8 @@ class Family(NamedTuple):
     """Sides whose length is a multiple of this have wraparound links, so they are rings."""
     whole: bool
     """Whether there are wraparound links only if all sides have such a length."""
+    cores: int = 1
+    """What Cloud's accelerator types count of a chip: v4-8 and v5p-8 are four chips of two TensorCores each."""
     options: dict[str, Any] = {}
     """Options with which libtpu describes a chip as one device, as JAX sees it on a TPU machine."""
 
@@ -38,9 +40,11 @@ _FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 _CUBES = ("1x1x1", "2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16")
 
 FAMILIES = {
-    "v4": Family(_CUBES, ring=4, whole=True, options={"chip_config_name": "megacore"}),  # else each of its two cores
+    "v4": Family(
+        _CUBES, ring=4, whole=True, cores=2, options={"chip_config_name": "megacore"}
+    ),  # else each core is one
     "v5e": Family(_FLAT, ring=16, whole=False),
-    "v5p": Family(_CUBES, ring=4, whole=True),
+    "v5p": Family(_CUBES, ring=4, whole=True, cores=2),
     "v6e": Family(_FLAT, ring=16, whole=False),
 }
 
@@ -90,6 +94,8 @@ def parse_topology(text: str) -> Topology:
     name, _, shape = text.strip().partition(":")
     family = FAMILIES.get(name)
     if not family:
+        if found := re.fullmatch(r"(v\d+[a-z]*)-(\d{1,4})", name.replace("litepod", "e")):
+            raise UsageError(_of_accelerator_type(text, *found.groups()))
         raise UsageError(
             f"--topology {text}: there are plans for {', '.join(FAMILIES)}; "
             "give FAMILY:SIDExSIDE, as in v5e:4x4, or with three sides v4:2x2x2"
@@ -105,6 +111,16 @@ def parse_topology(text: str) -> Topology:
             f"near it are {_near(name, shape)}"
         )
     return Topology(name, sides)
+
+
+def _of_accelerator_type(text: str, name: str, count: str) -> str:
+    """The message for `text`, a Cloud accelerator type such as v5litepod-64 instead of a slice."""
+    if not (family := FAMILIES.get(name)):
+        return f"--topology {text}: there are plans for {', '.join(FAMILIES)}; give one like v5e:4x4"
+    chips = max(int(count) // family.cores, 1)
+    same = [each for each in family.slices if math.prod(map(int, each.split("x"))) == chips]
+    meant = f"{name}:{same[0]}" if same else f"one near it, {_near(name, str(chips))}"
+    return f"--topology {text}: a slice is named by its sides; give {meant}"
 
 
 def _near(name: str, shape: str) -> str:

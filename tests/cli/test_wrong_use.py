@@ -52,6 +52,9 @@ WRONG = {
     f"{FINETUNE} --data.source text:a": "--data.source is no setting of bert-jax finetune",
     "evaluate R --dat f": "--dat is no setting of bert-jax evaluate; did you mean --data?",
     "bench demo --batchsize 3": "did you mean --batch-size?",
+    "params demo --model.width 3": "did you mean --model.hidden-size or --model.embedding-size",
+    f"{PRETRAIN} --lr 3": "did you mean --optimizer.peak-learning-rate?",
+    "pretrain base --workdir W --phases.0.batch-size 100000": "--phases.0.batch-size=100000 in --phases.0.steps=900000 makes 90,000,000,000 sequences, and a phase may have 4,294,967,296; choose a smaller batch",
     "params demo --layers 3": "did you mean --model.num-layers or --model.shared-layers",
     # Values
     f"{PRETRAIN} --model.num-layers ten": "--model.num-layers ten: expected a whole number above 0",

@@ -34,6 +34,11 @@ def test_chips_and_links_follow_from_the_sides(text, chips, links):
         ("v5e", "a slice of v5e is v5e:AxB, as in v5e:1x1, v5e:2x2"),
         ("v9:2x2", "there are plans for v4, v5e, v5p, v6e"),
         ("4x4", "give FAMILY:SIDExSIDE, as in v5e:4x4"),
+        ("v5e-64", "give v5e:8x8"),
+        ("v5litepod-16", "give v5e:4x4"),
+        ("v4-8", "give v4:2x2x1"),  # four chips of two cores
+        ("v5e-48", "one near it, v5e:4x8, v5e:8x8"),
+        ("v3-8", "there are plans for v4"),
         ("v5e:0x4", "v5e:AxB"),
         ("v5e:4x4x1", "v5e:AxB, as in v5e:2x4, v5e:4x4, v5e:4x8"),
         ("v4:4x4", "v4:AxBxC, as in v4:2x2x2, v4:2x2x4, v4:2x4x4"),
