@@ -36,10 +36,9 @@ COMMAND = Command(
 
 
 def run(arguments: list[str]) -> None:
-    """Parses the command line and prints parameters, published counts of the same model, memory and FLOPs."""
+    """Parses the command line and prints parameters, memory and FLOPs."""
     config = COMMAND.parse(arguments).config
-    from bert_jax.cli.params_tables import flops_table, memory_line, parameter_table, published_table
-    from bert_jax.cli.published import published_counts
+    from bert_jax.cli.params_tables import flops_table, memory_line, parameter_table
     from bert_jax.planning.model_facts import ModelFacts
     from bert_jax.pretraining.objective import planned_vocabulary_size
     from bert_jax.system.progress import output
@@ -47,7 +46,5 @@ def run(arguments: list[str]) -> None:
     model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))
     facts = ModelFacts.of(model, config)
     output.print(parameter_table(model, facts.parts))
-    if counts := published_counts(model):
-        output.print(published_table(counts))
     output.print(memory_line(facts, config.optimizer.name))
     output.print(flops_table(facts.phases))

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from rich.table import Table
 
-from bert_jax.cli.published import PublishedCount
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.size import HEADS, Part
 from bert_jax.planning.model_facts import ModelFacts, PhaseFlops
@@ -64,17 +63,6 @@ def _add_total(table: Table, name: str, group: list[Part]) -> None:
 def _counts(group: list[Part], of_a_block: bool) -> tuple[str, str]:
     one = f"{sum(part.parameters for part in group):,}" if of_a_block else ""
     return one, f"{sum(part.copies * part.parameters for part in group):,}"
-
-
-def published_table(counts: Iterable[PublishedCount]) -> Table:
-    """One row for each term, and below them the published count that they add up to."""
-    table = Table("against published figures")
-    table.add_column("parameters", justify="right")
-    for count in counts:
-        for name, parameters in count.terms.items():
-            table.add_row(name, f"{parameters:,}")
-        table.add_row(count.source, f"{count.parameters:,}", style="bold", end_section=True)
-    return table
 
 
 def memory_line(facts: ModelFacts, optimizer: str) -> str:

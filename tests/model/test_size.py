@@ -83,3 +83,22 @@ def test_flops_of_a_discriminator_and_its_generator():
     compiled = jax.jit(both).lower(parameter_shapes(config), tokens_of(np.zeros((batch, length))), wanted).compile()
     counted = compiled.cost_analysis()["flops"] / batch
     assert forward_flops(config, length, slots) == pytest.approx(counted, rel=0.1)
+
+
+def test_notes_without_biases_and_pooler_count_the_same_base():
+    ours = num_parameters(ModelConfig.base(vocabulary_size=30_522), heads=False)
+    biases, pooler = 12 * (4 * 768 + 3072 + 768), 590_592
+    # As printed there: embeddings, attention, LayerNorm, feed-forward.
+    assert ours - biases - pooler == 23_835_648 + 28_311_552 + 38_400 + 56_623_104 == 108_808_704
+
+
+def test_he_and_xu_count_the_same_model_by_their_formula():
+    """He and Xu (2020), section 7: they count query, key and value of one of the n5 heads, and two output biases a
+    block and two LayerNorms fewer; the bias of their NSP head is eta."""
+    ours = num_parameters(ModelConfig.medium(vocabulary_size=30_522, max_positions=128))
+    n1, n2, n3, n5, n7, n8 = 30_522, 512, 128, 8, 2048, 8
+    n6 = n2 // n5
+    blocks = n8 * (n2**2 + 3 * n2 * n6 + 2 * n2 * n7 + 4 * n2 + 3 * n6 + n7)
+    theirs = blocks + n1 * n2 + 2 * n2**2 + n2 * n3 + 6 * n2 + n1
+    other_heads, output_biases, norms, nsp_bias = n8 * (n5 - 1) * 3 * (n2 + 1) * n6, n8 * 2 * n2, 2 * 2 * n2, 2
+    assert theirs == ours - other_heads - output_biases - norms - nsp_bias == 35_945_786
