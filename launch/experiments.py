@@ -2,9 +2,9 @@
 
     .venv/bin/python launch/experiments.py --output runs/experiments.json --source "text:corpus/*.txt.gz"
     .venv/bin/python launch/experiments.py --output runs/experiments.json --source "text:corpus/*.txt.gz" \
-      --recipes full_sentences muon --seeds 0 1 2 --tasks tasks.json
+      --recipes full_sentences modern_muon --seeds 0 1 2 --tasks tasks.json
 
-A recipe is a file of configs/experiments, with one phase. Before any run these are the rules:
+A recipe is one of configs/experiments.py, with one phase. Before any run these are the rules:
 
 * Time. Some steps of every recipe are measured, in turn, `--rounds` times, and the least is its step time: on a CPU the
   processor time of all threads, which other work hardly changes, elsewhere the time that passes. A recipe takes as many
@@ -16,8 +16,8 @@ A recipe is a file of configs/experiments, with one phase. Before any run these 
   measured so (one that only predicts next tokens, say) has no figure.
 * Plateau. How many sequences had been trained on when the mean training loss of masked tokens first was below 6.0. It
   stands above for as long as a model knows only how frequent words are.
-* Tasks. The file of `--tasks` holds an object: a config of configs/finetune and the flags of `bert-jax finetune` that
-  name its rows. Each trained model is fine-tuned once on each, with its own seed.
+* Tasks. The file of `--tasks` holds an object: the name of a fine-tuning config, and the flags of `bert-jax finetune`
+  that name its rows. Each trained model is fine-tuned once on each, with its own seed.
 * Difference. It counts where the means over seeds differ by more than twice the pooled standard deviation. Where either
   has a single seed, none within 2% of the larger counts.
 
@@ -83,7 +83,7 @@ class Asked:
         *("bert", "full_sentences", "left_to_right_then_masked"),
         *("modern", "modern_masks", "modern_muon", "modern_lamb", "modern_electra"),
     )
-    """Names of files in configs/experiments."""
+    """Names in configs/experiments.py."""
     seeds: tuple[int, ...] = (0,)
     """Seeds of each recipe."""
     seconds: float = 600.0

@@ -112,7 +112,8 @@ check() {
     exit 2
   fi
   refuse_overwrite "$@"
-  if [[ "$1" != gs://* ]] && ! [ -e "./$1" ] && ! [ -f "configs/$1.py" ] || [[ "$1" == runs/* ]]; then
+  local table="${1#configs/}" # of experiments/modern: configs/experiments.py
+  if [[ "$1" != gs://* ]] && ! [ -e "./$1" ] && ! [ -f "configs/${table%%/*}.py" ] || [[ "$1" == runs/* ]]; then
     echo "$1 isn't what the workers get: CONFIG is a file in $PWD, but not in runs/, a name of configs/, or a run at gs://..." >&2
     exit 2
   fi

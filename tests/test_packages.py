@@ -41,7 +41,9 @@ def bert_jax(folder: Path, *words: str) -> subprocess.CompletedProcess:
 def test_an_installation_has_the_configs_by_name_from_anywhere(installed):
     listed = bert_jax(installed, "configs")
     assert listed.returncode == 0 and "demo" in listed.stdout and "sst2" in listed.stdout, listed.stderr
-    assert bert_jax(installed, "configs", "demo").stdout == (ROOT / "configs" / "demo.py").read_text()
+    for name in ("demo", "sst2", "experiments/modern_muon"):
+        printed = bert_jax(installed, "configs", name)
+        assert printed.returncode == 0 and "\nconfig = " in printed.stdout, printed.stderr
     for name in ("demo", "ablations/mlm", "configs/demo.py"):
         assert "--model.num-layers N            Blocks of the encoder (L). (default: 2)" in (
             bert_jax(installed, "pretrain", name, "--help").stdout

@@ -1,22 +1,39 @@
 """Config files: those that come with bert-jax, which are found by name, and a user's own; read and written."""
 
-import ast
 import difflib
+import functools
 import runpy
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
-from bert_jax.system.bucket import Place, in_bucket, place_of
+from bert_jax.system.bucket import in_bucket, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 
 Config = TypeVar("Config", RunConfig, FinetuneConfig)
 TASKS = "finetune"
-"""Folder of the configs for `bert-jax finetune`; all others are for pretraining."""
+"""File of the configs for `bert-jax finetune`; all others are for pretraining."""
+_TABLES = ("ablations", "experiments", TASKS)
+"""Files that build several configs, `RECIPES`: name -> (docstring, config). Every other file builds one, `config`."""
 _INDENT = "    "
+
+
+class NamedConfig(NamedTuple):
+    """A config that comes with bert-jax."""
+
+    name: str
+    text: str
+    """What it is, the command that runs it, its time and the result to expect."""
+    config: RunConfig | FinetuneConfig
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the text."""
+        sentence = self.text.partition("\n")[0].partition(". ")[0]
+        return sentence if sentence.endswith((".", "?")) else f"{sentence}."
 
 
 def configs_directory() -> Path:
@@ -28,8 +45,10 @@ def configs_directory() -> Path:
 
 def config_names() -> list[str]:
     """The names of all configs: demo, ablations/mlm, finetune/sst2."""
-    root = configs_directory()
-    return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.py"))
+    names = []
+    for path in sorted(configs_directory().glob("*.py")):
+        names += [f"{path.stem}/{name}" for name in _recipes(path)] if path.stem in _TABLES else [path.stem]
+    return names
 
 
 def names_for(kind: type[Config]) -> list[str]:
@@ -38,19 +57,25 @@ def names_for(kind: type[Config]) -> list[str]:
     return of_tasks if kind is FinetuneConfig else [name for name in config_names() if not name.startswith(f"{TASKS}/")]
 
 
-def find_config(name: str) -> Path | None:
-    """The file of the config `name`, which may have configs/, finetune/ and .py or not; None if there is none."""
+def find_config(name: str) -> NamedConfig | None:
+    """The config `name`, which may be written with or without configs/, finetune/ and .py; None if there is none."""
     name = name.removeprefix("./").removeprefix("configs/").removesuffix(".py")
     names = config_names()
-    wanted = [each for each in names if each == name] or [each for each in names if each.endswith(f"/{name}")]
-    return configs_directory() / f"{wanted[0]}.py" if name and wanted else None
+    found = [each for each in names if each == name] or [each for each in names if each.endswith(f"/{name}")]
+    if not name or not found:
+        return None
+    file, _, recipe = found[0].partition("/")
+    path = configs_directory() / f"{file}.py"
+    if recipe:
+        return NamedConfig(found[0], *_recipes(path)[recipe])
+    built = runpy.run_path(str(path))
+    return NamedConfig(found[0], built["__doc__"], built["config"])
 
 
-def summary(path: Path) -> str:
-    """The first sentence of a config's docstring."""
-    first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
-    sentence = first.partition(". ")[0]
-    return sentence if sentence.endswith((".", "?")) else f"{sentence}."
+@functools.cache
+def _recipes(path: Path) -> dict[str, tuple[str, RunConfig | FinetuneConfig]]:
+    recipes: dict[str, tuple[str, RunConfig | FinetuneConfig]] = runpy.run_path(str(path))["RECIPES"]
+    return recipes
 
 
 def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
@@ -67,9 +92,10 @@ def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
     if not path.is_file():
         if kind is RunConfig and in_bucket(path) and path.is_dir():
             raise UsageError(f"{path} is no run: it has no config.json")
-        path = find_config(given)
-    if path is None:
-        raise absent(given, names_for(kind))
+        named = find_config(given)
+        if named is None:
+            raise absent(given, names_for(kind))
+        return _of_kind(named.config, kind, named.name)
     if path.suffix != ".py":
         if kind is RunConfig:
             others, flag = "a name or a run", "data.source"
@@ -86,9 +112,7 @@ def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
     except Exception as error:
         reason = " ".join(str(error).split())
         raise UsageError(f"{path}: {type(error).__name__}: {reason}") from None
-    if not isinstance(config, kind):
-        raise UsageError(_of_another_kind(path, config, kind))
-    return config
+    return _of_kind(config, kind, str(path))
 
 
 def absent(given: str, names: list[str]) -> UsageError:
@@ -100,21 +124,29 @@ def absent(given: str, names: list[str]) -> UsageError:
     return UsageError(f"no config file at {given} and no config of that name; {suggestion}bert-jax configs lists them")
 
 
-def _of_another_kind(path: Place, config: object, kind: type[Config]) -> str:
+def _of_kind(config: object, kind: type[Config], where: str) -> Config:
+    """Returns `config`. Raises UsageError where it is no `kind`."""
+    if isinstance(config, kind):
+        return config
     example = "demo" if kind is RunConfig else f"{TASKS}/sst2"
-    other = {RunConfig: "pretrain", FinetuneConfig: "finetune"}.get(type(config))
-    if other:
-        return f"{path} is a config of bert-jax {other}; give one like {example}, which bert-jax configs lists"
-    return f"{path} builds no {kind.__name__} named `config`; give one that does: bert-jax configs {example} prints one"
+    for other, command in ((RunConfig, "pretrain"), (FinetuneConfig, "finetune")):
+        if isinstance(config, other):
+            raise UsageError(
+                f"{where} is a config of bert-jax {command}; give one like {example}, which bert-jax configs lists"
+            )
+    raise UsageError(
+        f"{where} builds no {kind.__name__} named `config`; give one that does: bert-jax configs {example} prints one"
+    )
 
 
-def config_source(config: Settings, command: str) -> str:
-    """The text of a Python file that builds `config` with every setting; its docstring shows `command`."""
+def config_source(config: Settings, text: str) -> str:
+    """The text of a Python file that builds `config` with every setting, with `text` as its docstring."""
     names: dict[str, list[str]] = {}
     for kind in sorted(_kinds(config), key=lambda kind: (kind.__module__, kind.__name__)):
         names.setdefault(kind.__module__, []).append(kind.__name__)
     imports = "\n".join(_import(module, classes) for module, classes in names.items())
-    return f'"""All settings of a run.\n\n    {command}\n"""\n\n{imports}\n\nconfig = {_written(config, 0)}\n'
+    written = text.strip().replace("\\", "\\\\")
+    return f'"""{written}\n"""\n\n{imports}\n\nconfig = {_written(config, 0)}\n'
 
 
 def _import(module: str, classes: list[str]) -> str:

@@ -46,7 +46,12 @@ def run(arguments: list[str]) -> None:
     """Parses the command line, fine-tunes, and prints results and next steps."""
     asked = COMMAND.parse(arguments)
     if asked.print_config:
-        print(config_source(asked.config, "bert-jax finetune CONFIG --init RUN --workdir RUN2"), end="")
+        print(
+            config_source(
+                asked.config, "All settings of a run.\n\n    bert-jax finetune CONFIG --init RUN --workdir RUN2"
+            ),
+            end="",
+        )
         return
     if asked.dry_run:
         from bert_jax.cli.dry_run import print_planned

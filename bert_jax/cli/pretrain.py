@@ -40,7 +40,9 @@ def run(arguments: list[str]) -> None:
     """Parses the command line, trains, and prints results, examples and next steps."""
     asked = COMMAND.parse(arguments)
     if asked.print_config:
-        print(config_source(asked.config, "bert-jax pretrain CONFIG --workdir RUN"), end="")
+        print(
+            config_source(asked.config, "All settings of a run.\n\n    bert-jax pretrain CONFIG --workdir RUN"), end=""
+        )
         return
     if asked.dry_run:
         from bert_jax.cli.dry_run import print_planned

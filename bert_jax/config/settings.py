@@ -1,7 +1,7 @@
 """The base of every settings class."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -49,6 +49,10 @@ class Settings(BaseModel):
     def replace(self: Group, **changes: Any) -> Group:
         """A validated copy with `changes`; pydantic's own `model_copy` doesn't validate."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | changes)
+
+    def change(self: Group, **groups: Mapping[str, Any]) -> Group:
+        """A validated copy with other settings within its groups, as in `config.change(model={"norm": "pre"})`."""
+        return self.replace(**{name: getattr(self, name).replace(**values) for name, values in groups.items()})
 
     def flat(self) -> dict[str, Any]:
         """Every single setting, as JSON has it, by its dotted name: `model.num_layers`, `phases.0.steps`."""

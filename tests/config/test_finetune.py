@@ -1,26 +1,22 @@
 """The fine-tuning configs that come with the project."""
 
-import runpy
-from pathlib import Path
-
 import pytest
 
+from bert_jax.cli.config_files import find_config, names_for
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 
-CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "finetune").glob("*.py"))
 
-
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_a_config_says_how_to_run_it_and_builds(path):
-    built = runpy.run_path(str(path))
-    config = built["config"]
-    assert isinstance(config, FinetuneConfig) and config.task.name == path.stem
-    assert f"bert-jax finetune configs/finetune/{path.name} --init RUN --workdir RUN2" in built["__doc__"]
-    rows = (config.task.train, config.task.dev)
-    assert all(rows) or "--task.train FILE --task.dev FILE" in built["__doc__"]
+@pytest.mark.parametrize("name", names_for(FinetuneConfig))
+def test_a_config_gives_its_command_and_keeps_its_settings_as_json(name):
+    found = find_config(name)
+    config = found.config
+    assert isinstance(config, FinetuneConfig) and config.task.name == name
+    assert f"bert-jax finetune {name} --init RUN --workdir RUN2" in found.text
+    assert "--task.train FILE --task.dev FILE" in found.text
+    assert bool(config.task.train) == bool(config.task.dev) == ("tfds build" in found.text)
     assert FinetuneConfig(**config.model_dump(mode="json")) == config
 
 
@@ -28,7 +24,7 @@ def test_the_public_sets_are_there():
     glue = {"cola", "sst2", "mrpc", "qqp", "mnli", "qnli", "rte", "wnli", "stsb"}
     others = {"boolq", "cb", "copa", "wic", "xnli", "terra", "danetqa", "russe", "parus", "swag", "chnsenticorp"}
     tagged = {"conll2003", "wnut17", "ud", "resume_ner"}
-    assert {path.stem for path in CONFIGS} == glue | others | tagged | {"squad", "squad2"}
+    assert set(names_for(FinetuneConfig)) == glue | others | tagged | {"squad", "squad2"}
 
 
 def test_a_batch_that_does_not_divide_is_refused():

@@ -12,7 +12,7 @@ import pytest
 from bert_jax.system.errors import UsageError
 
 SCRIPT = Path(__file__).parents[2] / "launch/experiments.py"
-STEP_SECONDS = {"full_sentences": 0.05, "muon": 0.1, "left_to_right": 0.2, "left_to_right_then_masked": 0.05}
+STEP_SECONDS = {"full_sentences": 0.05, "modern_muon": 0.1, "left_to_right": 0.2, "left_to_right_then_masked": 0.05}
 
 
 @pytest.fixture
@@ -65,22 +65,27 @@ class Commands:
 def test_each_recipe_has_the_steps_that_fit_into_the_time(script, monkeypatch, tmp_path):
     tasks = tmp_path / "tasks.json"
     tasks.write_text(json.dumps({"sst2": ["--task.train", "rows.tsv"]}))
-    commands = Commands(script, monkeypatch, tmp_path, recipes=("full_sentences", "muon"), seconds=60, tasks=tasks)
+    commands = Commands(
+        script, monkeypatch, tmp_path, recipes=("full_sentences", "modern_muon"), seconds=60, tasks=tasks
+    )
     result = commands.run()
-    assert {name: row["steps"] for name, row in result["runs"].items()} == {"full_sentences 0": 1200, "muon 0": 600}
+    assert {name: row["steps"] for name, row in result["runs"].items()} == {
+        "full_sentences 0": 1200,
+        "modern_muon 0": 600,
+    }
     assert [row["tasks"] for row in result["runs"].values()] == [{"sst2": 0.75}] * 2
-    for name in ("full_sentences", "muon"):
+    for name in ("full_sentences", "modern_muon"):
         written = script.load_config(str(tmp_path / f"runs/{name}-0.py"))
         assert written.phases[0].steps == result["runs"][f"{name} 0"]["steps"]
         assert written.optimizer == script.load_config(f"experiments/{name}").optimizer
     lines = (tmp_path / "out.md").read_text().splitlines()
     assert lines[0].startswith("a machine; 60 s of training, 1 at once")
-    assert lines[-1] == "| muon | 100.0 ms | 600 | 19,200 | 9,600 | 1 | 3.000 | 0.500 | no | 0.750 |"
+    assert lines[-1] == "| modern_muon | 100.0 ms | 600 | 19,200 | 9,600 | 1 | 3.000 | 0.500 | no | 0.750 |"
 
 
 def test_recipes_that_share_their_sequences_prepare_them_once(script, monkeypatch, tmp_path):
     monkeypatch.setitem(STEP_SECONDS, "bert", 0.05)
-    commands = Commands(script, monkeypatch, tmp_path, recipes=("full_sentences", "muon", "bert"))
+    commands = Commands(script, monkeypatch, tmp_path, recipes=("full_sentences", "modern_muon", "bert"))
     commands.run()
     prepared = [flags for name, _, flags in commands.given if name == "prepare"]
     assert len(prepared) == 3  # the one that makes the vocabulary, whole sentences, pairs
@@ -88,13 +93,13 @@ def test_recipes_that_share_their_sequences_prepare_them_once(script, monkeypatc
 
 
 def test_what_was_done_is_not_done_again_and_more_is_added(script, monkeypatch, tmp_path):
-    Commands(script, monkeypatch, tmp_path, recipes=("muon",)).run()
-    again = Commands(script, monkeypatch, tmp_path, recipes=("muon",), seeds=(0, 1))
-    assert list(again.run()["runs"]) == ["muon 0", "muon 1"]
+    Commands(script, monkeypatch, tmp_path, recipes=("modern_muon",)).run()
+    again = Commands(script, monkeypatch, tmp_path, recipes=("modern_muon",), seeds=(0, 1))
+    assert list(again.run()["runs"]) == ["modern_muon 0", "modern_muon 1"]
     assert [name for name, _, _ in again.given] == ["prepare", "pretrain"]  # for the second seed
     assert again.calibrated == []
     with pytest.raises(UsageError, match="was measured with .*600.* and this would be .*10"):
-        Commands(script, monkeypatch, tmp_path, recipes=("muon",), seconds=10.0).run()
+        Commands(script, monkeypatch, tmp_path, recipes=("modern_muon",), seconds=10.0).run()
 
 
 def test_a_recipe_that_starts_from_another_shares_the_time_with_it(script, monkeypatch, tmp_path):
@@ -114,7 +119,9 @@ def test_a_recipe_that_starts_from_another_shares_the_time_with_it(script, monke
 
 def test_runs_at_once_share_the_cores(script, monkeypatch, tmp_path):
     cores, seen = sorted(os.sched_getaffinity(0)), {}
-    commands = Commands(script, monkeypatch, tmp_path, recipes=("full_sentences", "muon"), seeds=(0, 1), at_once=1)
+    commands = Commands(
+        script, monkeypatch, tmp_path, recipes=("full_sentences", "modern_muon"), seeds=(0, 1), at_once=1
+    )
     assert len(commands.run()["runs"]) == 4
     if len(cores) < 2:
         return
@@ -128,10 +135,10 @@ def test_runs_at_once_share_the_cores(script, monkeypatch, tmp_path):
 
     both_at_work = threading.Barrier(2)
     (folder := tmp_path / "both").mkdir()
-    result = Meeting(script, monkeypatch, folder, recipes=("full_sentences", "muon"), at_once=2).run()
-    assert seen == {"full_sentences-0.py": set(cores[0::2]), "muon-0.py": set(cores[1::2])} or seen == {
+    result = Meeting(script, monkeypatch, folder, recipes=("full_sentences", "modern_muon"), at_once=2).run()
+    assert seen == {"full_sentences-0.py": set(cores[0::2]), "modern_muon-0.py": set(cores[1::2])} or seen == {
         "full_sentences-0.py": set(cores[1::2]),
-        "muon-0.py": set(cores[0::2]),
+        "modern_muon-0.py": set(cores[0::2]),
     }
     assert [row["steps"] for row in result["runs"].values()] == [12000, 6000]
     assert os.sched_getaffinity(0) == set(cores)  # of the thread that asked for them
@@ -166,10 +173,10 @@ def test_a_run_that_fails_ends_the_others_that_have_not_begun(script, monkeypatc
                 raise UsageError("bert-jax pretrain ended with 1: no space left")
             return super().command(name, config, *flags)
 
-    commands = Failing(script, monkeypatch, tmp_path, recipes=("full_sentences", "muon"), seeds=(0, 1, 2))
+    commands = Failing(script, monkeypatch, tmp_path, recipes=("full_sentences", "modern_muon"), seeds=(0, 1, 2))
     with pytest.raises(UsageError, match="no space left"):
         commands.run()
-    assert json.loads((tmp_path / "out.json").read_text())["step_times"].keys() == {"full_sentences", "muon"}
+    assert json.loads((tmp_path / "out.json").read_text())["step_times"].keys() == {"full_sentences", "modern_muon"}
 
 
 @pytest.mark.parametrize(

@@ -235,10 +235,11 @@ def test_says_what_to_set(cloud, name):
     assert not called(cloud, "create")
 
 
-def test_a_config_by_its_name(cloud):
+@pytest.mark.parametrize("config", ["mine", "mine/recipe", "configs/mine/recipe"])
+def test_a_config_by_its_name(cloud, config):
     (cloud.project / "configs").mkdir(exist_ok=True)
     (cloud.project / "configs/mine.py").touch()
-    code, said = cloud.run("tpu.sh", "mine", "--workdir", "gs://bucket/run")
+    code, said = cloud.run("tpu.sh", config, "--workdir", "gs://bucket/run")
     assert code == 0, said
 
 

@@ -1,0 +1,93 @@
+"""Recipes for a small model and minutes of two CPU cores, compared by launch/experiments.py.
+
+    bert-jax pretrain experiments/modern --workdir runs/modern --data.source "text:corpus/*.txt.gz"
+
+`RECIPES` holds each by its name, with its description. launch/experiments.py sets the number of steps, by the time that
+a step takes. docs/experiments.md has the results.
+"""
+
+from bert_jax.config.data import DataConfig
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
+from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.run import RunConfig
+from bert_jax.config.vocabulary import VocabularyConfig
+
+full_sentences = RunConfig(
+    model=ModelConfig(
+        num_layers=2,
+        hidden_size=128,
+        num_heads=4,
+        max_positions=128,
+        positions="sinusoidal",
+        dropout=0.0,
+        attention_dropout=0.0,
+        initializer_range=0.06,
+    ),
+    vocabulary=VocabularyConfig(size=8192),
+    data=DataConfig(source="text:corpus/*.txt.gz", short_sequence_probability=0.0),
+    objective=ObjectiveConfig(pair="none"),
+    optimizer=OptimizerConfig(
+        peak_learning_rate=3e-3,
+        warmup=0.05,
+        schedule="warmup_stable_decay",
+        decay_share=0.5,
+        bias_correction=True,
+        beta2=0.98,
+        epsilon=1e-8,
+        weight_decay=0.1,
+    ),
+    phases=(Phase(steps=4000, length=64, batch_size=32),),
+    evaluation=EvaluationConfig(every=2000),
+    checkpoints=CheckpointConfig(every=1000),
+)
+# The gated layer is two thirds as wide as the dense one, so that both have as many parameters.
+modern = full_sentences.change(
+    model={"positions": "rotary", "norm": "pre", "feedforward": "gated", "feedforward_size": 344, "biases": False}
+)
+
+_TABLE = {
+    "full_sentences": ("BERT's block, masked words alone on whole sentences.", full_sentences),
+    "bert": (
+        "full_sentences with next sentence prediction, as BERT.",
+        full_sentences.change(objective={"pair": "next_sentence"}),
+    ),
+    "left_to_right": (
+        "full_sentences that predicts each next token, as GPT; the first half of left_to_right_then_masked.",
+        full_sentences.change(model={"causal": True}, objective={"predict": "next"}),
+    ),
+    "left_to_right_then_masked": (
+        "full_sentences at a lower rate, from the parameters of left_to_right (--init).",
+        full_sentences.change(optimizer={"peak_learning_rate": 2e-3}),
+    ),
+    "modern": ("full_sentences with ModernBERT's block: rotary positions, norms first, gates, no biases.", modern),
+    "modern_masks": (
+        "modern with 30% of the tokens masked at first and 15% at the end.",
+        modern.change(objective={"masked_share": 0.3, "masked_share_end": 0.15}),
+    ),
+    "modern_muon": (
+        "modern trained by Muon at twice the rate of AdamW.",
+        modern.change(optimizer={"name": "muon", "peak_learning_rate": 6e-3}),
+    ),
+    "modern_lamb": (
+        "modern trained by LAMB at a rate of 5e-3.",
+        modern.change(optimizer={"name": "lamb", "peak_learning_rate": 5e-3}),
+    ),
+    "modern_electra": (
+        "modern as ELECTRA: a discriminator, and a generator of half its width.",
+        modern.change(
+            model={"discriminator": True, "generator_divisor": 2},
+            objective={"predict": "replaced", "mask_probability": 0.85, "random_probability": 0.0},
+        ),
+    ),
+}
+
+
+def _text(name: str, summary: str) -> str:
+    command = f'bert-jax pretrain experiments/{name} --workdir runs/{name} --data.source "text:corpus/*.txt.gz"'
+    return f"Experiment: {summary}\n\n    {command}\n"
+
+
+RECIPES = {name: (_text(name, summary), config) for name, (summary, config) in _TABLE.items()}
