@@ -48,14 +48,14 @@ COMMAND = Command(
 def run(arguments: list[str]) -> None:
     """Parses the command line, compiles the step of each phase for the slice and prints tables or JSON."""
     asked = COMMAND.parse(arguments)
-    from bert_jax.cli.plan_tables import movers_tables
+    from bert_jax.cli.plan_tables import plan_tables
     from bert_jax.cli.planning import planned
+    from bert_jax.planning.topology import parse_topology
     from bert_jax.system.progress import output
 
-    result, shown = planned(asked.config, asked.topology, asked.sweep, asked.exact)
+    topology = parse_topology(asked.topology)
+    result = planned(asked.config, topology, asked.sweep, asked.exact)
     if asked.json:
         print(json.dumps(result))
     else:
-        if asked.operations:
-            shown = [*shown, *movers_tables(result)]
-        output.print(*shown, sep="\n")
+        output.print(*plan_tables(topology, result, asked.operations), sep="\n")

@@ -3,21 +3,21 @@
 from importlib.metadata import version
 from typing import Any
 
-from bert_jax.cli.plan_tables import formulas_table, gib, mesh_in_words, plan_tables, sweep_table
+from bert_jax.cli.plan_tables import gib
 from bert_jax.config.run import RunConfig
 from bert_jax.model.size import num_parameters
 from bert_jax.planning.changes import Change, change_that_fits, plan_json
 from bert_jax.planning.plan import PhasePlan, Planner, formulas
 from bert_jax.planning.sweep import most_compilations, sweep
-from bert_jax.planning.topology import FAMILIES, can_compile, parse_topology
+from bert_jax.planning.topology import FAMILIES, Topology, can_compile, parse_topology
 from bert_jax.pretraining.objective import planned_vocabulary_size
 from bert_jax.system.errors import install_extra
 from bert_jax.system.progress import duration, say
 
 
-def planned(config: RunConfig, slice_name: str, with_sweep: bool, exact: bool) -> tuple[dict[str, Any], list[Any]]:
-    """The plan as a JSON object, and as tables and lines to print."""
-    topology, size = parse_topology(slice_name), planned_vocabulary_size(config)
+def planned(config: RunConfig, topology: Topology, with_sweep: bool, exact: bool) -> dict[str, Any]:
+    """The plan as a JSON object."""
+    size = planned_vocabulary_size(config)
     largest = parse_topology(f"{topology.family}:{FAMILIES[topology.family].slices[-1]}")
     if topology.chips > largest.chips:
         say(f"{topology} is hypothetical: the largest slice of {topology.family} that can be had is {largest}")
@@ -27,20 +27,15 @@ def planned(config: RunConfig, slice_name: str, with_sweep: bool, exact: bool) -
     if not can_compile():
         result["phases"] = formulas(config, topology, size)
         say(f"{install_extra('plan')} for memory, collectives and traffic, which need libtpu, the TPU compiler")
-        shown = [formulas_table(topology, result)]
     elif with_sweep:
         planner = Planner(topology, size, exact)
         found = _sweep(planner, config)
         result |= _made_with(planner) | {"sweep": [each.as_json(topology.chips) for each in found]}
-        shown = [sweep_table(topology, found)]
     else:
         planner = Planner(topology, size, exact)
         phases, change = _plan(planner, config)
         result |= _made_with(planner) | plan_json(topology, phases, change)
-        shown = plan_tables(topology, phases, change)
-    if can_compile() and not exact:
-        shown.append("Compiled with the least effort: a real run moves fewer bytes; see --exact.")
-    return result, shown
+    return result
 
 
 def _made_with(planner: Planner) -> dict[str, Any]:
@@ -77,8 +72,9 @@ def _sweep(planner: Planner, config: RunConfig) -> list[PhasePlan]:
 def _outcome(plan: PhasePlan) -> str:
     needed = f", {gib(plan.needed_bytes)} a chip" if plan.needed_bytes else ""
     fits = "fits" if plan.fits else "doesn't fit"
+    mesh = " x ".join(f"{name} {size}" for name, size in plan.mesh.items())
     saving = f", remat {plan.remat}, accumulation {plan.accumulation}"
     return (
-        f"{plan.length} tokens, batch {plan.batch_size:,}, {mesh_in_words(plan)}{saving}: {fits}{needed} "
+        f"{plan.length} tokens, batch {plan.batch_size:,}, {mesh}{saving}: {fits}{needed} "
         f"(compiled in {duration(plan.compile_seconds)})"
     )

@@ -94,14 +94,6 @@ STEP_TIMES = ("at_best", "in_turn")
 """Names of the two times of a step in StepTime: the shortest, and the longest that the limits explain."""
 
 
-class Rates(NamedTuple):
-    """How fast a step is."""
-
-    sequences_per_second: float
-    mfu: float
-    """Model FLOPs utilisation: share of the peak of all chips."""
-
-
 class PhasePlan(NamedTuple):
     """The plan of one phase's step."""
 
@@ -130,10 +122,6 @@ class PhasePlan(NamedTuple):
     def hours(self, seconds: float) -> float:
         """Hours of the whole phase at `seconds` a step."""
         return self.steps * seconds / 3600
-
-    def rates(self, seconds: float, topology: Topology) -> Rates:
-        """The rates of a step that takes `seconds`."""
-        return Rates(self.batch_size / seconds, self.flops / seconds / topology.chip.flops / topology.chips)
 
     def as_json(self, chips: int) -> dict[str, Any]:
         """The plan as a JSON object."""
