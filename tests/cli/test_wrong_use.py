@@ -79,7 +79,7 @@ WRONG = {
     "pretrain base --workdir W --data.no-whole-sentences": "--data.no-whole-sentences is about sequences without pairs and --objective.pair=next_sentence makes pairs of segments; set --objective.pair=none, or leave the first out",
     f"{PRETRAIN} --logging.tensorboard false": "false stands by itself: a switch takes no value",
     f"{PRETRAIN} runs/x": "runs/x stands where no value is expected: bert-jax pretrain takes settings like --NAME VALUE",
-    f"{FINETUNE} --task.kind sentence": "--task.kind sentence: expected one of class, number, marked, choice, tags, span",
+    f"{FINETUNE} --task.kind sentence": "--task.kind sentence: expected one of class, labels, number, marked, choice, tags, span",
     f"{FINETUNE} --task.epochs 0": "--task.epochs 0: expected a finite number above 0",
     f"{FINETUNE} --seeds 0": "--seeds 0: expected a whole number above 0",
     "fill-mask R T --top many": "--top many: expected a whole number",
