@@ -1,0 +1,80 @@
+"""Builds the manual, and runs the commands and the Python that README.md and its pages show."""
+
+import gzip
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import command
+from sybil import Example, Sybil
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+
+ROOT = Path(__file__).parents[2]
+NOT_RUN = "# Needs "
+"""First words of a block that isn't run here; the reason follows."""
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_the_pages_build_without_warnings_and_load_nothing_from_elsewhere(tmp_path):
+    build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
+    built = subprocess.run([*build, str(ROOT / "docs"), str(tmp_path / "html")], capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    for page in (tmp_path / "html").rglob("*.html"):
+        loaded = re.findall(
+            r"<(?:script|img|iframe)[^>]*\ssrc=\"([^\"]+)\"|<link[^>]*href=\"([^\"]+)\"", page.read_text()
+        )
+        assert not [address for pair in loaded for address in pair if re.match(r"(https?:)?//", address)], page.name
+
+
+def test_readme_is_short_and_its_links_exist():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 160
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, corpus, tiny_run) -> Path:
+    """A user's folder: text in corpus/, a small run in runs/demo, rows of a task."""
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "corpus").mkdir()
+    (folder / "corpus" / "stories.txt.gz").write_bytes(gzip.compress(corpus.read_bytes()))
+    shutil.copytree(tiny_run.path, folder / "runs" / "demo")
+    rows = [f"The {word} film was {word}.\t{stars}\n" for word, stars in (("good", 1), ("dull", 0))] * 8
+    for name in ("train.tsv", "dev.tsv", "new.tsv"):
+        (folder / name).write_text("review\tstars\n" + "".join(rows))
+    (folder / "lines.txt").write_text("The old cat sees the dog.\nA quiet house near the river.\n")
+    (folder / "words.txt").write_text("lighthouse\nharbour\n")
+    return folder
+
+
+def run_bash(example: Example) -> None:
+    """Runs a block of commands in the user's folder. Raises AssertionError, with the output, if one fails."""
+    block = example.parsed
+    if block.startswith(NOT_RUN):
+        return
+    for line in block.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["bert-jax"] and ">" not in words:  # forked from a process that has imported JAX
+            process = command(*words[1:])
+        else:
+            path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+            process = subprocess.Popen(
+                ["bash", "-euo", "pipefail", "-c", line], env=os.environ | {"PATH": path}, **pipes
+            )
+        output, _ = process.communicate()
+        assert process.returncode == 0, f"{example.path}:{example.line}\n{line}\n{output}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_of_a_page_run(page, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    document = Sybil([CodeBlockParser("bash", run_bash), PythonCodeBlockParser()]).parse(page)
+    for example in document.examples():
+        example.evaluate()
