@@ -6,12 +6,15 @@ import runpy
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from bert_jax.config.data import RecordedCode
 from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.operation import HostsConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
-from bert_jax.system.bucket import in_bucket, place_of
+from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
+from bert_jax.system.progress import say
 
 Config = TypeVar("Config", RunConfig, FinetuneConfig)
 TASKS = "finetune"
@@ -88,7 +91,7 @@ def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
     if kind is RunConfig and (path / "config.json").is_file():
         from bert_jax.run.run_directory import read_pretraining_config  # needs Orbax; a config file doesn't
 
-        return read_pretraining_config(path)
+        return _without_connections(read_pretraining_config(path), path)
     if not path.is_file():
         if kind is RunConfig and in_bucket(path) and path.is_dir():
             raise UsageError(f"{path} is no run: it has no config.json")
@@ -113,6 +116,17 @@ def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
         reason = " ".join(str(error).split())
         raise UsageError(f"{path}: {type(error).__name__}: {reason}") from None
     return _of_kind(config, kind, str(path))
+
+
+def _without_connections(config: RunConfig, run: Place) -> RunConfig:
+    """`config` without the trackers and hosts to which it would connect: a file of a run doesn't choose them."""
+    logging = config.logging
+    asked = [
+        f"logging.{name}={where}" for name, where in (("wandb", logging.wandb), ("mlflow", logging.mlflow)) if where
+    ]
+    if asked:
+        say(f"{' and '.join(asked)} of {run} is not taken over; give it again to track this run")
+    return config.replace(logging=logging.replace(wandb=None, mlflow=None), hosts=HostsConfig())
 
 
 def absent(given: str, names: list[str]) -> UsageError:
@@ -140,7 +154,12 @@ def _of_kind(config: object, kind: type[Config], where: str) -> Config:
 
 
 def config_source(config: Settings, text: str) -> str:
-    """The text of a Python file that builds `config` with every setting, with `text` as its docstring."""
+    """The text of a Python file that builds `config` with every setting, with `text` as its docstring.
+
+    Raises UsageError for a function that a run's config.json alone names: the Python file would make it trusted.
+    """
+    if isinstance(config, RunConfig) and isinstance(config.data.words, RecordedCode):
+        raise UsageError(config.data.words.refusal)
     names: dict[str, list[str]] = {}
     for kind in sorted(_kinds(config), key=lambda kind: (kind.__module__, kind.__name__)):
         names.setdefault(kind.__module__, []).append(kind.__name__)

@@ -17,6 +17,9 @@ class Evaluate(JsonArguments, RowsArguments, SavedArguments):
     tfds:NAME/CONFIG:SPLIT. Without it: the run's held-out documents or dev rows."""
     language: str | None = None
     """Language of the text, as a code or an English name. Without it: the first language of the run."""
+    words: str | None = None
+    """The run's data.words, given again, where that is module:function: no code runs because a run's config.json names
+    it. Only text from --data needs it."""
     unlabelled: Literal["refuse", "skip"] | None = None
     """Rows without a label: refuse them, or skip and count them. Without it: as in training."""
 
@@ -27,7 +30,7 @@ COMMAND = Command(
     "Measure a run's newest checkpoint on its held-out documents or on --data; the best checkpoint of a fine-tuned run "
     "on its dev rows or on labelled rows from --data. "
     "--step and --average take other saved parameters of the run.",
-    names={"data.source": "--data", "data.language": "--language"} | ROWS_NAMES,
+    names={"data.source": "--data", "data.language": "--language", "data.words": "--words"} | ROWS_NAMES,
 )
 
 
@@ -36,6 +39,8 @@ def run(arguments: list[str]) -> None:
     asked = COMMAND.parse(arguments)
     if asked.language and not asked.data:
         raise UsageError(f"--language {asked.language} is that of --data, which is not given; give both")
+    if asked.words and not asked.data:
+        raise UsageError(f"--words {asked.words} finds the words of --data, which is not given; give both")
     from bert_jax.cli.summary import print_results, print_task_results
     from bert_jax.config.finetune import TaskRunConfig
     from bert_jax.run.run_directory import read_config
@@ -57,6 +62,8 @@ def run(arguments: list[str]) -> None:
 
 def _check(asked: Evaluate, of_rows: bool) -> None:
     """Raises UsageError for what belongs to rows and is given for text, or the reverse."""
+    if of_rows and asked.words:
+        raise UsageError(f"--words {asked.words} is for text, and {asked.run} measures rows; leave it out")
     if of_rows and asked.language:
         raise UsageError(f"--language {asked.language} is that of a text, and {asked.run} measures rows; leave it out")
     given = (asked.format, asked.separator, asked.columns)
@@ -88,4 +95,4 @@ def _of_text(asked: Evaluate) -> dict[str, Any]:
     from bert_jax.pretraining.pretrain import evaluate_run
     from bert_jax.run.run_directory import RunDirectory
 
-    return evaluate_run(RunDirectory(asked.run), asked.data, asked.language, asked.step, asked.average)
+    return evaluate_run(RunDirectory(asked.run), asked.data, asked.language, asked.step, asked.average, asked.words)

@@ -44,12 +44,12 @@ def run(arguments: list[str]) -> None:
     asked = COMMAND.parse(arguments)
     from bert_jax.cli.summary import print_preparation
     from bert_jax.config.objective import num_predictions
-    from bert_jax.pretraining.dataset import check_sources, prepare_lengths
+    from bert_jax.pretraining.dataset import check_preparation, prepare_lengths
     from bert_jax.pretraining.vocabulary import make_tokenizer
     from bert_jax.run.run_directory import RunDirectory
 
     config, directory = asked.config, RunDirectory(asked.workdir)
-    check_sources(config, directory)
+    check_preparation(config, directory)
     directory.open(config)
     make_tokenizer(config, directory)
     made = prepare_lengths(config, directory)

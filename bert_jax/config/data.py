@@ -1,8 +1,9 @@
 """Settings of the training text."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_serializer, field_validator, model_validator
+from pydantic import Field, WrapValidator, field_serializer, field_validator, model_validator
 
 from bert_jax.config.language import language_code
 from bert_jax.config.settings import Settings
@@ -12,6 +13,24 @@ SMALLEST_SHARE = 0.0001
 """Smallest share of the training sequences that a source may be given."""
 _TOKENS_A_SEQUENCE = 32
 """Tokens of a packed row for each sequence that it may hold: more sequences cost prediction slots, fewer padding."""
+
+
+class RecordedCode(str):
+    """The name of a function that was read from a run's config.json. It is never imported: a run's files are data."""
+
+    @property
+    def refusal(self) -> str:
+        """The message of the error for whatever needs the function."""
+        return (
+            f"the words of the text are found by the function {self}, which only the run's config.json names, and no "
+            f"code is run because a file of a run names it; if you trust it, add --data.words {self}"
+        )
+
+
+def _still_recorded(value: Any, validate: Callable[[Any], str]) -> str:
+    """Validates `value` and keeps it a RecordedCode; pydantic would make a plain string of it."""
+    validated = validate(value)
+    return value if isinstance(value, RecordedCode) else validated
 
 
 class DataConfig(Settings):
@@ -31,10 +50,18 @@ class DataConfig(Settings):
     language: Annotated[tuple[str, ...], Field(min_length=1)] = ("en",)
     """Language for splitting paragraphs into sentences, as a code (en, zh, pt-BR) or an English name: one for all
     sources, or one for each."""
-    words: Annotated[str, Field(pattern=r"^(jieba|[\w.]+:\w+)$", examples=["jieba or module:function"])] | None = None
+    words: (
+        Annotated[
+            str,
+            Field(pattern=r"^(jieba|[\w.]+:\w+)$", examples=["jieba or module:function"]),
+            WrapValidator(_still_recorded),
+        ]
+        | None
+    ) = None
     """What finds the words that masking may take together: jieba, for Chinese (extra zh), or module:function, which
     gives the word boundaries of a text as numbers of characters. None: the tokenizer's marks of words; in scripts
-    without spaces each piece is a word then."""
+    without spaces each piece is a word then. A module is imported only if the command line or a Python config names
+    it: where CONFIG is a run, give the flag again."""
     phrases: str | None = None
     """File of phrases, one a line: where the text has one, masking by phrase takes it together."""
     entities: str | None = None

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from bert_jax.config.data import DataConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.corpora.corpus import corpus_stamp, open_corpus
 from bert_jax.corpora.text_source import TextSource
@@ -44,16 +45,32 @@ def check_sources(config: RunConfig, run: RunDirectory) -> None:
             replaced_pieces(initial.trained.tokenizer, tokenizer)
     for phase in config.phases:
         _check_format_of_shards(run, phase.length)
-    if config.data.words:
-        open_segmenter(config.data.words)
-    for name, path in config.data.lexicons.items():
-        LexiconFile.read(path, f"data.{name}")
-    if all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
+    if _is_prepared(config, run):
         return  # here or on another machine
     for source, corpus in zip(config.data.source, open_corpus(config.data).parts):
         # python-docs always has some, and starts processes to read it.
         if isinstance(corpus, TextSource) and next(corpus.documents(), None) is None:
             raise UsageError(f"data.source={source!r} holds no text; give another")
+
+
+def check_preparation(config: RunConfig, run: RunDirectory) -> None:
+    """Raises UsageError as `check_sources` does, and where the text isn't prepared and a segmenter or lexicon that
+    preparing needs can't be used. Writes nothing."""
+    check_sources(config, run)
+    if not _is_prepared(config, run):
+        _check_marks(config.data)
+
+
+def _is_prepared(config: RunConfig, run: RunDirectory) -> bool:
+    return all(PreparedData.open(run.data(phase.length)) for phase in config.phases)
+
+
+def _check_marks(data: DataConfig) -> None:
+    """Raises UsageError where the segmenter or a lexicon of `data` can't be used."""
+    if data.words:
+        open_segmenter(data.words)
+    for name, path in data.lexicons.items():
+        LexiconFile.read(path, f"data.{name}")
 
 
 def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedData]:
@@ -88,6 +105,7 @@ def _found(config: RunConfig, run: RunDirectory, length: int, text: Callable[[],
         return prepared_for(config, run, length)
     if found and is_outdated(found, config, run, text):
         open_corpus(config.data)  # refused before anything is deleted
+        _check_marks(config.data)
         say(f"{run.data(length)} is of other settings or other text: it is prepared anew")
         run.manifest.forget(run.data(length))
         discard(run.data(length))
@@ -115,6 +133,7 @@ def prepare_other(
     config: RunConfig, run: RunDirectory, length: int, source: str, language: str | None, directory: Path
 ) -> PreparedData:
     """All documents of `source`, in `directory`, as those of the run were prepared. Raises UsageError as `prepare`."""
+    _check_marks(config.data)
     language = language or config.data.languages[0]
     # A measurement takes one sequence a row, packed training or not.
     own = {"source": source, "weights": None, "language": language, "held_out": 0.0, "dupe_factor": 1, "packed": False}

@@ -26,7 +26,7 @@ from bert_jax.model.sharding import (
     row_shards,
     tree_shardings,
 )
-from bert_jax.pretraining.dataset import check_sources, prepare_lengths, prepare_other, prepared_for
+from bert_jax.pretraining.dataset import check_preparation, prepare_lengths, prepare_other, prepared_for
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
@@ -97,7 +97,7 @@ def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> Trainer:
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
     check_attention(config.execution, config.model, config.rows, mesh)
-    check_sources(config, run)
+    check_preparation(config, run)
     size = len(load_tokenizer(run.tokenizer).vocabulary) if run.under_way else planned_vocabulary_size(config)
     trainer = pretraining_trainer(config, mesh, size, mask_id=0)
     _ = trainer.state_shapes  # refuses what doesn't divide over the mesh
@@ -126,17 +126,22 @@ def evaluate_run(
     language: str | None = None,
     step: int | None = None,
     average: int | None = None,
+    words: str | None = None,
 ) -> dict[str, Any]:
     """Measures the newest checkpoint of `run`: what `pretrain` returns at its end. Changes nothing in the run.
 
     On the held-out documents, or on all documents of `source` (as `data.source` names it), prepared for the time
     being as the run's were, at the length of the last phase; `language` is that of `source`, the run's first where
     None. `step` and `average` choose other parameters (see `TrainedModel.load`); the steps of an average are in the
-    result as `averaged_steps`.
+    result as `averaged_steps`. `words` is the function that the run's `data.words` names, given again: a function that
+    only a file of the run names isn't imported, and text of `source` can't be prepared without it.
     Raises UsageError where the run has no checkpoint, no such step or no data, or `source` too little.
     """
     keep_compiled_programs()
     config = read_pretraining_config(run.path)
+    if words is not None and words != config.data.words:
+        raise UsageError(f"data.words={words}, and {run.path} was prepared with {config.data.words}; give that")
+    config = config.replace(data=config.data.replace(words=words or config.data.words))
     tokenizer = load_tokenizer(run.tokenizer)
     # Whatever devices there are here: the run may come from another machine.
     trainer = pretraining_trainer(

@@ -8,6 +8,7 @@ import platform
 import uuid
 from typing import Any
 
+from bert_jax.config.data import RecordedCode
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.phase import same_until
 from bert_jax.config.run import RunConfig
@@ -229,15 +230,19 @@ def write_config(path: Place, config: TrainingConfig, imported_from: str | None 
 def read_config(path: Place) -> RunConfig | TaskRunConfig:
     """The settings of the run (or checkpoint) at `path`, by which it was pretrained or fine-tuned.
 
+    They are data: a function that they name is a RecordedCode, which isn't imported.
     Raises UsageError where there is none or a later release's, RunError where it, or the tokenizer beside it, isn't as
     it was written.
     """
     settings = _read(path)["config"]
     RunManifest(path).check(path / "config.json", path / "tokenizer")
     try:
-        return TaskRunConfig(**settings) if "task" in settings else RunConfig(**settings)
+        config = TaskRunConfig(**settings) if "task" in settings else RunConfig(**settings)
     except SettingsError as error:
         raise UsageError(f"{path / 'config.json'}: {error}") from None
+    if isinstance(config, RunConfig) and config.data.words not in (None, "jieba"):
+        return config.replace(data=config.data.replace(words=RecordedCode(config.data.words)))
+    return config
 
 
 def origin_of(path: Place) -> str | None:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 
+from bert_jax.config.data import RecordedCode
 from bert_jax.system.errors import UsageError, install_extra, shown
 
 Segmenter = Callable[[str], Iterable[int]]
@@ -16,8 +17,10 @@ def open_segmenter(name: str) -> Segmenter:
     """The segmenter that data.words names: "jieba" or "module:function", of the Python path or the current folder.
 
     Its results are checked: it raises UsageError with the text where the function fails or gives no such places. Raises
-    UsageError if it can't be imported.
+    UsageError if it can't be imported, or if only the files of a run name it.
     """
+    if isinstance(name, RecordedCode):
+        raise UsageError(name.refusal)
     function = _jieba() if name == "jieba" else _imported(name)
 
     def segment(text: str) -> list[int]:

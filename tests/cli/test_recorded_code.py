@@ -1,0 +1,98 @@
+"""What a run's config.json names is data: no command imports it or connects to it."""
+
+import sys
+
+import pytest
+
+from bert_jax.cli.main import run as bert_jax
+from bert_jax.config.operation import HostsConfig
+from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.run.run_directory import RunDirectory, read_config
+
+MODULE = """
+import pathlib
+pathlib.Path(__file__).with_name("imported").touch()
+cut = lambda text: range(len(text) + 1)
+"""
+WORDS = "cuts_characters:cut"
+
+
+@pytest.fixture(scope="module")
+def made(tiny_config, tmp_path_factory):
+    """A folder with such a module, and the run that a Python config with it made."""
+    folder = tmp_path_factory.mktemp("code")
+    (folder / "cuts_characters.py").write_text(MODULE, encoding="utf-8")
+    logging = tiny_config.logging.replace(mlflow=str(folder / "mlflow"))
+    sys.path.insert(0, str(folder))
+    try:
+        config = tiny_config.replace(data=tiny_config.data.replace(words=WORDS))
+        pretrain(config, RunDirectory(folder / "run"))
+    finally:
+        sys.path.remove(str(folder))
+    return folder, config.replace(logging=logging)
+
+
+@pytest.fixture
+def folder(made, monkeypatch):
+    """The current folder, with `run` and the module, of which `imported` shows whether it was imported."""
+    folder, _ = made
+    sys.modules.pop("cuts_characters", None)
+    (folder / "imported").unlink(missing_ok=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(folder))])
+    yield folder
+    sys.modules.pop("cuts_characters", None)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pretrain run --workdir new",
+        "pretrain run --workdir new --dry-run",
+        "pretrain run --workdir new --data.held-out 0.2",
+        "pretrain run --workdir new --print-config",
+        "prepare run --workdir new",
+        "evaluate run --data {corpus}",
+    ],
+)
+def test_what_needs_the_code_is_refused(folder, corpus, line, capsys):
+    assert bert_jax(line.format(corpus=corpus).split()) == 2
+    flag = "--words" if line.startswith("evaluate") else "--data.words"
+    assert capsys.readouterr().err.strip().splitlines()[-1].endswith(f"add {flag} {WORDS}")
+    assert not (folder / "imported").exists() and not (folder / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pretrain run --workdir run",
+        "pretrain run --workdir run --dry-run",
+        "prepare run --workdir run",
+        "vocab run --workdir vocabulary",
+        "evaluate run",
+        "inspect run",
+    ],
+)
+def test_what_does_not_need_the_code_works_without_it(folder, line):
+    assert bert_jax(line.split()) == 0
+    assert not (folder / "imported").exists()
+
+
+def test_code_that_is_named_again_is_run(folder, corpus, tmp_path, capsys):
+    assert bert_jax(["prepare", "run", "--workdir", str(tmp_path / "new"), "--data.words", WORDS]) == 0
+    assert (folder / "imported").exists()
+    assert bert_jax(["evaluate", "run", "--data", str(corpus), "--words", WORDS]) == 0
+    assert bert_jax(["evaluate", "run", "--data", str(corpus), "--words", "other:cut"]) == 2
+    assert f"was prepared with {WORDS}" in capsys.readouterr().err
+
+
+def test_a_run_as_config_chooses_no_server(made, tmp_path, capsys):
+    from bert_jax.cli.config_files import load_config
+
+    _, config = made
+    hosts = HostsConfig(coordinator="10.0.0.1:8476", count=2, index=0)
+    RunDirectory(tmp_path / "run").open(config.replace(hosts=hosts))
+    assert read_config(tmp_path / "run").logging.mlflow
+    taken = load_config(str(tmp_path / "run"))
+    assert taken.logging.mlflow is None and taken.hosts == HostsConfig()
+    assert "is not taken over" in capsys.readouterr().err
