@@ -17,7 +17,7 @@ from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.inspection import SeenSequence
 from bert_jax.pretraining.questions import QUESTIONS
 from bert_jax.system.bucket import Place
-from bert_jax.system.progress import output
+from bert_jax.system.progress import output, print_line
 
 _MOST_CELLS = 160
 """Maximum characters of a sentence in a table; a terminal of 80 columns shows them on five lines."""
@@ -55,11 +55,11 @@ def _averaged(results: dict[str, Any]) -> str:
 
 def print_next_steps(path: Place | str, lines: Sequence[str]) -> None:
     """Prints commands for a finished run; first, if bert-jax isn't on PATH, the one that puts it there."""
-    print(f"\nThe run is in {path}. To go on from here:")
+    print_line(f"\nThe run is in {path}. To go on from here:")
     if not shutil.which("bert-jax") and sys.prefix != sys.base_prefix:
-        print(f"  source {sys.prefix}/bin/activate")
+        print_line(f"  source {sys.prefix}/bin/activate")
     for line in lines:
-        print(f"  {line}")
+        print_line(f"  {line}")
 
 
 def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:

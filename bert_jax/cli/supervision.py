@@ -1,7 +1,6 @@
 """How a command trains on one host or several: supervised by a parent process that explains why JAX aborted it."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -14,12 +13,11 @@ from bert_jax.run.hosts import connect, ending_together, several
 from bert_jax.system.errors import HostLost
 from bert_jax.system.progress import complain
 from bert_jax.system.whereabouts import here, read_whereabouts
+from bert_jax.system.workers import die_with_parent
 
 _SUPERVISED = "BERT_JAX_SUPERVISED"
 """Environment variable of the child: the number of the open file to which it writes what it is doing. Any other value:
 the process runs without a supervisor."""
-_DIE_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG of Linux' prctl: the signal that a process gets when its parent dies."""
 
 
 @contextlib.contextmanager
@@ -41,8 +39,7 @@ def supervise() -> None:
     if told := os.environ.get(_SUPERVISED):
         if told.isdigit() and int(told) > 2:
             here.written_to(int(told))
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        die_with_parent()
         return
     # The child writes here what it is doing, since it can't print it when JAX aborts it.
     told = tempfile.TemporaryFile()

@@ -40,9 +40,10 @@ def run(arguments: list[str]) -> None:
     from bert_jax.pretraining.dataset import check_sources
     from bert_jax.pretraining.vocabulary import make_tokenizer
     from bert_jax.run.run_directory import RunDirectory
+    from bert_jax.system.progress import print_line
 
     config, directory = asked.config, RunDirectory(asked.workdir)
     check_sources(config, directory)
     directory.open(config)
     tokenizer = make_tokenizer(config, directory)
-    print(f"{len(tokenizer.vocabulary):,} pieces: {directory.tokenizer / tokenizer.file_name}")
+    print_line(f"{len(tokenizer.vocabulary):,} pieces: {directory.tokenizer / tokenizer.file_name}")

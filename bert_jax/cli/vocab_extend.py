@@ -6,6 +6,7 @@ from bert_jax.cli.arguments import Arguments, Command, PlaceArgument
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
+from bert_jax.system.progress import print_line
 from bert_jax.text.extension import extend
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, tokenizer_directory
 from bert_jax.text.vocabulary import read_lines
@@ -46,7 +47,7 @@ def run(arguments: list[str]) -> None:
     if not made.added:
         raise UsageError(f"{asked.words} adds nothing to {asked.extend} ({counts}); nothing was written")
     made.tokenizer.write_vocabulary(output)
-    print(f"{len(made.tokenizer.vocabulary):,} pieces ({counts}): {output}")
+    print_line(f"{len(made.tokenizer.vocabulary):,} pieces ({counts}): {output}")
 
 
 def _words_here(words: Place) -> Path:

@@ -21,7 +21,7 @@ from bert_jax.run.manifest import complete, damaged_file
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.disk import FULL_DISK, disk_explained
-from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.errors import RunError, UsageError, without_passwords
 from bert_jax.system.files import remove_directory, write_json, write_text
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, warn
@@ -144,7 +144,8 @@ class RunDirectory:
 
     def check(self, config: TrainingConfig) -> None:
         """Raises UsageError where the run that is under way here can't go on with `config`, or where the directory is
-        another program's. Writes nothing."""
+        another program's, or where a setting holds a password, which would be written. Writes nothing."""
+        _refuse_passwords(config)
         if not self.under_way:
             self._refuse_another_program()
             return
@@ -218,6 +219,17 @@ class RunDirectory:
             raise UsageError(
                 f"another process is working on {self.path}; wait for it, or choose another --workdir"
             ) from None
+
+
+def _refuse_passwords(config: TrainingConfig) -> None:
+    for name, value in config.flat().items():
+        if isinstance(value, str) and (shown := without_passwords(value)) != value:
+            others = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN"
+            where = others if name == "logging.mlflow" else "the variables of its service"
+            raise UsageError(
+                f"{name}={shown} holds a user or password, which would be written to the run's files; leave it out and "
+                f"set the environment variables instead: {where}"
+            )
 
 
 def write_config(path: Place, config: TrainingConfig, imported_from: str | None = None) -> None:

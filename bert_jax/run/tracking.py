@@ -3,6 +3,7 @@
 import contextlib
 import os
 import queue
+import re
 import threading
 import time
 import uuid
@@ -25,6 +26,8 @@ _MOST_WAITING = 10_000
 """Lines that wait for a tracker which is slower than training; later ones are dropped."""
 _CLOSE_S = 60.0
 """How long the end of training waits for what a tracker has not sent yet."""
+_ID = re.compile(r"[\w-]{1,128}", re.ASCII)
+"""What a tracker may call a run."""
 _PARAMETERS_AT_ONCE = 100
 """Most parameters that MLflow's server takes in one request."""
 
@@ -198,7 +201,10 @@ def open_trackers(config: TrainingConfig, path: Place) -> list[Background]:
     known, trackers = _read_ids(path / "trackers.json"), []
     for name, where in asked.items():
         before = known.get(name)
-        run_id = before["id"] if isinstance(before, dict) and before.get("where") == where else None
+        run_id = before.get("id") if isinstance(before, dict) and before.get("where") == where else None
+        if run_id is not None and not (isinstance(run_id, str) and _ID.fullmatch(run_id)):
+            warn(f"{path / 'trackers.json'} has no valid id for {name}; the run is tracked as a new one")
+            run_id = None
         try:
             tracker = _TRACKERS[name](Tracked(path, where, config, run_id))
         except Exception as error:  # of whatever library

@@ -1,5 +1,9 @@
 """The errors that a user sees, each as one line."""
 
+import re
+
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)|(?<=http://)[^/@\s]+(?=@)|(?<=https://)[^/@\s]+(?=@)")
+"""USER:PASSWORD of a URL, or the token in that place of a web address."""
 _SHOWN = 60
 """Maximum characters of a value in an error message."""
 
@@ -8,6 +12,11 @@ def shown(value: object) -> str:
     """`value` for an error message: on one line, and cut if it is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def without_passwords(text: str) -> str:
+    """`text` with *** in place of the user and password in each URL."""
+    return _PASSWORD.sub("***", text)
 
 
 class BertJaxError(Exception):

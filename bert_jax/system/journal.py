@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Literal
 
+from bert_jax.system.errors import without_passwords
+
 Event = Literal["begun", "resumed", "fault", "stopped", "failed", "finished"]
 FILE_NAME = "events.jsonl"
 _file: Path | None = None
@@ -24,7 +26,7 @@ def note(event: Event, message: str) -> None:
     if _file is None:
         return
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    line = json.dumps({"time": now, "event": event, "message": message}, ensure_ascii=False) + "\n"
+    line = json.dumps({"time": now, "event": event, "message": without_passwords(message)}, ensure_ascii=False) + "\n"
     with contextlib.suppress(OSError):
         line = "\n" * _ends_within_a_line(_file) + line
         # Not blocking, since a pipe may stand in its place.

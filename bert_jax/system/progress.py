@@ -2,11 +2,13 @@
 
 import contextlib
 import os
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     Progress,
@@ -17,17 +19,39 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.text import Text
 
 from bert_jax.system import journal
+from bert_jax.system.errors import without_passwords
 from bert_jax.system.whereabouts import here
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters but tab and line feed: a terminal takes what follows them for a command."""
 
 
 class _Console(Console):
-    """Raises BrokenPipeError, with which rich would end the process by exit code 1: the command chooses its code."""
+    """Prints control characters as escapes such as \\x1b, since pieces, texts, labels and names come from files.
+
+    Raises BrokenPipeError, with which rich would end the process by exit code 1: the command chooses its code.
+    """
+
+    def render_str(self, text: str, **style: Any) -> Text:
+        """Converts a string to a Text; here its escapes count in the widths of table columns."""
+        return super().render_str(_printable(text), **style)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Renders anything, such as a Text that was made elsewhere."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=_printable(segment.text))
 
     def on_broken_pipe(self) -> None:
-        raise  # raises the BrokenPipeError that rich is handling
+        """Raises the BrokenPipeError that rich is handling."""
+        raise
+
+
+def _printable(text: str) -> str:
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 console = _Console(stderr=True, highlight=False, emoji=False)
@@ -43,8 +67,13 @@ PLAIN_EVERY_S = 15.0
 
 
 def say(message: str) -> None:
-    """Prints one line, above the progress bar if there is one."""
-    console.print(message, markup=False, soft_wrap=True)
+    """Prints one line, above the progress bar if there is one. Passwords in URLs are left out."""
+    console.print(without_passwords(message), markup=False, soft_wrap=True)
+
+
+def print_line(text: str) -> None:
+    """Prints one line of a result to standard output."""
+    output.print(text, markup=False, soft_wrap=True)
 
 
 def warn(message: str) -> None:

@@ -1,10 +1,12 @@
 """Work spread over processes, results in order, memory bounded."""
 
+import ctypes
 import gc
 import itertools
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -23,6 +25,8 @@ Result = TypeVar("Result")
 _STARTED_AHEAD = 2
 """Most workers that start, and import the module of their function, while the first item is made; the others start when
 there are items for them."""
+_PARENT_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG."""
 _ENDING_S = 2.0
 """Time for workers to end once they are asked to; then they are killed."""
 
@@ -104,7 +108,14 @@ def _apply(function: Callable[[Item], Result], group: tuple[Item, ...]) -> list[
         _at_work = False
 
 
+def die_with_parent() -> None:
+    """On Linux, this process is killed when its parent dies, even while it is stopped (PR_SET_PDEATHSIG of prctl)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
 def _begin_worker(parent: int) -> None:
+    die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     signal.signal(signal.SIGTERM, _leave)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one thread a worker
@@ -121,7 +132,7 @@ def _leave(number: int, frame) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Ends this worker when its parent was killed, which a pool doesn't notice."""
+    """Ends this worker when its parent was killed, also before `die_with_parent` or where the system isn't Linux."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

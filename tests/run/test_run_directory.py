@@ -112,3 +112,18 @@ def test_differences_are_named_down_to_the_field():
     other = RunConfig(phases=(RunConfig().phases[0],), data={"held_out": 0.2})
     assert ("data.held_out", 0.01, 0.2) in differences(RunConfig(), other)
     assert ("phases.1.steps", 100_000, None) in differences(RunConfig(), other)
+
+
+@pytest.mark.parametrize("setting", ["logging.mlflow", "init", "data.source"])
+def test_a_password_in_a_setting_is_refused_before_anything_is_written(tiny_config, tmp_path, setting):
+    group, _, name = setting.rpartition(".")
+    url = "https://user:secret@host/x"
+    config = (
+        tiny_config.replace(**{group: getattr(tiny_config, group).replace(**{name: url})})
+        if group
+        else tiny_config.replace(init=url)
+    )
+    with pytest.raises(UsageError, match=rf"{setting}=https://\*\*\*@host/x holds a user or password") as refused:
+        RunDirectory(tmp_path / "run").open(config)
+    assert "secret" not in str(refused.value) and not (tmp_path / "run").exists()
+    assert ("MLFLOW_TRACKING_USERNAME" in str(refused.value)) == (name == "mlflow")

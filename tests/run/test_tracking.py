@@ -18,7 +18,7 @@ class StandIn:
     told = []
 
     def __init__(self, run):
-        self.run, self.id = run, run.id or "its own"
+        self.run, self.id = run, run.id or "its-own"
         self.told.append(self)
         self.lines, self.finished = [], None
 
@@ -57,7 +57,7 @@ def test_lines_go_to_a_tracker_and_a_run_that_goes_on_has_its_id(tmp_path, confi
             tracker.close(finished)
     first, second = stand_in
     assert first.lines == [(10, {"train/loss": 1.5})] and second.lines == [(20, {"train/loss": 1.5})]
-    assert (first.run.id, second.run.id) == (None, "its own") and (first.finished, second.finished) == (False, True)
+    assert (first.run.id, second.run.id) == (None, "its-own") and (first.finished, second.finished) == (False, True)
     assert first.run.where == "project" and first.run.settings.model.num_layers == 2
     open_trackers(config.replace(logging=LoggingConfig(wandb="other")), tmp_path)
     assert stand_in[2].run.id is None  # another project doesn't know it
@@ -138,3 +138,12 @@ def test_mlflow_in_a_folder(tmp_path, config):
     history = client(tracking_uri=uri).get_metric_history(run.info.run_id, "train/loss")
     assert [(metric.step, metric.value) for metric in history] == [(10, 1.0), (20, 2.0)]
     assert run.info.status == "FINISHED" and run.data.params["model.num_layers"] == "2"
+
+
+@pytest.mark.parametrize("entry", [{}, {"id": None}, {"id": 7}, {"id": "../x"}, "x"])
+def test_an_entry_without_valid_id_is_a_new_run(tmp_path, config, stand_in, entry):
+    known = entry if isinstance(entry, str) else {"where": "project", **entry}
+    (tmp_path / "trackers.json").write_text(json.dumps({"wandb": known}))
+    (tracker,) = open_trackers(config, tmp_path)
+    tracker.close(finished=True)
+    assert stand_in[0].id == "its-own"

@@ -2,8 +2,10 @@ import io
 import time
 
 import pytest
+from rich.table import Table
+from rich.text import Text
 
-from bert_jax.system import progress
+from bert_jax.system import journal, progress
 
 
 @pytest.mark.parametrize("seconds, text", [(0.04, "0.0 s"), (59.94, "59.9 s"), (187, "3:07"), (8100, "2:15:00")])
@@ -81,3 +83,25 @@ def test_the_bar_on_a_terminal_begins_anew_after_compiling(monkeypatch):
             time.sleep(0.02)
             shown.advance(1)
         assert shown._bar.tasks[0].time_remaining < 200
+
+
+def test_control_characters_are_printed_as_escapes(capsys):
+    escape = "\x1b[31mred\x9b2J\x07"
+    table = Table(escape, "", title=escape)
+    table.add_row(escape, Text(escape))
+    progress.output.print(table)
+    progress.print_line(f"a path {escape}")
+    progress.say(escape)
+    shown = capsys.readouterr()
+    assert not set("\x1b\x9b\x07") & set(shown.out + shown.err)
+    assert shown.out.count(r"\x1b[31mred\x9b2J\x07") == 4 and shown.err == "\\x1b[31mred\\x9b2J\\x07\n"
+
+
+def test_passwords_in_urls_are_printed_and_noted_by_no_message(tmp_path, capsys):
+    journal.open_journal(tmp_path / "events.jsonl")
+    try:
+        progress.warn("http://user:secret@host/x, https://secret@host, abfs://container@account/y failed")
+    finally:
+        journal.open_journal(None)
+    for said in (capsys.readouterr().err, (tmp_path / "events.jsonl").read_text()):
+        assert "http://***@host/x, https://***@host, abfs://container@account/y failed" in said

@@ -1,6 +1,9 @@
 import multiprocessing
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +39,49 @@ def test_workers_that_are_stopped_or_busy_hold_nobody_up():
     with pytest.raises(KeyboardInterrupt):
         list(map_in_processes(signal.raise_signal, items(), processes=2))
     assert time.monotonic() - began < 10 and none_left()
+
+
+PARENT = """
+import multiprocessing, signal, time
+from bert_jax.system.workers import map_in_processes
+
+def items():
+    print(*(worker.pid for worker in multiprocessing.active_children()), flush=True)
+    yield signal.SIGSTOP
+    time.sleep(60)
+    yield 0
+
+if __name__ == "__main__":
+    list(map_in_processes(signal.raise_signal, items(), processes=2))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux'")
+def test_a_stopped_worker_ends_when_its_parent_is_killed(tmp_path):
+    (tmp_path / "parent.py").write_text(PARENT, encoding="utf-8")
+    parent = subprocess.Popen([sys.executable, tmp_path / "parent.py"], stdout=subprocess.PIPE, text=True)
+    workers = [Path(f"/proc/{pid}/status") for pid in parent.stdout.readline().split()]
+    try:
+        wait_for(lambda: any("T (stopped)" in worker.read_text() for worker in workers))
+    finally:
+        parent.kill()
+        parent.wait()
+    assert len(workers) == 2
+    wait_for(lambda: not any(map(is_running, workers)))
+
+
+def is_running(status):
+    try:
+        return "Z (zombie)" not in status.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_for(condition):
+    until = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def none_left():
