@@ -65,13 +65,15 @@ class Checkpoints:
         keep: int,
         check_owner: Callable[[], None] = lambda: None,
         keep_every: int | None = None,
+        stranger: Callable[[Place], str | None] = lambda path: None,
     ):
         """Each checkpoint takes copies of the files and directories `carried`, so that it can be used by itself.
 
         `check_owner` is called before each is written and raises RunError where the run is another process' by now.
+        `stranger` says why a checkpoint isn't of this run, or returns None; such a one isn't continued.
         """
         self._directory, self._carried, self._keep, self._check_owner = directory, carried, keep, check_owner
-        self._keep_every = keep_every
+        self._keep_every, self._stranger = keep_every, stranger
         self._number = next(_NUMBERS)
         if is_first():
             with contextlib.suppress(OSError, RunError):  # a disk that takes nothing: the next save says so
@@ -172,9 +174,11 @@ class Checkpoints:
     def _newest_good(self) -> int:
         """Step of the newest checkpoint whose files have their checksums; -1 if there is none or on other processes."""
         for path in reversed(complete(self._directory) if is_first() else []):
-            if not (damage := damaged_file(path)):
+            damaged = damaged_file(path)
+            damage = f"{damaged} is not as it was written" if damaged else self._stranger(path)
+            if not damage:
                 return int(path.name)
-            set_aside(path, f"{damage} is not as it was written")
+            set_aside(path, damage)
         return -1
 
     def last_good(self) -> Place | None:

@@ -2,8 +2,8 @@
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
-from typing import Literal, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, NamedTuple, TypeVar
 
 from bert_jax.run.manifest import Manifest, complete, damaged_file, has_manifest, lost, path_of
 from bert_jax.run.run_manifest import MANIFEST
@@ -57,7 +57,7 @@ def newest_undamaged(directory: Place) -> Place | None:
 
     Raises CheckpointGone where one is deleted meanwhile.
     """
-    return next(_undamaged(complete(directory)), None)
+    return next(_undamaged(reversed(complete(directory))), None)
 
 
 def earlier_undamaged(checkpoint: Place, count: int, after: int) -> list[Place]:
@@ -67,19 +67,19 @@ def earlier_undamaged(checkpoint: Place, count: int, after: int) -> list[Place]:
     Raises CheckpointGone where one is deleted meanwhile.
     """
     earlier = [path for path in complete(checkpoint.parent) if after < int(path.name) < int(checkpoint.name)]
-    return list(itertools.islice(_undamaged(earlier), count))
+    return list(itertools.islice(_undamaged(reversed(earlier)), count))
 
 
-def _undamaged(paths: list[Place]) -> Iterator[Place]:
-    """Yields those of `paths`, checkpoints with the oldest first, whose files are as they were written, newest first.
-    Reads a checkpoint when it is asked for."""
-    for path in reversed(paths):
+def _undamaged(paths: Iterable[Place], next_one: str = "the one before it") -> Iterator[Place]:
+    """Yields the checkpoints whose files are as they were written; warns of others, instead of which `next_one` is
+    used. Reads a checkpoint when it is asked for."""
+    for path in paths:
         with being_read(path):
             damaged = damaged_file(path)
         if not damaged:
             yield path
         else:
-            warn(f"{path} is damaged ({damaged} is not as it was written); the one before it is used, if any")
+            warn(f"{path} is damaged ({damaged} is not as it was written); {next_one} is used, if any")
 
 
 def checkpoint_of(path: Place, step: int | None = None, newest: bool = False) -> Place:
@@ -138,20 +138,18 @@ def _checkpoint_at(path: Place, step: int) -> Place:
 
 def _checkpoint_of_run(path: Place, newest: bool = False) -> Place:
     directory = path / "checkpoints"
-    best = None if newest else best_of(complete(directory), by="score")
-    if best:
-        with being_read(best):
-            damaged = damaged_file(best)
-        if not damaged:
-            return best
-        warn(f"{best}, which has the best score, is damaged ({damaged} is not as it was written); another is used")
-    found, gone = newest_undamaged(directory), lost(directory)
-    for newer in gone:
-        if found and newer.name > found.name:
-            warn(f"{newer} was finished and its {MANIFEST} is gone; {found} is used")
+    saved, gone = complete(directory), lost(directory)
+    by_score, unknown = ([], []) if newest else judged(saved, by="score")
+    found = None
+    if by_score:
+        found = next(_undamaged([*unknown, *by_score], "the one with the next best score"), None)
+    found = found or newest_undamaged(directory)
+    for one in gone:
+        if found and (by_score or one.name > found.name):
+            warn(f"{one} was finished and its {MANIFEST} is gone; {found} is used")
     if found:
         return found
-    if complete(directory) or gone:
+    if saved or gone:
         raise RunError(f"{path} holds damaged checkpoints only; give the command that trained it again")
     raise UsageError(
         f"{path} holds no finished checkpoint{runs_within(path)}; give a run that was trained, or a checkpoint of one"
@@ -167,18 +165,40 @@ def runs_within(path: Place) -> str:
     return f", but there are the runs {', '.join(runs)} in it{best}"
 
 
-def best_of(paths: list[Place], by: Literal["score", "any"] = "any") -> Place | None:
-    """The first with the highest score on a task or, where `by` is any, with the lowest held-out loss; None where none
-    was so evaluated. Raises OSError where a manifest can't be read, CheckpointGone where one is deleted meanwhile."""
-    values = {}
+def best_of(paths: list[Place]) -> Place | None:
+    """The best of the checkpoints by score or held-out loss; None if none was evaluated. Raises what `judged` does."""
+    return next(iter(judged(paths).best_first), None)
+
+
+class Judged(NamedTuple):
+    """Checkpoints by their evaluation."""
+
+    best_first: list[Place]
+    """Those that were evaluated. Of equal ones the earliest comes first."""
+    unknown: list[Place]
+    """Those whose manifests, which hold the evaluation, are damaged."""
+
+
+def judged(paths: list[Place], by: Literal["score", "any"] = "any") -> Judged:
+    """Orders checkpoints by the score on a task or, where `by` is any, also by held-out loss.
+
+    A copy of a checkpoint under another step is left out. Raises OSError where a manifest can't be read, CheckpointGone
+    where one is deleted meanwhile.
+    """
+    values: dict[Place, float] = {}
+    unknown = []
     for path in paths:
         try:
-            evaluation = Manifest.read(path).evaluation or {}
+            manifest = Manifest.read(path)
         except FileNotFoundError:
             raise CheckpointGone(path) from None
-        except ValueError:  # damaged: found out, and said, by whoever reads it
+        except ValueError:
+            unknown.append(path)
             continue
+        evaluation = manifest.evaluation or {}
         loss = evaluation.get("loss") if by == "any" else None
         score = evaluation.get("score")
-        values[path] = score if score is not None else loss and -loss
-    return max((path for path, value in values.items() if value is not None), key=values.get, default=None)
+        value = score if score is not None else loss and -loss
+        if value is not None and path.name == path_of(path.parent, manifest.step).name:
+            values[path] = value
+    return Judged(sorted(values, key=lambda path: -values[path]), unknown)

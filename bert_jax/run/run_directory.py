@@ -17,7 +17,7 @@ from bert_jax.config.training import TrainingConfig
 from bert_jax.run.checkpoint_choice import runs_within
 from bert_jax.run.events import open_events
 from bert_jax.run.hosts import is_first
-from bert_jax.run.manifest import complete, damaged_file
+from bert_jax.run.manifest import complete, damaged_file, path_of
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.disk import FULL_DISK, disk_explained
@@ -25,7 +25,7 @@ from bert_jax.system.errors import RunError, UsageError, without_passwords
 from bert_jax.system.files import remove_directory, write_json, write_text
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, warn
-from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
 SCHEMA_VERSION = 1
 """Version of the format of config.json. Later releases read all earlier versions."""
@@ -69,6 +69,19 @@ class RunDirectory:
         finished = complete(self.checkpoints)
         return int(finished[-1].name) if finished else None
 
+    def stranger(self, checkpoint: Place) -> str | None:
+        """Why a checkpoint that lies in this run isn't its own, by the settings and the tokenizer that it carries; None
+        if nothing tells them apart. Phases may differ: steps may have been added since it was written."""
+        ours, theirs = read_config(self.path), read_config(checkpoint)
+        if type(ours) is not type(theirs):
+            return "it is of a run of another kind"
+        for name, here, there in differences(ours, theirs):
+            if name.partition(".")[0] in set(ours.IDENTITY) - {"phases"}:
+                return f"it is of another run, in which {name} is {json.dumps(there)} and not {json.dumps(here)}"
+        if load_tokenizer(checkpoint).vocabulary.pieces != load_tokenizer(self.tokenizer).vocabulary.pieces:
+            return "it is of another run, which has another tokenizer"
+        return None
+
     def results(self, steps: int) -> dict[str, Any] | None:
         """The results of a run that has done all its `steps`, or ended early; None where something is missing or
         damaged."""
@@ -88,7 +101,18 @@ class RunDirectory:
             return None
         if results.get("steps") != newest:
             return None
+        best = results.get("best_step")
+        if isinstance(best, int) and (damage := self._damage_of_checkpoint(best)):
+            warn(f"{self.results_file} is about step {best:,}, whose checkpoint {damage}: the run is measured anew")
+            return None
         return results if newest == steps or results.get("stopped_early") else None  # or steps were added
+
+    def _damage_of_checkpoint(self, step: int) -> str | None:
+        path = path_of(self.checkpoints, step)
+        if path not in complete(self.checkpoints):
+            return "is gone"
+        damaged = damaged_file(path)
+        return damaged and f"is damaged ({damaged} is not as it was written)"
 
     def save_tokenizer(self, tokenizer: Tokenizer, origin: dict[str, Any] | None = None) -> None:
         """Writes tokenizer/, with an origin.json that tells what it was made of, on the first of several processes."""

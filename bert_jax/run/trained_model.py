@@ -25,7 +25,7 @@ from bert_jax.run.checkpoint_choice import (
     not_of_a_run,
 )
 from bert_jax.run.manifest import Manifest
-from bert_jax.run.run_directory import read_config
+from bert_jax.run.run_directory import RunDirectory, read_config
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.run.saved_state import load_parameters, saved_shapes
 from bert_jax.system.bucket import Place
@@ -138,8 +138,11 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
     checkpoint = checkpoint_of(path, step, newest=average is not None)
     with being_read(checkpoint):
         tokenizer, settings, manifest = load_tokenizer(checkpoint), read_config(checkpoint), Manifest.read(checkpoint)
-    if checkpoint != path and (damage := _own_damage(path)):
+    damage = _own_damage(path) if checkpoint != path else None
+    if damage:
         warn(f"{path}: {damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)")
+    elif checkpoint != path:
+        _refuse_stranger(path, checkpoint)
     told, task = settings.model, settings.task if isinstance(settings, TaskRunConfig) else None
     if told.vocabulary_size not in (None, len(tokenizer.vocabulary)):
         raise UsageError(
@@ -160,6 +163,7 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
     begin = settings.steps_of(phase).start
     earlier = earlier_undamaged(checkpoint, average - 1, after=begin) if average else []
     for one in earlier:
+        _refuse_stranger(path, one)
         _refuse_others(one, saved_shapes(one), shapes)
 
     def read(shardings: Any) -> Parameters:
@@ -175,6 +179,16 @@ def _refuse_others(checkpoint: Place, saved: dict[str, Any], shapes: Parameters)
     """Raises UsageError where the parameters `saved` in a checkpoint haven't the shapes of its model."""
     if jax.tree.map(lambda leaf: tuple(leaf.shape), saved) != jax.tree.map(lambda leaf: leaf.shape, shapes):
         raise UsageError(f"{checkpoint}: its parameters aren't those of its config.json; they don't belong together")
+
+
+def _refuse_stranger(path: Place, checkpoint: Place) -> None:
+    """Raises RunError where a checkpoint in the run at `path` isn't that run's. Needs the run's own settings."""
+    run = RunDirectory(path)
+    if run.config_file.exists() and run.tokenizer.is_dir():
+        with being_read(checkpoint):
+            strange = run.stranger(checkpoint)
+        if strange:
+            raise RunError(f"{checkpoint}: {strange}; move it out of the run")
 
 
 def _averaged(path: Place, steps: Sequence[int], asked: int) -> str:

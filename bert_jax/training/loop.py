@@ -66,7 +66,7 @@ def train(
         check_compiler()
     carried, kept = (run.config_file, run.tokenizer), config.checkpoints
     with contextlib.ExitStack() as opened:
-        checkpoints = Checkpoints(run.checkpoints, carried, kept.keep, run.check_owner, kept.keep_every)
+        checkpoints = Checkpoints(run.checkpoints, carried, kept.keep, run.check_owner, kept.keep_every, run.stranger)
         opened.enter_context(contextlib.closing(checkpoints))
         state = _beginning(trainer, run, checkpoints, initial)
         trackers = [opened.enter_context(tracker) for tracker in open_trackers(config, run.path)]

@@ -12,16 +12,17 @@ import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.config.run import RunConfig
 from bert_jax.model.sharding import make_mesh
+from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import checkpoint_choice, manifest, trained_model
 from bert_jax.run.checkpoint_choice import CheckpointGone
-from bert_jax.run.manifest import complete, damaged_file, delete
-from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.manifest import Manifest, complete, damaged_file, delete, write_evaluation
+from bert_jax.run.run_directory import RunDirectory, write_config
 from bert_jax.run.trained_model import TrainedModel, initial_parameters
 from bert_jax.system.errors import RunError, UsageError
 
 PLACES = [
     (checkpoint_choice, "damaged_file"),
-    (checkpoint_choice, "best_of"),
+    (checkpoint_choice, "judged"),
     (trained_model, "load_tokenizer"),
     (trained_model, "read_config"),
     (trained_model, "saved_shapes"),
@@ -73,11 +74,14 @@ def test_files_that_are_gone_before_the_manifest_is_are_damage(run):
 
 def test_where_the_best_checkpoint_of_a_task_is_damaged_the_one_that_is_used_is_told_of(run, monkeypatch, capsys):
     best = complete(run.checkpoints)[0]
-    monkeypatch.setattr(checkpoint_choice, "best_of", lambda paths, by: best)
+    monkeypatch.setattr(checkpoint_choice, "judged", lambda paths, by: checkpoint_choice.Judged([best], []))
     assert TrainedModel.open(run.path).step == int(best.name)
     (best / "config.json").write_text("{}")
     assert TrainedModel.open(run.path).step == 12
-    assert f"{best}, which has the best score, is damaged" in capsys.readouterr().err.replace("\n", "")
+    assert (
+        f"{best} is damaged (config.json is not as it was written); the one with the next best score"
+        in capsys.readouterr().err.replace("\n", "")
+    )
 
 
 def test_a_copied_checkpoint_may_have_any_name(run, tmp_path):
@@ -158,3 +162,67 @@ def test_an_array_whose_chunks_are_larger_than_it_is_refused(run, monkeypatch):
     monkeypatch.setattr(ocp.Checkpointer, "restore", None)
     with pytest.raises(RunError, match=r"norm.bias/.zarray' says chunks of \[1073741824\] for a shape of \[32\]"):
         bert_jax.load(run.path)
+
+
+@pytest.fixture
+def scored(run):
+    """Checkpoints of steps 4, 8 and 12 with scores, of which that of 4 is the best and that of 8 the next."""
+    four = shutil.copytree(run.checkpoints / "00000008", run.checkpoints / "00000004")
+    Manifest.read(four)._replace(step=4).write(four)
+    for step, score in ((4, 0.9), (8, 0.8), (12, 0.7)):
+        write_evaluation(run.checkpoints / f"{step:08d}", {"score": score})
+    return run
+
+
+@pytest.mark.parametrize("damaged", ["config.json", "manifest.json"])
+def test_after_a_damaged_best_checkpoint_the_next_best_is_used_and_said(scored, damaged, capsys):
+    best = scored.checkpoints / "00000004"
+    assert TrainedModel.open(scored.path).step == 4
+    (best / damaged).write_text("{")
+    assert TrainedModel.open(scored.path).step == 8
+    assert f"{best} is damaged ({damaged} is not as it was written)" in capsys.readouterr().err.replace("\n", "")
+    (scored.checkpoints / "00000008" / "manifest.json").unlink()
+    assert TrainedModel.open(scored.path).step == 12
+    assert "00000008 was finished and its manifest.json is gone" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_copy_of_the_best_checkpoint_under_another_step_hides_nothing(scored):
+    shutil.copytree(scored.checkpoints / "00000004", scored.checkpoints / "00000002")
+    assert TrainedModel.open(scored.path).step == 4
+    assert checkpoint_choice.best_of(complete(scored.checkpoints)).name == "00000004"
+
+
+def test_results_of_a_checkpoint_that_is_damaged_by_now_are_measured_anew(scored, capsys):
+    scored.write_results({"steps": 12, "best_step": 4})
+    assert scored.results(12)
+    (scored.checkpoints / "00000004" / "config.json").write_text("{}")
+    assert scored.results(12) is None
+    said = " ".join(capsys.readouterr().err.split())
+    assert "is about step 4, whose checkpoint is damaged (config.json is not as it was written)" in said
+
+
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("change", ["seed", "tokenizer"])
+def test_a_checkpoint_of_another_run_is_not_used(run, tiny_config, tmp_path, change, listed, capsys):
+    other = shutil.copytree(run.path, tmp_path / "other")
+    newest = other / "checkpoints" / "00000012"
+    if change == "seed":
+        write_config(newest / "config.json", tiny_config.replace(seed=1))
+    else:
+        pieces = (newest / "tokenizer" / "vocab.txt").read_text().splitlines()
+        (newest / "tokenizer" / "vocab.txt").write_text("\n".join([*pieces[:-2], pieces[-1], pieces[-2]]))
+    before = Manifest.read(run.checkpoints / "00000012")
+    (newest / "manifest.json").unlink()
+    Manifest.of(newest, 12, None, None, before.metrics)._replace(bits=before.bits).write(newest)
+    run.manifest.forget(run.checkpoints / "00000012")
+    shutil.rmtree(run.checkpoints / "00000012")
+    placed = shutil.copytree(newest, run.checkpoints / "00000012")
+    if listed:
+        run.manifest.note(placed / "manifest.json")
+    reason = f"it is of another run, {'in which seed is 1 and not 0' if change == 'seed' else 'which has another'}"
+    with pytest.raises(RunError, match=reason):
+        TrainedModel.open(run.path)
+    (run.path / "results.json").unlink()
+    assert pretrain(tiny_config, run)["steps"] == 12
+    said = " ".join(capsys.readouterr().err.split())
+    assert reason in said and "going on from step 8" in said
