@@ -58,7 +58,7 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     mesh = make_mesh(config.mesh)
     started, learned, measured, batches, planned = plan_finetuning(config, mesh, run)
     tokenizer = started.tokenizer
-    with first_alone(f"prepare {run.path}"):
+    with first_alone("prepare"):
         run.open(planned)
         if results := run.results(planned.steps):
             say(f"{run.path} is finished: {results['steps']:,} steps")

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ import orbax.checkpoint as ocp
 
 from bert_jax.model.bert import Parameters
 from bert_jax.run.checkpoint_choice import best_of
-from bert_jax.run.hosts import agreed, is_first, wait_for_all
+from bert_jax.run.hosts import agreed, fails_together, is_first, wait_for_all
 from bert_jax.run.manifest import (
     Manifest,
     agree_with_list,
@@ -45,9 +44,6 @@ _UNFINISHED = ".orbax-checkpoint-tmp"
 _LATE_LOOKS, _LATE_PAUSE_S = 5, 0.1
 """How often and how long apart the remains of a failed save are deleted at the end: its threads may still write."""
 
-_NUMBERS = itertools.count()
-"""Counter for barrier names, equal on all hosts: they may see the run's directory by different paths."""
-
 
 class Checkpoints:
     """The checkpoints of a run: one directory a step, with parameters, training state, config and tokenizer.
@@ -74,7 +70,6 @@ class Checkpoints:
         """
         self._directory, self._carried, self._keep, self._check_owner = directory, carried, keep, check_owner
         self._keep_every, self._stranger = keep_every, stranger
-        self._number = next(_NUMBERS)
         if is_first():
             with contextlib.suppress(OSError, RunError):  # a disk that takes nothing: the next save says so
                 agree_with_list(directory)
@@ -134,13 +129,15 @@ class Checkpoints:
             self._finishing = None
 
     def finish(self) -> None:
-        """Waits until the last checkpoint is complete on all processes.
+        """Waits until the last checkpoint is complete on all processes. If it could not be written, `failure` is set on
+        all of them.
 
         Only the first process completes it. If another one exited before, JAX would end the first some seconds later,
         and the other might go on with a checkpoint that the first doesn't use.
         """
         self.wait()
-        wait_for_all(f"checkpoints {self._number} finished")
+        wait_for_all("checkpoints finished")
+        self.failure = fails_together(self.failure)
 
     def close(self) -> None:
         """Waits, then ends the writer's threads."""
@@ -156,10 +153,10 @@ class Checkpoints:
 
         A damaged checkpoint is reported and set aside, and the one before it used.
         """
-        for attempt in itertools.count():
+        while True:
             found = self._newest_good()
             # The first process reads all files, which takes longer than a collective operation waits.
-            wait_for_all(f"checkpoints {self._number} looked through, {attempt}")
+            wait_for_all("checkpoints looked through")
             if (step := agreed(found)) < 0:
                 return None
             path = path_of(self._directory, step)

@@ -2,16 +2,18 @@
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import jax
+import numpy as np
 from jax.experimental import multihost_utils
 from orbax.checkpoint import multihost
 
 from bert_jax.config.operation import HostsConfig
 from bert_jax.config.settings import SettingsError
-from bert_jax.system.errors import BertJaxError, HostLost, UsageError
+from bert_jax.system.errors import BertJaxError, HostLost, RunError, UsageError
 from bert_jax.system.machine import has_tpu
 from bert_jax.system.progress import keep_quiet, say
 from bert_jax.system.whereabouts import here
@@ -24,6 +26,9 @@ _LONGEST_WAIT_S = 7 * 24 * 3600
 """For the first process to prepare data. Should it die, its heartbeats end the wait."""
 _PARTING_S = 10
 """Seconds that a process which fails or is stopped waits for the others to end too."""
+
+_CALLS: Counter[str] = Counter()
+"""Calls of `wait_for_all` by name, equal on all hosts."""
 
 
 def several(config: HostsConfig) -> bool:
@@ -75,15 +80,38 @@ def is_first() -> bool:
 def first_alone(name: str) -> Iterator[None]:
     """The first process runs the block, then all others, who find done what it did; all leave it together.
 
-    `name` may be used once. (Should the others still copy data while the first one computes with them already, the
-    collectives between CPUs and GPUs would give up waiting for them.)
+    If the block raises an error of ours on the first process, the others raise RunError and don't run it. (Should the
+    others still copy data while the first one computes with them already, the collectives between CPUs and GPUs would
+    give up waiting for them.)
     """
     if not is_first():
         wait_for_all(f"{name} done")
-    yield
+        _refuse_failure(agreed(0))
+    try:
+        yield
+    except (BertJaxError, SettingsError):
+        if is_first():
+            wait_for_all(f"{name} done")
+            agreed(1)
+        raise
     if is_first():
         wait_for_all(f"{name} done")
+        agreed(0)
     wait_for_all(f"{name} seen")
+
+
+def _refuse_failure(failed: int) -> None:
+    if failed:
+        raise RunError("the first host of this run failed and says why; mend that and start all hosts again")
+
+
+def fails_together(failure: str | None) -> str | None:
+    """Returns `failure` on a process that has one, and on the others, if any process has one, where to look for it."""
+    if jax.process_count() == 1:
+        return failure
+    if not multihost_utils.process_allgather(np.int32(failure is not None)).any():
+        return None
+    return failure or "a checkpoint could not be written by another host of this run, which says why"
 
 
 def agreed(number: int) -> int:
@@ -94,7 +122,7 @@ def agreed(number: int) -> int:
 def compile_together(name: str, function: jax.stages.Wrapped, *arguments: Any) -> None:
     """Compiles a jitted `function` on all processes before any of them calls it with such `arguments`.
 
-    `name` may be used once. (The first call connects the devices, and CPUs wait 30 s for each other's then; compiling
+    (The first call connects the devices, and CPUs wait 30 s for each other's then; compiling
     may take one process longer than that.)
     """
     if jax.process_count() > 1:
@@ -121,9 +149,12 @@ def ending_together() -> Iterator[None]:
 
 
 def wait_for_all(name: str, seconds: int = _LONGEST_WAIT_S) -> None:
-    """Returns once every process has called it. `name` may be used once. Raises where they don't come in time."""
+    """Returns once every process has called it as often with this `name`. Raises where they don't come in time."""
+    _CALLS[name] += 1  # a barrier's name can be used once
     # By the coordinator: JAX' own barrier is a sum over devices, and those give up waiting after some seconds.
-    multihost.sync_global_processes(f"bert_jax/{name}", timeout=seconds, processes=set(range(jax.process_count())))
+    multihost.sync_global_processes(
+        f"bert_jax/{name} {_CALLS[name]}", timeout=seconds, processes=set(range(jax.process_count()))
+    )
 
 
 def _part() -> None:

@@ -255,17 +255,6 @@ def test_no_process_ends_before_the_last_one_is_whole(checkpoints, tmp_path, mon
     assert whole == [[10]]
 
 
-def test_hosts_that_see_a_run_elsewhere_wait_for_each_other(tmp_path, carried, monkeypatch):
-    """By names that each uses once, whatever the directory is called there."""
-    names = []
-    monkeypatch.setattr(checkpoint, "wait_for_all", names.append)
-    for seed in range(2):
-        made = Checkpoints(tmp_path / f"seed-{seed}", carried, keep=2)
-        made.finish()
-        made.close()
-    assert len(set(names)) == 2 and str(tmp_path) not in "".join(names)
-
-
 def test_the_last_good_one_is_not_damaged(checkpoints, tmp_path):
     for step in ("00000010", "00000020"):
         (tmp_path / "checkpoints" / step).mkdir(parents=True)

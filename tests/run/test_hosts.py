@@ -1,5 +1,6 @@
 """Real processes with two faked devices each, joined over this machine's network."""
 
+import fcntl
 import json
 import os
 import re
@@ -67,6 +68,20 @@ from bert_jax.cli.main import main
 main()
 """
 """The command, on data that ends all processes, each at its time."""
+
+
+NO_ROOM = """
+import bert_jax.run.checkpoint as checkpoint
+
+def fail(*_):
+    raise OSError(28, "No space left on device")
+
+checkpoint.make_complete = fail
+from bert_jax.cli.main import main
+
+main()
+"""
+"""The command, on a disk on which the first process, which alone completes checkpoints, can complete none."""
 
 
 @pytest.fixture
@@ -179,6 +194,25 @@ def test_what_ends_all_hosts_is_no_loss_of_one(config_file, run, hosts):
     assert [process.returncode for process in processes] == [1, 1], outputs
 
 
+@pytest.mark.parametrize("what", ["checkpoint", "start"])
+def test_what_fails_on_the_first_host_alone_is_a_failure_of_all(config_file, run, hosts, what):
+    """And no loss of a host, after which launchers start all of them again."""
+    line = ["pretrain", config_file, "--workdir", run]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with open(run / ".lock", "a+") as lock:
+        if what == "start":
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        environment = os.environ | TWO_DEVICES | ALONE
+        processes = [program(NO_ROOM, *line, *flags, env=environment, **pipes) for flags in hosts]
+        outputs = [process.communicate(timeout=200)[0].replace("\n", " ") for process in processes]
+    if what == "start":
+        assert [process.returncode for process in processes] == [2, 1], outputs
+        assert "another process is working on" in outputs[0] and "the first host of this run failed" in outputs[1]
+    else:
+        assert [process.returncode for process in processes] == [1, 1], outputs
+        assert "checkpoint 12 could not be written" in outputs[0] and "by another host of this run" in outputs[1]
+
+
 def damage_a_shard(run):
     """Destroys the first one; how many of the first three steps' records were in it."""
     instances = InstanceSource(run / "data" / "length-32", "train")
@@ -232,6 +266,16 @@ def test_all_go_on_together_from_what_the_first_did_alone(monkeypatch):
     for thread in threads:
         thread.join()
     assert order == ["first does it", "second does it", "leaves", "leaves"]
+
+
+def test_no_name_of_a_barrier_is_used_twice(monkeypatch):
+    """Of several runs in a row either, as of several seeds; hosts may see a run's directory by different paths."""
+    names = []
+    monkeypatch.setattr(hosts_module.multihost, "sync_global_processes", lambda name, **_: names.append(name))
+    for _ in range(2):
+        with hosts_module.first_alone("prepare"):
+            pass
+    assert len(set(names)) == len(names) == 4
 
 
 def test_a_coordinator_that_nobody_is_behind_ends_the_wait(config_file, tmp_path, hosts):
