@@ -69,8 +69,9 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     trainer = Trainer(planned, mesh, objective)
     outputs, pad_id = Outputs(objective, mesh), tokenizer.vocabulary.pad_id
     dev = measured and DevRows(learned.task, measured, outputs, pad_id, compiling_tokens(started.config))
-    last = train(trainer, run, [_work(trainer, batches, dev)], lambda: _initial_parameters(planned, started, mesh))
-    results = _results(planned, int(last.step), run, dev, mesh)
+    work = _work(trainer, batches, dev)
+    last, evaluations = train(trainer, run, [work], lambda: _initial_parameters(planned, started, mesh))
+    results = _results(planned, int(last.step), run, dev, mesh, evaluations)
     results |= {"training_rows": learned.rows, "skipped_steps": int(last.skipped)}
     run.write_results(results)
     if is_first():
@@ -185,11 +186,6 @@ class DevRows:
         except _Stopped:
             return None
 
-    def evaluate(self, params: Parameters, stop: Callable[[], bool]) -> dict[str, float] | None:
-        """Returns the floats among the results of `measure`."""
-        measured = self.measure(params, stop)
-        return measured and {name: value for name, value in measured.items() if isinstance(value, float)}
-
 
 class _Stopped(Exception):
     """Raised to end a measurement early."""
@@ -212,7 +208,7 @@ def _work(trainer: Trainer, batches: TrainingBatches, dev: DevRows | None) -> Ph
         told=f"rows of {trainer.config.task.train} as they are learned from, numbered from 0",
         skips_records=False,
         train_step=trainer.train_step(0),
-        evaluate=dev.evaluate if dev else None,
+        evaluate=dev.measure if dev else None,
         sequences=batch_size,
         flops=trainer.objective.flops,
         shown=trainer.objective.shown,
@@ -248,12 +244,19 @@ def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh
     return {"bert": encoder}
 
 
-def _results(config: TaskRunConfig, steps: int, run: RunDirectory, dev: DevRows | None, mesh: Mesh) -> dict[str, Any]:
-    """The content of results.json: the measurements of the best checkpoint."""
+def _results(
+    config: TaskRunConfig,
+    steps: int,
+    run: RunDirectory,
+    dev: DevRows | None,
+    mesh: Mesh,
+    evaluations: dict[int, dict[str, Any]],
+) -> dict[str, Any]:
+    """The content of results.json: the measurements of the best checkpoint, from `evaluations` if it is among them."""
     results = {"task": config.task.name, "steps": steps, "seeds": [config.seed]}
     results |= {"planned_steps": config.steps, "stopped_early": steps < config.steps}
     if dev is None:
         return results
     best = TrainedModel.open(run.path)
-    measured = dev.measure(best.read(tree_shardings(best.shapes, mesh)))
+    measured = evaluations.get(best.step) or dev.measure(best.read(tree_shardings(best.shapes, mesh)))
     return results | measured | {"best_step": best.step, "dev_rows": dev.count}

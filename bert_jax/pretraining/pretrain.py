@@ -76,8 +76,9 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
         model = InitialModel.open(config)
         return model and model.parameters(tokenizer, mesh)
 
-    state = train(trainer, run, phases, initial)
-    results = _results(trainer, int(state.step), state.params, prepared[config.phases[-1].length], held_out[-1])
+    state, evaluations = train(trainer, run, phases, initial)
+    step, data = int(state.step), prepared[config.phases[-1].length]
+    results = _results(trainer, step, state.params, data, held_out[-1], evaluations.get(step))
     skipped_records = sum(line.get("skipped_records", 0) for line in read_metrics(run.metrics_file))
     results |= {"skipped_steps": int(state.skipped), "skipped_records": skipped_records}
     run.write_results(results)
@@ -174,11 +175,15 @@ def _results(
     params: Parameters,
     prepared: PreparedData,
     sequences: HeldOut | None,
+    measured: dict[str, float] | None = None,
 ) -> dict[str, Any]:
-    """The content of results.json: measurements on `sequences` of `prepared`, and those of the baseline."""
+    """The content of results.json: measurements on `sequences` of `prepared`, and those of the baseline.
+
+    `measured`: the former, if they were made already.
+    """
     results = {"task": "pretraining", "steps": step, "seeds": [trainer.config.seed]}
     if sequences:
-        measured = sequences.evaluate(params)
+        measured = measured or sequences.evaluate(params)
         metric = trainer.objective.judged.accuracy
         results |= {"metric": metric, "score": measured[metric], **measured}
         results["baseline"] = sequences.baseline(prepared.piece_counts, measured)

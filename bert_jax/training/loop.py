@@ -4,6 +4,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 
@@ -52,10 +53,18 @@ def _failures_noted() -> Iterator[None]:
         open_journal(None)
 
 
+class Trained(NamedTuple):
+    """What a training ended with."""
+
+    state: TrainState
+    evaluations: dict[int, dict[str, Any]]
+    """The results of the evaluations that this process has made, by their steps."""
+
+
 @_failures_noted()
 def train(
     trainer: Trainer, run: RunDirectory, phases: list[PhaseWork], initial: Callable[[], Parameters | None]
-) -> TrainState:
+) -> Trained:
     """Does the steps of `run` that are left, from its newest good checkpoint or from `initial` parameters.
 
     Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written, and RunError where too many steps in a row
@@ -74,9 +83,9 @@ def train(
         opened.enter_context(contextlib.closing(log))
         trace = opened.enter_context(StepTrace(config.profiled if is_first() else range(0), run.profile))
         all_peaks = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None
-        last = _run_phases(state, phases, checkpoints, log, trace, config, all_peaks)
-        note("finished", f"step {int(last.step):,}")  # before the log is closed, which publishes this, too
-    return last
+        trained = _run_phases(state, phases, checkpoints, log, trace, config, all_peaks)
+        note("finished", f"step {int(trained.state.step):,}")  # before the log is closed, which publishes this, too
+    return trained
 
 
 def _beginning(
@@ -109,20 +118,21 @@ def _run_phases(
     trace: StepTrace,
     config: TrainingConfig,
     all_peaks: float | None,
-) -> TrainState:
+) -> Trained:
     """Runs the steps that `state` has not done yet, with evaluation, checkpoints and log at their cadence.
 
     `all_peaks`: peak FLOP/s of all devices together; None if unknown.
     """
+    evaluations: dict[int, dict[str, Any]] = {}
     limit = config.execution.stuck_after_minutes
     with StopSignals(lambda: checkpoints.newest) as stop, Watchdog(limit, log.path.parent) as watchdog:
         cadence = Cadence(config.checkpoints, int(state.step))
         for phase in phases:
-            loop = _Loop(phase, checkpoints, cadence, log, config, stop, watchdog, all_peaks)
+            loop = _Loop(phase, checkpoints, cadence, log, config, stop, watchdog, all_peaks, evaluations)
             if loop.has_work(int(state.step)):
                 state = loop.run(state, trace)
     _finish(checkpoints)
-    return state
+    return Trained(state, evaluations)
 
 
 class _Loop:
@@ -138,7 +148,10 @@ class _Loop:
         stop: StopSignals,
         watchdog: Watchdog,
         all_peaks: float | None,
+        evaluations: dict[int, dict[str, Any]],
     ):
+        """The results of each evaluation are added to `evaluations`."""
+        self._evaluations = evaluations
         self._phase, self._checkpoints, self._cadence, self._log = phase, checkpoints, cadence, log
         self._config, self._stop, self._watchdog, self._all_peaks = config, stop, watchdog, all_peaks
         self._patience, self._noted = Patience(phase, log), 0.0
@@ -240,10 +253,12 @@ class _Loop:
         self._shown.advance(0, note="evaluating")
         self._at("evaluating after", step)
         with self._speed.paused():
-            evaluation = self._phase.evaluate(state.params, self._asked_to_stop)
+            results = self._phase.evaluate(state.params, self._asked_to_stop)
         self._shown.note = noted_before
         self._shown.show()
+        evaluation = results and {name: value for name, value in results.items() if isinstance(value, float)}
         if evaluation:
+            self._evaluations[step] = results
             self._log.write(step, "eval", evaluation)
             say(f"step {step:,}, held out: {self._phase.note(evaluation)}")
             self._patience.tell(step, self._config.steps)

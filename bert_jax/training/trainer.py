@@ -128,8 +128,9 @@ class PhaseWork(NamedTuple):
     """Whether a batch leaves out damaged ones, as rows of weight 0."""
     train_step: Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]
     """The jitted step; the state is donated."""
-    evaluate: Callable[[Parameters, Callable[[], bool]], dict[str, float] | None] | None
-    """Evaluates on held-out documents. Asks after each batch whether to stop, and then returns None."""
+    evaluate: Callable[[Parameters, Callable[[], bool]], dict[str, Any] | None] | None
+    """Evaluates on held-out documents; of the results the floats are logged. Asks after each batch whether to stop, and
+    then returns None."""
     sequences: float
     """Sequences a step: where rows hold several, as many as such rows hold on average."""
     flops: Callable[[tuple[int, ...]], float]

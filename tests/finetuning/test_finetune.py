@@ -16,7 +16,7 @@ from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning import finetune as finetune_module
-from bert_jax.finetuning.finetune import finetune, plan_finetuning
+from bert_jax.finetuning.finetune import DevRows, finetune, plan_finetuning
 from bert_jax.finetuning.seeds import finetune_seeds
 from bert_jax.model import attention
 from bert_jax.model.sharding import make_mesh
@@ -99,6 +99,17 @@ def test_a_task_is_learned_and_measured(finished, config):
     assert losses[-1] < 0.5 * losses[0]
 
 
+def test_the_best_evaluation_gives_the_results(finished, config, tmp_path, monkeypatch):
+    """As measuring the best checkpoint does, where results.json is gone."""
+    measure, calls = DevRows.measure, []
+    monkeypatch.setattr(DevRows, "measure", lambda self, *given: calls.append(1) or measure(self, *given))
+    run = RunDirectory(tmp_path / "run")
+    results = finetune(config, run)
+    assert len(calls) == 4 and results == json.loads(finished.results_file.read_text())
+    run.results_file.unlink()
+    assert finetune(config, run) == results and len(calls) == 5
+
+
 def test_the_checkpoint_with_the_best_score_is_the_one_that_is_used(finished):
     checkpoints = complete(finished.checkpoints)
     scores = {int(path.name): Manifest.read(path).evaluation["score"] for path in checkpoints}
@@ -152,11 +163,11 @@ def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, mon
     steps = []
 
     class Stopping(finetune_module.DevRows):
-        def evaluate(self, params, stop):
+        def measure(self, params, stop):
             steps.append(1)
             if len(steps) == 2:
                 raise Interrupted("here")
-            return super().evaluate(params, stop)
+            return super().measure(params, stop)
 
     run = RunDirectory(tmp_path / "run")
     with monkeypatch.context() as patched, pytest.raises(Interrupted):
@@ -340,9 +351,12 @@ def scored(scores):
     left = iter(scores)
 
     class Scored(finetune_module.DevRows):
-        def evaluate(self, params, stop):
+        def measure(self, params, stop=None):
+            if stop is None:  # the best checkpoint, after training
+                return super().measure(params)
             score = next(left)
-            return score if score is None else {"accuracy": score, "score": score}
+            measured = {"metric": "accuracy", "accuracy": score, "score": score}
+            return score if score is None else measured
 
     return Scored
 
@@ -382,7 +396,8 @@ def test_a_run_whose_results_were_not_written_trains_no_further(config, tmp_path
     monkeypatch.setattr(finetune_module, "DevRows", scored([0.5, 0.25]))
     results = finetune(patient, run)
     run.results_file.unlink()
-    assert finetune(patient, run) == results and run.newest_step == results["steps"] == 8
+    again = finetune(patient, run)
+    assert again["best_step"] == results["best_step"] and again["steps"] == run.newest_step == results["steps"] == 8
 
 
 def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config, tmp_path):

@@ -101,6 +101,17 @@ def test_evaluating_the_run_again_gives_the_same_and_changes_nothing(tiny_run):
     assert before == {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
 
 
+def test_the_last_evaluation_gives_the_results(tiny_config, tmp_path, monkeypatch):
+    """As measuring the last checkpoint does, where results.json is gone."""
+    evaluate, calls = HeldOut.evaluate, []
+    monkeypatch.setattr(HeldOut, "evaluate", lambda self, *given: calls.append(1) or evaluate(self, *given))
+    run = RunDirectory(tmp_path / "run")
+    results = pretrain(tiny_config, run)
+    assert len(calls) == 2  # at steps 6 and 12
+    run.results_file.unlink()
+    assert pretrain(tiny_config, run) == results and len(calls) == 3
+
+
 def test_a_finished_run_says_so_and_does_nothing(tiny_run, tiny_config, tmp_path, monkeypatch, capsys):
     shutil.copytree(tiny_run.path, tmp_path / "run")
     monkeypatch.setattr(pretrain_module, "make_tokenizer", None)
