@@ -65,7 +65,7 @@ ROOT = Path(bert_jax.__file__).parent
         ),
         (
             lambda: RunConfig(phases=(Phase(steps=2**30, length=64, batch_size=8),)),
-            ["phases.0", "2^32"],
+            ["phases.0", "a phase may have 4,294,967,296"],
         ),
         (lambda: RunConfig(profile_steps="3-5"), ["profile_steps=3-5: expected a text like 100:110, or None"]),
         (lambda: RunConfig(profile_steps="5:3"), ["profile_steps=5:3", "FIRST:LAST"]),
