@@ -58,12 +58,47 @@ BEGUN_FIRST = "test_hosts.py", "test_kills.py", "test_golden_trainings.py", "tes
 """Files whose tests take a minute or more: at the end, one process would be at them while the others had nothing."""
 
 
+MAY_SKIP = (
+    "BERT_JAX_REFERENCE names no folder",
+    "bash is not installed",
+    "fish is not installed",
+    "one shape is enough",
+    "only root may",
+    "processes are adopted on Linux alone",
+    "the allocator of glibc",
+    "the fault of jaxlib 0.10.2",
+    "with --slow",
+    "zsh is not installed",
+)
+"""How the reasons begin for which tests may be skipped where every package is installed: facts of the machine."""
+
+
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name not in BEGUN_FIRST)
 
 
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="damage 10^5 files instead of 2,000, kill 100 times, ...")
+    parser.addoption("--all-packages", action="store_true", help="a skip whose reason is not in MAY_SKIP fails")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    return skip_checked((yield), item.config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    return skip_checked((yield), collector.config)
+
+
+def skip_checked(report, config):
+    """Makes a skip a failure with --all-packages, unless its reason is in MAY_SKIP."""
+    if config.getoption("--all-packages") and report.skipped and not hasattr(report, "wasxfail"):
+        reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+        if not reason.startswith(MAY_SKIP):
+            report.outcome, report.longrepr = "failed", f"skipped where every package is installed: {reason}"
+    return report
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,6 +8,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from conftest import MAY_SKIP, skip_checked
 from setuptools import find_namespace_packages
 
 ROOT = Path(__file__).parents[1]
@@ -52,3 +53,12 @@ def test_an_installation_has_the_configs_by_name_from_anywhere(installed):
 
 def test_an_installation_tells_type_checkers_of_its_annotations(installed):
     assert (installed / "bert_jax" / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_skip_for_want_of_a_package_fails_where_all_are_installed(asked, request, monkeypatch):
+    monkeypatch.setattr(request.config.option, "all_packages", asked)
+    for reason in ("could not import 'torch': No module named 'torch'", *MAY_SKIP):
+        longrepr = ("test_file.py", 3, f"Skipped: {reason}")
+        report = pytest.TestReport("test_file.py::test", ("", 0, ""), {}, "skipped", longrepr, "call")
+        assert skip_checked(report, request.config).failed == (asked and reason not in MAY_SKIP), reason
