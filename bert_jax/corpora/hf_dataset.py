@@ -54,6 +54,8 @@ class HfDataset(TextSource):
         self.total = (counted and counted.num_examples) or 0
         if not self.total:  # the metadata have no row count
             self.unit, self.total = "MB", max(sum(map(_size, self._files)) / 1e6, 1e-6)
+        times = [(file, os.stat(file).st_mtime_ns if os.path.isfile(file) else None) for file in self._files]
+        self.revision = blake2b(repr(times).encode(), digest_size=8).hexdigest()
         next(self._texts(), None)  # raises if the first row lacks the field
 
     @cached_property

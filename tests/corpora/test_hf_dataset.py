@@ -1,5 +1,6 @@
 import importlib.util
 import json
+import os
 import sys
 
 import pyarrow as pa
@@ -10,6 +11,9 @@ from conftest import stories
 from bert_jax.config.data import DataConfig
 from bert_jax.corpora import hf_dataset
 from bert_jax.corpora.corpus import Corpus, open_corpus
+from bert_jax.pretraining.dataset import prepare_lengths
+from bert_jax.pretraining.pretrain import evaluate_run, pretrain
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 
 DOCUMENTS = [document.split("\n") for document in stories(5).strip().split("\n\n")]
@@ -47,6 +51,34 @@ def test_records_of_a_folder_are_documents_in_every_pass(library, folder):
         assert list(corpus.documents()) == DOCUMENTS
         assert corpus.position == corpus.total > 0 and not corpus.repairs
     assert list(opened(f"hf:{folder}:test#page.body").documents()) == [[document[0]] for document in DOCUMENTS[:2]]
+
+
+def test_a_run_is_prepared_from_it_resumed_and_evaluated(library, folder, tiny_config, tmp_path, capsys):
+    (folder / "train.jsonl").write_text(
+        "".join(json.dumps({"text": document}) + "\n" for document in stories(60).split("\n\n"))
+    )
+    source = f"hf:{folder}:train#text"
+    config = tiny_config.replace(
+        data=tiny_config.data.replace(source=source), phases=(tiny_config.phases[0].replace(steps=2),)
+    )
+    run = RunDirectory(tmp_path / "run")
+    results = pretrain(config, run)
+    assert results["steps"] == 2 and results["held_out_sequences"] > 0
+    prepared = prepare_lengths(config, run)
+    assert prepare_lengths(config, run) == prepared
+    os.utime(folder / "train.jsonl", (1, 1))  # written again with the same text: compared, and not prepared anew
+    capsys.readouterr()
+    assert prepare_lengths(config, run) == prepared and "Preparing" not in capsys.readouterr().err
+    assert pretrain(config, run) == results
+    assert evaluate_run(run)["loss"] == pytest.approx(results["loss"], rel=1e-4)
+    assert evaluate_run(run, source)["held_out_sequences"] > results["held_out_sequences"]
+
+
+def test_the_revision_tells_that_a_file_was_written(library, folder):
+    source = f"hf:{folder}:train#text"
+    before = opened(source)
+    os.utime(folder / "train.jsonl", (1, 1))
+    assert opened(source).revision != before.revision and opened(source).stamp == before.stamp
 
 
 def test_parquet_is_read_and_a_record_without_text_left_out(library, tmp_path):
