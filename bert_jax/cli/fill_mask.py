@@ -34,6 +34,5 @@ def run(arguments: list[str]) -> None:
         table.add_column("piece")
         table.add_column("probability", justify="right")
         for piece, probability in fills:
-            readable = bert.tokenizer.spelled(bert.tokenizer.vocabulary.ids[piece])
-            table.add_row(escape(readable), f"{probability:.3f}")
+            table.add_row(escape(piece), f"{probability:.3f}")
         output.print(table)

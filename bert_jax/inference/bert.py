@@ -77,10 +77,10 @@ class Bert:
     def fill_mask(self, text, top=5):
         """For each [MASK] in `text`, in order, the `top` most likely pieces with their probabilities.
 
-        A list of texts is computed together, and gives a list of such results. Pieces are written as in the vocabulary:
-        ## of WordPiece marks a continuation of a word, \u2581 of sentencepiece the start of a word. A discriminator's
-        generator fills them. Raises UsageError if a text has no [MASK] or is too long, or if the model is causal or has
-        no masked-language head.
+        A list of texts is computed together, and gives a list of such results. Pieces are written for people to read:
+        ## of WordPiece marks a continuation of a word, \u2581 of all others the start of a word. The generator of a
+        discriminator fills them. Raises UsageError if a text has no [MASK] or is too long, or if the model is causal or
+        has no masked-language head.
         """
         if self.generator:
             return self.generator.fill_mask(text, top)
@@ -270,13 +270,13 @@ class Bert:
 
     def _fills(self, vectors: Float[np.ndarray, "M D"], top: int) -> Iterator[list[Fill]]:
         """Yields the `top` most likely pieces for each vector of a masked position."""
-        pieces = self.tokenizer.vocabulary.pieces
+        pieces, spelled = self.tokenizer.vocabulary.pieces, self.tokenizer.spelled
         for begin in range(0, len(vectors), _MASKS_AT_ONCE):
             some = vectors[begin : begin + _MASKS_AT_ONCE]
             padded = np.pad(some, ((0, row_count(len(some), _MASKS_AT_ONCE) - len(some)), (0, 0)))
             found = self._likeliest(self.params, padded, min(top, len(pieces)))
             for probabilities, ids in zip(*(np.asarray(array)[: len(some)].tolist() for array in found)):
-                yield [(pieces[number], probability) for number, probability in zip(ids, probabilities)]
+                yield [(spelled(number), probability) for number, probability in zip(ids, probabilities)]
 
 
 def load(path: str | os.PathLike, step: int | None = None, average: int | None = None) -> Bert:

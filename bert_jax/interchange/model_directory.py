@@ -19,6 +19,7 @@ from bert_jax.model.bert import Parameters
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 
 HUGGING_FACE_CONFIG, GOOGLE_CONFIG = "config.json", "bert_config.json"
@@ -90,7 +91,11 @@ def open_model_directory(
     tokenizer = read_tokenizer(directory, config, lowercase)
     vocabulary = tokenizer.vocabulary
     for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids):
-        if (said := values.get(f"{name}_id")) not in (None, number):
+        said = values.get(f"{name}_id")
+        # Only fairseq's relatives number positions from the padding's id; in others it changes no computation.
+        if name == "pad_token" and said not in (None, number) and not relative_of(config.model_type, "").after_padding:
+            say(f"{path}: {name}_id is {shown(said)}; padding is piece {number}, as the tokenizer says")
+        elif said not in (None, number):
             raise UsageError(
                 f"{path}: {name}_id is {shown(said)}, and {vocabulary.pieces[number]} is piece {number} of the "
                 "vocabulary; tokenizer and model don't belong together"
@@ -109,6 +114,12 @@ def _config_file(directory: Path) -> Path:
 def _nothing_to_read(directory: Path) -> str:
     """The error message for a directory without readable weights: what it contains instead, and the remedy."""
     if found := sorted(path.name for pattern in _PICKLES for path in directory.glob(pattern)):
+        if found == ["model.pt"] and not (directory / HUGGING_FACE_CONFIG).is_file():
+            return (
+                f"{directory / 'model.pt'} is fairseq's checkpoint, a pickle, which isn't read here; convert it where "
+                "that is safe by transformers' convert_roberta_original_pytorch_checkpoint_to_pytorch.py, and give the "
+                "folder that it writes"
+            )
         # Convert with the model's own class, since another class would add random heads.
         kind = _architecture(directory)
         script = (

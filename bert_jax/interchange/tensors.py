@@ -15,6 +15,7 @@ from bert_jax.interchange.names import TIED, expected_tensors, part_of
 from bert_jax.interchange.relatives import RELATIVES, Relative
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import open_regular
+from bert_jax.system.progress import say
 
 BERT = RELATIVES["bert"]
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -32,6 +33,8 @@ _REASONS = (
     ("discriminator_predictions.", "a discriminator's head, and config.json names another class"),
 )
 """Prefixes of tensor names, without `bert.`, and the reason why such tensors aren't used."""
+_WRAPPERS = ("module.", "_orig_mod.", "model.")
+"""What wrappers of a model put before the names of all tensors."""
 _LAYER = re.compile(r"bert\.encoder\.layer\.(\d+)\.")
 _OF_NO_BERT = "not a tensor of BERT"
 
@@ -114,6 +117,7 @@ def _by_todays_names(tensors: dict[str, Tensor], directory: Path, relative: Rela
     Old files have gamma and beta for weight and bias, and names of a bare encoder lack their beginning, `bert.`. Raises
     UsageError if two tensors get the same name.
     """
+    tensors = _without_common_prefix(tensors, directory, relative)
     alone = not any(name.startswith(relative.base) for name in tensors)
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -133,6 +137,18 @@ def _by_todays_names(tensors: dict[str, Tensor], directory: Path, relative: Rela
         if tied not in renamed and name in renamed:
             renamed[tied] = renamed.pop(name)
     return renamed
+
+
+def _without_common_prefix(tensors: dict[str, Tensor], directory: Path, relative: Relative) -> dict[str, Tensor]:
+    """`tensors` without what a wrapper put before all their names: DataParallel, torch.compile, a module's field."""
+    cut, own = "", (relative.base, *relative.bare)
+    while prefix := next((one for one in _WRAPPERS if one not in own and all(n.startswith(one) for n in tensors)), ""):
+        tensors, cut = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}, cut + prefix
+        if not tensors:
+            break
+    if cut:
+        say(f"{directory}: the names of all tensors begin with {cut}, which is left out")
+    return tensors
 
 
 def _part(tensor: Tensor, number: int, count: int) -> Tensor:

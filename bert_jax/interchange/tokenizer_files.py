@@ -11,12 +11,12 @@ from bert_jax.interchange.json_file import Shape, read_object, read_shape, shape
 from bert_jax.interchange.sentencepiece_files import NUMBERED_MODELS, read_numbered_model
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import write_json, write_text
-from bert_jax.system.progress import warn
+from bert_jax.system.progress import say, warn
 from bert_jax.text.byte_level_bpe import pipeline_of_merges
 from bert_jax.text.pipeline import PipelineTokenizer
-from bert_jax.text.sentencepiece import SentencePieceTokenizer
+from bert_jax.text.sentencepiece import BOUNDARY, SentencePieceTokenizer
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.vocabulary import CONTINUATION, UNKNOWN, Vocabulary
+from bert_jax.text.vocabulary import CONTINUATION, UNKNOWN, Vocabulary, check_numbers
 from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
 
 TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
@@ -25,6 +25,15 @@ _VOCABULARIES = (SentencePieceTokenizer.file_name, TOKENIZER, _PIECES, *NUMBERED
 """Files that a vocabulary is read from, the first that is there."""
 SPECIAL_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 """Names of the special pieces in tokenizer_config.json, in the order of Vocabulary.special_ids."""
+_CLASSES = {
+    **{"XLMRobertaTokenizer": "xlm-roberta", "CamembertTokenizer": "camembert", "AlbertTokenizer": "albert"},
+    **dict.fromkeys(("BertTokenizer", "ElectraTokenizer", "DistilBertTokenizer", "RobertaTokenizer")),
+    **dict.fromkeys(("PreTrainedTokenizer", "TokenizersBackend")),
+}
+"""Classes of transformers whose ids are given here, without the `Fast` at the end of some; with the model_type whose
+sentencepiece models they number, whatever the model's own is."""
+_MANY = 0.02
+"""Share of a vocabulary's pieces above which a sign in them is its algorithm's."""
 _UNLIMITED = 1_000_000
 """A model_max_length from this value on means that there is no limit."""
 _MOST_DIGITS = 9
@@ -71,7 +80,13 @@ class _TokenizerFile(Shape):
     added_tokens: list[_AddedPiece] = []
 
 
-class _Settings(Shape):
+class _Class(Shape):
+    """The class of transformers that a JSON file names for the tokenizer."""
+
+    tokenizer_class: str | None = None
+
+
+class _Settings(_Class):
     """The contents of tokenizer_config.json."""
 
     do_lower_case: bool | None = None
@@ -80,6 +95,7 @@ class _Settings(Shape):
     keep_accents: bool | None = None
     add_prefix_space: bool | None = None
     model_max_length: float | None = None
+    do_basic_tokenize: Literal[True] = True
     added_tokens_decoder: dict[str, _Piece] = {}
     pad_token: str | _Piece | None = None
     unk_token: str | _Piece | None = None
@@ -97,7 +113,9 @@ def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None 
     other or the model.
     """
     settings = read_shape(directory / SETTINGS, _Settings) if (directory / SETTINGS).is_file() else _Settings()
-    tokenizer = _first_of(directory, config.model_type, settings, lowercase)
+    named = _class_of(directory, settings)
+    tokenizer = _first_of(directory, _CLASSES.get(named) or config.model_type, settings, lowercase)
+    _check_spelling(directory, tokenizer)
     if lowercase is not None and not isinstance(tokenizer, WordPieceTokenizer):
         raise UsageError(
             f"--{'' if lowercase else 'no-'}lowercase is for a WordPiece; the vocabulary in {directory} is a "
@@ -105,6 +123,11 @@ def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None 
         )
     if contradiction := _contradiction(settings, tokenizer.vocabulary, config):
         raise UsageError(f"{directory}: {contradiction}; tokenizer and model don't belong together")
+    if settings.model_max_length and config.max_positions < settings.model_max_length < _UNLIMITED:
+        say(
+            f"model_max_length in {SETTINGS} is {settings.model_max_length:,.0f} pieces and the model has "
+            f"{config.max_positions:,} positions: the smaller number is taken"
+        )
     return tokenizer
 
 
@@ -152,12 +175,40 @@ def _contradiction(settings: _Settings, vocabulary: Vocabulary, config: ModelCon
         given = given.content if isinstance(given, _Piece) else given
         if given not in (None, vocabulary.pieces[number]):
             return f"{name} in {SETTINGS} is {shown(given)}, where the vocabulary has {vocabulary.pieces[number]!r}"
-    if settings.model_max_length and config.max_positions < settings.model_max_length < _UNLIMITED:
-        return (
-            f"model_max_length in {SETTINGS} is {settings.model_max_length:,.0f} pieces and the model has "
-            f"{config.max_positions:,} positions"
-        )
     return None
+
+
+def _class_of(directory: Path, settings: _Settings) -> str | None:
+    """The tokenizer class that tokenizer_config.json, or else config.json, names, without `Fast`; None if neither does.
+
+    Raises UsageError for a class that isn't known here.
+    """
+    named = [(SETTINGS, settings.tokenizer_class)]
+    if (directory / "config.json").is_file():
+        named.append(("config.json", read_shape(directory / "config.json", _Class).tokenizer_class))
+    for file, name in named:
+        if name is not None and name.removesuffix("Fast") not in _CLASSES:
+            raise UsageError(
+                f"{directory / file}: tokenizer_class is {shown(name)}, whose ids bert_jax can't give; it reads those "
+                f"of {', '.join(_CLASSES)}"
+            )
+    return next((name.removesuffix("Fast") for _, name in named if name), None)
+
+
+def _check_spelling(directory: Path, tokenizer: Tokenizer) -> None:
+    """Raises UsageError for a WordPiece vocabulary that another algorithm made: its pieces would match no text."""
+    if not isinstance(tokenizer, WordPieceTokenizer):
+        return
+    pieces = tokenizer.vocabulary.pieces
+    for sign, maker, holds in (
+        (BOUNDARY, "sentencepiece's (as KoBERT's)", str.startswith),
+        ("</w>", "a BPE's with ends of words (as HerBERT's)", str.endswith),
+    ):
+        if (count := sum(holds(piece, sign) for piece in pieces)) > len(pieces) * _MANY:
+            raise UsageError(
+                f"{directory}: {count:,} of the {len(pieces):,} pieces have {sign}, so they are {maker}, and not a "
+                "WordPiece's; give the file of its own tokenizer"
+            )
 
 
 def _wordpiece_over(path: Path, settings: _Settings, lowercase: bool | None) -> WordPieceTokenizer:
@@ -214,8 +265,7 @@ def _numbered_pieces(value: dict[str, Any], path: Path) -> dict[str, int]:
     vocab = value["model"].pop("vocab", None)
     if not isinstance(vocab, dict):
         raise UsageError(f"{path}: model.vocab is {shown(vocab)}; an object with a number for each piece was expected")
-    if wrong := next((piece for piece, number in vocab.items() if type(number) is not int), None):
-        raise UsageError(f"{path}: the piece {shown(wrong)} has the number {shown(vocab[wrong])}; expected an integer")
+    check_numbers(vocab, path)
     return vocab
 
 

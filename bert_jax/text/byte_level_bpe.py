@@ -11,8 +11,10 @@ from bert_jax.config.vocabulary import LEAST_OF_BYTES
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.text.byte_alphabet import BYTES
 from bert_jax.text.pipeline import PipelineTokenizer, read_json
-from bert_jax.text.vocabulary import read_lines, special_names
+from bert_jax.text.vocabulary import check_numbers, read_lines, special_names
 
+_MANY = 0.02
+"""Share of a vocabulary's pieces above which a sign in them is its algorithm's."""
 SPECIAL_PIECES = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 """The first pieces of a trained vocabulary. The first four have RoBERTa's numbers."""
 
@@ -29,9 +31,11 @@ def pipeline_of_merges(numbers: dict[str, Any], path: Path, leading_space: bool 
     `leading_space`: the first word of a text is written as if a space were before it. Raises UsageError if either file
     is damaged or they contradict each other.
     """
-    if wrong := next((piece for piece, number in numbers.items() if type(number) is not int), None):
+    check_numbers(numbers, path)
+    if sum(piece.endswith("</w>") for piece in numbers) > len(numbers) * _MANY:
         raise UsageError(
-            f"{path}: the piece {shown(wrong)} has the number {shown(numbers[wrong])}; expected an integer"
+            f"{path}: its pieces have </w> at the ends of words (as HerBERT's), and so isn't BPE over bytes, which is "
+            "what is read here; give a model with one of its tokenizers"
         )
     merges_path = path.with_name("merges.txt")
     lines = read_lines(merges_path, "merges.txt beside the vocab.json", "a merges.txt, one merge of two pieces a line")

@@ -18,6 +18,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import write_text
 from bert_jax.text.byte_alphabet import BYTES
+from bert_jax.text.charsmap import normalizer_fault
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
 from bert_jax.text.sentencepiece import BOUNDARY, starts_word, visible
 from bert_jax.text.tokenizer_settings import Kind, TokenizerSettings, write_settings
@@ -25,6 +26,11 @@ from bert_jax.text.vocabulary import MASK, MOST_BYTES, PieceSpan, Vocabulary, sp
 
 _KINDS: dict[Any, Kind] = {"ByteLevel": "byte_bpe", "Metaspace": "metaspace"}
 """Kinds by the type of the pre-tokenizer that sets how spaces are written."""
+_KEYS = (
+    *("version", "truncation", "padding", "added_tokens"),
+    *("normalizer", "pre_tokenizer", "post_processor", "decoder", "model"),
+)
+"""Parts of a tokenizer.json."""
 _MODELS: dict[Kind, tuple[str, ...]] = {"byte_bpe": ("BPE",), "metaspace": ("Unigram", "BPE")}
 
 
@@ -46,6 +52,8 @@ class PipelineTokenizer:
         """
         self._file, self._name = file, name
         self.kind = _kind_of(file, name)
+        if fault := normalizer_fault(file.get("normalizer")):
+            raise UsageError(f"{name}: its precompiled_charsmap is damaged ({fault}); fetch the file again")
         ids = _built(file, name).get_vocab(with_added_tokens=True)
         self._tokenizer = _ordinary(file, name)
         pieces = sorted(ids, key=ids.__getitem__)
@@ -198,11 +206,21 @@ def _kind_of(file: dict[str, Any], name: str) -> Kind:
     types = [part.get("type") for part in parts or [] if isinstance(part, dict)]
     model = file.get("model")
     model = model.get("type") if isinstance(model, dict) else None
-    kind = next((_KINDS[step] for step in types if step in _KINDS), None)
+    unknown = [key for key in file if key not in _KEYS]
+    if unknown:
+        raise UsageError(
+            f"{name} has the part {shown(unknown[0])}, which isn't read here; known are {', '.join(_KEYS)}"
+        )
+    kind = next((kind for step, kind in _KINDS.items() if step in types), None)
     if kind is None or model not in _MODELS[kind]:
         raise UsageError(
             f"{name}: model {shown(model)} over pre-tokenizers {shown(types)} isn't read here; give a BPE over bytes "
             "(ByteLevel), a Unigram or BPE that marks spaces (Metaspace), or the vocab.txt of a WordPiece"
+        )
+    if suffix := file["model"].get("end_of_word_suffix"):
+        raise UsageError(
+            f"{name}: its pieces have {shown(suffix)} at the ends of words (as HerBERT's), which isn't read here; give "
+            "a BPE over bytes or one that marks spaces"
         )
     return kind
 
@@ -210,7 +228,9 @@ def _kind_of(file: dict[str, Any], name: str) -> Kind:
 def _built(file: dict[str, Any], name: str) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_str(json.dumps(file))
-    except Exception as error:  # the library raises Exception itself
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises Exception itself, and a panic in it is a BaseException
         raise UsageError(f"{name} is no good tokenizer.json ({shown(str(error))}); give another") from None
     tokenizer.no_padding()
     tokenizer.no_truncation()

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import open_regular, replacing
+from bert_jax.text.charsmap import charsmap_fault
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
 from bert_jax.text.sentencepiece_huggingface import as_huggingface
 from bert_jax.text.tokenizer_settings import FILE_NAME, TokenizerSettings, read_settings, write_settings
@@ -198,6 +199,9 @@ def read_model(path: Path) -> ModelProto:
         raise UsageError(f"{path} is no sentencepiece model; give one, or a vocab.txt") from None
     if not all(isinstance(piece.piece, str) for piece in model.pieces):  # bytes: not UTF-8
         raise UsageError(f"{path} has pieces that are not UTF-8; it is damaged, fetch it again")
+    charsmap = model.normalizer_spec.precompiled_charsmap
+    if fault := charsmap and charsmap_fault(charsmap):
+        raise UsageError(f"{path}: its precompiled_charsmap is damaged ({fault}); fetch the file again")
     return model
 
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Container, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, shown
@@ -19,6 +19,8 @@ CONTINUATION = "##"
 
 MOST_BYTES = 32_000_000
 """Largest file of pieces or words. The largest published vocabulary of a BERT has 501,153 pieces, 5 MB."""
+MOST_PIECES = 10_000_000
+"""A piece's number is less: twenty times the largest published vocabulary of a BERT."""
 BLANKS = " \t\r\n"
 """Characters that always separate words, so no piece contains them."""
 
@@ -106,6 +108,16 @@ def special_names(pieces: Container[str]) -> tuple[str, ...]:
     Models of fairseq, and so RoBERTa and XLM-R, have other names than BERT. ALBERT has some of each.
     """
     return tuple(next((name for name in names if name in pieces), names[0]) for names in _NAMES)
+
+
+def check_numbers(numbers: dict[str, Any], path: Path) -> None:
+    """Raises UsageError, naming `path`, if the number of a piece isn't an integer from 0 to MOST_PIECES."""
+    for piece, number in numbers.items():
+        if type(number) is not int or not 0 <= number < MOST_PIECES:
+            raise UsageError(
+                f"{path}: the piece {shown(piece)} has the number {shown(number)}; expected an integer from 0 to "
+                f"{MOST_PIECES - 1:,}"
+            )
 
 
 def _fault(piece: str, blanks: str) -> str | None:

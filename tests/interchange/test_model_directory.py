@@ -4,6 +4,7 @@ import shutil
 import struct
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from damages import attack
@@ -323,8 +324,6 @@ SPOILED = {
         _settings("tokenizer_config.json", added_tokens_decoder={"103": {"content": "[MASK]"}}),
         "calls '[MASK]' piece 103, where the vocabulary has None",
     ),
-    "another [PAD]": (_settings("config.json", pad_token_id=3), "pad_token_id is 3, and [PAD] is piece 0 of the"),
-    "another length": (_settings("tokenizer_config.json", model_max_length=512), "512 pieces and the model has 24 pos"),
     "one tensor under two names": (_another("bert.pooler.dense.gamma", "bert.pooler.dense.weight"), "are names of one"),
     "a head for pairs without pooler": (_dropped("bert.pooler."), "has a head for pairs and no pooler"),
     "a number that is none": (
@@ -511,3 +510,28 @@ def test_an_imported_run_is_started_from_and_not_trained(folder, tmp_path, capsy
     assert run(again) == 2 and "start a run from it: --init" in capsys.readouterr().err
     assert run(["import", str(folder), str(tmp_path / "run")]) == 2
     assert "exists already" in capsys.readouterr().err
+
+
+def test_what_a_wrapper_puts_before_all_names_is_left_out(folder, capsys):
+    tensors, before = load_file(folder / "model.safetensors"), open_model_directory(folder)
+    save_file({f"module._orig_mod.{name}": tensor for name, tensor in tensors.items()}, folder / "model.safetensors")
+    after = open_model_directory(folder)
+    assert "the names of all tensors begin with module._orig_mod., which is left out" in capsys.readouterr().err
+    assert jax.tree.all(jax.tree.map(np.array_equal, before.parameters(), after.parameters()))
+    assert after.absent == before.absent
+
+
+def test_the_smaller_of_two_lengths_and_the_padding_of_the_tokenizer_are_taken(folder, capsys):
+    _settings("tokenizer_config.json", model_max_length=512)(folder)
+    _settings("config.json", pad_token_id=3)(folder)
+    model = open_model_directory(folder)
+    said = " ".join(capsys.readouterr().err.split())
+    assert model.config.max_positions == 24 and "the model has 24 positions: the smaller number is taken" in said
+    assert model.tokenizer.vocabulary.pad_id == 0 and "padding is piece 0, as the tokenizer says" in said
+
+
+def test_a_checkpoint_of_fairseq_is_called_one(tmp_path):
+    for name in ("model.pt", "dict.txt"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(UsageError, match="model.pt is fairseq's checkpoint, a pickle"):
+        open_model_directory(tmp_path)

@@ -144,3 +144,60 @@ def test_options_that_it_has_not_are_refused(tmp_path):
 def test_it_is_given_by_its_file(tmp_path):
     copied("roberta", tmp_path)
     assert load_tokenizer(tmp_path / "vocab.json").encode("the river") == read(tmp_path, "roberta").encode("the river")
+
+
+@pytest.mark.parametrize("number", [2**70, -1, True])
+def test_numbers_that_no_piece_has_are_refused(number, tmp_path):
+    copied("roberta", tmp_path)
+    ids = json.loads((tmp_path / "vocab.json").read_text())
+    (tmp_path / "vocab.json").write_text(json.dumps(ids | {"the": number}))
+    with pytest.raises(UsageError, match=f"'the' has the number {number}; expected an integer from 0 to"):
+        read(tmp_path, "roberta")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"pre_tokenizer": {"type": {"a": 1}}}, "isn't read here"),
+        ({"later": 1}, "has the part 'later', which isn't read here"),
+        ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAAA"}}, "charsmap is damaged"),
+    ],
+)
+def test_parts_of_a_tokenizer_json_that_are_not_known_are_refused(change, words, tmp_path):
+    value = json.loads((copied("modernbert", tmp_path) / "tokenizer.json").read_text())
+    (tmp_path / "tokenizer.json").write_text(json.dumps(value | change))
+    with pytest.raises(UsageError, match=words) as refused:
+        read(tmp_path, "modernbert")
+    assert "\n" not in str(refused.value)
+
+
+def test_pieces_with_ends_of_words_are_refused(tmp_path):
+    value = json.loads((copied("modernbert", tmp_path) / "tokenizer.json").read_text())
+    value["model"]["end_of_word_suffix"] = "</w>"
+    (tmp_path / "tokenizer.json").write_text(json.dumps(value))
+    with pytest.raises(UsageError, match="have '</w>' at the ends of words"):
+        read(tmp_path, "modernbert")
+    (tmp_path / "tokenizer.json").unlink()
+    ids = json.loads((copied("roberta", tmp_path) / "vocab.json").read_text())
+    (tmp_path / "vocab.json").write_text(json.dumps({f"{piece}</w>": number for piece, number in ids.items()}))
+    with pytest.raises(UsageError, match="its pieces have </w> at the ends of words"):
+        read(tmp_path, "roberta")
+
+
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "config.json"])
+def test_a_tokenizer_is_read_by_its_class(file, tmp_path):
+    copied("xlm-roberta", tmp_path)
+    (tmp_path / file).write_text(json.dumps({"tokenizer_class": "XLMRobertaTokenizerFast"}))
+    of_bert = read(tmp_path, "bert", int(IDS["xlm-roberta.size"]))
+    assert of_bert.encode_batch(TEXTS[:300]) == read(tmp_path, "xlm-roberta").encode_batch(TEXTS[:300])
+    (tmp_path / file).write_text(json.dumps({"tokenizer_class": "BertJapaneseTokenizer"}))
+    with pytest.raises(UsageError, match=f"{file}: tokenizer_class is 'BertJapaneseTokenizer', whose ids"):
+        read(tmp_path, "xlm-roberta")
+
+
+@pytest.mark.parametrize(("piece", "words"), [("▁{}", "sentencepiece's"), ("{}</w>", "a BPE's with ends of words")])
+def test_pieces_of_another_algorithm_in_a_vocab_txt_are_refused(piece, words, tmp_path):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(piece.format(letter) for letter in "abcdefgh")]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
+    with pytest.raises(UsageError, match=words):
+        read(tmp_path, "bert", len(pieces))
