@@ -77,11 +77,7 @@ def filled_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> lis
     sentences = prepare_lengths(config, run)[config.phases[-1].length].example_sentences
     bert = load(run.path)
     examples = masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:count]
-    ids, spelled = bert.tokenizer.vocabulary.ids, bert.tokenizer.spelled
-    return [
-        FilledExample(text, word, [(spelled(ids[piece]), share) for piece, share in bert.fill_mask(text)[0]])
-        for text, word in examples
-    ]
+    return [FilledExample(text, word, bert.fill_mask(text)[0]) for text, word in examples]
 
 
 def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -> list[tuple[str, str]]:
