@@ -1,5 +1,6 @@
 """bert-jax finetune CONFIG --init RUN --workdir RUN2: trains a pretrained model for a task."""
 
+import shlex
 from typing import Annotated
 
 from pydantic import Field
@@ -74,4 +75,4 @@ def run(arguments: list[str]) -> None:
         results = finetune_seeds(config, asked.workdir, asked.seeds)
     if is_first():
         print_task_results(results)
-        print_next_steps(results["run"], [f"bert-jax predict {results['run']} INPUT OUTPUT"])
+        print_next_steps(results["run"], [f"bert-jax predict {shlex.quote(results['run'])} INPUT OUTPUT"])

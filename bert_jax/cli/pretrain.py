@@ -1,5 +1,6 @@
 """bert-jax pretrain CONFIG --workdir RUN: text to a trained model."""
 
+import json
 import shlex
 
 from bert_jax.cli.arguments import Command, TrainingArguments
@@ -78,12 +79,13 @@ def run(arguments: list[str]) -> None:
         example = examples[0].text if examples else None
     if example is None or config.data.source == DataConfig().source:
         example = _EXAMPLE
-    lines = [f"bert-jax fill-mask {shlex.quote(str(workdir))} {shlex.quote(example)}"] if fills_masks else []
-    lines += [f"bert-jax inspect {workdir}", f"bert-jax evaluate {workdir}"]
+    run = shlex.quote(str(workdir))
+    lines = [f"bert-jax fill-mask {run} {shlex.quote(example)}"] if fills_masks else []
+    lines += [f"bert-jax inspect {run}", f"bert-jax evaluate {run}"]
     vectors = "tokens" if config.objective.pair == "none" else "pooled"  # without pairs no pooler is learned
-    lines.append(
-        f"python -c \"import bert_jax; print(bert_jax.load('{workdir}').encode(['some text']).{vectors}.shape)\""
-    )
+    loaded = f"bert_jax.load({json.dumps(str(workdir), ensure_ascii=False)})"
+    script = f'import bert_jax; print({loaded}.encode(["some text"]).{vectors}.shape)'
+    lines.append(f"python -P -c {shlex.quote(script)}")  # -P: a clone called bert_jax here isn't the package
     if config.logging.tensorboard:
-        lines.append(f"tensorboard --logdir {workdir}")
+        lines.append(f"tensorboard --logdir {run}")
     print_next_steps(workdir, lines)

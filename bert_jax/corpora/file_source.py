@@ -2,6 +2,7 @@
 
 import codecs
 import io
+import shlex
 from collections.abc import Iterator
 from functools import cached_property
 from hashlib import blake2b
@@ -104,11 +105,14 @@ def _check_text(path: Place, number: int, part: bytes) -> None:
     if number == 1:
         encoding = next((name for mark, name in _OTHER_MARKS.items() if part.startswith(mark)), None)
     if encoding:
-        raise UsageError(f"{path} is {encoding} text; convert it: iconv -f {encoding} -t UTF-8 {path} > NEW")
+        raise UsageError(
+            f"{path} is {encoding} text; convert it: iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > NEW"
+        )
     if b"\0" in part:
         raise UsageError(
             f"{path}, line {number:,}: byte {part.index(0) + 1:,} is NUL, which text doesn't have: the file is UTF-16 "
-            f"without a mark (convert it: iconv -f UTF-16LE -t UTF-8 {path} > NEW) or is not text (leave it out)"
+            f"without a mark (convert it: iconv -f UTF-16LE -t UTF-8 {shlex.quote(str(path))} > NEW) "
+            "or is not text (leave it out)"
         )
 
 

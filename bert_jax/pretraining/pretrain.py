@@ -1,6 +1,7 @@
 """The whole main job: text to vocabulary to sequences to a trained model."""
 
 import contextlib
+import shlex
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -265,7 +266,7 @@ def _phase_work(
         steps=phases[number].steps,
         batches=lambda first: (placed(batch, rows, batch_size) for batch in read_ahead(source, first)),
         records=source.records,
-        told=f"bert-jax inspect {run.path} --step {{step}} shows them",
+        told=f"bert-jax inspect {shlex.quote(str(run.path))} --step {{step}} shows them",
         skips_records=trainer.config.input.damaged_records == "skip",
         train_step=trainer.train_step(number),
         evaluate=held_out.evaluate if held_out else None,

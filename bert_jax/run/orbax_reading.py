@@ -10,7 +10,7 @@ from typing import Any
 import tensorstore
 
 from bert_jax.system.bucket import SCHEME, Place, in_bucket
-from bert_jax.system.errors import BertJaxError, RunError
+from bert_jax.system.errors import BertJaxError, RunError, UsageError
 from bert_jax.system.files import absolute
 from bert_jax.system.json_file import Shape, as_shape, parse_object, read_object
 
@@ -54,12 +54,21 @@ def by_orbax(path: Place) -> Iterator[None]:
         ) from error
 
 
+def check_for_tensorstore(path: Place) -> None:
+    """Raises UsageError if TensorStore can't store arrays at `path`: it takes a backslash for a slash."""
+    if "\\" in str(path):
+        raise UsageError(
+            f"{path} has a backslash, and checkpoints can't be kept under such a name; choose or rename the folder"
+        )
+
+
 def _check_chunks(path: Place) -> None:
     """Raises ValueError where an array's chunks are larger than it is: TensorStore fills whole chunks in memory."""
     if in_bucket(path):
         bucket, _, name = os.fspath(path).removeprefix(SCHEME).partition("/")
         base = {"driver": "gcs", "bucket": bucket, "path": f"{name}/"}
     else:
+        check_for_tensorstore(path)
         base = {"driver": "file", "path": f"{absolute(path)}/"}
     store = tensorstore.KvStore.open({"driver": "ocdbt", "base": base}).result()
     names = [name for name in store.list().result() if name.endswith(b"/.zarray")]

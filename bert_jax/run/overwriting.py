@@ -7,20 +7,12 @@ from pathlib import Path
 
 from bert_jax.corpora.corpus import KINDS
 from bert_jax.run.hosts import first_alone, is_first
-from bert_jax.run.run_directory import RunDirectory, read_config
+from bert_jax.run.run_directory import OF_A_RUN, RunDirectory, read_config
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import remove_directory
+from bert_jax.system.files import open_lock, remove_directory
 from bert_jax.system.progress import say
 
-_OF_A_RUN = re.compile(
-    r"config\.json|tokenizer|data|data-\d+\.json|checkpoints|metrics\.jsonl.*|results\.json|manifest\.json"
-    r"|skipped_steps\.json|profile|\.lock|\.owner"
-    r"|events\.jsonl|events\.out\.tfevents\..*|tensorboard|(confusion|learning_curve)\.png|report\.html"
-    r"|stuck-.*\.txt|trackers\.json|wandb"
-    r"|\..*\.tmp|.*\.orbax-checkpoint-tmp.*"
-)
-"""Names of what lies in a run's directory."""
 _SEED = re.compile(r"seed-\d+")
 
 
@@ -68,7 +60,7 @@ def runs_to_delete(path: Place, read: Iterable[str | None]) -> list[Place]:
     for run in runs:
         if any(run.iterdir()):
             read_config(run)  # refuses what is no run
-        strange += [child for child in run.iterdir() if not _OF_A_RUN.fullmatch(child.name)]
+        strange += [child for child in run.iterdir() if not OF_A_RUN.fullmatch(child.name)]
     if strange:
         raise UsageError(
             f"--overwrite deletes runs alone, and {strange[0]} is none of a run's files; move it, or choose another "
@@ -81,14 +73,18 @@ def runs_to_delete(path: Place, read: Iterable[str | None]) -> list[Place]:
 
 
 def _places(name: str) -> list[str]:
-    """What may be paths in the name of a source or model: FILES of jsonl:FILES#FIELD."""
+    """The path in the name of a source or model: FILES of jsonl:FILES#FIELD; none in that of a TFDS set."""
     kind, _, rest = name.partition(":")
-    return [place for place in (rest if kind in KINDS else name).partition("#")[0].split(":") if place]
+    if kind == "tfds":
+        return []
+    if kind == "hf":  # the name may be a folder
+        return [rest.partition("#")[0].rpartition(":")[0]]
+    return [rest.partition("#")[0] if kind in KINDS else name]
 
 
 def _delete(run: RunDirectory) -> None:
     """The run's files but its lock, which is held meanwhile; config.json, which makes it a run, last."""
-    with open(run.path / ".lock", "a+") as lock:
+    with open_lock(run.path / ".lock") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -5,6 +5,8 @@ import fcntl
 import json
 import os
 import platform
+import re
+import shlex
 import uuid
 from typing import Any
 
@@ -18,11 +20,12 @@ from bert_jax.run.checkpoint_choice import runs_within
 from bert_jax.run.events import open_events
 from bert_jax.run.hosts import is_first
 from bert_jax.run.manifest import complete, damaged_file, path_of
+from bert_jax.run.orbax_reading import check_for_tensorstore
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.disk import FULL_DISK, disk_explained
-from bert_jax.system.errors import RunError, UsageError, without_passwords
-from bert_jax.system.files import remove_directory, write_json, write_text
+from bert_jax.system.errors import RunError, UsageError, shown, without_passwords
+from bert_jax.system.files import open_lock, remove_directory, remove_temporary, write_json, write_text
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
@@ -31,6 +34,14 @@ SCHEMA_VERSION = 1
 """Version of the format of config.json. Later releases read all earlier versions."""
 _IMPORTED = "imported_from"
 """Key in config.json under which an imported model's source stands."""
+OF_A_RUN = re.compile(
+    r"config\.json|tokenizer|data|data-\d+\.json|checkpoints|metrics\.jsonl.*|results\.json|manifest\.json"
+    r"|skipped_steps\.json|profile|\.lock|\.owner"
+    r"|events\.jsonl|events\.out\.tfevents\..*|tensorboard|(confusion|learning_curve)\.png|report\.html"
+    r"|stuck-.*\.txt|trackers\.json|wandb"
+    r"|\..*\.tmp|.*\.orbax-checkpoint-tmp.*"
+)
+"""Names of the files and directories in a run's directory."""
 _MOST_TOLD = 8
 """Most differences between two runs that an error lists."""
 
@@ -41,6 +52,7 @@ class RunDirectory:
 
     def __init__(self, path: str | os.PathLike):
         self.path = place_of(path)
+        check_for_tensorstore(self.path)
         self.config_file = self.path / "config.json"
         self.tokenizer = self.path / "tokenizer"
         self.checkpoints = self.path / "checkpoints"
@@ -145,6 +157,8 @@ class RunDirectory:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._lock()
+                if not in_bucket(self.path):
+                    remove_temporary(self.path)
             except OSError as error:
                 if error.errno in FULL_DISK:
                     raise
@@ -176,7 +190,7 @@ class RunDirectory:
         if origin := _read(self.path).get(_IMPORTED):
             raise UsageError(
                 f"{self.path} was imported from {origin} and can't be trained on itself; start a run from it: --init "
-                f"{self.path} --workdir ANOTHER"
+                f"{shlex.quote(str(self.path))} --workdir ANOTHER"
             )
         self._refuse_another_run(config)
 
@@ -184,12 +198,26 @@ class RunDirectory:
         """Refuses a directory, of a Hugging Face model for example, of which config.json would be overwritten."""
         try:
             there = read_object(self.config_file)
+        except FileNotFoundError:
+            self._refuse_other_files()
+            return
         except (OSError, ValueError):
-            return  # none, or one that can't be read, of a run that hasn't begun
+            return  # one that can't be read, of a run that hasn't begun
         if "schema_version" not in there:
             raise UsageError(
                 f"--workdir {self.path} is no run: its config.json is another program's, and would be overwritten; "
                 "choose another --workdir"
+            )
+
+    def _refuse_other_files(self) -> None:
+        """Refuses a directory without config.json that holds files which aren't a run's, such as a corpus."""
+        if not self.path.is_dir():
+            return
+        other = [child.name for child in self.path.iterdir() if not OF_A_RUN.fullmatch(child.name)]
+        if other:
+            raise UsageError(
+                f"--workdir {self.path} is no run and not empty: it holds {shown(min(other))}; choose another "
+                "--workdir, which is created if it is missing"
             )
 
     def _refuse_another_run(self, config: TrainingConfig) -> None:
@@ -236,7 +264,7 @@ class RunDirectory:
             self._owner = f"process {os.getpid()} on {platform.node()}, {uuid.uuid4()}"
             write_text(self._owner_file, self._owner)
             return
-        self._lock_file = open(self.path / ".lock", "a+")
+        self._lock_file = open_lock(self.path / ".lock")
         try:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -4,6 +4,7 @@ import base64
 import io
 import logging
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -24,6 +25,8 @@ TRANSFERS = 16
 """Objects copied in parallel, since a single transfer mostly waits for answers."""
 SCHEME = "gs://"
 _BLOCK_BYTES = 1 << 23
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(gs|s3|az|abfs|https?|memory):/")
+"""The scheme of a URL. pathlib reduces gs:// to gs:/, so known schemes are found in that form too."""
 
 
 class Stored(NamedTuple):
@@ -40,18 +43,40 @@ class Stored(NamedTuple):
 def place_of(path: str | os.PathLike) -> Place:
     """The place that `path` names: in a bucket if it begins with gs://, otherwise on this machine.
 
-    Raises UsageError if it is empty, the libraries for buckets aren't installed, or the bucket doesn't answer.
+    A local path is returned absolute and without `..`; `~` is the user's home. Symbolic links are kept, except those
+    before a `..`, whose parent is that of the link's target. Raises UsageError if the path is empty, has another
+    scheme than gs://, the libraries for buckets aren't installed, or the bucket doesn't answer.
     """
     text = os.fspath(path)
     if not text:
         raise UsageError("a path is empty, as of a variable that isn't set; give a path (. for this folder)")
-    if not text.startswith(SCHEME.removesuffix("/")):  # pathlib reduces gs:// to gs:/
-        return Path(path)
+    scheme = scheme_of(text)
+    if scheme is None:
+        return _normal(Path(os.path.expanduser(text)).absolute())
+    if scheme != "gs":
+        raise UsageError(
+            f"{text} has the scheme {scheme}://, which isn't supported; give a path on this machine, to which the "
+            "files are copied first, or gs://BUCKET/NAME (the extra gcs)"
+        )
     inside = PurePosixPath(text.removeprefix(SCHEME.removesuffix("//")).lstrip("/"))
     if not inside.parts or ".." in inside.parts:
         raise UsageError(f"{text} names no place in a bucket; give one like gs://BUCKET/FOLDER")
     _check_answers(inside.parts[0])
     return epath.Path(f"{SCHEME}{inside}")
+
+
+def scheme_of(text: str) -> str | None:
+    """The scheme of a URL, such as gs or s3; None for a path on this machine."""
+    found = _SCHEME.match(text)
+    return found and (found[1] or found[2]).lower()
+
+
+def _normal(path: Path) -> Path:
+    """An absolute path without `..`, which TensorStore refuses."""
+    if ".." not in path.parts:
+        return path
+    last = len(path.parts) - path.parts[::-1].index("..")
+    return Path(os.path.realpath(Path(*path.parts[:last])), *path.parts[last:])
 
 
 def in_bucket(path: Place) -> bool:

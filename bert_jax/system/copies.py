@@ -15,7 +15,7 @@ from etils import epath
 from bert_jax.system.bucket import TRANSFERS, Place, Stored, download, in_bucket, objects, upload, upload_folder
 from bert_jax.system.disk import disk_explained
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import replacing, write_json
+from bert_jax.system.files import open_lock, replacing, write_json
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import warn
 
@@ -127,7 +127,7 @@ def _copied(path: epath.Path, stored: Stored, file: Path) -> None:
 @contextlib.contextmanager
 def _alone(copy: Path) -> Iterator[None]:
     """Holds a lock file, so that one process of this machine makes the copy and the next finds it made."""
-    with open(copy.with_name(f".{copy.name}.lock"), "w") as lock:
+    with open_lock(copy.with_name(f".{copy.name}.lock")) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -6,6 +6,7 @@ import glob
 import io
 import json
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -17,13 +18,13 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field
 
 from bert_jax.system.bucket import (
-    SCHEME,
     Place,
     delete,
     in_bucket,
     matching,
     objects,
     open_object,
+    scheme_of,
     upload,
     upload_folder,
 )
@@ -80,6 +81,30 @@ def open_regular(path: Place) -> io.BufferedReader:
     raise OSError(kind, reason, os.fspath(path))
 
 
+def open_new(path: Path) -> io.BufferedWriter:
+    """Creates the file `path` and opens it for writing. Raises FileExistsError if a file or link has this name."""
+    return open(path, "xb")
+
+
+def open_lock(path: Path) -> io.BufferedWriter:
+    """Opens the lock file at `path`, which is created if it is missing. Raises OSError for a symbolic link."""
+    return open(path, "ab", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666))
+
+
+def temporary_path(path: Path) -> Path:
+    """A path beside `path` that nobody can guess, so that no link can be put there before the file is created."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+
+
+def remove_temporary(directory: Path, name: str = "*") -> None:
+    """Deletes what killed processes left in `directory` of files and directories that were to be called `name`."""
+    for left in directory.glob(f".{name if name == '*' else glob.escape(name)}.{'[0-9a-f]' * 16}.tmp"):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+
+
 def sync(path: Place) -> None:
     """Flushes the file or directory at `path` to the disk; does nothing in a bucket. Raises OSError."""
     if in_bucket(path):
@@ -103,9 +128,10 @@ def replacing(path: Place) -> Iterator[Path]:
             yield Path(folder) / path.name
             upload(Path(folder) / path.name, path)
         return
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = temporary_path(path)
     try:
         with disk_explained(path):
+            open_new(temporary).close()
             yield temporary
             with open(temporary, "rb") as file:
                 os.fsync(file.fileno())
@@ -129,9 +155,9 @@ def check_written(path: Place, read: str) -> None:
         raise UsageError(f"{path} can't be written: there is no folder {path.parent}; make it or choose another place")
     if path.is_dir():
         raise UsageError(f"{path} can't be written: it is a folder; choose another name")
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = temporary_path(path)
     try:
-        temporary.touch()
+        open_new(temporary).close()
         temporary.unlink()
     except OSError as error:
         if error.errno not in FULL_DISK:
@@ -154,11 +180,11 @@ def new_directory(path: Place) -> Iterator[Path]:
         return
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
         raise UsageError(f"{path} exists already; choose another place, or delete it first")
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = temporary_path(path)
     try:
         with disk_explained(path):
             try:
-                shutil.rmtree(temporary, ignore_errors=True)
+                remove_temporary(path.parent, path.name)
                 temporary.mkdir(parents=True)
             except OSError as error:
                 if error.errno in FULL_DISK:
@@ -196,12 +222,12 @@ class Found(NamedTuple):
 
 def matching_files(pattern: str) -> dict[Place, Found]:
     """The files whose paths match `pattern`, sorted by path."""
-    if pattern.startswith(SCHEME):
+    if scheme_of(pattern):
         return {path: Found(stored.size, stored.generation) for path, stored in matching(pattern).items()}
     if "\0" in pattern:  # no file has such a name, and glob raises ValueError
         return {}
     found = {}
-    for path in map(Path, sorted(glob.glob(pattern, recursive=True))):
+    for path in map(Path, sorted(glob.glob(os.path.expanduser(pattern), recursive=True))):
         if path.is_file():
             status = path.stat()
             found[path] = Found(status.st_size, str(status.st_mtime_ns))

@@ -30,7 +30,8 @@ def note(event: Event, message: str) -> None:
     with contextlib.suppress(OSError):
         line = "\n" * _ends_within_a_line(_file) + line
         # Not blocking, since a pipe may stand in its place.
-        file = os.open(_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW
+        file = os.open(_file, flags, 0o666)
         try:
             os.write(file, line.encode(errors="replace"))
         finally:

@@ -3,12 +3,12 @@
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
+from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError, install_extra
 from bert_jax.system.files import open_regular
 from bert_jax.text.spelling import UNKNOWN, Marked, Speller
@@ -32,7 +32,7 @@ class LexiconFile(NamedTuple):
     def read(cls, path: str, setting: str) -> "LexiconFile":
         """Reads UTF-8 lines. Raises UsageError, which names `setting`, if there is no such file, text or entry."""
         try:
-            with open_regular(Path(path)) as file:
+            with open_regular(place_of(path)) as file:
                 data = file.read(_MOST_BYTES)
             lines = [line.strip() for line in data.decode("utf-8-sig").splitlines()]
         except OSError as error:

@@ -215,7 +215,7 @@ class Watchdog:
         )
         os.write(2, line.encode())
         note("failed", f"no progress for {self._seconds / 60:g} minutes while {where}")
-        with open(worked_on(path), "w") as file:
+        with replacing(worked_on(path)) as temporary, open(temporary, "w") as file:
             self._dump(file, where)
         publish(path)
 

@@ -6,6 +6,7 @@ import pytest
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.run.overwriting import runs_to_delete
 from bert_jax.run.run_directory import RunDirectory, differences, read_config
 from bert_jax.system.errors import RunError, UsageError
 
@@ -127,3 +128,24 @@ def test_a_password_in_a_setting_is_refused_before_anything_is_written(tiny_conf
         RunDirectory(tmp_path / "run").open(config)
     assert "secret" not in str(refused.value) and not (tmp_path / "run").exists()
     assert ("MLFLOW_TRACKING_USERNAME" in str(refused.value)) == (name == "mlflow")
+
+
+def test_a_folder_that_holds_other_files_is_refused(tmp_path):
+    (tmp_path / "corpus.txt").write_text("text")
+    with pytest.raises(UsageError, match="is no run and not empty: it holds 'corpus.txt'"):
+        RunDirectory(tmp_path).open(RunConfig())
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
+
+
+def test_a_path_with_a_backslash_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="has a backslash"):
+        RunDirectory(tmp_path / "a\\b")
+
+
+def test_a_set_named_like_the_run_may_be_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    RunDirectory("train").open(RunConfig())
+    run = RunDirectory("train").path
+    assert runs_to_delete(run, ["tfds:x:train", "hf:owner/set:train#text"]) == [run]
+    with pytest.raises(UsageError, match="would delete text:train/"):
+        runs_to_delete(run, ["text:train/a.txt"])

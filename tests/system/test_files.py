@@ -2,7 +2,17 @@ import os
 
 import pytest
 
-from bert_jax.system.files import FileSum, replacing, write_json, write_text
+from bert_jax.system.files import (
+    FileSum,
+    check_written,
+    open_lock,
+    open_new,
+    remove_temporary,
+    replacing,
+    temporary_path,
+    write_json,
+    write_text,
+)
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -30,3 +40,30 @@ def test_sums_see_a_flipped_bit(tmp_path):
     path.write_bytes(data)
     assert FileSum.of(path).size == before.size == 5_000_000
     assert FileSum.of(path).crc32 != before.crc32
+
+
+def test_a_link_under_a_temporary_name_is_not_followed(tmp_path):
+    victim, name = tmp_path / "victim", tmp_path / "config.json"
+    victim.write_text("mine")
+    (tmp_path / ".config.json.tmp").symlink_to(victim)
+    write_text(name, "new")
+    check_written(name, "input")
+    assert victim.read_text() == "mine" and name.read_text() == "new"
+
+
+@pytest.mark.parametrize("opened", [open_lock, open_new])
+def test_a_lock_or_a_new_file_is_not_opened_through_a_link(opened, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "link").symlink_to(victim)
+    with pytest.raises(OSError):
+        opened(tmp_path / "link")
+    assert victim.read_text() == "mine"
+
+
+def test_what_killed_writers_left_is_deleted(tmp_path):
+    left = temporary_path(tmp_path / "config.json")
+    left.write_text("half")
+    (tmp_path / ".mine.tmp").write_text("kept")
+    remove_temporary(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".mine.tmp"]

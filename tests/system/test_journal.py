@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from bert_jax.system.journal import open_journal
+from bert_jax.system.journal import note, open_journal
 from bert_jax.system.progress import tell, warn
 
 
@@ -50,3 +50,12 @@ def test_a_journal_that_cannot_be_written_ends_nothing(tmp_path, capsys, place):
     warn("said all the same")
     open_journal(None)
     assert capsys.readouterr().err == "WARNING: said all the same\n"
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path):
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "events.jsonl").symlink_to(tmp_path / "victim")
+    open_journal(tmp_path / "events.jsonl")
+    note("begun", "x")
+    open_journal(None)
+    assert (tmp_path / "victim").read_text() == "mine"
