@@ -1,35 +1,74 @@
-"""Multi-head self-attention: the one function that attends, in all its forms."""
+"""Multi-head self-attention, and the table of the forms in which it can be computed."""
 
-import functools
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax.sharding import Mesh
-from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.model import cudnn_attention
-from bert_jax.model.attention_pattern import AttentionPattern, Places
-from bert_jax.model.dropout import dropout, of_tokens, split
+from bert_jax.model.attention_form import AttentionCase, Form, head_shards
+from bert_jax.model.attention_pattern import AttentionPattern
+from bert_jax.model.cudnn_attention import CUDNN
+from bert_jax.model.exact_attention import EXACT, attention_probabilities
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
-from bert_jax.model.long_rows import band, in_bands, in_strips, is_in_strips
-from bert_jax.model.placement import BATCH_AXES, platform
-from bert_jax.model.products import heads_first, inner_products, weighted_sums
 from bert_jax.model.rotary import rotated
+from bert_jax.model.tpu_form import INTERPRETED, TPU
 from bert_jax.system.errors import UsageError
 
 AttentionForm = Literal["auto", "exact", "tpu", "cudnn", "interpreted"]
-"""How attention is computed. All forms have the same result up to rounding and the order of sums.
+"""The setting that names a form of attention. Where that form can't be used, attention is computed exactly.
 
-`exact`: by einsum and softmax. `tpu`: by a kernel for TPUs; long rows by JAX's splash attention, which drops nothing.
-`cudnn`: by cuDNN's kernel for NVIDIA GPUs, which drops nothing. `interpreted`, for tests: by the TPU kernels'
-operations, on any backend. `auto`: by a TPU kernel where that can be had, else exactly."""
+`exact`: by matrix products and softmax. `tpu`: by a kernel for TPUs, over long rows by JAX's splash attention, which
+has no dropout. `cudnn`: by cuDNN's kernel for NVIDIA GPUs, without dropout. `interpreted`, for tests: by the
+operations of the TPU's kernels, on any backend. `auto`: as `tpu`."""
+FORMS: dict[AttentionForm, Form] = {
+    "auto": TPU,
+    "exact": EXACT,
+    "tpu": TPU,
+    "cudnn": CUDNN,
+    "interpreted": INTERPRETED,
+}
+
+
+def form_for(name: AttentionForm, case: AttentionCase) -> Form:
+    """The form that a setting names or, where that can't be used for `case`, the exact one."""
+    form = FORMS[name]
+    return EXACT if form.obstacle(case) else form
+
+
+def training_forms(
+    name: AttentionForm, config: ModelConfig, length: int, sequences: int, mesh: Mesh
+) -> tuple[Form, Form]:
+    """The forms of global and of local attention in a training on rows of `length` tokens and up to `sequences`."""
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+        whole, local = (
+            AttentionCase.of(config, length, dropout=config.attention_dropout, sequences=sequences, local=local)
+            for local in (False, True)
+        )
+    return form_for(name, whole), form_for(name, local)
+
+
+def check_attention(
+    execution: ExecutionConfig, config: ModelConfig, rows: Iterable[tuple[int, int]], mesh: Mesh
+) -> None:
+    """Raises UsageError where `execution.attention` names a form that can't be used for training on `rows`, each given
+    as (tokens, most sequences)."""
+    name = execution.attention
+    if name == "auto":
+        return
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+        for length, sequences in rows:
+            dropout = config.attention_dropout
+            case = AttentionCase.of(config, length, dropout=dropout, sequences=sequences, local=False)
+            if reason := FORMS[name].obstacle(case):
+                raise UsageError(
+                    f"execution.attention={name} can't be had: {reason}; leave it at auto, or ask for exact"
+                )
 
 
 class SelfAttention(nn.Module):
@@ -63,12 +102,18 @@ class SelfAttention(nn.Module):
         rate = 0.0 if dropout_keys is None else config.attention_dropout
         if self.local:
             pattern = pattern._replace(window=config.local_window)
-        hindered = obstacle(self.form, config, x.shape[1], dropout=rate, sequences=pattern.sequences, local=self.local)
-        # Most kernels are for all queries of a row; the probabilities of a few take little memory.
-        by_kernel = not hindered and (wanted is None or _takes_some(self.form, x.shape[1], pattern))
+        case = AttentionCase.of(
+            config,
+            x.shape[1],
+            dropout=rate,
+            sequences=pattern.sequences,
+            local=self.local,
+            some_queries=wanted is not None,
+        )
+        form = form_for(self.form, case)
         # Heads that are split over devices have to be the slowest of the features' axes; else the stored order is best.
-        slowest = int(_shares_of_heads() > 1)
-        if by_kernel and wanted is None:
+        slowest = int(head_shards() > 1)
+        if form is not EXACT and wanted is None:
             # Three products: the kernel reads whole arrays, and parts of one would be copied.
             biases = [None] * 3 if bias is None else bias
             query, key, value = (project(x, kernel[:, part], biases[part], dtype) for part in range(3))
@@ -83,200 +128,9 @@ class SelfAttention(nn.Module):
             key = rotated(key, pattern.query_positions, base)
             query = rotated(query, pattern.of_queries(wanted).query_positions, base)
         pattern = pattern.of_queries(wanted)
-        form = functools.partial(attend_by_kernel, self.form) if by_kernel else attend
-        context = form(query, key, value, pattern, rate, dropout_keys)
+        context = form.attend(query, key, value, pattern, rate, dropout_keys)
         output = Linear(config, (config.hidden_size,), 2, config.biases, into_sum=True, name="output")(context)
         return output, attention_probabilities(query, key, pattern) if return_probabilities else None
-
-
-def attend(
-    query: Float[Array, "B T H K"],
-    key: Float[Array, "B S H K"],
-    value: Float[Array, "B S H K"],
-    pattern: AttentionPattern,
-    rate: float,
-    dropout_keys: Key[Array, "B N"] | None,
-) -> Float[Array, "B T H K"]:
-    """The mean of `value` under each query's softmax over the keys that `pattern` admits, after dropout at `rate`.
-
-    `dropout_keys`: one a sequence; None means no dropout. This is the exact form, with which any other has to agree.
-    Long rows are computed in parts, so that memory grows with their length and not with its square.
-    """
-    if pattern.rows is None and (block := band(query.shape[1], pattern.window)):
-        return in_bands(attend, query, key, value, pattern, rate, dropout_keys, block)
-    if is_in_strips(query.shape[1], key.shape[1]):
-        return in_strips(attend, query, key, value, pattern, rate, dropout_keys)
-    probabilities = attention_probabilities(query, key, pattern)
-    if dropout_keys is not None:
-        probabilities = _dropout(probabilities, rate, head_keys(dropout_keys, query.shape[2]), pattern)
-    return weighted_sums(probabilities.astype(value.dtype), heads_first(value), value.dtype).swapaxes(1, 2)
-
-
-def _dropout(
-    probabilities: Float[Array, "B H T S"], rate: float, keys: Key[Array, "B N H"], pattern: AttentionPattern
-) -> Float[Array, "B H T S"]:
-    """A probability's mask depends on the query's sequence, the head, and the positions of query and key."""
-    rows = pattern.query_positions
-    rows = None if rows is None else rows[:, None]
-    if pattern.sequences == 1:
-        return dropout(probabilities, rate, keys[:, 0], rows)
-    of_queries = of_tokens(keys, pattern.queries.sequence).swapaxes(1, 2)
-    return dropout(probabilities, rate, of_queries, rows, pattern.keys.position[:, None, None])
-
-
-def attend_by_kernel(
-    form: AttentionForm,
-    query: Float[Array, "B T H K"],
-    key: Float[Array, "B S H K"],
-    value: Float[Array, "B S H K"],
-    pattern: AttentionPattern,
-    rate: float,
-    dropout_keys: Key[Array, "B N"] | None,
-) -> Float[Array, "B T H K"]:
-    """The same as `attend`, by a kernel, on every device for its own rows and heads.
-
-    For all queries of each row (T = S) or, where `_takes_some`, for some.
-    """
-    batch, length, heads, size = key.shape
-    if form == "cudnn":
-        return _attend_by_cudnn(query, key, value, pattern)
-    if is_in_strips(length, length):
-        return _attend_by_splash(query, key, value, pattern, interpreted=form == "interpreted")
-    from bert_jax.model import tpu_attention  # imports Pallas, which takes a second
-
-    if dropout_keys is None:
-        rate, keys = 0.0, jnp.zeros((batch, pattern.sequences, heads, 2), jnp.uint32)
-    else:
-        keys = jax.random.key_data(head_keys(dropout_keys, heads))
-    kernel = tpu_attention.Kernel(
-        heads=heads // _shares_of_heads(),
-        head_size=size,
-        rate=rate,
-        sequences=pattern.sequences,
-        causal=pattern.causal,
-        window=pattern.window,
-        interpreted=form == "interpreted",
-    )
-    features, rows = P(BATCH_AXES, None, "tensor"), P(BATCH_AXES)
-    attend_here = _on_every_device(
-        functools.partial(tpu_attention.attend, kernel),
-        (features, features, features, rows, P(BATCH_AXES, None, "tensor")),
-        features,
-    )
-    places = jnp.stack([pattern.keys.sequence, pattern.keys.position], axis=1)
-    flat = (each.reshape(batch, length, -1) for each in (query, key, value))
-    return attend_here(*flat, places, keys).reshape(query.shape)
-
-
-def _attend_by_cudnn(
-    query: Float[Array, "B T H K"],
-    key: Float[Array, "B T H K"],
-    value: Float[Array, "B T H K"],
-    pattern: AttentionPattern,
-) -> Float[Array, "B T H K"]:
-    """The same as `attend` without dropout, where a row holds one sequence."""
-    heads = P(BATCH_AXES, None, "tensor", None)
-    attend_here = _on_every_device(
-        functools.partial(cudnn_attention.attend, causal=pattern.causal, window=pattern.window),
-        (heads, heads, heads, P(BATCH_AXES)),
-        heads,
-    )
-    return attend_here(query, key, value, jnp.sum(pattern.keys.sequence > 0, axis=1, dtype=jnp.int32))
-
-
-def _takes_some(form: AttentionForm, length: int, pattern: AttentionPattern) -> bool:
-    """Whether the kernel takes some queries of rows of `length` tokens alone: splash attention does, where all queries
-    of a sequence attend to the same keys."""
-    return form != "cudnn" and is_in_strips(length, length) and not pattern.causal and pattern.window is None
-
-
-def _attend_by_splash(
-    query: Float[Array, "B T H K"],
-    key: Float[Array, "B S H K"],
-    value: Float[Array, "B S H K"],
-    pattern: AttentionPattern,
-    interpreted: bool,
-) -> Float[Array, "B T H K"]:
-    """The same as `attend` without dropout, for long rows."""
-    from bert_jax.model import splash_attention
-
-    def attend_here(query: Array, key: Array, value: Array, queries: Places, keys: Places) -> Array:
-        pattern_here = pattern._replace(queries=queries, keys=keys)
-        return splash_attention.attend(query, key, value, pattern_here, interpreted)
-
-    heads, rows = P(BATCH_AXES, None, "tensor", None), P(BATCH_AXES)
-    on_every_device = _on_every_device(attend_here, (heads, heads, heads, rows, rows), heads)
-    return on_every_device(query, key, value, pattern.queries, pattern.keys)
-
-
-def _on_every_device(kernel: Callable[..., Array], arguments: tuple[P, ...], result: P) -> Callable[..., Array]:
-    """`kernel` for the part that each device of the mesh in force has: XLA can't split a kernel by itself."""
-    mesh = jax.sharding.get_abstract_mesh()
-    if mesh.empty:
-        return kernel
-    return jax.shard_map(kernel, mesh=mesh, in_specs=arguments, out_specs=result, check_vma=False)
-
-
-def obstacle(
-    form: AttentionForm, config: ModelConfig, length: int, *, dropout: float, sequences: int, local: bool
-) -> str | None:
-    """Why no kernel is used for rows of `length` tokens on the mesh in force; None where one is.
-
-    `dropout`: the rate at which probabilities are dropped; 0 outside training. `sequences`: how many a row may hold.
-    `local`: whether queries attend to the model's `local_window` alone.
-    """
-    if form == "exact":
-        return "the exact form is asked for"
-    if form == "cudnn":
-        dtype, window = compute_dtype(config), config.local_window if local else None
-        return cudnn_attention.obstacle(platform(), dtype, config.head_size, dropout, sequences, config.causal, window)
-    if form != "interpreted" and platform() != "tpu":
-        return f"this is a {platform().upper()}, and the kernel is for TPUs"
-    from bert_jax.model import splash_attention, tpu_attention
-
-    if is_in_strips(length, length):
-        return splash_attention.obstacle(config.head_size, length, dropout)
-    return tpu_attention.obstacle(config.num_heads // _shares_of_heads(), config.head_size, length)
-
-
-def check_attention(
-    execution: ExecutionConfig, config: ModelConfig, rows: Iterable[tuple[int, int]], mesh: Mesh
-) -> None:
-    """Raises UsageError where `execution.attention` names a kernel that can't be used for training on `rows`, each
-    given as (tokens, sequences that it may hold)."""
-    form = execution.attention
-    if form in ("auto", "exact"):
-        return
-    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-        for length, sequences in rows:
-            dropout = config.attention_dropout
-            if why := obstacle(form, config, length, dropout=dropout, sequences=sequences, local=False):
-                raise UsageError(f"execution.attention={form} can't be had: {why}; leave it at auto, or ask for exact")
-
-
-def _shares_of_heads() -> int:
-    """Devices of the mesh in force over which a layer's heads are split."""
-    mesh = jax.sharding.get_abstract_mesh()
-    return 1 if mesh.empty else mesh.shape["tensor"]
-
-
-def head_keys(dropout_keys: Key[Array, "B N"], heads: int) -> Key[Array, "B N H"]:
-    """The key of each head's dropout in each sequence: which of its probabilities are kept depends on it and their
-    positions."""
-    return jnp.moveaxis(split(dropout_keys, heads), 0, -1)
-
-
-def attention_probabilities(
-    query: Float[Array, "B T H K"], key: Float[Array, "B S H K"], pattern: AttentionPattern
-) -> Float[Array, "B H T S"]:
-    """Each query's softmax over the keys that `pattern` admits, in float32."""
-    scores = inner_products(heads_first(query), heads_first(key), jnp.float32)
-    return softmax_where(scores / math.sqrt(query.shape[-1]), pattern.admitted())
-
-
-def softmax_where(scores: Float[Array, "B H T S"], admitted: Bool[Array, "B #T S"]) -> Float[Array, "B H T S"]:
-    """The softmax over the keys that are admitted."""
-    return jax.nn.softmax(jnp.where(admitted[:, None], scores, jnp.finfo(jnp.float32).min), axis=-1)
 
 
 def taken(x: Float[Array, "B S D"], wanted: Int[Array, "B R"] | None) -> Float[Array, "B T D"]:

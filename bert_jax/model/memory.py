@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
+from bert_jax.model.attention_form import Form
 from bert_jax.model.embeddings import padded_vocabulary_size
+from bert_jax.model.exact_attention import EXACT
 from bert_jax.model.linear import compute_dtype
-from bert_jax.model.long_rows import keys_of_a_query
 
 _F32 = 4
 _STATE = 3
@@ -40,15 +41,14 @@ def step_memory(
     predictions: int,
     split: int = 1,
     tensor: int = 1,
-    kernel: bool = False,
-    local_kernel: bool = False,
+    forms: tuple[Form, Form] = (EXACT, EXACT),
 ) -> Memory:
     """The memory of a step on `rows` sequences of `length` tokens a device, `predictions` of each predicted.
 
     `parameters` are those of the model with its padding, `split` the devices that share one copy of them (mesh.fsdp x
-    mesh.tensor), `tensor` those that share heads and inner features of the same sequences; `kernel`, `local_kernel`:
-    global and local attention keep their probabilities on the chip. The vocabulary's size is set in `model`. Without
-    predictions (in fine-tuning) no logits over the vocabulary are counted.
+    mesh.tensor), `tensor` those that share heads and inner features of the same sequences; `forms` those of global
+    and of local attention. The vocabulary's size is set in `model`. Without predictions (in fine-tuning) no logits over
+    the vocabulary are counted.
 
     What a block keeps for its backward pass was read off the traced step (jax.vjp's residuals). A discriminator and its
     generator keep theirs at the same time.
@@ -60,8 +60,8 @@ def step_memory(
     for one in filter(None, (model, model.generator)):
         width, inner = one.hidden_size, one.inner_size * (2 if one.feedforward == "gated" else 1)
         for layer in range(one.num_layers):
-            window, on_chip = (None, kernel) if one.is_global(layer) else (one.local_window, local_kernel)
-            keys, keys_at_once = (0, 0) if on_chip else keys_of_a_query(length, window)
+            window, form = (None, forms[0]) if one.is_global(layer) else (one.local_window, forms[1])
+            keys, keys_at_once = form.probabilities(length, window)
             kept += {
                 "none": tokens * _block_bytes(one, keys, size, tensor),
                 "dots": tokens * size * (2 * width + (4 * width + inner) // tensor),

@@ -22,24 +22,6 @@ _BLOCK, _LOCAL_BLOCK = (1024, 512), (512, 256)
 outside. As libtpu 0.0.42 schedules 8,192 tokens for v5e, global programs of 512 queries take 11% more cycles and those
 of 1,024 keys 14% fewer, but wide or float32 heads of so many don't fit in the chip's fast memory; local programs take
 10% more with 512 keys and 26% more with 128."""
-_WIDEST = 256
-"""Most features of a head: of so many, programs of that size fit in float32."""
-
-
-def obstacle(head_size: int, length: int, dropout: float) -> str | None:
-    """Why the kernel can't attend over rows of `length` tokens; None where it can.
-
-    `dropout`: the rate at which probabilities are dropped.
-    """
-    if dropout:
-        return (
-            f"rows of {length:,} tokens with attention's dropout at {dropout:g}, and the kernel for long rows has none"
-        )
-    if head_size > _WIDEST:
-        return f"heads of width {head_size}, and the kernel for long rows is for up to {_WIDEST}"
-    if length % LANES:
-        return f"rows of {length:,} tokens, not a multiple of {LANES}"
-    return None
 
 
 def attend(

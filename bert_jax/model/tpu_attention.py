@@ -23,26 +23,10 @@ from bert_jax.model import tpu_attention_tiles
 from bert_jax.model.dropout import scale, survives
 from bert_jax.model.tpu_attention_kernel import LANES, LEAST, Kernel, product
 
-MOST_KEYS = {16: 512, 32: 1024, 64: 2048, 128: 2048, 256: 1024}
-"""Tokens of the longest rows, by the width of a head. So many fit in the chip's fast memory with every pattern in
-float32, as libtpu 0.0.42 compiles for v4, which has the least of it."""
 _MOST_SCORES = 512 * 512
 """Scores of a head in a program at a time: a MiB in float32, of which about six are alive at once."""
 _MOST_FEATURES = 1024 * LANES
 """Features of queries, or of keys, in a program where that has several rows."""
-
-
-def obstacle(heads: int, head_size: int, length: int) -> str | None:
-    """Why the kernel can't attend over rows of `length` tokens; None where it can."""
-    if head_size not in MOST_KEYS:
-        return f"heads of width {head_size}, and the kernel is for {', '.join(map(str, MOST_KEYS))}"
-    if heads * head_size % LANES:
-        return (
-            f"{heads} heads of {head_size} that take up {heads * head_size} lanes together, not a multiple of {LANES}"
-        )
-    if length % LANES or length > MOST_KEYS[head_size]:
-        return f"rows of {length:,} tokens, not a multiple of {LANES} up to {MOST_KEYS[head_size]:,}"
-    return None
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

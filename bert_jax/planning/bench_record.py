@@ -1,6 +1,5 @@
 """The JSON of a bench: what was measured, where and with which settings, and how two of them differ."""
 
-import functools
 import importlib
 import os
 import platform
@@ -13,7 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from bert_jax.config.run import RunConfig
-from bert_jax.model.attention import obstacle
+from bert_jax.model.attention import training_forms
 from bert_jax.model.encoder import Computation
 from bert_jax.model.linear import compute_dtype
 from bert_jax.planning.bench import Bench
@@ -168,19 +167,9 @@ def _settings(trainer: Trainer) -> dict[str, Scalar]:
     """Settings that the time of a step depends on, by name; those that are chosen by themselves as they were chosen."""
     model, config = trainer.objective.model, cast(RunConfig, trainer.config)  # bench trains a pretraining objective
     phase, execution = config.phases[0], config.execution
-    hindered = functools.partial(
-        obstacle,
-        execution.attention,
-        model,
-        phase.length,
-        dropout=model.attention_dropout,
-        sequences=config.data.sequences_a_row(phase.length),
-    )
-    with jax.sharding.use_abstract_mesh(trainer.mesh.abstract_mesh):
-        whole, local = hindered(local=False), hindered(local=True)
-    attention = "exact" if whole else "cudnn" if execution.attention == "cudnn" else "kernel"
-    if local and not whole:
-        attention += ", local exact"
+    sequences = config.data.sequences_a_row(phase.length)
+    whole, local = training_forms(execution.attention, model, phase.length, sequences, trainer.mesh)
+    attention = whole.name if local is whole else f"{whole.name}, local {local.name}"
     of_model = model.model_dump(exclude={"compute_dtype"}) | {"feedforward_size": model.inner_size}
     return {
         "batch_size": phase.batch_size,

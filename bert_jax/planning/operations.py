@@ -9,13 +9,12 @@ from jaxtyping import Array, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
-from bert_jax.model.attention import head_keys, softmax_where
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import dropout
 from bert_jax.model.embeddings import padded_vocabulary_size
+from bert_jax.model.exact_attention import band, head_keys, softmax_where
 from bert_jax.model.heads import MaskedLanguageHead, ReplacedTokenHead
 from bert_jax.model.linear import LayerNorm, activation, compute_dtype, project
-from bert_jax.model.long_rows import band
 from bert_jax.model.products import heads_first, inner_products, weighted_sums
 from bert_jax.pretraining.masking import Masked
 from bert_jax.pretraining.replaced import draw_tokens

@@ -1,6 +1,5 @@
 """What the machine is: peak rates and memory, whether a training fits it, and where compiled programs are kept."""
 
-import functools
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +10,7 @@ from jax.sharding import Mesh
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.training import OperationConfig
-from bert_jax.model.attention import obstacle
+from bert_jax.model.attention import training_forms
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.memory import Memory, step_memory
 from bert_jax.model.sharding import parts, row_shards
@@ -124,27 +123,17 @@ def phase_memory(
 ) -> Memory:
     """The formula for a step of `phase` on one device of `mesh`, with so many predictions and sequences a row;
     `model.vocabulary_size` is set."""
-    hindered = functools.partial(
-        obstacle,
-        config.execution.attention,
+    return step_memory(
         model,
-        phase.length,
-        dropout=model.attention_dropout,
-        sequences=sequences,
+        config.execution,
+        parameters=sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(model))),
+        rows=-(-phase.batch_size // row_shards(mesh)),
+        length=phase.length,
+        predictions=predictions,
+        split=parts(mesh, ("fsdp", "tensor")),
+        tensor=parts(mesh, "tensor"),
+        forms=training_forms(config.execution.attention, model, phase.length, sequences, mesh),
     )
-    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-        return step_memory(
-            model,
-            config.execution,
-            parameters=sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(model))),
-            rows=-(-phase.batch_size // row_shards(mesh)),
-            length=phase.length,
-            predictions=predictions,
-            split=parts(mesh, ("fsdp", "tensor")),
-            tensor=parts(mesh, "tensor"),
-            kernel=hindered(local=False) is None,
-            local_kernel=hindered(local=True) is None,
-        )
 
 
 def check_room(memory: Memory, phase: Phase, mesh: Mesh, batch_size: str) -> None:

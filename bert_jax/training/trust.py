@@ -21,7 +21,7 @@ import optax
 from jaxtyping import Array, Float
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import softmax_where
+from bert_jax.model.exact_attention import softmax_where
 from bert_jax.model.linear import LayerNorm, activation, project
 from bert_jax.model.placement import cpu_flags
 from bert_jax.system.copies import cache_directory

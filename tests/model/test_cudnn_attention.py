@@ -10,11 +10,13 @@ from jax._src.cudnn import fused_attention_stablehlo
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model import attention, cudnn_attention
-from bert_jax.model.attention import attend, attend_by_kernel, check_attention, obstacle
+from bert_jax.model import attention_form, cudnn_attention
+from bert_jax.model.attention import check_attention
+from bert_jax.model.attention_form import AttentionCase
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.encoder import Computation
+from bert_jax.model.exact_attention import attend
 from bert_jax.model.sharding import make_mesh, on_mesh
 from bert_jax.system.errors import UsageError
 
@@ -36,15 +38,14 @@ def pattern_of(lengths=LENGTHS, size=64, **pattern) -> AttentionPattern:
 @pytest.fixture
 def on_gpu(monkeypatch):
     """Traces as on a GPU with cuDNN, which JAX asks for its version."""
-    monkeypatch.setattr(attention, "platform", lambda: "gpu")
+    monkeypatch.setattr(attention_form, "platform", lambda: "gpu")
     monkeypatch.setattr(fused_attention_stablehlo, "check_cudnn_version", lambda: 91000)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_it_gives_what_the_exact_form_gives(name, monkeypatch):
+def test_it_gives_what_the_exact_form_gives(name):
     """At all tokens. Padding attends to fewer keys, or to others, and nobody reads what comes of it."""
     by_xla = functools.partial(cudnn_attention.attend, implementation="xla")
-    monkeypatch.setattr(cudnn_attention, "attend", by_xla)
     pattern = pattern_of(**PATTERNS[name])
     *given, gradient = jax.random.normal(jax.random.key(1), (4, 4, 64, 2, 16))
     real = (pattern.queries.sequence > 0)[:, :, None, None]
@@ -53,7 +54,7 @@ def test_it_gives_what_the_exact_form_gives(name, monkeypatch):
         context, backward = jax.vjp(lambda *given: form(*given, pattern, 0.0, None) * real, *given)
         return context, *backward(gradient)
 
-    for exact, found in zip(*map(computed, (attend, functools.partial(attend_by_kernel, "cudnn")))):
+    for exact, found in zip(*map(computed, (attend, by_xla))):
         assert jnp.abs(exact).max() > 0.1
         assert jnp.abs(exact - found).max() < 1e-5 * jnp.abs(exact).max()
         assert not jnp.any(found[3])  # in a row without tokens there are neither results nor gradients
@@ -122,12 +123,13 @@ def test_other_models_for_gpus_attend_exactly(form, settings, on_gpu):
             {"local": True},
             "a window of 3 tokens on both sides, and cuDNN has one on the left only",
         ),
+        ({}, 0.0, {"some_queries": True}, "some tokens of a row are queries, and cuDNN is used for all"),
     ],
 )
 def test_why_it_is_not_used(settings, dropout, seen, why, on_gpu):
     heads = settings.pop("head_size", 64)
     model, seen = MODEL.replace(hidden_size=2 * heads, **settings), {"sequences": 1, "local": False} | seen
-    found = obstacle("cudnn", model, 64, dropout=dropout, **seen)
+    found = cudnn_attention.obstacle(AttentionCase.of(model, 64, dropout=dropout, **seen))
     assert found is None if why is None else why in found
 
 
@@ -136,7 +138,7 @@ def test_where_it_cannot_be_had_it_is_refused_in_one_line(tiny_config, monkeypat
     said = r"^execution.attention=cudnn can't be had: this is a CPU, and cuDNN is for NVIDIA's GPUs; leave it at auto"
     with pytest.raises(UsageError, match=said):
         check_attention(asked, MODEL, [(32, 1)], mesh)
-    monkeypatch.setattr(attention, "platform", lambda: "gpu")
+    monkeypatch.setattr(attention_form, "platform", lambda: "gpu")
     with pytest.raises(UsageError, match="attention's dropout is 0.1"):
         check_attention(asked, MODEL, [(32, 1)], mesh)
     check_attention(asked, MODEL.replace(attention_dropout=0.0), [(32, 1)], mesh)

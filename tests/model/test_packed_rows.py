@@ -10,10 +10,10 @@ import pytest
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig, num_predictions
 from bert_jax.layout import MASKABLE, WORD_START, lay_out
-from bert_jax.model.attention import attend
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.encoder import Block
+from bert_jax.model.exact_attention import attend
 from bert_jax.pretraining.masking import mask_sequences, next_tokens
 
 CONFIG = ModelConfig(

@@ -9,11 +9,12 @@ import pytest
 from token_rows import packed_tokens
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model import attention, long_rows
-from bert_jax.model.attention import attend, attend_by_kernel
+from bert_jax.model import exact_attention, tpu_form
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.encoder import Computation
+from bert_jax.model.exact_attention import EXACT
+from bert_jax.model.tpu_form import INTERPRETED, TPU
 from bert_jax.planning.topology import parse_topology, topology_devices
 
 LENGTH = 384
@@ -27,13 +28,13 @@ def tokens(request):
 
 @pytest.fixture
 def rows_are_long(monkeypatch) -> list:
-    """Takes rows of LENGTH tokens for long ones; collects how splash attention is called."""
-    calls, by_splash = [], attention._attend_by_splash
+    """Takes rows of LENGTH tokens for long ones; collects whether each call of splash attention is interpreted."""
+    calls, by_splash = [], tpu_form._attend_over_long_rows
     monkeypatch.setattr(
-        attention, "_attend_by_splash", lambda *given, **how: calls.append(how) or by_splash(*given, **how)
+        tpu_form, "_attend_over_long_rows", lambda *arguments: calls.append(arguments[-1]) or by_splash(*arguments)
     )
-    monkeypatch.setattr(long_rows, "_STRIP", 128)
-    monkeypatch.setattr(long_rows, "_MOST_SCORES", 128 * 128)
+    monkeypatch.setattr(exact_attention, "_STRIP", 128)
+    monkeypatch.setattr(exact_attention, "_MOST_SCORES", 128 * 128)
     return calls
 
 
@@ -48,8 +49,7 @@ def assert_alike(pattern: AttentionPattern):
         context, backward = jax.vjp(lambda *given: form(*given, pattern, 0.0, None), *given)
         return jnp.where(real, context, 0), *backward(jnp.where(real, gradient, 0))
 
-    by_kernel = functools.partial(attend_by_kernel, "interpreted")
-    for exact, found in zip(*(computed(form, query, key, value) for form in (attend, by_kernel))):
+    for exact, found in zip(*(computed(form.attend, query, key, value) for form in (EXACT, INTERPRETED))):
         assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
 
 
@@ -58,12 +58,12 @@ def assert_alike(pattern: AttentionPattern):
 def test_it_gives_what_the_exact_form_gives(tokens, rows_are_long, window, causal):
     pattern = AttentionPattern.of(tokens, causal)._replace(window=window)
     assert_alike(pattern)
-    assert rows_are_long == [{"interpreted": True}]
+    assert rows_are_long == [True]
 
 
 def test_it_takes_some_queries_alone(tokens, rows_are_long):
     assert_alike(AttentionPattern.of(tokens, causal=False).of_queries(jnp.array([[0, 380, 7], [5, 101, 300]])))
-    assert rows_are_long == [{"interpreted": True}]
+    assert rows_are_long == [True]
 
 
 def test_a_model_gives_the_same_by_it(tokens, rows_are_long):
@@ -104,7 +104,7 @@ def test_it_compiles_for_tpus(chip, length, dtype, size, window):
     def run(sequence, position, gradient, *given):
         places = Places(sequence, position)
         whole = AttentionPattern(places, places, 2, window=window)
-        context, backward = jax.vjp(lambda *given: attend_by_kernel("tpu", *given, whole, 0.0, None), *given)
+        context, backward = jax.vjp(lambda *given: TPU.attend(*given, whole, 0.0, None), *given)
         return context, backward(gradient)
 
     compiled = jax.jit(run).lower(number, number, *[of_tokens] * 4).compile()

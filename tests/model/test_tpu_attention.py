@@ -13,13 +13,16 @@ from conftest import faked_devices, program
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import attend, attend_by_kernel, check_attention, obstacle
+from bert_jax.model.attention import FORMS, check_attention
+from bert_jax.model.attention_form import AttentionCase
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.encoder import Computation
+from bert_jax.model.exact_attention import attend
 from bert_jax.model.sharding import make_mesh
-from bert_jax.model.tpu_attention import MOST_KEYS, Kernel
+from bert_jax.model.tpu_attention_kernel import Kernel
 from bert_jax.model.tpu_attention_tiles import spans, widths
+from bert_jax.model.tpu_form import MOST_KEYS
 from bert_jax.planning.topology import parse_topology, topology_devices
 from bert_jax.system.errors import UsageError
 
@@ -70,7 +73,7 @@ def with_gradients(form, pattern, heads, size, rate):
     return np.where(real, context, 0), *gradients
 
 
-INTERPRETED = functools.partial(attend_by_kernel, "interpreted")
+INTERPRETED = FORMS["interpreted"].attend
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -168,8 +171,9 @@ ON_EIGHT_DEVICES = """
 import json
 import jax, jax.numpy as jnp, numpy as np
 from bert_jax.config.operation import MeshConfig
-from bert_jax.model import long_rows
-from bert_jax.model.attention import attend, attend_by_kernel
+from bert_jax.model import exact_attention
+from bert_jax.model.exact_attention import attend
+from bert_jax.model.tpu_form import INTERPRETED
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.sharding import batch_sharding, make_mesh, on_mesh
 
@@ -187,10 +191,10 @@ def run(form, rate, *arrays):
 mesh, arrays, apart = make_mesh(MeshConfig(data=2, fsdp=2, tensor=2)), (sequence, position, query, key, value), []
 for rate in 0.1, 0.0:
     exact = run(attend, rate, *arrays)
-    by_kernel = lambda *arrays: run(lambda *given: attend_by_kernel("interpreted", *given), rate, *arrays)
+    by_kernel = lambda *arrays: run(INTERPRETED.attend, rate, *arrays)
     split = jax.jit(on_mesh(mesh, by_kernel), in_shardings=batch_sharding(mesh))(*arrays)
     apart += [float(abs(one - other).max() / abs(one).max()) for one, other in zip(exact, split)]
-    long_rows._STRIP, long_rows._MOST_SCORES = 64, 64 * 64  # the second time by splash attention
+    exact_attention._STRIP, exact_attention._MOST_SCORES = 64, 64 * 64  # the second time by splash attention
 print(json.dumps(apart))
 """
 
@@ -225,7 +229,7 @@ def test_it_compiles_for_tpus(chip, shape, dtype, sequences, pattern):
         keys = jax.random.split(jax.random.key(0), (len(sequence), sequences))
         places = Places(sequence, position)
         whole = AttentionPattern(places, places, sequences, **pattern)
-        context, backward = jax.vjp(lambda *given: attend_by_kernel("tpu", *given, whole, 0.1, keys), *given)
+        context, backward = jax.vjp(lambda *given: FORMS["tpu"].attend(*given, whole, 0.1, keys), *given)
         return context, backward(gradient)
 
     compiled = jax.jit(run).lower(number, number, *[of_tokens] * 4).compile()
@@ -238,7 +242,7 @@ def test_it_compiles_for_tpus(chip, shape, dtype, sequences, pattern):
     [
         ("tpu", {}, 128, "a CPU, and the kernel is for TPUs"),
         ("auto", {}, 128, "a CPU, and the kernel is for TPUs"),
-        ("exact", {}, 128, "the exact form is asked for"),
+        ("exact", {}, 100, None),
         ("interpreted", {}, 128, None),
         ("interpreted", {}, 100, "rows of 100 tokens, not a multiple of 128 up to 2,048"),
         ("interpreted", {"num_heads": 8}, 1024, "rows of 1,024 tokens, not a multiple of 128 up to 512"),
@@ -257,7 +261,8 @@ def test_it_compiles_for_tpus(chip, shape, dtype, sequences, pattern):
 )
 def test_why_it_is_not_used(form, sizes, length, why):
     model = ModelConfig(num_layers=1, **{"hidden_size": 128, "num_heads": 2, "attention_dropout": 0.0} | sizes)
-    found = obstacle(form, model, length, dropout=model.attention_dropout, sequences=1, local=False)
+    case = AttentionCase.of(model, length, dropout=model.attention_dropout, sequences=1, local=False)
+    found = FORMS[form].obstacle(case)
     assert found is None if why is None else why in found
 
 

@@ -7,7 +7,7 @@ import pytest
 from token_rows import packed_tokens
 
 from bert_jax.layout import lay_out
-from bert_jax.model import attention, long_rows
+from bert_jax.model import exact_attention
 from bert_jax.model.attention_pattern import AttentionPattern
 
 LENGTH = 33
@@ -25,7 +25,7 @@ def values_and_gradients(tokens, pattern, rate):
     real = (tokens.sequence > 0)[:, :, None, None]
 
     def loss(arrays):
-        context = jnp.where(real, attention.attend(*arrays, pattern, rate, keys if rate else None), 0.0)
+        context = jnp.where(real, exact_attention.attend(*arrays, pattern, rate, keys if rate else None), 0.0)
         return jnp.sum(jnp.sin(context)), context
 
     (_, context), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(arrays)
@@ -39,14 +39,15 @@ def test_parts_give_what_the_whole_gives(tokens, monkeypatch, window, causal, ra
     pattern = AttentionPattern.of(tokens, causal)._replace(window=window)
     expected = values_and_gradients(tokens, pattern, rate)
     parts = []
-    for name in ("in_bands", "in_strips"):
-        part = getattr(attention, name)
-        monkeypatch.setattr(attention, name, lambda *given, part=part, name=name: parts.append(name) or part(*given))
-    monkeypatch.setattr(long_rows, "_LEAST_BLOCK", 4)
-    monkeypatch.setattr(long_rows, "_STRIP", 8)
-    monkeypatch.setattr(long_rows, "_MOST_SCORES", 500)
+    for name in ("_in_bands", "_in_strips"):
+        part = getattr(exact_attention, name)
+        counted = lambda *arguments, part=part, name=name: parts.append(name) or part(*arguments)
+        monkeypatch.setattr(exact_attention, name, counted)
+    monkeypatch.setattr(exact_attention, "_LEAST_BLOCK", 4)
+    monkeypatch.setattr(exact_attention, "_STRIP", 8)
+    monkeypatch.setattr(exact_attention, "_MOST_SCORES", 500)
     found = values_and_gradients(tokens, pattern, rate)
-    assert parts == ["in_bands" if window else "in_strips"]
+    assert parts == ["_in_bands" if window else "_in_strips"]
     for one, other in zip(expected, found):
         np.testing.assert_allclose(one, other, atol=3e-6)
 
@@ -62,14 +63,14 @@ def scores_of(program: str) -> int:
 
 @pytest.mark.parametrize("window", [8, None])
 def test_no_array_grows_with_the_square_of_the_length(window, monkeypatch):
-    monkeypatch.setattr(long_rows, "_LEAST_BLOCK", 8)
-    monkeypatch.setattr(long_rows, "_STRIP", 32)
-    monkeypatch.setattr(long_rows, "_MOST_SCORES", 64 * 64)
+    monkeypatch.setattr(exact_attention, "_LEAST_BLOCK", 8)
+    monkeypatch.setattr(exact_attention, "_STRIP", 32)
+    monkeypatch.setattr(exact_attention, "_MOST_SCORES", 64 * 64)
     largest = []
     for length in (256, 512):
         one = lay_out(np.ones(length, int), np.array([length]), np.array([length]), (1, length))
         pattern = AttentionPattern.of(jax.tree.map(jnp.asarray, one), causal=False)._replace(window=window)
         arrays = jnp.zeros((3, 1, length, 2, 8))
-        step = jax.jit(jax.grad(lambda arrays: jnp.sum(attention.attend(*arrays, pattern, 0.0, None))))
+        step = jax.jit(jax.grad(lambda arrays: jnp.sum(exact_attention.attend(*arrays, pattern, 0.0, None))))
         largest.append(scores_of(step.lower(arrays).as_text()))
     assert largest[1] <= 2.1 * largest[0]

@@ -1,0 +1,86 @@
+"""What a form of attention is, and what decides whether it can be used."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.model.linear import compute_dtype
+from bert_jax.model.placement import platform
+
+
+class AttentionCase(NamedTuple):
+    """One use of attention in a model: all that decides which forms can compute it."""
+
+    platform: str
+    """Of the devices: `cpu`, `gpu` or `tpu`."""
+    dtype: jnp.dtype
+    """Of queries, keys and values."""
+    heads: int
+    """On each device."""
+    head_size: int
+    length: int
+    """Tokens of a row, padding included; all are keys."""
+    dropout: float
+    """The rate at which probabilities are dropped; 0 outside training."""
+    sequences: int
+    """How many sequences a row may hold."""
+    causal: bool
+    window: int | None
+    """As in `AttentionPattern`."""
+    some_queries: bool = False
+    """Whether only some tokens of a row are queries."""
+
+    @classmethod
+    def of(
+        cls,
+        config: ModelConfig,
+        length: int,
+        *,
+        dropout: float,
+        sequences: int,
+        local: bool,
+        some_queries: bool = False,
+    ) -> "AttentionCase":
+        """Attention in a layer of `config`, `local` or global, on the mesh in force."""
+        window = config.local_window if local else None
+        heads = config.num_heads // head_shards()
+        dtype = compute_dtype(config)
+        return cls(
+            platform(), dtype, heads, config.head_size, length, dropout, sequences, config.causal, window, some_queries
+        )
+
+
+def _on_chip(length: int, window: int | None) -> tuple[int, int]:
+    return 0, 0
+
+
+class Form(NamedTuple):
+    """A way to compute attention. All forms have the same result up to rounding and the order of sums."""
+
+    name: str
+    obstacle: Callable[[AttentionCase], str | None]
+    """Why this form can't be used for a case; None where it can."""
+    attend: Callable[..., Array]
+    """(query, key, value, pattern, rate, dropout_keys) -> context: see `exact_attention.attend`."""
+    probabilities: Callable[[int, int | None], tuple[int, int]] = _on_chip
+    """(length, window) -> probabilities in memory for each query and head: those kept for the backward pass, and those
+    held while a row is computed. Kernels have none: theirs never leave the chip."""
+
+
+def head_shards() -> int:
+    """Number of parts into which the mesh in force splits a layer's heads."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return 1 if mesh.empty else mesh.shape["tensor"]
+
+
+def on_every_device(kernel: Callable[..., Array], arguments: tuple[P, ...], result: P) -> Callable[..., Array]:
+    """`kernel` applied on each device of the mesh in force to its own part: XLA can't split a kernel by itself."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return kernel
+    return jax.shard_map(kernel, mesh=mesh, in_specs=arguments, out_specs=result, check_vma=False)

@@ -1,0 +1,121 @@
+"""The form of attention for TPUs: a kernel of its own for rows whose keys fit on the chip, JAX's splash attention for
+longer ones.
+
+The kernels' modules are imported when they attend: Pallas takes a second to import.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float, Key
+
+from bert_jax.model.attention_form import AttentionCase, Form, head_shards, on_every_device
+from bert_jax.model.attention_pattern import AttentionPattern, Places
+from bert_jax.model.exact_attention import head_keys, is_in_strips
+from bert_jax.model.placement import BATCH_AXES
+from bert_jax.model.tpu_attention_kernel import LANES, Kernel
+
+MOST_KEYS = {16: 512, 32: 1024, 64: 2048, 128: 2048, 256: 1024}
+"""Tokens of the longest rows of the own kernel, by the width of a head. So many fit in the chip's fast memory with
+every pattern in float32, as libtpu 0.0.42 compiles for v4, which has the least of it."""
+_WIDEST = 256
+"""Most features of a head in splash attention: its programs with so many fit in float32."""
+
+
+def obstacle(case: AttentionCase, interpreted: bool = False) -> str | None:
+    """Why no kernel can compute `case`; None where one can."""
+    if case.platform != "tpu" and not interpreted:
+        return f"this is a {case.platform.upper()}, and the kernel is for TPUs"
+    return _obstacle_of_long_rows(case) if is_in_strips(case.length, case.length) else _obstacle_of_short_rows(case)
+
+
+def _obstacle_of_short_rows(case: AttentionCase) -> str | None:
+    heads, size, length = case.heads, case.head_size, case.length
+    if size not in MOST_KEYS:
+        return f"heads of width {size}, and the kernel is for {', '.join(map(str, MOST_KEYS))}"
+    if heads * size % LANES:
+        return f"{heads} heads of {size} that take up {heads * size} lanes together, not a multiple of {LANES}"
+    if length % LANES or length > MOST_KEYS[size]:
+        return f"rows of {length:,} tokens, not a multiple of {LANES} up to {MOST_KEYS[size]:,}"
+    if case.some_queries:
+        return "queries at some tokens of a row alone, and the kernel is for all"
+    return None
+
+
+def _obstacle_of_long_rows(case: AttentionCase) -> str | None:
+    rows = f"rows of {case.length:,} tokens"
+    if case.dropout:
+        return f"{rows} with attention's dropout at {case.dropout:g}, and the kernel for long rows has none"
+    if case.head_size > _WIDEST:
+        return f"heads of width {case.head_size}, and the kernel for long rows is for up to {_WIDEST}"
+    if case.length % LANES:
+        return f"{rows}, not a multiple of {LANES}"
+    if case.some_queries and (case.causal or case.window is not None):
+        return "queries at some tokens of a row alone that attend to different keys, and the kernel is for all tokens"
+    return None
+
+
+def attend(
+    query: Float[Array, "B T H K"],
+    key: Float[Array, "B S H K"],
+    value: Float[Array, "B S H K"],
+    pattern: AttentionPattern,
+    rate: float,
+    dropout_keys: Key[Array, "B N"] | None,
+    interpreted: bool = False,
+) -> Float[Array, "B T H K"]:
+    """The exact form's result by a kernel. `interpreted`: by the kernel's operations, on any backend."""
+    if is_in_strips(key.shape[1], key.shape[1]):
+        return _attend_over_long_rows(query, key, value, pattern, interpreted)
+    from bert_jax.model import tpu_attention
+
+    batch, length, heads, size = key.shape
+    if dropout_keys is None:
+        rate, keys = 0.0, jnp.zeros((batch, pattern.sequences, heads, 2), jnp.uint32)
+    else:
+        keys = jax.random.key_data(head_keys(dropout_keys, heads))
+    kernel = Kernel(
+        heads=heads // head_shards(),
+        head_size=size,
+        rate=rate,
+        sequences=pattern.sequences,
+        causal=pattern.causal,
+        window=pattern.window,
+        interpreted=interpreted,
+    )
+    features, rows = P(BATCH_AXES, None, "tensor"), P(BATCH_AXES)
+    attend_here = on_every_device(
+        functools.partial(tpu_attention.attend, kernel),
+        (features, features, features, rows, P(BATCH_AXES, None, "tensor")),
+        features,
+    )
+    places = jnp.stack([pattern.keys.sequence, pattern.keys.position], axis=1)
+    flat = (each.reshape(batch, length, -1) for each in (query, key, value))
+    return attend_here(*flat, places, keys).reshape(query.shape)
+
+
+def _attend_over_long_rows(
+    query: Float[Array, "B T H K"],
+    key: Float[Array, "B S H K"],
+    value: Float[Array, "B S H K"],
+    pattern: AttentionPattern,
+    interpreted: bool,
+) -> Float[Array, "B T H K"]:
+    from bert_jax.model import splash_attention
+
+    def attend_here(query: Array, key: Array, value: Array, queries: Places, keys: Places) -> Array:
+        pattern_here = pattern._replace(queries=queries, keys=keys)
+        return splash_attention.attend(query, key, value, pattern_here, interpreted)
+
+    heads, rows = P(BATCH_AXES, None, "tensor", None), P(BATCH_AXES)
+    on_each = on_every_device(attend_here, (heads, heads, heads, rows, rows), heads)
+    return on_each(query, key, value, pattern.queries, pattern.keys)
+
+
+TPU = Form("tpu", obstacle, attend)
+INTERPRETED = Form(
+    "interpreted", functools.partial(obstacle, interpreted=True), functools.partial(attend, interpreted=True)
+)
+"""The TPU's form by its kernels' operations, on any backend: for tests."""
