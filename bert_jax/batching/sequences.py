@@ -9,13 +9,13 @@ from bert_jax.text.vocabulary import Vocabulary
 def joined(segments: Sequence[list[int]], vocabulary: Vocabulary, longest: int) -> TokenSequence:
     """Joins the piece ids of a text or a pair of texts with [CLS] and [SEP], cut to at most `longest` tokens.
 
-    Between two texts are as many [SEP] as the vocabulary says; they belong to the first.
+    The vocabulary defines how many [SEP] stand between two texts; they belong to the first.
 
     A pair that is too long loses pieces from the end of the longer text, or of the second one if both are equally
     long, as in run_classifier.py of the original BERT.
     """
-    sizes = kept(tuple(map(len, segments)), longest, vocabulary.separators)
-    parts = [segment[:size] for segment, size in zip(segments, sizes)]
+    sizes = truncated_sizes(tuple(map(len, segments)), longest, vocabulary.separators)
+    parts = [segment[:size] for segment, size in zip(segments, sizes, strict=True)]
     first, *second = parts
     ids = [vocabulary.cls_id, *first, vocabulary.sep_id]
     if second:
@@ -26,7 +26,7 @@ def joined(segments: Sequence[list[int]], vocabulary: Vocabulary, longest: int) 
     return TokenSequence(ids, first_length, sum(sizes) < sum(map(len, segments)))
 
 
-def kept(sizes: tuple[int, ...], longest: int, separators: int) -> tuple[int, ...]:
+def truncated_sizes(sizes: tuple[int, ...], longest: int, separators: int) -> tuple[int, ...]:
     """The number of pieces to keep of each of one or two segments, for a sequence of at most `longest` tokens with
     `separators` between two."""
     if len(sizes) == 1:

@@ -1,6 +1,6 @@
 """Fine-tuning: trains a model with the one loop on a task's rows and measures it on its dev rows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +19,7 @@ from bert_jax.interchange.hub import model_place
 from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters
 from bert_jax.model.memory import Memory
-from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, placed, tree_shardings
+from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, tree_shardings
 from bert_jax.model.task import HeadShape, pools_tokens
 from bert_jax.run.hosts import first_alone, is_first
 from bert_jax.run.metrics import read_metrics
@@ -28,8 +28,8 @@ from bert_jax.run.tracking import check_trackers
 from bert_jax.run.trained_model import TrainedModel, initial_parameters
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
+from bert_jax.training.batch import AnyBatch
 from bert_jax.training.devices import check_room, compiling_tokens, keep_compiled_programs, phase_memory, tokens_at_once
-from bert_jax.training.input import read_ahead
 from bert_jax.training.learning_curve import write_learning_curve
 from bert_jax.training.loop import train
 from bert_jax.training.trainer import PhaseWork, Trainer
@@ -69,7 +69,7 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     trainer = Trainer(planned, mesh, objective)
     outputs, pad_id = Outputs(objective, mesh), tokenizer.vocabulary.pad_id
     dev = measured and DevRows(learned.task, measured, outputs, pad_id, compiling_tokens(started.config))
-    work = _work(trainer, batches, dev)
+    work = FineTuning(trainer, batches, dev)
     last, evaluations = train(trainer, run, [work], lambda: _initial_parameters(planned, started, mesh))
     results = _results(planned, int(last.step), run, dev, mesh, evaluations)
     results |= {"training_rows": learned.rows, "skipped_steps": int(last.skipped)}
@@ -173,7 +173,7 @@ class DevRows:
         self._task, self._rows, self._outputs = task, rows, outputs
         self._costs = {"pad_id": pad_id, "tokens": tokens_at_once(), "compiling": compiling}
 
-    def measure(self, params: Parameters, stop: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
+    def evaluate(self, params: Parameters, stop: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
         """Returns every metric, `metric` and `score`; None if `stop`, called before each batch, returns True."""
 
         def run(batch: TaskBatch) -> Any:
@@ -191,30 +191,23 @@ class _Stopped(Exception):
     """Raised to end a measurement early."""
 
 
-def _work(trainer: Trainer, batches: TrainingBatches, dev: DevRows | None) -> PhaseWork:
-    rows, batch_size = batch_sharding(trainer.mesh), trainer.config.task.batch_size
-    here = local_rows(rows, batch_size)
+class FineTuning(PhaseWork):
+    """The one phase of fine-tuning on a task."""
 
-    def placed_batches(first: int) -> Iterator[TaskBatch]:
-        for batch in read_ahead(batches, first):
-            yield placed(jax.tree.map(lambda leaf: leaf[here], batch), rows, batch_size)
+    def __init__(self, trainer: Trainer, batches: TrainingBatches, dev: DevRows | None):
+        super().__init__(trainer, 0, batches, dev)
+        self.task = trainer.config.task
+        self.name = f"Fine-tuning, {self.task.name}"
+        self.score, self.patience = metric_of(self.task), self.task.patience
+        self._local_rows = local_rows(batch_sharding(trainer.mesh), self.batch_size)
 
-    return PhaseWork(
-        name=f"Fine-tuning, {trainer.config.task.name}",
-        first=0,
-        steps=len(batches),
-        batches=placed_batches,
-        records=batches.records,
-        told=f"rows of {trainer.config.task.train} as they are learned from, numbered from 0",
-        skips_records=False,
-        train_step=trainer.train_step(0),
-        evaluate=dev.measure if dev else None,
-        sequences=batch_size,
-        flops=trainer.objective.flops,
-        shown=trainer.objective.shown,
-        score=metric_of(trainer.config.task),
-        patience=trainer.config.task.patience,
-    )
+    def local(self, batch: AnyBatch) -> AnyBatch:
+        """The rows of a whole batch that belong to this process' devices."""
+        return jax.tree.map(lambda leaf: leaf[self._local_rows], batch)
+
+    def records_hint(self, step: int) -> str:
+        """Tells a user which rows the numbers mean."""
+        return f"rows of {self.task.train} as they are learned from, numbered from 0"
 
 
 def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh) -> Parameters | None:
@@ -258,5 +251,5 @@ def _results(
     if dev is None:
         return results
     best = TrainedModel.open(run.path)
-    measured = evaluations.get(best.step) or dev.measure(best.read(tree_shardings(best.shapes, mesh)))
+    measured = evaluations.get(best.step) or dev.evaluate(best.read(tree_shardings(best.shapes, mesh)))
     return results | measured | {"best_step": best.step, "dev_rows": dev.count}

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from bert_jax.batching.sequences import kept
+from bert_jax.batching.sequences import truncated_sizes
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import text, whole_number
 from bert_jax.finetuning.pieces import pieces_of
@@ -46,7 +46,7 @@ class MarkedTask(ClassTask):
                 )
             spans.append(self._tokenizer.encode_spans(whole))
             words.append(pieces_of(spans[-1], begin, end))
-        sizes = kept(tuple(map(len, spans)), config.max_length, vocabulary.separators)
+        sizes = truncated_sizes(tuple(map(len, spans)), config.max_length, vocabulary.separators)
         repairs[CUT.format(config.max_length)] += sum(sizes) < sum(map(len, spans))
         ids, marks = [vocabulary.cls_id], []
         between = vocabulary.separators - 1 if len(spans) > 1 else 0

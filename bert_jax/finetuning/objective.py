@@ -67,7 +67,7 @@ class TaskObjective:
         self._class_weights = task.class_weights
         self._head = HeadShape.of(task)
         self._network = BertForTask(model, self._head, Computation.of(execution), frozen_layers, probe)
-        self.shown = {"accuracy": "accuracy"}
+        self.labels = {"accuracy": "accuracy"}
         self.measurements = tuple(self.losses) if self._loss == "squares" else (*self.losses, "accuracy")
 
     def in_phase(self, phase: int) -> "TaskObjective":

@@ -25,10 +25,11 @@ class Sentences(NamedTuple):
 class TextEncoder(Protocol):
     """The interface of a tokenizer that `encode_documents` uses."""
 
-    cuts: Sequence[Callable[[Iterable[str]], list[str]]]
-    """Functions that cut texts into parts, from coarse to fine, with "\\n" after each text's parts.
+    @property
+    def cuts(self) -> Sequence[Callable[[Iterable[str]], list[str]]]:
+        """Functions that cut texts into parts, from coarse to fine, with "\\n" after each text's parts.
 
-    The ids of a text are the concatenated ids of its parts."""
+        The ids of a text are the concatenated ids of its parts."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the piece ids of each text."""

@@ -88,12 +88,12 @@ class SelfAttention(nn.Module):
         x: Float[Array, "B S D"],
         pattern: AttentionPattern,
         dropout_keys: Key[Array, "B N"] | None,
-        wanted: Int[Array, "B R"] | None = None,
+        places: Int[Array, "B R"] | None = None,
         return_probabilities: bool = False,
     ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:
-        """The output at the places `wanted` of each row (T = R), or at all of them (T = S).
+        """The output at `places` of each row (T = R), or at all of them (T = S).
 
-        The probabilities, if asked for, are those before dropout.
+        The probabilities, if requested, are those before dropout.
         """
         config, dtype = self.config, compute_dtype(self.config)
         shape = (3, config.num_heads, config.head_size)
@@ -108,34 +108,34 @@ class SelfAttention(nn.Module):
             dropout=rate,
             sequences=pattern.sequences,
             local=self.local,
-            some_queries=wanted is not None,
+            some_queries=places is not None,
         )
         form = form_for(self.form, case)
         # Heads that are split over devices have to be the slowest of the features' axes; else the stored order is best.
         slowest = int(head_shards() > 1)
-        if form is not EXACT and wanted is None:
+        if form is not EXACT and places is None:
             # Three products: the kernel reads whole arrays, and parts of one would be copied.
             biases = [None] * 3 if bias is None else bias
             query, key, value = (project(x, kernel[:, part], biases[part], dtype) for part in range(3))
-        elif wanted is None:  # one product instead of two
+        elif places is None:  # one product instead of two
             query, key, value = _parted(project(x, kernel, bias, dtype, slowest=slowest), 2 + slowest)
         else:
             of_query, of_others = (None, None) if bias is None else (bias[0], bias[1:])
-            query = project(taken(x, wanted), kernel[:, 0], of_query, dtype)
+            query = project(at_places(x, places), kernel[:, 0], of_query, dtype)
             key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=slowest), 2 + slowest)
         if config.positions == "rotary":
             base = config.local_rotary_base if self.local else config.rotary_base
             key = rotated(key, pattern.query_positions, base)
-            query = rotated(query, pattern.of_queries(wanted).query_positions, base)
-        pattern = pattern.of_queries(wanted)
+            query = rotated(query, pattern.of_queries(places).query_positions, base)
+        pattern = pattern.of_queries(places)
         context = form.attend(query, key, value, pattern, rate, dropout_keys)
         output = Linear(config, (config.hidden_size,), 2, config.biases, into_sum=True, name="output")(context)
         return output, attention_probabilities(query, key, pattern) if return_probabilities else None
 
 
-def taken(x: Float[Array, "B S D"], wanted: Int[Array, "B R"] | None) -> Float[Array, "B T D"]:
-    """The vectors at the places `wanted` of each row; all where None."""
-    return x if wanted is None else jnp.take_along_axis(x, wanted[:, :, None], axis=1)
+def at_places(x: Float[Array, "B S D"], places: Int[Array, "B R"] | None) -> Float[Array, "B T D"]:
+    """The vectors at `places` of each row; all where None."""
+    return x if places is None else jnp.take_along_axis(x, places[:, :, None], axis=1)
 
 
 def _parted(x: Float[Array, "B T _ _ K"], axis: int) -> list[Float[Array, "B T H K"]]:

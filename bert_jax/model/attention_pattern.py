@@ -41,12 +41,12 @@ class AttentionPattern(NamedTuple):
         places = Places(tokens.sequence, tokens.position)
         return cls(places, places, tokens.begin.shape[-1], causal)
 
-    def of_queries(self, wanted: Int[Array, "B R"] | None) -> "AttentionPattern":
+    def of_queries(self, places: Int[Array, "B R"] | None) -> "AttentionPattern":
         """The pattern for the queries at these places of the row; for all of them where None."""
-        if wanted is None:
+        if places is None:
             return self
-        queries = Places(*(jnp.take_along_axis(each, wanted, axis=1) for each in self.queries))
-        return self._replace(queries=queries, rows=wanted)
+        queries = Places(*(jnp.take_along_axis(each, places, axis=1) for each in self.queries))
+        return self._replace(queries=queries, rows=places)
 
     @property
     def query_positions(self) -> Int[Array, "B T"] | None:

@@ -4,7 +4,7 @@ Letters in shapes and einsum strings, here and everywhere:
 
     B batch          T query positions    S key positions     L layers
     D width          H heads              K head width        F feed-forward width
-    V vocabulary     P predicted slots    R wanted places     N sequences that a row may hold
+    V vocabulary     P predicted slots    R chosen places     N sequences that a row may hold
     E table width
 """
 
@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
-from bert_jax.model.attention import taken
+from bert_jax.model.attention import at_places
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import Embeddings
@@ -41,14 +41,14 @@ PART_NAMES = {
 OPTIONAL_PARTS = tuple(PART_NAMES)
 """Parts that a model may lack as a whole. The rest is the encoder."""
 _OWN_EMBEDDINGS = "projection"
-"""What of the embeddings a generator has for itself; the tables and their LayerNorm are the discriminator's."""
+"""The part of the embeddings that a generator doesn't share with its discriminator."""
 
 
 class Encoded(NamedTuple):
     """The encoder's output for B rows."""
 
     tokens: Float[Array, "B R D"]
-    """The last layer's vector at each place that is wanted: of every token, unless fewer were asked for."""
+    """The last layer's vector at the chosen places, by default at every token."""
     pooled: Float[Array, "B N D"] | None
     """One vector a sequence; None where the parameters have no pooler."""
     layers: Float[Array, "_ B T D"] | None
@@ -74,24 +74,24 @@ class BertEncoder(nn.Module):
         self,
         tokens: Tokens,
         dropout_keys: Key[Array, "B N"] | None = None,
-        wanted: Int[Array, "B R"] | None = None,
+        places: Int[Array, "B R"] | None = None,
         return_layers: bool = False,
         return_attention: bool = False,
     ) -> Encoded:
         """The vectors of B rows of tokens.
 
-        `dropout_keys` holds one key a sequence; None means no dropout. With `wanted` the result's `tokens` are those at
+        `dropout_keys` holds one key a sequence; None means no dropout. With `places` the result's `tokens` are those at
         these places of each row alone: the same values, and where neither layers nor attention are asked for, for less
-        work. An id past the vocabulary must not get here: whoever makes a batch checks it.
+        work. Ids must lie within the vocabulary; batches are checked where they are read.
         """
         pooled = pooled_places(self.config, tokens)
-        places = None if wanted is None else jnp.concatenate([pooled, wanted], axis=1)
+        computed = None if places is None else jnp.concatenate([pooled, places], axis=1)
         in_embeddings, in_encoder = (None, None) if dropout_keys is None else split(dropout_keys, 2)
         embedded = self.embeddings(tokens, in_embeddings)
         pattern = AttentionPattern.of(tokens, self.config.causal)
-        x, layers, attention = self.encoder(embedded, pattern, in_encoder, places, return_layers, return_attention)
-        if wanted is None:
-            for_pooler = taken(x, pooled)
+        x, layers, attention = self.encoder(embedded, pattern, in_encoder, computed, return_layers, return_attention)
+        if places is None:
+            for_pooler = at_places(x, pooled)
         else:
             for_pooler, x = jnp.split(x, [pooled.shape[1]], axis=1)
         has_pooler = self.is_initializing() or self.has_variable("params", "pooler")
@@ -120,14 +120,17 @@ class BertForPretraining(nn.Module):
     def __call__(
         self,
         tokens: Tokens,
-        wanted: Int[Array, "B P"] | None,
+        places: Int[Array, "B P"] | None,
         dropout_keys: Key[Array, "B N"] | None = None,
     ) -> tuple[Float[Array, "B P V"], Float[Array, "B N 2"] | None]:
-        """Float32 logits over the padded vocabulary at the places `wanted` (at all where None), and of each pair; None
-        where there is no head for pairs."""
-        encoded = self.bert(tokens, dropout_keys, wanted)
+        """Float32 logits over the padded vocabulary at `places` of each row (at all where None), and of each pair;
+        None where there is no head for pairs."""
+        encoded = self.bert(tokens, dropout_keys, places)
         has_pairs = self.is_initializing() or self.has_variable("params", "next_sentence")
-        pairs = self.next_sentence(encoded.pooled) if has_pairs else None
+        pairs = None
+        if has_pairs:
+            assert encoded.pooled is not None, "a head for pairs needs a pooler"
+            pairs = self.next_sentence(encoded.pooled)
         return self.masked_lm(encoded.tokens, self.bert.embeddings.word), pairs
 
     def encode(self, tokens: Tokens, return_layers: bool = False, return_attention: bool = False) -> Encoded:
@@ -136,7 +139,7 @@ class BertForPretraining(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """The encoder with the head that tells replaced tokens from true ones (Clark et al. 2020, section 2)."""
+    """The encoder with the head that classifies tokens as original or replaced (Clark et al. 2020, section 2)."""
 
     config: ModelConfig
     computation: Computation = Computation()
@@ -154,8 +157,8 @@ class Discriminator(nn.Module):
 def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:
     """Initial parameters of encoder and heads. `config.vocabulary_size` must be set. Same key, same values.
 
-    A discriminator has its head and, where `config.generator_divisor` is set, the parameters that its generator has for
-    itself; neither has a pooler. It is one program: each operation by itself, they take seconds to compile.
+    A discriminator has its head and, where `config.generator_divisor` is set, the generator's own parameters; neither
+    has a pooler. It is jitted as one program: compiled operation by operation it would take seconds.
     """
     if not config.discriminator:
         return BertForPretraining(config).init(key, one_token(), jnp.zeros((1, 1), jnp.int32))["params"]
@@ -181,7 +184,7 @@ def generator_parameters(params: Parameters) -> Parameters:
 
 
 def one_token() -> Tokens:
-    """A row of one token for modules to be initialised with: what it holds changes no parameter."""
+    """A row of one token to initialise modules with; its content doesn't affect the parameters."""
     return jax.tree.map(jnp.asarray, lay_out_sequences([TokenSequence([0], 1)], (1, 1), pad_id=0))
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 _WORDS = 1 << 32
 _MOST_PLACES = 1 << 16
-"""Places along each of the two axes that `random_words` can tell apart."""
+"""Most places along each of the two axes of `random_words`."""
 
 
 def split(keys: Key[Array, "*B"], count: int) -> Key[Array, "N *B"]:
@@ -72,16 +72,16 @@ def _dropped(
     columns: Int[Array, "..."] | None,
     rate: float,
 ) -> Float[Array, "..."]:
-    kept = survives(*_places(x, keys, rows, columns), rate)
-    return jnp.where(kept, x.astype(jnp.float32) * scale(rate), 0.0).astype(x.dtype)
+    keep = survives(*_places(x, keys, rows, columns), rate)
+    return jnp.where(keep, x.astype(jnp.float32) * scale(rate), 0.0).astype(x.dtype)
 
 
 def _forward(x, keys, rows, columns, rate):
     return _dropped(x, keys, rows, columns, rate), (keys, rows, columns)
 
 
-def _backward(rate, kept, gradient):
-    return _dropped(gradient, *kept, rate), None, None, None
+def _backward(rate, residuals, gradient):
+    return _dropped(gradient, *residuals, rate), None, None, None
 
 
 _dropped.defvjp(_forward, _backward)
@@ -96,7 +96,7 @@ def _places(
     """The key, row and column of each element of `x`, as arrays that broadcast with it."""
     inner = x.shape[keys.ndim - 1 :]
     if max(inner) > _MOST_PLACES:
-        raise ValueError(f"dropout tells {_MOST_PLACES:,} places of an axis apart; the shape is {inner}")
+        raise ValueError(f"dropout numbers at most {_MOST_PLACES:,} places of an axis; the shape is {inner}")
     first, second = (keys[..., half].reshape(*keys.shape[:-1], *[1] * len(inner)) for half in range(2))
     if rows is None:
         rows = jnp.arange(inner[0] if len(inner) > 1 else 1)
@@ -125,8 +125,8 @@ def random_words(
 ) -> UInt32[Array, "..."]:
     """A random word for each key and place: the finaliser of MurmurHash3 (Appleby) on the place, keyed twice.
 
-    Nine operations a word, where Threefry takes fifty. Keys come from Threefry; only the elements of one mask are told
-    apart by this. Rows and columns are below 65,536.
+    Nine operations a word, where Threefry takes fifty. Keys come from Threefry; this only distinguishes
+    the elements of one mask. Rows and columns are below 65,536.
     """
     x = (row << 16) + column + key[0]
     x = (x ^ (x >> 16)) * np.uint32(0x85EBCA6B)

@@ -18,9 +18,16 @@ ROW_MULTIPLE = 128
 """The word table's rows are padded to a multiple of this, so that they divide over devices and fill their tiles."""
 
 
+def vocabulary_size(config: ModelConfig) -> int:
+    """Pieces of the model's vocabulary. Raises ValueError where the config doesn't set it yet."""
+    if config.vocabulary_size is None:
+        raise ValueError("model.vocabulary_size is not set")
+    return config.vocabulary_size
+
+
 def padded_vocabulary_size(config: ModelConfig) -> int:
     """Rows of the word table in memory; those past `vocabulary_size` are never read, predicted or counted."""
-    return -(-config.vocabulary_size // ROW_MULTIPLE) * ROW_MULTIPLE
+    return -(-vocabulary_size(config) // ROW_MULTIPLE) * ROW_MULTIPLE
 
 
 class Embeddings(nn.Module):
@@ -59,7 +66,7 @@ class Embeddings(nn.Module):
             x += nn.one_hot(segment, config.num_segments, dtype=dtype) @ self.segment.astype(dtype)
         one_each = tokens.begin.shape[1] == 1
         if config.positions != "rotary":
-            positions = sinusoids(config, length)
+            positions: Array | np.ndarray = sinusoids(config, length)
             if config.positions == "learned":
                 positions = self.position[config.first_position :] if config.first_position else self.position
             if one_each:  # one sequence a row, from its first token: the gradient is a sum, no scatter
@@ -88,7 +95,7 @@ def _initial_words(config: ModelConfig) -> Callable[..., Array]:
     """Initialiser of the word table. Its padding rows are 0 and stay 0, so norms are those of the true table."""
 
     def init(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "V D"]:
-        true = jnp.arange(shape[0])[:, None] < config.vocabulary_size
+        true = jnp.arange(shape[0])[:, None] < vocabulary_size(config)
         return jnp.where(true, initial_weights(config)(key, shape), 0.0)
 
     return init

@@ -1,6 +1,7 @@
 """The stack of transformer blocks."""
 
 import itertools
+import operator
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig, Remat
-from bert_jax.model.attention import AttentionForm, SelfAttention, taken
+from bert_jax.model.attention import AttentionForm, SelfAttention, at_places
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import split, token_dropout
 from bert_jax.model.linear import PRODUCT, LayerNorm, Linear, activation
@@ -24,9 +25,9 @@ class Computation(NamedTuple):
     remat: Remat = "none"
     """What the backward pass computes again: nothing, whole blocks, or everything but matrix products."""
     unroll: int | None = 1
-    """Blocks in one turn of the loop. None is one with `remat`, where the loop bounds the memory, and all blocks
-    otherwise. More take longer to compile and make each step faster: a loop copies what it keeps for the backward pass
-    into stacks and out of them."""
+    """Blocks in one iteration of the loop over blocks. None: one with `remat`, where the loop bounds the memory, and
+    otherwise all. More blocks take longer to compile and make a step faster, because a loop copies what the backward
+    pass needs into stacks and out of them."""
     attention: AttentionForm = "auto"
 
     @classmethod
@@ -35,7 +36,7 @@ class Computation(NamedTuple):
         return cls(execution.remat, execution.unroll, execution.attention)
 
     def blocks_at_once(self, blocks: int) -> int:
-        """Blocks in one turn of a loop over so many."""
+        """Blocks in one iteration of a loop over `blocks` blocks."""
         return min(self.unroll or (1 if self.remat != "none" else blocks), blocks)
 
 
@@ -109,33 +110,33 @@ class Block(nn.Module):
         x: Float[Array, "B T D"],
         pattern: AttentionPattern,
         dropout_keys: Key[Array, "B N"] | None,
-        wanted: Int[Array, "B R"] | None = None,
+        places: Int[Array, "B R"] | None = None,
         return_probabilities: bool = False,
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H R T"] | None]:
-        """The block's output at the places `wanted`, or at all T of them, and its attention if asked for."""
+        """The block's output at `places` of each row (at all T where None), and its attention if requested."""
         config = self.config
         keys = [None] * 3 if dropout_keys is None else split(dropout_keys, 3)
         residual_of = PreNorm if config.norm == "pre" else PostNorm
         norm = LayerNorm(config, name="attention_norm")
         residual = residual_of(_unchanged if self.first and config.norm == "pre" else norm)
         attention = SelfAttention(config, self.attention, self.local, name="attention")
-        attended, probabilities = attention(residual.before(x), pattern, keys[0], wanted, return_probabilities)
-        queries = pattern.of_queries(wanted)
-        places = queries.queries.sequence, queries.query_positions
-        x = residual.after(taken(x, wanted), token_dropout(attended, config.dropout, keys[1], *places))
+        attended, probabilities = attention(residual.before(x), pattern, keys[0], places, return_probabilities)
+        queries = pattern.of_queries(places)
+        dropout_places = queries.queries.sequence, queries.query_positions
+        x = residual.after(at_places(x, places), token_dropout(attended, config.dropout, keys[1], *dropout_places))
         residual = residual_of(LayerNorm(config, name="feedforward_norm"))
         feedforward = FeedForward(config, name="feedforward")
         nn.share_scope(self, feedforward)  # its parameters are the block's, beside the attention's
         output = feedforward(residual.before(x))
-        return residual.after(x, token_dropout(output, config.dropout, keys[2], *places)), probabilities
+        return residual.after(x, token_dropout(output, config.dropout, keys[2], *dropout_places)), probabilities
 
 
 class Encoder(nn.Module):
     """`num_layers` blocks, their parameters stacked along a leading layer axis; all but the last under one scan. Blocks
-    that share their parameters have a stack of one. Where blocks of local and of global attention take turns, a turn of
-    the scan is a group of them.
+    that share their parameters have a stack of one. Where blocks of local and of global attention alternate, one
+    iteration of the scan computes a period of them.
 
-    The last block is computed only at the places whose vectors are wanted: in pretraining, one token in six.
+    The last block is computed only at the places whose vectors are used: in pretraining, one token in six.
     """
 
     config: ModelConfig
@@ -149,11 +150,11 @@ class Encoder(nn.Module):
         x: Float[Array, "B T D"],
         pattern: AttentionPattern,
         dropout_keys: Key[Array, "B N"] | None,
-        wanted: Int[Array, "B R"] | None = None,
+        places: Int[Array, "B R"] | None = None,
         return_layers: bool = False,
         return_attention: bool = False,
     ) -> tuple[Float[Array, "B R D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
-        """The output at the places `wanted` (at all T where None); if asked for, every block's output and attention."""
+        """The output at `places` of each row (at all T where None); on request, every block's output and attention."""
         config, count, keeps = self.config, self.config.num_layers, return_layers or return_attention
         blocks = _Blocks(config, self.computation, pattern, return_layers, return_attention)
         keys = None if dropout_keys is None else split(dropout_keys, count)
@@ -161,26 +162,26 @@ class Encoder(nn.Module):
         begins: Collection[int] = {0} if keeps else {0, frozen, count - 1} if blocks.in_a_loop else range(count)
         stretches = _stretches(config, begins)
         stacks = _apart((self._parameters(x, pattern), keys), [stretch.stop for stretch in stretches[:-1]])
-        x, kept = split_by_rows(x), []
-        for stretch, stack in zip(stretches, stacks):
+        x, collected = split_by_rows(x), []
+        for stretch, stack in zip(stretches, stacks, strict=True):
             if stretch.start == frozen and self.frozen_layers is not None:
                 x = jax.lax.stop_gradient(x)
             if len(stretch) > 1 or keeps:
                 x, outputs = blocks.loop(stretch, stack, x)
-                kept.append(outputs)
+                collected.append(outputs)
             else:
                 layer = jax.tree.map(lambda leaf: leaf[0], stack)
-                x, _ = blocks.one(stretch.start, layer, x, wanted if stretch.stop == count else None)
+                x, _ = blocks.one(stretch.start, layer, x, places if stretch.stop == count else None)
         if config.norm == "pre":
             x = LayerNorm(config, name="norm")(x)
         if self.frozen_layers == count:
             x = jax.lax.stop_gradient(x)
         if not keeps:
             return x, None, None
-        outputs, attention = jax.tree.map(lambda *each: jnp.concatenate(each), *kept)
+        outputs, attention = jax.tree.map(lambda *each: jnp.concatenate(each), *collected)
         if return_layers and config.norm == "pre":
             outputs = outputs.at[-1].set(x)  # the last block's output is what follows its norm
-        return taken(x, wanted), outputs, attention
+        return at_places(x, places), outputs, attention
 
     def _parameters(self, x: Float[Array, "B T D"], pattern: AttentionPattern) -> dict[str, Any]:
         """The parameters of all blocks, each array with a layer axis of `num_layers` rows in front."""
@@ -195,7 +196,7 @@ class Encoder(nn.Module):
 
 
 class _Blocks(NamedTuple):
-    """How the blocks are computed one after the other."""
+    """Computes blocks one after the other."""
 
     config: ModelConfig
     computation: Computation
@@ -205,12 +206,12 @@ class _Blocks(NamedTuple):
 
     @property
     def in_a_loop(self) -> bool:
-        """Whether all but the last, which is by itself, take several turns of a loop."""
+        """Whether the blocks before the last one, which is computed by itself, take several iterations of a loop."""
         others = self.config.num_layers - 1
         return self.computation.blocks_at_once(self.config.num_layers) < others
 
     def one(
-        self, number: int, layer: Any, x: Float[Array, "B T D"], wanted: Int[Array, "B R"] | None = None
+        self, number: int, layer: Any, x: Float[Array, "B T D"], places: Int[Array, "B R"] | None = None
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H T T"] | None]:
         """Block `number`, or one like it, with the parameters and keys `layer`: its output and, if asked for, its
         attention."""
@@ -218,43 +219,43 @@ class _Blocks(NamedTuple):
             self.config, self.computation.attention, not self.config.is_global(number), number == 0, parent=None
         )
 
-        def run(layer, x, wanted):
+        def run(layer, x, places):
             params, keys = layer
-            x, probabilities = block.apply({"params": params}, x, self.pattern, keys, wanted, self.return_attention)
+            x, probabilities = block.apply({"params": params}, x, self.pattern, keys, places, self.return_attention)
             return split_by_rows(x), probabilities
 
-        return _rematerialised(run, self.computation.remat, self.in_a_loop)(layer, x, wanted)
+        return _rematerialised(run, self.computation.remat, self.in_a_loop)(layer, x, places)
 
     def loop(self, stretch: range, stack: Any, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], Any]:
-        """The blocks of a stretch, whose parameters and keys `stack` holds: the output of the last one and, stacked,
-        each one's output and attention, as far as they are asked for.
+        """The blocks of a stretch in a loop; `stack` holds their parameters and keys. Returns the output of the last
+        one and, where requested, the outputs and attention of all, stacked.
 
-        Blocks that take turns are unlike, and a turn of the loop is as many as repeat.
+        Where kinds of blocks alternate, an iteration computes one period of them.
         """
         period = min(self.config.global_every, len(stretch))
 
         def turn(x, group):
-            kept = []
+            collected = []
             for place in range(period):
-                layer = jax.tree.map(lambda leaf: leaf[place], group) if period > 1 else group
+                layer = jax.tree.map(operator.itemgetter(place), group) if period > 1 else group
                 x, probabilities = self.one(stretch.start + place, layer, x)
-                kept.append((x if self.return_layers else None, probabilities))
-            return x, jax.tree.map(lambda *each: jnp.stack(each), *kept) if period > 1 else kept[0]
+                collected.append((x if self.return_layers else None, probabilities))
+            return x, jax.tree.map(lambda *each: jnp.stack(each), *collected) if period > 1 else collected[0]
 
         turns = len(stretch) // period
         turns_at_once = -(-self.computation.blocks_at_once(self.config.num_layers) // period)
         if period > 1:
             stack = jax.tree.map(lambda leaf: leaf.reshape(turns, period, *leaf.shape[1:]), stack)
-        x, kept = jax.lax.scan(turn, x, stack, unroll=min(turns_at_once, turns))
+        x, collected = jax.lax.scan(turn, x, stack, unroll=min(turns_at_once, turns))
         if period > 1:
-            kept = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), kept)
-        return x, kept
+            collected = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), collected)
+        return x, collected
 
 
 def _stretches(config: ModelConfig, begins: Collection[int]) -> list[range]:
     """The blocks as stretches, each of which is one loop, or one block by itself. `begins`: where one has to begin.
 
-    The blocks of a stretch are alike, or repeat in groups of `global_every`.
+    The blocks of a stretch are of one kind, or repeat in groups of `global_every`.
     """
     begins = set(begins)
     if config.norm == "pre":
@@ -269,7 +270,10 @@ def _apart(layers: Any, places: Sequence[int]) -> list[Any]:
     """The stack of blocks `layers`, cut before each of `places`. The gradient of split joins the parts once, where that
     of slices would add up one whole stack for each part."""
     leaves, structure = jax.tree.flatten(layers)
-    return [jax.tree.unflatten(structure, parts) for parts in zip(*(jnp.split(leaf, list(places)) for leaf in leaves))]
+    return [
+        jax.tree.unflatten(structure, parts)
+        for parts in zip(*(jnp.split(leaf, list(places)) for leaf in leaves), strict=True)
+    ]
 
 
 def _stacked(config: ModelConfig) -> Callable[..., Any]:
@@ -291,7 +295,7 @@ def _stacked(config: ModelConfig) -> Callable[..., Any]:
 
 
 def _rematerialised(run: Callable, remat: Remat, in_a_loop: bool) -> Callable:
-    """`run` that computes again in the backward pass what `remat` says. Outside of loops XLA is kept from merging that
+    """`run` that computes again in the backward pass what `remat` says. Outside of loops XLA must not merge that
     with the first computation, which would keep its result in memory."""
     if remat == "none":
         return run

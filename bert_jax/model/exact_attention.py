@@ -93,15 +93,7 @@ def _probabilities(length: int, window: int | None) -> tuple[int, int]:
     return (0, _STRIP) if is_in_strips(length, length) else (length, length)
 
 
-def _in_bands(
-    query: Float[Array, "B T H K"],
-    key: Float[Array, "B T H K"],
-    value: Float[Array, "B T H K"],
-    pattern: AttentionPattern,
-    rate: float,
-    dropout_keys: Key[Array, "B N"] | None,
-    block: int,
-) -> Float[Array, "B T H K"]:
+def _in_bands(query, key, value, pattern: AttentionPattern, rate, dropout_keys, block: int) -> Float[Array, "B T H K"]:
     """`attend` within a window of at most `block` tokens: each block of queries with its own keys and those of the
     blocks beside it.
 
@@ -130,14 +122,7 @@ def _in_bands(
     return context.reshape(batch, blocks * block, *query.shape[2:])[:, :length]
 
 
-def _in_strips(
-    query: Float[Array, "B T H K"],
-    key: Float[Array, "B S H K"],
-    value: Float[Array, "B S H K"],
-    pattern: AttentionPattern,
-    rate: float,
-    dropout_keys: Key[Array, "B N"] | None,
-) -> Float[Array, "B T H K"]:
+def _in_strips(query, key, value, pattern: AttentionPattern, rate, dropout_keys) -> Float[Array, "B T H K"]:
     """`attend` for _STRIP queries at a time; the backward pass computes their probabilities again."""
     length, strips = query.shape[1], -(-query.shape[1] // _STRIP)
     rows = jnp.broadcast_to(jnp.arange(length), query.shape[:2]) if pattern.rows is None else pattern.rows

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.dropout import dropout
+from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.linear import LayerNorm, Linear, activation, compute_dtype
 from bert_jax.model.products import product, product_with_transposed, transposed
 
@@ -52,7 +53,7 @@ class MaskedLanguageHead(nn.Module):
         x = Linear(config, (config.table_size,), bias=config.biases, name="dense")(x)
         x = LayerNorm(config, name="norm")(activation(config)(x))
         bias = self.param("bias", nn.initializers.zeros_init(), word_table.shape[:1])
-        padding = jnp.where(jnp.arange(len(bias)) < config.vocabulary_size, 0.0, MASKED_OUT)
+        padding = jnp.where(jnp.arange(len(bias)) < vocabulary_size(config), 0.0, MASKED_OUT)
         table = word_table.astype(compute_dtype(config))
         logits = times_table(x.reshape(-1, config.table_size), table)
         return logits.reshape(*x.shape[:2], -1) + (bias + padding)
@@ -111,8 +112,8 @@ def _forward(x, table):
     return times_table(x, table), (x, table)
 
 
-def _backward(kept, gradient):
-    x, table = kept
+def _backward(residuals, gradient):
+    x, table = residuals
     gradient = jax.lax.optimization_barrier(gradient.astype(x.dtype))
     of_table = jax.lax.optimization_barrier(product(transposed(x), gradient, x.dtype))
     return product(gradient, table, x.dtype), of_table.T

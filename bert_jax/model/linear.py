@@ -103,8 +103,8 @@ def _affine_forward(x, kernel, bias, contracted, slowest):
     return _affine(x, kernel, bias, contracted, slowest), (x, kernel, bias)
 
 
-def _affine_backward(contracted, slowest, kept, gradient):
-    x, kernel, bias = kept
+def _affine_backward(contracted, slowest, residuals, gradient):
+    x, kernel, bias = residuals
     rows, weights = _as_matrices(x, kernel, contracted, slowest)
     gradient = jax.lax.optimization_barrier(gradient)
     of_kernel = product_of_transposed(rows, gradient, kernel.dtype)

@@ -56,18 +56,18 @@ def step_memory(
     rows = -(-rows // execution.accumulation)
     size = compute_dtype(model).itemsize
     tokens = rows * length
-    kept, most = 0, 0
+    stored, largest = 0, 0
     for one in filter(None, (model, model.generator)):
         width, inner = one.hidden_size, one.inner_size * (2 if one.feedforward == "gated" else 1)
         for layer in range(one.num_layers):
             window, form = (None, forms[0]) if one.is_global(layer) else (one.local_window, forms[1])
             keys, keys_at_once = form.probabilities(length, window)
-            kept += {
+            stored += {
                 "none": tokens * _block_bytes(one, keys, size, tensor),
                 "dots": tokens * size * (2 * width + (4 * width + inner) // tensor),
                 "full": tokens * size * width,
             }[execution.remat]
-            most = max(most, tokens * _block_bytes(one, keys_at_once, size, tensor))
+            largest = max(largest, tokens * _block_bytes(one, keys_at_once, size, tensor))
     table = padded_vocabulary_size(model) * model.table_size * size // tensor if predictions else 0
     logits = rows * predictions * padded_vocabulary_size(model) * (2 * _F32 + size) // tensor
     if model.generator and tensor > 1:  # whose replacements are drawn from logits that aren't split
@@ -77,7 +77,7 @@ def step_memory(
     return Memory(
         state=_STATE * _F32 * parameters // split,
         gradients=copies * _F32 * parameters // split,
-        activations=kept + most,
+        activations=stored + largest,
         outputs=logits + table,
     )
 

@@ -14,9 +14,8 @@ class Parameter(NamedTuple):
     path: str
     """Its path from the root of the parameter tree."""
     axes: tuple[str, ...]
-    """The names of its axes. How they are split over devices, `model/sharding.py` says for each name once. Axes of
-    one length have different names where they are split in different ways: `width` is that of a matrix, `vector` that
-    of a bias or a norm."""
+    """The names of its axes; `model/sharding.py` maps each name to the mesh axes that split it. Axes of one length have
+    different names where they are split differently: `width` in a matrix, `vector` in a bias or a norm."""
     group: str
     """The group that counts it: embeddings, block, last norm, pooler, or a head."""
     part: str
@@ -27,8 +26,8 @@ class Parameter(NamedTuple):
     decays: bool
     """Whether weight decay applies: to matrices and tables, not to biases and norms."""
     inputs: int = 0
-    """Of a matrix, how many of its own axes are those of its input: Hugging Face's has the output's axis first. 0: no
-    matrix."""
+    """Number of a matrix's axes that belong to its input; 0 for a parameter that is no matrix. Hugging Face's matrices
+    have the output's axis first."""
 
     @property
     def stacked(self) -> tuple[int, ...]:
@@ -65,7 +64,7 @@ class Parameter(NamedTuple):
         return self.decays and not self.inputs
 
     def own_shape(self, shape: tuple[int, ...], vocabulary_size: int) -> tuple[int, ...]:
-        """The shape of one block's parameter, or of the vocabulary without its padding: of an array of `shape`."""
+        """`shape` without the layer axis of a block's parameter, or without the padding of the vocabulary."""
         if self.padded:
             return (vocabulary_size, *shape[1:])
         return shape[1:] if self.of_a_block else shape
@@ -184,24 +183,24 @@ PARAMETERS: tuple[Parameter, ...] = (
     ),
     *_linear("task/dense", "task head", "task dense", "classifier", ("width",), "outputs"),
 )
-"""Every parameter that a model may have, in the order in which they are listed. (The tensors of a head for answers are
-called otherwise in files: see interchange/export.py.)"""
+"""Every parameter that a model may have, in the order in which they are listed. (In files the tensors
+of a head for answers have other names: see interchange/export.py.)"""
 
 _BY_PATH = {parameter.path: parameter for parameter in PARAMETERS}
 
 
 def path_of(keys: Iterable[Any]) -> str:
-    """A path of JAX' tree functions as PARAMETERS has them: names with slashes between."""
+    """A key path of JAX's tree functions as a string: names separated by slashes, as in PARAMETERS."""
     return "/".join(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in keys)
 
 
 def parameter_at(path: str) -> Parameter:
-    """The parameter at `path`, which may stand below others: the optimizer's slots, or a second model's name.
+    """The parameter whose path `path` ends with; the names of an optimizer's slot or of a second model may precede it.
 
-    Raises ValueError for a path that ends as no parameter's does.
+    Raises ValueError if there is none.
     """
     names = path.split("/")
     for begin in range(len(names)):
         if found := _BY_PATH.get("/".join(names[begin:])):
             return found
-    raise ValueError(f"no row of PARAMETERS (model/parameters.py) is of the parameter {path}; give it one")
+    raise ValueError(f"PARAMETERS (model/parameters.py) has no row for the parameter {path}; add one")

@@ -24,10 +24,10 @@ def platform() -> str:
 def multiplies_bfloat16() -> bool:
     """Whether the devices in force multiply bfloat16 faster than float32.
 
-    $BERT_JAX_AUTO_DTYPE, float32 or bfloat16, answers in their place: tests then compute the same on every machine.
+    $BERT_JAX_AUTO_DTYPE, float32 or bfloat16, overrides this, so that tests compute the same on every machine.
     """
-    if told := os.environ.get("BERT_JAX_AUTO_DTYPE"):
-        return told == "bfloat16"
+    if setting := os.environ.get("BERT_JAX_AUTO_DTYPE"):
+        return setting == "bfloat16"
     kind = platform()
     if kind == "gpu" and jax.default_backend() == "gpu":
         return float(jax.devices()[0].compute_capability) >= 8.0

@@ -46,8 +46,8 @@ def _sums_forward(weights, values, dtype):
     return product(weights, values, dtype), (weights, values)
 
 
-def _sums_backward(dtype, kept, gradient):
-    weights, values = kept
+def _sums_backward(dtype, residuals, gradient):
+    weights, values = residuals
     gradient = gradient.astype(weights.dtype)
     return (
         product_with_transposed(gradient, values, weights.dtype),
@@ -70,8 +70,8 @@ def _inner_forward(queries, keys, dtype):
     return product_with_transposed(queries, keys, dtype), (queries, keys)
 
 
-def _inner_backward(dtype, kept, gradient):
-    queries, keys = kept
+def _inner_backward(dtype, residuals, gradient):
+    queries, keys = residuals
     gradient = gradient.astype(queries.dtype)
     return product(gradient, keys, queries.dtype), product_of_transposed(gradient, queries, keys.dtype)
 

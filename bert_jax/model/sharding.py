@@ -40,22 +40,23 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
 
     Raises UsageError where the sizes don't multiply to their number.
     """
-    sizes, here = [config.data, config.fsdp, config.tensor], devices is None
+    sizes, all_of_jax = [config.data, config.fsdp, config.tensor], devices is None
     devices = jax.devices() if devices is None else devices
     known = math.prod(size for size in sizes if size != -1)
     if sizes.count(-1) == 1 and known and len(devices) % known == 0:
         sizes[sizes.index(-1)] = len(devices) // known
     if min(sizes) < 1 or math.prod(sizes) != len(devices):
-        raise UsageError(_other_count(config, len(devices), here))
+        raise UsageError(_wrong_count(config, len(devices), all_of_jax))
     return jax.make_mesh(sizes, MESH_AXES, axis_types=(AxisType.Auto,) * len(sizes), devices=devices)
 
 
-def _other_count(config: MeshConfig, count: int, here: bool) -> str:
-    """The error for a mesh whose sizes don't multiply to `count`. `here`: these are the devices that JAX finds."""
-    given = " x ".join(f"mesh.{axis}={getattr(config, axis)}" for axis in MESH_AXES)
-    there = "this machine has" if here and jax.process_count() == 1 else "this run has" if here else "there are"
-    devices = f"{there} {count} device{'' if count == 1 else 's'}"
-    return f"{given} and {devices}: the three must multiply to that; one of them may be -1, which stands for the rest"
+def _wrong_count(config: MeshConfig, count: int, all_of_jax: bool) -> str:
+    """The error for mesh sizes that don't multiply to `count` devices. `all_of_jax`: these are all that JAX finds."""
+    sizes = " x ".join(f"mesh.{axis}={getattr(config, axis)}" for axis in MESH_AXES)
+    here = "this machine has" if jax.process_count() == 1 else "this run has"
+    owner = here if all_of_jax else "there are"
+    devices = f"{owner} {count} device{'' if count == 1 else 's'}"
+    return f"{sizes} and {devices}: the three must multiply to that; one of them may be -1, which stands for the rest"
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
@@ -63,8 +64,9 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, P(BATCH_AXES))
 
 
-def on_mesh(mesh: Mesh, function: Callable) -> Callable:
-    """`function` traced with `mesh` in force: the model then says where its activations lie (`split_by_rows`)."""
+def on_mesh(mesh: Mesh | AbstractMesh, function: Callable) -> Callable:
+    """`function` traced with `mesh` in force, so that the model constrains the sharding of its activations
+    (`split_by_rows`)."""
 
     @functools.wraps(function)
     def traced(*arguments):
@@ -87,7 +89,9 @@ def placed(batch: Rows, sharding: NamedSharding, batch_size: int) -> Rows:
     rows = local_rows(sharding, batch_size)
 
     def whole(local: np.ndarray) -> jax.Array:
-        part = lambda index: local[np.searchsorted(rows, np.arange(batch_size)[index[0]])]
+        def part(index):
+            return local[np.searchsorted(rows, np.arange(batch_size)[index[0]])]
+
         return jax.make_array_from_callback((batch_size, *local.shape[1:]), sharding, part)
 
     return jax.tree.map(whole, batch)
@@ -124,11 +128,13 @@ def tree_shardings(params: Any, mesh: Mesh | AbstractMesh) -> Any:
     def sharding(path: KeyPath, leaf: Any) -> NamedSharding:
         name = path_of(path)
         spec = parameter_spec(name)
-        for axis, (size, split) in enumerate(zip(leaf.shape, spec)):
+        for axis, (size, split) in enumerate(zip(leaf.shape, spec, strict=True)):
             if size % parts(mesh, split):
                 axes = (split,) if isinstance(split, str) else split
-                said = " x ".join(f"mesh.{each}={mesh.shape[each]}" for each in axes if mesh.shape[each] > 1)
-                raise UsageError(f"{name} has {size} rows on axis {axis}, which {said} doesn't divide; choose another")
+                devices = " x ".join(f"mesh.{each}={mesh.shape[each]}" for each in axes if mesh.shape[each] > 1)
+                raise UsageError(
+                    f"{name} has {size} rows on axis {axis}, which {devices} doesn't divide; choose another"
+                )
         return NamedSharding(mesh, spec)
 
     return jax.tree_util.tree_map_with_path(sharding, params)
@@ -143,8 +149,8 @@ def on_first_device(tree: Any) -> Any:
 def slot_shardings(slots: Any, params: Any, mesh: Mesh | AbstractMesh) -> Any:
     """The sharding of every array of `slots`, an optimizer's state or other values that belong to `params`.
 
-    What repeats a parameter's path and has its shape is split as it is; all else is whole on each device: scalars, and
-    what an optimizer keeps of a parameter in another shape.
+    An array whose path ends with that of a parameter and which has its shape is split like it. All others are whole on
+    each device: scalars, and statistics of a parameter in another shape.
     """
     leaves = jax.tree_util.tree_leaves_with_path(params)
     shapes = {path_of(path): tuple(leaf.shape) for path, leaf in leaves}

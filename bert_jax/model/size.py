@@ -9,6 +9,7 @@ import jax
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import parameter_shapes
+from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.parameters import PARAMETERS, parameter_at, path_of
 
 HEADS = ("MLM head", "NSP head", "RTD head")
@@ -57,7 +58,7 @@ def _parts_below(root: str, shapes: dict[str, tuple[int, ...]], config: ModelCon
     present = [parameter for parameter in PARAMETERS if root + parameter.path in shapes]
     for (group, name), same in itertools.groupby(present, lambda parameter: (parameter.group, parameter.part)):
         of_all = [(parameter, shapes[root + parameter.path]) for parameter in same]
-        own = [parameter.own_shape(shape, config.vocabulary_size) for parameter, shape in of_all]
+        own = [parameter.own_shape(shape, vocabulary_size(config)) for parameter, shape in of_all]
         copies = of_all[0][1][0] if group == "block" else 1
         yield Part(group, name, tuple(sorted(own, key=len, reverse=True)), copies, root == _GENERATOR)
 
@@ -84,7 +85,7 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
     """
     width = config.hidden_size
     if config.discriminator:
-        own = encoder_flops(config, length, wanted=length) + 2 * length * width * (width + 1)
+        own = encoder_flops(config, length, last_queries=length) + 2 * length * width * (width + 1)
         return own + (_masked_language_flops(config.generator, length, predictions) if config.generator else 0)
     pooler = 2 * width * width + 2 * width * 2
     return _masked_language_flops(config, length, predictions) + pooler
@@ -92,12 +93,12 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
 
 def _masked_language_flops(config: ModelConfig, length: int, predictions: int) -> int:
     """FLOPs of the forward pass of encoder and MLM head, the last block at the predicted tokens and the pooler's."""
-    head = 2 * predictions * config.table_size * (config.hidden_size + config.vocabulary_size)
-    return encoder_flops(config, length, wanted=predictions + 1) + head
+    head = 2 * predictions * config.table_size * (config.hidden_size + vocabulary_size(config))
+    return encoder_flops(config, length, last_queries=predictions + 1) + head
 
 
-def encoder_flops(config: ModelConfig, length: int, wanted: int) -> int:
-    """FLOPs of the forward pass of embeddings and blocks over one sequence, the last block at `wanted` tokens alone.
+def encoder_flops(config: ModelConfig, length: int, last_queries: int) -> int:
+    """FLOPs of the forward pass of embeddings and blocks over one sequence; in the last block at `last_queries` tokens.
 
     A product of [m, k] and [k, n] counts 2 m k n. Causal attention is counted whole, as it is computed; local attention
     with the keys of its window.
@@ -106,8 +107,9 @@ def encoder_flops(config: ModelConfig, length: int, wanted: int) -> int:
     matrices = 3 if config.feedforward == "gated" else 2
 
     def block(number: int) -> int:
-        queries = min(wanted, length) if number == last else length
-        keys = length if config.is_global(number) else min(length, 2 * config.local_window + 1)
+        queries = min(last_queries, length) if number == last else length
+        window = None if config.is_global(number) else config.local_window
+        keys = length if window is None else min(length, 2 * window + 1)
         keys_and_values = 2 * length * 2 * width * width
         at_queries = 2 * queries * (2 * width * width + matrices * width * inner)
         attention = 2 * 2 * queries * keys * width

@@ -12,9 +12,12 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
-from bert_jax.model.attention_pattern import AttentionPattern
+from bert_jax.model.attention_form import on_every_device
+from bert_jax.model.attention_pattern import AttentionPattern, Places
+from bert_jax.model.placement import BATCH_AXES
 from bert_jax.model.tpu_attention_kernel import LANES
 
 _BLOCK, _LOCAL_BLOCK = (1024, 512), (512, 256)
@@ -37,6 +40,16 @@ def attend(
     side, for the kernel counts places in the row. Padding attends to padding; nothing depends on its context.
     `interpreted`: by the kernel's operations, on any backend.
     """
+
+    def attend_here(query: Array, key: Array, value: Array, queries: Places, keys: Places) -> Array:
+        return _attend(query, key, value, pattern._replace(queries=queries, keys=keys), interpreted)
+
+    heads, rows = P(BATCH_AXES, None, "tensor", None), P(BATCH_AXES)
+    on_each = on_every_device(attend_here, (heads, heads, heads, rows, rows), heads)
+    return on_each(query, key, value, pattern.queries, pattern.keys)
+
+
+def _attend(query: Array, key: Array, value: Array, pattern: AttentionPattern, interpreted: bool) -> Array:
     (_, some, heads, size), length = query.shape, key.shape[1]
     fillers = -some % LANES
     query = jnp.pad(query / math.sqrt(size), [(0, 0), (0, fillers), (0, 0), (0, 0)])

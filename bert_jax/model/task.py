@@ -35,7 +35,8 @@ class HeadShape(NamedTuple):
     def of(cls, task: TaskConfig) -> "HeadShape":
         """The head of a task whose labels are known."""
         facts = task.facts
-        outputs = len(task.labels) if facts.labelled else facts.outputs
+        outputs = len(task.labels or ()) if facts.labelled else facts.outputs
+        assert outputs is not None, "a task without labels has a fixed number of outputs"
         return cls(facts.head, outputs, len(task.marks) // 2, facts.head_dropout)
 
     def has_pooler(self, config: ModelConfig) -> bool:
@@ -71,19 +72,18 @@ class BertForTask(nn.Module):
         if in_encoder is not None:
             in_encoder = split(in_encoder, choices).T.reshape(-1, 1)
         tokens = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), tokens)
-        nowhere = jnp.zeros((rows * choices, 0), jnp.int32)
-        wanted = None if self.head.input in ("marked", "tokens") else nowhere
-        encoded = self.bert(tokens, in_encoder, wanted)
-        match self.head.input:
-            case "pooled":
-                vectors = encoded.pooled[:, 0]
-            case "choices":
-                vectors = encoded.pooled.reshape(rows, choices, -1)
-            case "marked":
+        no_places = jnp.zeros((rows * choices, 0), jnp.int32)
+        places = None if self.head.input in ("marked", "tokens") else no_places
+        encoded = self.bert(tokens, in_encoder, places)
+        if self.head.input == "tokens":
+            vectors = self.bert.pooler(encoded.tokens) if pools_tokens(self.config) else encoded.tokens
+        else:
+            assert encoded.pooled is not None, "this head needs a pooler"
+            several = self.head.input == "choices"
+            vectors = encoded.pooled.reshape(rows, choices, -1) if several else encoded.pooled[:, 0]
+            if self.head.input == "marked":
                 words = mean_of_marked(encoded.tokens, marks).reshape(rows, -1)
-                vectors = jnp.concatenate([encoded.pooled[:, 0], words], axis=-1)
-            case "tokens":
-                vectors = self.bert.pooler(encoded.tokens) if pools_tokens(self.config) else encoded.tokens
+                vectors = jnp.concatenate([vectors, words], axis=-1)
         vectors = jax.lax.stop_gradient(vectors) if self.probe else vectors
         outputs = self.task(vectors, in_head if self.head.drops else None)
         return outputs[:, :, 0] if self.head.input == "choices" else outputs

@@ -52,11 +52,11 @@ def _forward(kernel, query, key, value, places, head_keys):
     return context, (query, key, value, places, head_keys)
 
 
-def _backward(kernel, kept, gradient):
-    query, key, value, places, head_keys = kept
+def _backward(kernel, residuals, gradient):
+    query, key, value, places, head_keys = residuals
     program = _differentiate_block if kernel.sequences == 1 else tpu_attention_tiles.differentiate_block
-    arrays, made = (query, key, value, gradient), ("queries", "keys", "keys")
-    return *_call(program, kernel, places, head_keys, arrays, made, in_scratch=2), None, None
+    arrays, results = (query, key, value, gradient), ("queries", "keys", "keys")
+    return *_call(program, kernel, places, head_keys, arrays, results, in_scratch=2), None, None
 
 
 attend.defvjp(_forward, _backward)
@@ -68,10 +68,10 @@ def _call(
     places: Int[Array, "B 2 T"],
     head_keys: UInt32[Array, "B N H 2"],
     arrays: tuple[Float[Array, "B T D"], ...],
-    made: tuple[str, ...],
+    results: tuple[str, ...],
     in_scratch: int,
 ) -> tuple[Array, ...]:
-    """Runs `program` over rows, heads and blocks of queries, one after the other; `made`: what each result is split by.
+    """Runs `program` over rows, heads and blocks of queries, one after the other. `results`: each result's blocks.
 
     `in_scratch`: how many of the results that are split by keys alone are summed over the blocks of queries.
     """
@@ -92,16 +92,16 @@ def _call(
         "lines": pl.BlockSpec((rows, None, *of_group), lambda row, head, part, *_: (row, head % groups, 0, 0)),
     }
     taken = ["queries", "keys", "keys", "lines", "queries"][: len(arrays) + 1]
-    products = (2 if len(made) == 1 else 5) * 2 * batch * length * length * width
-    moved = (len(arrays) + len(made)) * arrays[0].nbytes + lines.nbytes
+    products = (2 if len(results) == 1 else 5) * 2 * batch * length * length * width
+    moved = (len(arrays) + len(results)) * arrays[0].nbytes + lines.nbytes
     return pl.pallas_call(
         functools.partial(program, kernel),
-        out_shape=[jax.ShapeDtypeStruct(arrays[0].shape, arrays[0].dtype)] * len(made),
+        out_shape=[jax.ShapeDtypeStruct(arrays[0].shape, arrays[0].dtype)] * len(results),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=1,
             grid=grid,
             in_specs=[by[name] for name in taken],
-            out_specs=[by[name] for name in made],
+            out_specs=[by[name] for name in results],
             scratch_shapes=[pltpu.VMEM((rows, length, lanes), jnp.float32)] * in_scratch,
         ),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary")),
@@ -125,9 +125,9 @@ def _attend_block(kernel: Kernel, head_keys, query, key, value, places, context)
     @pl.loop(0, query.shape[0])
     def _(row):
         for number, head in enumerate(kernel.lanes):
-            probabilities, _, kept = _probabilities(kernel, here, head_keys, query, key, places, row, number)
-            if kept is not None:
-                probabilities = jnp.where(kept, probabilities * scale(kernel.rate), 0.0)
+            probabilities, _, keep = _probabilities(kernel, here, head_keys, query, key, places, row, number)
+            if keep is not None:
+                probabilities = jnp.where(keep, probabilities * scale(kernel.rate), 0.0)
             found = product(probabilities.astype(value.dtype), value[row, :, head], (1, 0))
             context[row, :, head] = found.astype(context.dtype)
 
@@ -145,13 +145,13 @@ def _differentiate_block(
     @pl.loop(0, query.shape[0])
     def _(row):
         for number, head in enumerate(kernel.lanes):
-            probabilities, admitted, kept = _probabilities(kernel, here, head_keys, query, key, places, row, number)
+            probabilities, admitted, keep = _probabilities(kernel, here, head_keys, query, key, places, row, number)
             of_context = gradient[row, :, head]
             of_dropped = product(of_context, value[row, :, head], (1, 1))
             dropped, of_probabilities = probabilities, of_dropped
-            if kept is not None:
-                dropped = jnp.where(kept, probabilities * scale(kernel.rate), 0.0)
-                of_probabilities = jnp.where(kept, of_dropped * scale(kernel.rate), 0.0)
+            if keep is not None:
+                dropped = jnp.where(keep, probabilities * scale(kernel.rate), 0.0)
+                of_probabilities = jnp.where(keep, of_dropped * scale(kernel.rate), 0.0)
             value_sum[row, :, head] += product(dropped.astype(of_context.dtype), of_context, (0, 0))
             mean = jnp.sum(probabilities * of_probabilities, axis=1, keepdims=True)
             of_scores = probabilities * (of_probabilities - mean) / math.sqrt(kernel.head_size)
@@ -167,7 +167,7 @@ def _differentiate_block(
 
 
 def _here() -> tuple[Array, Array, Array]:
-    """The program's numbers along rows, heads and blocks of queries. Not to be asked for within a loop."""
+    """The program's numbers along rows, heads and blocks of queries. Can't be read within a loop."""
     return pl.program_id(0), pl.program_id(1), pl.program_id(2)
 
 

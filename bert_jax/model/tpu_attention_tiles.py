@@ -77,8 +77,8 @@ def _shared(kernel: Kernel, queries: _Bounds, keys: _Bounds) -> Bool[Array, "B Q
 def token_lines(
     kernel: Kernel, places: Int[Array, "B 2 T"], head_keys: UInt32[Array, "B N H 2"]
 ) -> Int[Array, "B G L T"]:
-    """What the programs of each group of heads (G) know of a token: its sequence and position, and with dropout, for
-    each head, both words of the key of its sequence.
+    """The facts of each token for the programs of each group of heads (G): its sequence and position, and with
+    dropout, for each head, both words of the key of its sequence.
 
     The first word has the position added as the row of `random_words`: the same words come from row 0 then.
     """
@@ -102,8 +102,8 @@ def attend_block(kernel: Kernel, spans, query, key, value, lines, context):
         for number, head in enumerate(kernel.lanes):
             scores = product(query[row, tile, head], key[row, keys, head], (1, 1)) / math.sqrt(kernel.head_size)
             powers, total = _powers(kernel, scores, columns, of_keys)
-            kept = _kept(kernel, powers, columns, of_keys, number)
-            found = product(kept.astype(value.dtype), value[row, keys, head], (1, 0))
+            dropped = _dropped(kernel, powers, columns, of_keys, number)
+            found = product(dropped.astype(value.dtype), value[row, keys, head], (1, 0))
             context[row, tile, head] = (found * (scale(kernel.rate) / total)).astype(context.dtype)
 
     _each_tile(kernel, spans, lines, query.shape, attend, nothing=(context,))
@@ -127,7 +127,7 @@ def differentiate_block(
             probabilities = powers / total
             of_context = gradient[row, tile, head]
             # Constant factors are left to the sums, which are smaller.
-            dropped = _kept(kernel, probabilities, columns, of_keys, number)
+            dropped = _dropped(kernel, probabilities, columns, of_keys, number)
             weighted = dropped * product(of_context, value[row, keys, head], (1, 1))
             mean = jnp.sum(weighted, axis=1, keepdims=True)
             of_scores = (weighted - probabilities * mean).astype(query.dtype)
@@ -148,7 +148,7 @@ def differentiate_block(
 def _each_tile(kernel: Kernel, spans, lines, shape: tuple[int, ...], program: Callable[..., None], nothing: tuple):
     """Runs `program` for each tile of a block of queries that has keys, and gives 0 in `nothing` to the others.
 
-    It takes the row, the places of queries and keys, and what is known of each: as columns and as lines.
+    It takes the row, the places of queries and keys, and the facts of their tokens as columns and as lines.
     """
     rows, block = shape[:2]
     length, queries = lines.shape[2], tile_of(block)
@@ -198,10 +198,10 @@ def _powers(kernel: Kernel, scores, columns, of_keys) -> tuple[Any, Any]:
     return powers, jnp.sum(powers, axis=1, keepdims=True)
 
 
-def _kept(kernel: Kernel, x, columns, of_keys, number: int):
-    """What dropout keeps of one head's `x`, not yet scaled."""
+def _dropped(kernel: Kernel, x, columns, of_keys, number: int):
+    """One head's `x` after dropout, not yet scaled."""
     if not kernel.rate:
         return x
     first, second = (columns[:, at : at + 1].astype(jnp.uint32) for at in (2 + 2 * number, 3 + 2 * number))
-    kept = survives((first, second), jnp.uint32(0), of_keys[1:2].astype(jnp.uint32), kernel.rate)
-    return jnp.where(kept, x, 0.0)
+    keep = survives((first, second), jnp.uint32(0), of_keys[1:2].astype(jnp.uint32), kernel.rate)
+    return jnp.where(keep, x, 0.0)

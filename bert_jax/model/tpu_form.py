@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Key
 
 from bert_jax.model.attention_form import AttentionCase, Form, head_shards, on_every_device
-from bert_jax.model.attention_pattern import AttentionPattern, Places
+from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.exact_attention import head_keys, is_in_strips
 from bert_jax.model.placement import BATCH_AXES
 from bert_jax.model.tpu_attention_kernel import LANES, Kernel
@@ -68,7 +68,9 @@ def attend(
 ) -> Float[Array, "B T H K"]:
     """The exact form's result by a kernel. `interpreted`: by the kernel's operations, on any backend."""
     if is_in_strips(key.shape[1], key.shape[1]):
-        return _attend_over_long_rows(query, key, value, pattern, interpreted)
+        from bert_jax.model import splash_attention
+
+        return splash_attention.attend(query, key, value, pattern, interpreted)
     from bert_jax.model import tpu_attention
 
     batch, length, heads, size = key.shape
@@ -94,24 +96,6 @@ def attend(
     places = jnp.stack([pattern.keys.sequence, pattern.keys.position], axis=1)
     flat = (each.reshape(batch, length, -1) for each in (query, key, value))
     return attend_here(*flat, places, keys).reshape(query.shape)
-
-
-def _attend_over_long_rows(
-    query: Float[Array, "B T H K"],
-    key: Float[Array, "B S H K"],
-    value: Float[Array, "B S H K"],
-    pattern: AttentionPattern,
-    interpreted: bool,
-) -> Float[Array, "B T H K"]:
-    from bert_jax.model import splash_attention
-
-    def attend_here(query: Array, key: Array, value: Array, queries: Places, keys: Places) -> Array:
-        pattern_here = pattern._replace(queries=queries, keys=keys)
-        return splash_attention.attend(query, key, value, pattern_here, interpreted)
-
-    heads, rows = P(BATCH_AXES, None, "tensor", None), P(BATCH_AXES)
-    on_each = on_every_device(attend_here, (heads, heads, heads, rows, rows), heads)
-    return on_each(query, key, value, pattern.queries, pattern.keys)
 
 
 TPU = Form("tpu", obstacle, attend)

@@ -14,7 +14,7 @@ from bert_jax.instances.chunks import text_hash
 from bert_jax.instances.preparation import cut_corpus, prepare
 from bert_jax.instances.prepared_data import PreparedData, discard, publish_prepared
 from bert_jax.pretraining.initial import InitialModel
-from bert_jax.pretraining.vocabulary import given_tokenizer
+from bert_jax.pretraining.vocabulary import existing_tokenizer
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched, worked_on
@@ -40,14 +40,15 @@ def check_sources(config: RunConfig, run: RunDirectory) -> None:
     """Raises UsageError where a corpus, vocabulary or model that the run needs isn't there, or where a newer release
     wrote the run's data. Writes nothing."""
     if not run.under_way:
-        initial, tokenizer = InitialModel.open(config), given_tokenizer(config)
+        initial, tokenizer = InitialModel.open(config), existing_tokenizer(config)
         if initial:
+            assert tokenizer is not None  # it comes with the model
             replaced_pieces(initial.trained.tokenizer, tokenizer)
     for phase in config.phases:
         _check_format_of_shards(run, phase.length)
     if _is_prepared(config, run):
         return  # here or on another machine
-    for source, corpus in zip(config.data.source, open_corpus(config.data).parts):
+    for source, corpus in zip(config.data.source, open_corpus(config.data).parts, strict=True):
         # python-docs always has some, and starts processes to read it.
         if isinstance(corpus, TextSource) and next(corpus.documents(), None) is None:
             raise UsageError(f"data.source={source!r} holds no text; give another")
@@ -164,8 +165,8 @@ def is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text:
 def _text_of(config: RunConfig) -> str:
     """Hash of the whole text, as preparation computes it."""
     corpus = open_corpus(config.data)
-    with stage("Comparing the text with what was prepared", corpus.total, corpus.unit) as shown:
-        chunks = cut_corpus(corpus, config.data, lambda: shown.advance(corpus.position - shown.done))
+    with stage("Comparing the text with what was prepared", corpus.total, corpus.unit) as progress:
+        chunks = cut_corpus(corpus, config.data, lambda: progress.advance(corpus.position - progress.done))
         return text_hash((chunk.source, chunk.crc32) for chunk in chunks)
 
 

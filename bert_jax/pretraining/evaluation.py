@@ -1,7 +1,8 @@
-"""Evaluation on held-out documents: of the model, and of a baseline that knows frequencies alone."""
+"""Evaluation on held-out documents: of the model, and of a baseline that knows only frequencies."""
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -57,16 +58,15 @@ class HeldOut:
         return sum(weight * values[name] for name, weight in self._objective.losses.items())
 
     def baseline(self, piece_counts: Int[np.ndarray, " V"], measured: dict[str, float]) -> dict[str, float]:
-        """What frequencies alone give on the same questions; `measured`: what `evaluate` gave.
+        """The measurements of a baseline that answers every question from frequencies, the same for each token or pair.
 
-        The loss of tokens by always predicting the pieces as `piece_counts` has them, their accuracy by always guessing
-        the commonest one, that of pairs (if they are asked about) by always guessing the label that is commoner here.
-        Next tokens may be a [SEP], which isn't counted there: it is predicted as often as it is the answer here. Each
-        token is taken for an original one, its probability of being replaced is the share that was replaced in
-        `measured`.
+        Tokens: each piece is predicted with its share of `piece_counts`, and the commonest piece is the guess. These
+        counts have no [SEP], which may be a next token: its probability is its share of the labels. Pairs: the guess is
+        the commoner label. Replaced tokens: every token is guessed to be original, and is replaced with the probability
+        that `measured`, the result of `evaluate`, has for the share of replaced tokens.
         """
         log_share = jnp.log((piece_counts + 1) / np.sum(piece_counts + 1))
-        loss, accuracy = self._objective.of_tokens.loss, self._objective.of_tokens.accuracy
+        loss, accuracy = self._objective.token_question.loss, self._objective.token_question.accuracy
 
         @jax.jit
         def step(batch: Batch) -> Means:
@@ -83,17 +83,18 @@ class HeldOut:
             }
 
         values = self._means(step, lambda: False)
+        assert values is not None  # never stopped
         random, end = values.pop("random"), values.pop("end")
         values[loss] += _entropy(end)
         values[accuracy] = max(values[accuracy], end)
-        if self._objective.of_pairs:
-            values[self._objective.of_pairs.accuracy] = max(random, 1 - random)
+        if self._objective.pair_question:
+            values[self._objective.pair_question.accuracy] = max(random, 1 - random)
         if REPLACED_SHARE in measured:
             values[REPLACED_TOKENS.loss] = _entropy(measured[REPLACED_SHARE])
             values[REPLACED_TOKENS.accuracy] = 1 - measured[REPLACED_SHARE]
         return values
 
-    def _means(self, step: Callable[[Batch], Means], stop: Callable[[], bool]) -> dict[str, float] | None:
+    def _means(self, step: Callable[[Any], Means], stop: Callable[[], bool]) -> dict[str, float] | None:
         """The means over all batches, from sums in float64."""
         sums = []
         for batch in read_ahead(self._source):
@@ -107,5 +108,5 @@ class HeldOut:
 
 
 def _entropy(share: float) -> float:
-    """The entropy, in nats, of what is so with this probability: the least loss of always predicting that."""
+    """Entropy of an event with probability `share`, in nats: the least loss of a constant prediction of it."""
     return -sum(part * math.log(part) for part in (share, 1 - share) if part)

@@ -12,7 +12,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import PART_NAMES, Parameters, absent_parts, parameter_shapes
-from bert_jax.model.embeddings import padded_vocabulary_size
+from bert_jax.model.embeddings import padded_vocabulary_size, vocabulary_size
 from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.sharding import tree_shardings
 from bert_jax.run.trained_model import TrainedModel, initial_parameters
@@ -36,13 +36,13 @@ class InitialModel(NamedTuple):
     trained: TrainedModel
     path: Place
     absent: frozenset[str]
-    """Parts of the run's model that it lacks."""
+    """Parts of the run's model that this one lacks."""
 
     @classmethod
     def open(cls, config: RunConfig) -> "InitialModel | None":
         """The model that `config.init` names, or None.
 
-        Raises UsageError where there is none, or where it isn't of the shape that `config.model` says.
+        Raises UsageError where there is none, or where its architecture differs from `config.model`.
         """
         if config.init is None:
             return None
@@ -56,10 +56,10 @@ class InitialModel(NamedTuple):
             theirs["generator_divisor"] = ours["generator_divisor"]
         if theirs != ours:
             differing = [name for name in ours if theirs[name] != ours[name]]
-            said = "; ".join(f"model.{name} is {theirs[name]} there and {ours[name]} here" for name in differing)
+            differences = "; ".join(f"model.{name} is {theirs[name]} there and {ours[name]} here" for name in differing)
             raise UsageError(
-                f"the model of init={config.init} is another one: {said}. Give its settings, or the run itself in "
-                "place of a config file"
+                f"the model of init={config.init} is another one: {differences}. Give its settings, or the run "
+                "itself in place of a config file"
             )
         return cls(trained, path, absent_parts(trained.shapes, config.model))
 
@@ -84,14 +84,14 @@ class InitialModel(NamedTuple):
 
 
 def _shaping(model: ModelConfig, learned_positions: bool) -> dict[str, Any]:
-    """The settings in which a model and the one that it starts from have to agree."""
+    """The settings in which a model and its initial model have to agree."""
     free = _MAY_DIFFER if learned_positions else _MAY_DIFFER | {"max_positions"}
     return model.model_dump(exclude=free) | {"feedforward_size": model.inner_size}
 
 
 def _lengthened(params: Parameters, old: ModelConfig, new: ModelConfig, rows: list[list[int]]) -> Parameters:
-    """`params` with a row for each added piece where they have rows for pieces: the mean of the rows of those pieces
-    that the old vocabulary has in its place.
+    """`params` with one more row for each added piece in every table over the vocabulary: the mean of the rows of the
+    old pieces that spell the added one, which `rows` lists.
     """
     added = rows[old.vocabulary_size :]
     most = max(map(len, added))
@@ -100,7 +100,7 @@ def _lengthened(params: Parameters, old: ModelConfig, new: ModelConfig, rows: li
 
     def lengthened(table: Float[Array, "V *D"]) -> Float[Array, "W *D"]:
         means = jnp.einsum("nk,nk...->n...", shares, table[numbers])
-        padding = padded_vocabulary_size(new) - new.vocabulary_size
+        padding = padded_vocabulary_size(new) - vocabulary_size(new)
         longer = jnp.concatenate([table[: old.vocabulary_size], means])
         return jnp.pad(longer, [(0, padding)] + [(0, 0)] * (table.ndim - 1))
 

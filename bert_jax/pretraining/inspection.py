@@ -26,13 +26,13 @@ class SeenPiece(NamedTuple):
     """One token of a sequence."""
 
     piece: str
-    """What stands in the text, as written in the vocabulary."""
+    """The original piece, as spelled in the vocabulary."""
     input: str
-    """What the model sees there, as written in the vocabulary."""
+    """The piece in the model's input, as spelled in the vocabulary."""
     text: str
-    """What the model sees there, without marks of words."""
+    """The piece in the model's input, without marks of words."""
     answer: str | None
-    """What the model is to predict here, without marks of words; None if nothing."""
+    """The piece to predict, without marks of words; None if the token isn't predicted."""
     segment: int
     position: int
     """Place in the sequence, from 0."""
@@ -62,9 +62,9 @@ class SeenSequence(NamedTuple):
     row_length: int
     """Tokens of the row, with padding."""
     units: list[SeenUnit]
-    """What masking chose among, in order; empty where next tokens are predicted."""
+    """The units among which masking chose, in order; empty where next tokens are predicted."""
     pair_label: int | None
-    """The right answer about the second segment; None if nothing is asked about pairs."""
+    """The correct answer about the second segment; None without a question about pairs."""
     second_segment: str | None
     """The same in words."""
 
@@ -89,7 +89,7 @@ class SeenSequence(NamedTuple):
 
 
 class TrainingStep(NamedTuple):
-    """What one step of a training learns from, as numpy arrays."""
+    """The batch and targets of one training step, as numpy arrays."""
 
     config: RunConfig
     tokenizer: Tokenizer
@@ -124,20 +124,23 @@ def _sequence(seen: TrainingStep, row: int, number: int) -> SeenSequence:
     here = slice(begin, begin + length)
     masked: Masked = jax.tree.map(lambda array: array[row], seen.targets.masked)
     used = masked.weights > 0
-    answers = dict(zip((masked.places[used] - begin).tolist(), masked.labels[used].tolist()))
+    answers = dict(zip((masked.places[used] - begin).tolist(), masked.labels[used].tolist(), strict=True))
     vocabulary, text_of = seen.tokenizer.vocabulary.pieces, seen.tokenizer.piece_text
     pieces = [
         SeenPiece(
-            vocabulary[true],
-            vocabulary[given],
-            text_of(given),
+            vocabulary[true_id],
+            vocabulary[input_id],
+            text_of(input_id),
             text_of(answers[position]) if position in answers else None,
             segment,
             position,
             bool(not unit or unit & WORD_START),
         )
-        for position, (true, given, segment, unit) in enumerate(
-            zip(*(array[here].tolist() for array in (tokens.ids, masked.tokens.ids, tokens.segment, tokens.units)))
+        for position, (true_id, input_id, segment, unit) in enumerate(
+            zip(
+                *(array[here].tolist() for array in (tokens.ids, masked.tokens.ids, tokens.segment, tokens.units)),
+                strict=True,
+            )
         )
     ]
     maskable = tokens.units[here] & MASKABLE > 0
@@ -159,11 +162,11 @@ def _units(starts: np.ndarray, maskable: np.ndarray, kind: UnitKind) -> list[See
     # A unit ends before the next token that begins another or isn't maskable.
     ends = np.flatnonzero(starts | ~maskable)
     following = np.append(ends, len(starts))[np.searchsorted(ends, begins, side="right")]
-    return [SeenUnit(begin, end, kind) for begin, end in zip(begins.tolist(), following.tolist())]
+    return [SeenUnit(begin, end, kind) for begin, end in zip(begins.tolist(), following.tolist(), strict=True)]
 
 
 def training_step(run: RunDirectory, step: int) -> TrainingStep:
-    """What training step `step` (from 1) learns from.
+    """The batch and targets of training step `step` (from 1).
 
     Raises UsageError where `run` has no data or no such step.
     """

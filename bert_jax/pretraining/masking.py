@@ -14,22 +14,22 @@ from bert_jax.pretraining.units import choose_units, divide
 
 
 class MaskingKeys(NamedTuple):
-    """What is drawn for a sequence, each by a key of its own."""
+    """The keys of a sequence, one for each random choice."""
 
     order: Key[Array, "*N"]
-    """In which order units are chosen."""
+    """The order in which units are chosen."""
     kind: Key[Array, "*N"]
     """Whether a chosen token becomes [MASK], any piece, or stays."""
     piece: Key[Array, "*N"]
-    """Which piece it becomes."""
+    """The piece that it becomes."""
     units: Key[Array, "*N"]
-    """What the tokens are divided into."""
+    """The division of the tokens into units."""
     generator: Key[Array, "*N"]
-    """Which piece is taken from a generator's prediction."""
+    """The piece that is drawn from a generator's prediction."""
 
     @classmethod
     def of(cls, keys: Key[Array, "*N"]) -> "MaskingKeys":
-        """Made of each sequence's key of its targets."""
+        """Splits each sequence's key."""
         return cls(*split(keys, len(cls._fields)))
 
 
@@ -119,7 +119,7 @@ def _counts(
 def next_tokens(tokens: Tokens) -> Masked:
     """Every token, as it is, with the one that comes next in its sequence for its label; slot t is place t.
 
-    Nothing comes after a sequence's last token: the [CLS] is never asked for, each [SEP] is.
+    A sequence's last token has no label. [CLS] is never a label, each [SEP] is.
     """
     at = jnp.arange(tokens.ids.shape[1])
     following = jnp.roll(tokens.sequence, -1, axis=1).at[:, -1].set(0)

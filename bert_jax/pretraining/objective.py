@@ -1,11 +1,9 @@
-"""Masked language modelling, and a question about two segments where asked (Devlin et al. 2019, section 3.1).
-
-Or, to compare with: each next token from those before it (Radford et al. 2018, section 3.1); or which tokens have been
-replaced by a generator (Clark et al. 2020, section 2).
-"""
+"""Pretraining objectives: masked language modelling, with or without a question about sentence pairs (Devlin et al.
+2019, section 3.1); next-token prediction (Radford et al. 2018, section 3.1); and replaced-token detection (Clark et al.
+2020, section 2)."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +15,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertForPretraining, Discriminator, Parameters, generator_parameters, init
 from bert_jax.model.dropout import split
+from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.encoder import Computation
 from bert_jax.model.size import train_flops
 from bert_jax.pretraining.masking import Masked, MaskingKeys, mask_sequences, next_tokens
@@ -57,14 +56,14 @@ class PretrainingObjective:
     def __init__(self, config: RunConfig, mask_id: int):
         """The model's vocabulary size is set in `config`."""
         self.model, self._config, self._mask_id = config.model, config, mask_id
-        self._of_next = config.objective.predict == "next"
-        self.of_tokens = NEXT_TOKENS if self._of_next else MASKED_TOKENS
-        """The question about tokens whose answers frequencies alone tell something of."""
-        self.of_pairs = OF_PAIRS[config.objective.pair]
+        self._predicts_next = config.objective.predict == "next"
+        self.token_question = NEXT_TOKENS if self._predicts_next else MASKED_TOKENS
+        """The question whose labels are tokens; the baseline answers it from their frequencies."""
+        self.pair_question = OF_PAIRS[config.objective.pair]
         questions = self.questions
         self.losses = {question.loss: weight for question, weight in questions.items()}
         self.measurements = (*self.losses, *(question.accuracy for question in questions))
-        self.shown = {
+        self.labels = {
             question.accuracy: question.label if number else f"accuracy: {question.label}"
             for number, question in enumerate(questions)
         }
@@ -76,24 +75,24 @@ class PretrainingObjective:
 
     @property
     def questions(self) -> dict[Question, float]:
-        """What is asked in training, each with the weight of its loss."""
-        return dict.fromkeys(filter(None, (self.of_tokens, self.of_pairs)), 1.0)
+        """The questions of training, each with the weight of its loss."""
+        return dict.fromkeys(filter(None, (self.token_question, self.pair_question)), 1.0)
 
     @property
-    def told(self) -> str:
-        """The questions by name, with weights that aren't 1, as in: MLM (masked-language), NSP (next-sentence)."""
+    def description(self) -> str:
+        """The questions by name, with weights other than 1, as in: MLM (masked-language), NSP (next-sentence)."""
         return ", ".join(
             f"{question.label} ({question.title}{f', weight {weight:g}' if weight != 1 else ''})"
             for question, weight in self.questions.items()
         )
 
     @property
-    def judged(self) -> Question:
-        """The question by which a run is judged."""
-        return self.of_tokens
+    def main_question(self) -> Question:
+        """The question whose accuracy is the run's score."""
+        return self.token_question
 
     def in_phase(self, phase: int) -> "PretrainingObjective":
-        """The objective with the rotations of that phase; itself where they are the model's."""
+        """The objective with the phase's base of rotary positions; itself where that is the model's."""
         base = self._config.phases[phase].rotary_base
         if base in (None, self.model.rotary_base):
             return self
@@ -121,7 +120,7 @@ class PretrainingObjective:
 
     def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
         """Masks each sequence by its key; next tokens need none."""
-        masked = next_tokens(batch.tokens) if self._of_next else self._masked(batch.tokens, keys, moment)
+        masked = next_tokens(batch.tokens) if self._predicts_next else self._masked(batch.tokens, keys, moment)
         sequence = jnp.take_along_axis(batch.tokens.sequence, masked.places, axis=1)
         weight = jnp.take_along_axis(batch.weight, jnp.maximum(sequence - 1, 0), axis=1)
         masked = masked._replace(weights=masked.weights * weight)
@@ -129,24 +128,26 @@ class PretrainingObjective:
 
     def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
         """The number of predicted tokens and of sequences."""
-        return {question.loss: jnp.sum(weights) for question, _, weights in self._asked(targets)}
+        return {question.loss: jnp.sum(weights) for question, _, weights in self._labelled(targets)}
 
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
         """Cross-entropy in nats and accuracy of each task."""
         masked = targets.masked
-        wanted = None if self._of_next else masked.places
-        logits = self._network.apply({"params": params}, masked.tokens, wanted, dropout_keys)
-        means = {}
-        for (question, labels, weights), own_logits in zip(self._asked(targets), logits):
+        places = None if self._predicts_next else masked.places
+        logits = self._network.apply({"params": params}, masked.tokens, places, dropout_keys)
+        means: Means = {}
+        for (question, labels, weights), own_logits in zip(self._labelled(targets), logits, strict=False):
             loss, hit = cross_entropy(own_logits, labels)
             means |= {question.loss: Mean.of(loss, weights), question.accuracy: Mean.of(hit, weights)}
         return means
 
-    def _asked(self, targets: PretrainingTargets) -> Iterator[tuple[Question, Int[Array, "..."], Float[Array, "..."]]]:
+    def _labelled(
+        self, targets: PretrainingTargets
+    ) -> Iterator[tuple[Question, Int[Array, "..."], Float[Array, "..."]]]:
         """Each question with its labels and weights, in the order of the model's logits."""
-        yield self.of_tokens, targets.masked.labels, targets.masked.weights
-        if self.of_pairs:
-            yield self.of_pairs, targets.pair_label, targets.pair_weight
+        yield self.token_question, targets.masked.labels, targets.masked.weights
+        if self.pair_question:
+            yield self.pair_question, targets.pair_label, targets.pair_weight
 
     def _masked(self, tokens: Tokens, keys: Key[Array, "B N"], moment: Moment | None) -> Masked:
         return mask_sequences(
@@ -154,18 +155,18 @@ class PretrainingObjective:
             keys,
             self._config.objective,
             mask_id=self._mask_id,
-            vocabulary_size=self.model.vocabulary_size,
+            vocabulary_size=vocabulary_size(self.model),
             units=self._config.phases[moment.phase].units if moment else None,
             done=moment and moment.done,
         )
 
 
 class ReplacedTokenObjective(PretrainingObjective):
-    """A generator predicts masked tokens; a discriminator tells, of every token, whether it is one of the generator's.
+    """A generator predicts masked tokens; a discriminator classifies every token as original or replaced.
 
-    The loss is the weighted sum of both means, of the masked tokens and of all tokens. No gradient passes from the
-    discriminator to the generator through the tokens that are drawn. What is drawn and equals the true token counts as
-    true.
+    The loss is the weighted sum of the generator's mean over the masked tokens and the discriminator's over all tokens.
+    No gradient passes from the discriminator to the generator through the drawn tokens. A drawn token that equals the
+    original one counts as original.
     """
 
     def __init__(self, config: RunConfig, mask_id: int):
@@ -179,22 +180,23 @@ class ReplacedTokenObjective(PretrainingObjective):
         self.measurements = (*self.measurements, REPLACED_SHARE)
 
     def _build(self, computation: Computation) -> None:
+        assert self.model.generator is not None
         self._generator = BertForPretraining(self.model.generator, computation)
         self._discriminator = Discriminator(self.model, computation)
 
     @property
     def questions(self) -> dict[Question, float]:
-        """That of the generator and that of the discriminator."""
+        """The generator's question and the discriminator's, each with the weight of its loss."""
         objective = self._config.objective
         return {MASKED_TOKENS: objective.generator_weight, REPLACED_TOKENS: objective.discriminator_weight}
 
     @property
-    def judged(self) -> Question:
-        """Which tokens were replaced."""
+    def main_question(self) -> Question:
+        """The discriminator's question: which tokens were replaced."""
         return REPLACED_TOKENS
 
     def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
-        """Masks each sequence by its key, and keeps a key of each to draw tokens by."""
+        """Masks each sequence by its key, and adds the keys by which replacements are drawn."""
         return super().targets(batch, keys, moment)._replace(drawing_keys=MaskingKeys.of(keys).generator)
 
     def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
@@ -212,15 +214,16 @@ class ReplacedTokenObjective(PretrainingObjective):
             {"params": generator_parameters(params)}, masked.tokens, masked.places, in_generator
         )
         loss, hit = cross_entropy(logits, masked.labels)
+        assert targets.drawing_keys is not None
         drawn = draw_tokens(jax.lax.stop_gradient(logits), masked, targets.drawing_keys)
         tokens, replaced = replace_tokens(masked, drawn)
-        found = self._discriminator.apply({"params": params}, tokens, in_discriminator)
+        scores = cast(Array, self._discriminator.apply({"params": params}, tokens, in_discriminator))
         weights = _token_weights(targets)
         return {
             MASKED_TOKENS.loss: Mean.of(loss, masked.weights),
             MASKED_TOKENS.accuracy: Mean.of(hit, masked.weights),
-            REPLACED_TOKENS.loss: Mean.of(optax.sigmoid_binary_cross_entropy(found, replaced), weights),
-            REPLACED_TOKENS.accuracy: Mean.of(((found > 0) == (replaced > 0)).astype(jnp.float32), weights),
+            REPLACED_TOKENS.loss: Mean.of(optax.sigmoid_binary_cross_entropy(scores, replaced), weights),
+            REPLACED_TOKENS.accuracy: Mean.of(((scores > 0) == (replaced > 0)).astype(jnp.float32), weights),
             REPLACED_SHARE: Mean.of(replaced, weights),
         }
 
@@ -231,8 +234,11 @@ def _token_weights(targets: PretrainingTargets) -> Float[Array, "B T"]:
     return jnp.take_along_axis(targets.pair_weight, jnp.maximum(sequence - 1, 0), axis=1) * (sequence > 0)
 
 
-def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int) -> Trainer:
-    """Needs no data, only the size of the vocabulary and the id of [MASK].
+PretrainingTrainer = Trainer[RunConfig, PretrainingObjective]
+
+
+def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int) -> PretrainingTrainer:
+    """The trainer of a run, from the size of its vocabulary and the id of [MASK]; it needs no data.
 
     Raises UsageError where the settings name another size.
     """
@@ -247,14 +253,14 @@ def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mas
 
 
 def planned_vocabulary_size(config: RunConfig) -> int:
-    """Pieces of the vocabulary before there is one: of that which is given, or what the settings name.
+    """The size that the run's vocabulary will have: that of an existing one which the settings name, or as configured.
 
-    Raises UsageError where a given one can't be read.
+    Raises UsageError where an existing one can't be read.
     """
     if config.vocabulary.file or config.init:
-        from bert_jax.pretraining.vocabulary import (
-            given_tokenizer,  # needs the tokenizers' libraries; else none does
-        )
+        from bert_jax.pretraining.vocabulary import existing_tokenizer  # imports the tokenizers' libraries
 
-        return len(given_tokenizer(config).vocabulary)
+        tokenizer = existing_tokenizer(config)
+        assert tokenizer is not None
+        return len(tokenizer.vocabulary)
     return config.model.vocabulary_size or config.vocabulary.size

@@ -17,20 +17,20 @@ from bert_jax.instances.store import InstanceSource
 from bert_jax.interchange.export import obstacle
 from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters
+from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import (
     batch_sharding,
     check_batch_size,
     local_rows,
     make_mesh,
-    placed,
     row_shards,
     tree_shardings,
 )
 from bert_jax.pretraining.dataset import check_preparation, prepare_lengths, prepare_other, prepared_for
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.initial import InitialModel
-from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
+from bert_jax.pretraining.objective import PretrainingTrainer, planned_vocabulary_size, pretraining_trainer
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.run.hosts import first_alone, is_first
 from bert_jax.run.metrics import read_metrics
@@ -41,14 +41,14 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.devices import check_room, keep_compiled_programs, phase_memory
-from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder, read_ahead
+from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
 from bert_jax.training.learning_curve import write_learning_curve
 from bert_jax.training.loop import train
-from bert_jax.training.trainer import PhaseWork, Trainer
+from bert_jax.training.trainer import PhaseWork
 
 
 def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
-    """Does what of the run is not done yet; returns what came out, which results.json holds too.
+    """Runs or resumes pretraining; returns the results, which are also written to results.json.
 
     Raises UsageError, RunError or Interrupted; the same call then goes on where it stopped.
     """
@@ -64,12 +64,12 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
         tokenizer = make_tokenizer(config, run)
         prepared = prepare_lengths(config, run)
     trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
-    if hindered := obstacle(trainer.objective.model, trainer.state_shapes.params, tokenizer.vocabulary):
-        say(f"transformers won't read what is trained here: {hindered}")
-    say(f"objective: {trainer.objective.told}")
+    if reason := obstacle(trainer.objective.model, trainer.state_shapes.params, tokenizer.vocabulary):
+        say(f"transformers can't read this model: {reason}")
+    say(f"objective: {trainer.objective.description}")
     held_out = _held_out_of_phases(trainer, prepared)
     phases = [
-        _phase_work(run, trainer, number, prepared[phase.length], held_out[number])
+        PretrainingPhase(run, trainer, number, prepared[phase.length], held_out[number])
         for number, phase in enumerate(config.phases)
     ]
 
@@ -91,10 +91,10 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     return results
 
 
-def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> Trainer:
-    """Refuses whatever can be refused before anything is written: every size but a new vocabulary's is known.
+def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> PretrainingTrainer:
+    """Checks data, sizes and settings before anything is written. Raises UsageError; warns if memory may not suffice.
 
-    Returns the trainer with that size. Raises UsageError; says where the memory may not do.
+    Returns the trainer for the vocabulary's size, which for a new vocabulary is the configured one.
     """
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
@@ -109,11 +109,11 @@ def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> Trainer:
 
 
 def read_by(config: RunConfig) -> list[str | None]:
-    """Names of the texts, vocabulary and model that a run reads when it begins."""
+    """The paths of texts, vocabulary and model that a new run reads."""
     return [*config.data.source, config.vocabulary.file, config.init]
 
 
-def planned_memory(trainer: Trainer, phase: Phase) -> Memory:
+def planned_memory(trainer: PretrainingTrainer, phase: Phase) -> Memory:
     """Memory of a step of `phase` on one device, by formula."""
     objective = trainer.objective
     predictions, sequences = objective.slots(phase.length), objective.sequences_a_row(phase.length)
@@ -156,6 +156,7 @@ def evaluate_run(
         raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
     length = config.phases[-1].length
     phase = config.phase_of(trained.step)  # its rotations, at the length of the last
+    sequences: HeldOut | None
     with contextlib.ExitStack() as stack:
         if source:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -171,7 +172,7 @@ def evaluate_run(
 
 
 def _results(
-    trainer: Trainer,
+    trainer: PretrainingTrainer,
     step: int,
     params: Parameters,
     prepared: PreparedData,
@@ -180,31 +181,32 @@ def _results(
 ) -> dict[str, Any]:
     """The content of results.json: measurements on `sequences` of `prepared`, and those of the baseline.
 
-    `measured`: the former, if they were made already.
+    `measured`: the measurements, if an evaluation has returned them already.
     """
-    results = {"task": "pretraining", "steps": step, "seeds": [trainer.config.seed]}
+    results: dict[str, Any] = {"task": "pretraining", "steps": step, "seeds": [trainer.config.seed]}
     if sequences:
         measured = measured or sequences.evaluate(params)
-        metric = trainer.objective.judged.accuracy
+        assert measured is not None  # nothing stops this evaluation
+        metric = trainer.objective.main_question.accuracy
         results |= {"metric": metric, "score": measured[metric], **measured}
         results["baseline"] = sequences.baseline(prepared.piece_counts, measured)
         results["held_out_sequences"] = sequences.sequences
     return results
 
 
-def _held_out_of_phases(trainer: Trainer, prepared: dict[int, PreparedData]) -> list[HeldOut | None]:
-    """The held-out sequences that each phase is measured on: the same where length and objective are."""
-    made: dict[Any, HeldOut | None] = {}
-    found = []
+def _held_out_of_phases(trainer: PretrainingTrainer, prepared: dict[int, PreparedData]) -> list[HeldOut | None]:
+    """The held-out sequences of each phase. Phases of the same length and objective share theirs."""
+    by_kind: dict[Any, HeldOut | None] = {}
+    held_out = []
     for number, phase in enumerate(trainer.config.phases):
-        alike = phase.length, trainer.objective.in_phase(number).model
-        if alike not in made:
-            made[alike] = held_out_sequences(trainer, number, prepared[phase.length])
-        found.append(made[alike])
-    return found
+        kind = phase.length, trainer.objective.in_phase(number).model
+        if kind not in by_kind:
+            by_kind[kind] = held_out_sequences(trainer, number, prepared[phase.length])
+        held_out.append(by_kind[kind])
+    return held_out
 
 
-def held_out_sequences(trainer: Trainer, phase: int, data: PreparedData) -> HeldOut | None:
+def held_out_sequences(trainer: PretrainingTrainer, phase: int, data: PreparedData) -> HeldOut | None:
     """The held-out sequences of one prepared set, as phase number `phase` is measured; None where there are none."""
     sequences = measured_sequences(trainer, phase, data, HELD_OUT, trainer.config.evaluation.max_sequences)
     if not sequences.sequences:
@@ -214,7 +216,7 @@ def held_out_sequences(trainer: Trainer, phase: int, data: PreparedData) -> Held
 
 
 def measured_sequences(
-    trainer: Trainer, phase: int, data: PreparedData, split: str, max_sequences: int | None
+    trainer: PretrainingTrainer, phase: int, data: PreparedData, split: str, max_sequences: int | None
 ) -> HeldOut:
     """The sequences of a split (all where `max_sequences` is None), to be measured as in phase number `phase`."""
     config = trainer.config
@@ -227,13 +229,13 @@ def measured_sequences(
         length=data.length,
         batch_size=-(-batch_size // rows) * rows,
         max_sequences=max_sequences or len(instances),
-        vocabulary_size=trainer.objective.model.vocabulary_size,
+        vocabulary_size=vocabulary_size(trainer.objective.model),
         seed=config.seed,
         sharding=batch_sharding(trainer.mesh),
     )
 
 
-def training_source(trainer: Trainer, number: int, prepared: PreparedData) -> BatchSource:
+def training_source(trainer: PretrainingTrainer, number: int, prepared: PreparedData) -> BatchSource:
     """The batches of phase `number`, by step."""
     config, phase = trainer.config, trainer.config.phases[number]
     instances = InstanceSource(prepared.directory, TRAIN, config.input.damaged_records)
@@ -242,7 +244,7 @@ def training_source(trainer: Trainer, number: int, prepared: PreparedData) -> Ba
         _training_order(config, number, prepared),
         batch_size=phase.batch_size,
         length=phase.length,
-        vocabulary_size=trainer.objective.model.vocabulary_size,
+        vocabulary_size=vocabulary_size(trainer.objective.model),
         num_batches=phase.steps,
         rows=local_rows(batch_sharding(trainer.mesh), phase.batch_size),
         sequences_a_row=config.data.sequences_a_row(phase.length),
@@ -255,22 +257,26 @@ def _training_order(config: RunConfig, number: int, prepared: PreparedData) -> S
     return ShuffledOrder(sum(prepared.sources), config.seed, number)
 
 
-def _phase_work(
-    run: RunDirectory, trainer: Trainer, number: int, prepared: PreparedData, held_out: HeldOut | None
-) -> PhaseWork:
-    phases, source = trainer.config.phases, training_source(trainer, number, prepared)
-    rows, batch_size = batch_sharding(trainer.mesh), phases[number].batch_size
-    return PhaseWork(
-        name="Training" if len(phases) == 1 else f"Training, phase {number + 1} of {len(phases)}",
-        first=sum(before.steps for before in phases[:number]),
-        steps=phases[number].steps,
-        batches=lambda first: (placed(batch, rows, batch_size) for batch in read_ahead(source, first)),
-        records=source.records,
-        told=f"bert-jax inspect {shlex.quote(str(run.path))} --step {{step}} shows them",
-        skips_records=trainer.config.input.damaged_records == "skip",
-        train_step=trainer.train_step(number),
-        evaluate=held_out.evaluate if held_out else None,
-        sequences=batch_size * prepared.sequences_a_row(trainer.config.data.shares),
-        flops=trainer.objective.flops,
-        shown=trainer.objective.shown,
-    )
+class PretrainingPhase(PhaseWork):
+    """One phase of pretraining on a prepared data set."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        trainer: PretrainingTrainer,
+        number: int,
+        prepared: PreparedData,
+        held_out: HeldOut | None,
+    ):
+        super().__init__(trainer, number, training_source(trainer, number, prepared), held_out)
+        self.skips_records = trainer.config.input.damaged_records == "skip"
+        self._run, self._sequences_a_row = run, prepared.sequences_a_row(trainer.config.data.shares)
+
+    @property
+    def sequences(self) -> float:
+        """Sequences a step: of packed rows, as many as they hold on average."""
+        return self.batch_size * self._sequences_a_row
+
+    def records_hint(self, step: int) -> str:
+        """The command that shows the sequences of a step."""
+        return f"bert-jax inspect {shlex.quote(str(self._run.path))} --step {step} shows them"

@@ -13,11 +13,11 @@ class Question(NamedTuple):
     title: str
     """Its name in sentences."""
     guessed_accuracy: str
-    """What a baseline guesses that knows frequencies alone."""
+    """The guess of the baseline, in words."""
     guessed_loss: str | None = None
-    """Which probabilities the baseline gives; None if its loss isn't measured."""
+    """The probabilities of the baseline, in words; None if its loss isn't measured."""
     second_segment: tuple[str, str] | None = None
-    """Of a question about pairs: what each answer, 0 and 1, says of the second segment."""
+    """For a question about pairs: the meaning of the answers 0 and 1, in words about the second segment."""
 
     @property
     def loss(self) -> str:

@@ -23,7 +23,7 @@ from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
 
 
 def make_tokenizer(config: RunConfig, run: RunDirectory) -> Tokenizer:
-    """The run's tokenizer: what the same settings and text have made already, a given one, or a trained one."""
+    """The run's tokenizer: the saved one if settings and text are unchanged, else an existing or a new one."""
     if run.under_way:
         return load_tokenizer(run.tokenizer)
     marker = run.tokenizer / "origin.json"
@@ -39,16 +39,16 @@ def make_tokenizer(config: RunConfig, run: RunDirectory) -> Tokenizer:
             run.manifest.note(run.tokenizer)
             return load_tokenizer(run.tokenizer)
         warn(f"{run.path}: {damage}: it is made anew (--vocabulary.file takes one of your own)")
-    tokenizer = given_tokenizer(config) or _train(config)
+    tokenizer = existing_tokenizer(config) or _train(config)
     run.save_tokenizer(tokenizer, origin)
     say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")
     return tokenizer
 
 
-def given_tokenizer(config: RunConfig) -> Tokenizer | None:
-    """The tokenizer that the settings name, read as it is; None where one is to be trained. Raises UsageError.
+def existing_tokenizer(config: RunConfig) -> Tokenizer | None:
+    """The tokenizer that the settings name; None where one is to be trained. Raises UsageError if it can't be read.
 
-    That is `vocabulary.file`, or what comes with `init`; where both are given, the file with the casing of the model.
+    It is that of `vocabulary.file` or of the model `init`; with both, the file's, with the casing of the model.
     """
     initial = tokenizer_of(model_place(config.init)) if config.init else None
     if not config.vocabulary.file:
@@ -58,9 +58,9 @@ def given_tokenizer(config: RunConfig) -> Tokenizer | None:
 
 
 def _made_of(origin: dict[str, Any], marker: Place) -> bool:
-    """Whether the same settings made the tokenizer, from the same text as far as that is here to be compared.
+    """Whether the saved tokenizer was made with these settings and, as far as it is on this machine, this text.
 
-    A setting that was not there then had its default.
+    A setting that is missing in the file had its default.
     """
     try:
         before = read_object(marker)
@@ -73,11 +73,11 @@ def _made_of(origin: dict[str, Any], marker: Place) -> bool:
 
 def _stamp(config: RunConfig) -> str | None:
     """Stamp of the file or text that the vocabulary comes from; None if it isn't on this machine."""
-    given = [place_of(path) for path in (config.vocabulary.file, config.init) if path]
-    if not given:
+    places = [place_of(path) for path in (config.vocabulary.file, config.init) if path]
+    if not places:
         return corpus_stamp(config.data)
     files = []
-    for path in given:
+    for path in places:
         directory = tokenizer_directory(path)
         inside = sorted(directory.iterdir()) if directory else [path]
         files += [file for file in inside if file == path or file.name.startswith(("tokenizer", "vocab"))]
@@ -90,28 +90,29 @@ def _train(config: RunConfig) -> Tokenizer:
     settings, shares = config.vocabulary, config.data.shares
     corpus, limit = open_corpus(config.data.replace(spans=None)), settings.sample_megabytes * 1_000_000
 
-    def training_documents(shown):
+    def training_documents(progress):
         for source, document in corpus.sourced_documents():
-            shown.advance(corpus.position - shown.done)
+            progress.advance(corpus.position - progress.done)
             if not is_held_out(document, config.data.held_out):
                 yield source, document
 
-    with stage("Reading text for the vocabulary", corpus.total, corpus.unit) as shown:
-        documents = training_documents(shown)
+    with stage("Reading text for the vocabulary", corpus.total, corpus.unit) as progress:
+        documents = training_documents(progress)
         sample = sample_mixture(documents, shares, limit) if shares else sample_documents(documents, limit)
     if not sample:
         raise UsageError(f"{config.data.described} holds no text; give a corpus")
-    with stage(f"Training a vocabulary of {settings.size:,}", None, "pieces") as shown:
+    with stage(f"Training a vocabulary of {settings.size:,}", None, "pieces") as progress:
         tokenizer = _learned([line for _, document in sample for line in document], settings)
-        shown.advance(len(tokenizer.vocabulary))
+        progress.advance(len(tokenizer.vocabulary))
     return tokenizer
 
 
 def _learned(texts: list[str], settings: VocabularyConfig) -> Tokenizer:
-    cleaning = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
-    wanted = cleaning | {"character_coverage": settings.character_coverage}
-    if settings.kind == "wordpiece":
-        return WordPieceTokenizer(train_wordpiece(texts, settings.size, **wanted), **cleaning)
+    cleaning: dict[str, Any] = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
     if settings.kind == "byte_bpe":
         return train_byte_level_bpe(texts, settings.size, **cleaning)
-    return train_sentencepiece(texts, settings.size, kind=settings.kind, **wanted)
+    coverage = settings.character_coverage
+    if settings.kind == "wordpiece":
+        vocabulary = train_wordpiece(texts, settings.size, character_coverage=coverage, **cleaning)
+        return WordPieceTokenizer(vocabulary, **cleaning)
+    return train_sentencepiece(texts, settings.size, kind=settings.kind, character_coverage=coverage, **cleaning)

@@ -8,7 +8,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import fsspec
 from etils import epath
@@ -18,7 +18,7 @@ from bert_jax.system.errors import RunError, UsageError, install_extra
 # One library for every gs:// path, whatever else is installed: epath would take TensorFlow where it finds it.
 os.environ.setdefault("EPATH_USE_TF", "false")
 
-Place = Path | epath.Path
+Place: TypeAlias = Path | epath.Path
 """A path on this machine or in a bucket. Both have the same methods to join, compare, list and read text; for
 everything else use the functions of this module, of files.py and of copies.py."""
 TRANSFERS = 16

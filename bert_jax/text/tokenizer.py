@@ -32,14 +32,18 @@ class Tokenizer(Protocol):
     """Text to piece ids and back; V pieces. One interface for WordPiece, sentencepiece's models, and
     pipelines of Hugging Face's library."""
 
-    kind: str
-    """Kind in tokenizer_config.json: wordpiece, unigram, bpe (both sentencepiece's), byte_bpe or metaspace."""
+    @property
+    def kind(self) -> str:
+        """Kind in tokenizer_config.json: wordpiece, unigram, bpe (both sentencepiece's), byte_bpe or metaspace."""
+
     file_name: str
     """Name of the vocabulary's file in a tokenizer directory."""
     vocabulary: Vocabulary
-    cuts: Sequence[Callable[[Iterable[str]], list[str]]]
-    """Functions that cut texts into parts, from coarse to fine, with "\\n" after the parts of each text: its ids are
-    the concatenated ids of its parts."""
+
+    @property
+    def cuts(self) -> Sequence[Callable[[Iterable[str]], list[str]]]:
+        """Functions that cut texts into parts, from coarse to fine, with "\\n" after the parts of each text: its ids
+        are the concatenated ids of its parts."""
 
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, without special pieces. "[CLS]" in a text is ordinary characters."""

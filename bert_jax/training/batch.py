@@ -1,4 +1,4 @@
-"""What a step learns from: batches of a prepared data set, or of made-up pieces where there is no data."""
+"""Batches of a step: of a prepared data set, or of random pieces for benchmarks."""
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -11,18 +11,23 @@ from bert_jax.layout import MASKABLE, WORD_START, Tokens, lay_out
 
 @runtime_checkable
 class AnyBatch(Protocol):
-    """What the step needs of a batch, whatever else it has: a tree of arrays whose first axis is the batch's."""
+    """The part of a batch that the step uses. A batch is a tree of arrays whose first axis is the batch's."""
 
-    tokens: Tokens
-    """[B, T], or of several choices [B, C, T]."""
-    weight: Float[Any, "B *N"]
-    """1 for what counts, 0 for a filler: for each sequence of a row, or for the whole row."""
-    ordinal: UInt32[Any, "B *N"]
-    """Its number in the phase's order: the source of its random keys."""
+    @property
+    def tokens(self) -> Tokens:
+        """[B, T], or of several choices [B, C, T]."""
+
+    @property
+    def weight(self) -> Float[Any, "B *N"]:
+        """1 for a sequence or a whole row that counts, 0 for a filler."""
+
+    @property
+    def ordinal(self) -> UInt32[Any, "B *N"]:
+        """The number of the sequence or row in the phase's order: the source of its random keys."""
 
 
 class Batch(NamedTuple):
-    """B rows of pretraining: each sequence is [CLS] first [SEP] second [SEP] or, where nothing is asked about pairs,
+    """B rows of pretraining: each sequence is [CLS] first [SEP] second [SEP] or, without a question about pairs,
     one segment with a [SEP] after each document's part. Numpy arrays or JAX arrays."""
 
     tokens: Tokens

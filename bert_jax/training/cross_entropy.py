@@ -24,8 +24,8 @@ def _forward(logits, labels):
     return (log_sum - of_label, (of_label >= largest).astype(jnp.float32)), (logits, labels, log_sum)
 
 
-def _backward(kept, gradients):
-    logits, labels, log_sum = kept
+def _backward(residuals, gradients):
+    logits, labels, log_sum = residuals
     probabilities = jnp.exp(logits - log_sum[..., None])
     is_label = labels[..., None] == jnp.arange(logits.shape[-1])
     return (probabilities - is_label) * gradients[0][..., None], None

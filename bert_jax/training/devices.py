@@ -1,4 +1,4 @@
-"""What the machine is: peak rates and memory, whether a training fits it, and where compiled programs are kept."""
+"""Facts of the devices: peak rates and memory, whether a training fits, and the cache of compiled programs."""
 
 import os
 from pathlib import Path
@@ -113,9 +113,10 @@ def device_memory(device: jax.Device) -> int | None:
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         limit = _CGROUP_LIMIT.read_text().strip() if _CGROUP_LIMIT.is_file() else "max"
         return min(whole, int(limit) if limit.isdigit() else whole) // len(jax.local_devices())
-    stats = device.memory_stats() or {}
+    if bytes_limit := (device.memory_stats() or {}).get("bytes_limit"):
+        return bytes_limit
     chip = chip_of(device.device_kind)
-    return stats.get("bytes_limit") or (chip and chip.memory and int(chip.memory))
+    return int(chip.memory) if chip and chip.memory else None
 
 
 def phase_memory(
@@ -139,19 +140,19 @@ def phase_memory(
 def check_room(memory: Memory, phase: Phase, mesh: Mesh, batch_size: str) -> None:
     """Warns if a step may not fit a device's memory. Raises UsageError if it exceeds the memory by a wide margin.
 
-    `batch_size`: the setting that says how large the batches of this phase are.
+    `batch_size`: the flag that sets the batch size of this phase.
     """
-    there = device_memory(mesh.local_devices[0])
-    if there is None or memory.total <= TIGHT * there:
+    limit = device_memory(mesh.local_devices[0])
+    if limit is None or memory.total <= TIGHT * limit:
         return
     step = f"a step of {phase.batch_size:,} sequences of {phase.length:,} tokens ({batch_size})"
-    said = f"{step} takes about {gigabytes(memory.total)} a device by formula, and each has {gigabytes(there)}"
+    estimate = f"{step} takes about {gigabytes(memory.total)} a device by formula, and each has {gigabytes(limit)}"
     state = memory.state + memory.gradients
-    less = "a smaller model or --mesh.fsdp over more devices" if state > there else "a smaller batch"
+    less = "a smaller model or --mesh.fsdp over more devices" if state > limit else "a smaller batch"
     remedy = f"give {less}, or {_SAVING}"
-    if memory.total > TOO_MUCH * there:
-        raise UsageError(f"{said}; {remedy}")
-    say(f"{said}: it may not fit; should it fail, {remedy}")
+    if memory.total > TOO_MUCH * limit:
+        raise UsageError(f"{estimate}; {remedy}")
+    say(f"{estimate}: it may not fit; should it fail, {remedy}")
 
 
 def gigabytes(size: float) -> str:

@@ -1,4 +1,4 @@
-"""What ends a run before its last step: a signal, no progress, lost patience, or gradients that are not finite."""
+"""Reasons for which a run ends before its last step: a signal, no progress, lost patience, or no finite gradient."""
 
 import faulthandler
 import os
@@ -29,40 +29,40 @@ _SKIPPED = "skipped_steps.json"
 STUCK = 124
 """Exit code of a run that got stuck, as of `timeout`."""
 _TICK_S = 1.0
-_LAST_WORDS_S = 20.0
+_REPORT_S = 20.0
 """Seconds for writing the stacks of all threads: they may be waiting for the disk itself."""
 
 
 class StopSignals:
-    """Within the block the first SIGTERM or Ctrl-C asks for a stop after the step in flight; others change nothing.
+    """Within the block, the first SIGTERM or Ctrl-C requests a stop after the current step; later ones are ignored.
 
     In a command a second Ctrl-C ends the process at once (see `interruption`); elsewhere it raises KeyboardInterrupt.
-    Of several processes each has JAX listen for SIGTERM instead, whichever gets it: they agree on the step. There a
-    Ctrl-C is made a SIGTERM.
+    With several processes JAX handles SIGTERM, whichever process receives it, and all stop after the same step; a
+    Ctrl-C is passed on as SIGTERM.
     """
 
     requested = False
-    """Of this process. Whether the run is to stop is asked by `at`, on which all processes agree."""
+    """Whether this process received a request. Use `at` for a decision on which all processes agree."""
 
     def __init__(self, newest: Callable[[], int | None]):
-        """`newest`: step of the newest checkpoint, which is named where a second Ctrl-C ends the process."""
-        self._telling = interruption.telling(lambda: _left(newest()))
+        """`newest`: the step of the newest checkpoint, which the message of a second Ctrl-C names."""
+        self._message = interruption.telling(lambda: _left(newest()))
 
     def __enter__(self) -> "StopSignals":
-        self._telling.__enter__()
+        self._message.__enter__()
         alone = {signal.SIGTERM: self._request, signal.SIGINT: self._request}
         handlers = alone if jax.process_count() == 1 else {signal.SIGINT: self._request_of_all}
         self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
 
     def at(self, step: int) -> bool:
-        """Whether to stop after `step`; to be called at every step."""
+        """Whether to stop after `step`. Call it after every step."""
         return multihost_utils.reached_preemption_sync_point(step) if jax.process_count() > 1 else self.requested
 
     def __exit__(self, *_) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        self._telling.__exit__(None, None, None)
+        self._message.__exit__(None, None, None)
 
     def _request(self, number: int, frame) -> None:
         if self.requested and number == signal.SIGINT and not interruption.watched():
@@ -90,7 +90,7 @@ def _left(newest: int | None) -> str:
 class Patience:
     """Ends a phase after some evaluations in a row without a better score.
 
-    It is read from the log, so that a run that is continued ends where it would have ended.
+    The scores come from the log, so a resumed run ends at the same step as an uninterrupted one.
     """
 
     def __init__(self, phase: PhaseWork, log: MetricsLog):
@@ -101,8 +101,8 @@ class Patience:
         patience, scores = self._phase.patience, self._log.scores
         return patience is not None and len(scores) - 1 - _best(scores) >= patience
 
-    def tell(self, step: int, steps: int) -> None:
-        """Says so if patience ends training after `step`, before the last of `steps`."""
+    def announce(self, step: int, steps: int) -> None:
+        """Prints a message if patience ends training after `step`, before the last of `steps`."""
         if not self.is_over() or step == steps:
             return
         best_step, best_score = list(self._log.scores.items())[_best(self._log.scores)]
@@ -120,12 +120,13 @@ def _best(scores: dict[int, float]) -> int:
 
 
 class Skips:
-    """Looks for too many skipped steps in a row. The device is asked for the count only when it may have got there."""
+    """Detects too many skipped steps in a row. The count is fetched from the device only when it may have reached the
+    limit."""
 
     def __init__(self, limit: int, state: TrainState):
         self._limit = limit
         self._look_at = int(state.step) + max(limit - int(state.skipped_in_a_row), 1)
-        self._told = int(state.skipped)
+        self._warned_of = int(state.skipped)
 
     def too_many(self, measured: Means, step: int) -> int:
         """The number of skipped steps in a row up to `step`, from its measurements; 0 below the limit."""
@@ -135,11 +136,11 @@ class Skips:
         self._look_at = step + max(self._limit - in_a_row, 1)
         return in_a_row if in_a_row >= self._limit else 0
 
-    def tell(self, skipped: int, step: int) -> None:
+    def warn(self, skipped: int, step: int) -> None:
         """Warns if `skipped`, of the run's first `step` steps, are more than at the last warning."""
-        if skipped > self._told:
+        if skipped > self._warned_of:
             warn(f"{skipped:,} of {step:,} steps had no finite gradient and were skipped")
-            self._told = skipped
+            self._warned_of = skipped
 
 
 def no_finite_gradient(
@@ -150,13 +151,13 @@ def no_finite_gradient(
     `good`: the last good checkpoint; `rate`: the peak learning rate.
     """
     numbers = range(max(step - skipped, phase.first) + 1, step + 1)
-    records = {number: list(phase.records(number - phase.first - 1)) for number in numbers}
+    records = {number: list(phase.source.records(number - phase.first - 1)) for number in numbers}
     if is_first():
         write_json(run / _SKIPPED, records)
     return RunError(
         f"no finite gradient in {skipped} steps in a row, up to step {step:,}. Their training records are in "
         f"{run / _SKIPPED}; step {numbers[0]:,} had {_list(records[numbers[0]])} "
-        f"({phase.told.format(step=numbers[0])}). "
+        f"({phase.records_hint(numbers[0])}). "
         f"The last good checkpoint is {good or 'none: nothing was saved before'}; lower "
         f"--optimizer.peak-learning-rate ({rate:g}) and start a new run"
         f"{' from there' if good else ''}"
@@ -169,9 +170,9 @@ def _list(numbers: Sequence[int]) -> str:
 
 
 class Watchdog:
-    """Within the block the process is ended if `here` tells of no progress for too long.
+    """Within the block, ends the process if `here` reports no progress for too long.
 
-    Time is counted by ticks of a thread, so that a process that was stopped, or a machine that slept, isn't stuck.
+    A thread counts ticks, so that time during which the process or the machine was suspended doesn't count.
     """
 
     def __init__(self, minutes: float | None, run: Place, watched: Whereabouts = here, tick: float = _TICK_S):
@@ -198,19 +199,20 @@ class Watchdog:
                 self._end()
 
     def _end(self) -> None:
-        words = threading.Thread(target=self._tell, daemon=True)
-        words.start()
-        words.join(_LAST_WORDS_S)
+        report = threading.Thread(target=self._write_report, daemon=True)
+        report.start()
+        report.join(_REPORT_S)
         os._exit(STUCK)
 
-    def _tell(self) -> None:
-        """Writes the stacks of all threads to a file and says so, without rich: the main thread may hold its lock."""
+    def _write_report(self) -> None:
+        """Writes the stacks of all threads to a file and prints its path, without rich: the main thread may hold its
+        lock."""
         where = self._watched.text
         host = f"-host-{jax.process_index()}" if jax.process_count() > 1 else ""
         path = self._run / f"stuck-{self.step}{host}.txt"
         line = (
-            f"\nbert-jax: no progress for {self._seconds / 60:g} minutes while {where}; what every thread was at is in "
-            f"{path}. Give the same command again to go on from the newest checkpoint, or raise "
+            f"\nbert-jax: no progress for {self._seconds / 60:g} minutes while {where}; the stacks of all threads are "
+            f"in {path}. Give the same command again to go on from the newest checkpoint, or raise "
             "--execution.stuck-after-minutes if that may take so long\n"
         )
         os.write(2, line.encode())

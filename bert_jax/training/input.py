@@ -50,7 +50,7 @@ class MixedOrder:
     """The endless order of training on several sources: of each source its share, each in its own ShuffledOrder.
 
     Ordinals go in blocks of `BLOCK`, of which every source has the same number in each, in an order of the block's
-    own. The record at an ordinal is a function of what is given here and the ordinal alone.
+    own. The record at an ordinal is a function of the constructor's arguments and the ordinal alone.
     """
 
     BLOCK = 10_000
@@ -89,7 +89,7 @@ def _block(counts: tuple[int, ...], seed: int, phase: int, block: int) -> list[t
     before = np.empty_like(sources)
     for source, count in enumerate(counts):
         before[sources == source] = np.arange(count)
-    return list(zip(sources.tolist(), before.tolist()))
+    return list(zip(sources.tolist(), before.tolist(), strict=True))
 
 
 def _hashed(size: int, *words: str | int) -> int:
@@ -102,12 +102,12 @@ class InOrder(NamedTuple):
 
     size: int
     """Records in the data set."""
-    count: int
+    reads: int
     """Records to read."""
 
     def record(self, ordinal: int) -> int | None:
         """The record at `ordinal`."""
-        return ordinal * self.size // self.count if ordinal < self.count else None
+        return ordinal * self.size // self.reads if ordinal < self.reads else None
 
 
 @runtime_checkable

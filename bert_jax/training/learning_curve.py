@@ -28,7 +28,7 @@ def write_learning_curve(path: Place, lines: list[Line], metric: str | None, tit
         panels[0].set_ylabel("loss")
         panels[0].legend()
         if scores:
-            best = max(scores, key=scores.get)
+            best = max(scores, key=scores.__getitem__)
             panels[1].plot(*_points(scores), "o-", markersize=4, color="tab:green")
             panels[1].plot(best, scores[best], "*", markersize=14, color="tab:green")
             panels[1].set_ylabel(metric)

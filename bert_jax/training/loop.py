@@ -3,7 +3,7 @@
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -33,6 +33,44 @@ _NOTE_EVERY_S = 0.5
 """Seconds between two fetches of measurements for the progress line."""
 
 
+class Trained(NamedTuple):
+    """The result of a training."""
+
+    state: TrainState
+    evaluations: dict[int, dict[str, Any]]
+    """By step, the results of the evaluations that this process has made."""
+
+
+class Session(NamedTuple):
+    """What the loop works with in one process: the open files of a run, and what may end it early."""
+
+    config: TrainingConfig
+    run: RunDirectory
+    checkpoints: Checkpoints
+    log: MetricsLog
+    trace: StepTrace
+    cadence: Cadence
+    stop: StopSignals
+    watchdog: Watchdog
+    peak_flops: float | None
+    """Peak FLOP/s of all devices together; None if unknown."""
+    evaluations: dict[int, dict[str, Any]]
+
+    def at(self, activity: str, step: int, phase: PhaseWork) -> None:
+        """Reports what is being done, for messages of errors and of the watchdog, which counts it as progress."""
+        self.watchdog.step = step
+        here.at(f"{activity} step {step:,} of {self.config.steps:,} ({phase.name})")
+
+    def stop_requested(self) -> bool:
+        """Whether this process was asked to stop. Called between batches of an evaluation, which are progress."""
+        here.still()
+        return self.stop.requested
+
+    def interrupted(self, step: int) -> Interrupted:
+        """The error with which a run ends after a request to stop."""
+        return Interrupted(f"stopped at step {step:,} of {self.config.steps:,}; give the same command again to go on")
+
+
 @contextlib.contextmanager
 def _failures_noted() -> Iterator[None]:
     """Adds a failure of the code within to the run's journal, and closes the journal."""
@@ -53,50 +91,50 @@ def _failures_noted() -> Iterator[None]:
         open_journal(None)
 
 
-class Trained(NamedTuple):
-    """What a training ended with."""
-
-    state: TrainState
-    evaluations: dict[int, dict[str, Any]]
-    """The results of the evaluations that this process has made, by their steps."""
-
-
 @_failures_noted()
 def train(
-    trainer: Trainer, run: RunDirectory, phases: list[PhaseWork], initial: Callable[[], Parameters | None]
+    trainer: Trainer, run: RunDirectory, phases: Sequence[PhaseWork], initial: Callable[[], Parameters | None]
 ) -> Trained:
-    """Does the steps of `run` that are left, from its newest good checkpoint or from `initial` parameters.
+    """Trains `run` through all `phases`, from its newest good checkpoint or, if it has none, from `initial` parameters.
 
     Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written, and RunError where too many steps in a row
     had to be skipped or where the compiler is wrong on this machine.
     """
-    config = trainer.config
+    config, settings = trainer.config, trainer.config.checkpoints
     if config.execution.check_compiler:
         check_compiler()
-    carried, kept = (run.config_file, run.tokenizer), config.checkpoints
-    with contextlib.ExitStack() as opened:
-        checkpoints = Checkpoints(run.checkpoints, carried, kept.keep, run.check_owner, kept.keep_every, run.stranger)
-        opened.enter_context(contextlib.closing(checkpoints))
-        state = _beginning(trainer, run, checkpoints, initial)
-        trackers = [opened.enter_context(tracker) for tracker in open_trackers(config, run.path)]
+    with contextlib.ExitStack() as stack:
+        carried = run.config_file, run.tokenizer
+        checkpoints = Checkpoints(
+            run.checkpoints, carried, settings.keep, run.check_owner, settings.keep_every, run.stranger
+        )
+        stack.enter_context(contextlib.closing(checkpoints))
+        state = _first_state(trainer, run, checkpoints, initial)
+        trackers = [stack.enter_context(tracker) for tracker in open_trackers(config, run.path)]
         log = MetricsLog(run.path, int(state.step), config.logging.tensorboard, trackers)
-        opened.enter_context(contextlib.closing(log))
-        trace = opened.enter_context(StepTrace(config.profiled if is_first() else range(0), run.profile))
-        all_peaks = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None
-        trained = _run_phases(state, phases, checkpoints, log, trace, config, all_peaks)
-        note("finished", f"step {int(trained.state.step):,}")  # before the log is closed, which publishes this, too
-    return trained
+        stack.enter_context(contextlib.closing(log))
+        trace = stack.enter_context(StepTrace(config.profiled if is_first() else range(0), run.profile))
+        cadence = Cadence(settings, int(state.step))
+        peak = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None
+        minutes = config.execution.stuck_after_minutes
+        with StopSignals(lambda: checkpoints.newest) as stop, Watchdog(minutes, run.path) as watchdog:
+            session = Session(config, run, checkpoints, log, trace, cadence, stop, watchdog, peak, {})
+            for phase in phases:
+                state = PhaseLoop(phase, session).run(state)
+        _finish(checkpoints)
+        note("finished", f"step {int(state.step):,}")  # before the log is closed, which publishes this, too
+    return Trained(state, session.evaluations)
 
 
-def _beginning(
+def _first_state(
     trainer: Trainer, run: RunDirectory, checkpoints: Checkpoints, initial: Callable[[], Parameters | None]
 ) -> TrainState:
-    """The state of the newest good checkpoint or, where there is none, with the `initial` parameters; says which."""
+    """The state of the newest good checkpoint or, where there is none, one with the `initial` parameters."""
     config = trainer.config
     state = checkpoints.restore(trainer.state_shapes)
     if state is None:
-        if aside := sorted(path.name for path in run.checkpoints.glob("damaged-*")):
-            warn(f"{run.path} has no good checkpoint left ({', '.join(aside)}): it begins anew")
+        if damaged := sorted(path.name for path in run.checkpoints.glob("damaged-*")):
+            warn(f"{run.path} has no good checkpoint left ({', '.join(damaged)}): it begins anew")
         state = trainer.initial_state(initial())
         note("begun", f"{config.steps:,} steps")
     elif state.step:
@@ -110,181 +148,138 @@ def _beginning(
     return state
 
 
-def _run_phases(
-    state: TrainState,
-    phases: list[PhaseWork],
-    checkpoints: Checkpoints,
-    log: MetricsLog,
-    trace: StepTrace,
-    config: TrainingConfig,
-    all_peaks: float | None,
-) -> Trained:
-    """Runs the steps that `state` has not done yet, with evaluation, checkpoints and log at their cadence.
-
-    `all_peaks`: peak FLOP/s of all devices together; None if unknown.
-    """
-    evaluations: dict[int, dict[str, Any]] = {}
-    limit = config.execution.stuck_after_minutes
-    with StopSignals(lambda: checkpoints.newest) as stop, Watchdog(limit, log.path.parent) as watchdog:
-        cadence = Cadence(config.checkpoints, int(state.step))
-        for phase in phases:
-            loop = _Loop(phase, checkpoints, cadence, log, config, stop, watchdog, all_peaks, evaluations)
-            if loop.has_work(int(state.step)):
-                state = loop.run(state, trace)
-    _finish(checkpoints)
-    return Trained(state, evaluations)
-
-
-class _Loop:
+class PhaseLoop:
     """The steps of one phase."""
 
-    def __init__(
-        self,
-        phase: PhaseWork,
-        checkpoints: Checkpoints,
-        cadence: Cadence,
-        log: MetricsLog,
-        config: TrainingConfig,
-        stop: StopSignals,
-        watchdog: Watchdog,
-        all_peaks: float | None,
-        evaluations: dict[int, dict[str, Any]],
-    ):
-        """The results of each evaluation are added to `evaluations`."""
-        self._evaluations = evaluations
-        self._phase, self._checkpoints, self._cadence, self._log = phase, checkpoints, cadence, log
-        self._config, self._stop, self._watchdog, self._all_peaks = config, stop, watchdog, all_peaks
-        self._patience, self._noted = Patience(phase, log), 0.0
+    def __init__(self, phase: PhaseWork, session: Session):
+        self._phase, self._session, self._config = phase, session, session.config
+        self._patience, self._noted_at = Patience(phase, session.log), 0.0
 
-    def has_work(self, step: int) -> bool:
-        """Whether this phase has steps or an evaluation left after `step` steps of the run."""
-        done = step - self._phase.first
-        if self._patience.is_over():
-            return False
-        return 0 <= done < self._phase.steps or done == self._phase.steps and self._owes_evaluation(step)
-
-    def run(self, state: TrainState, trace: StepTrace) -> TrainState:
-        """Trains from `state` to the end of the phase."""
+    def run(self, state: TrainState) -> TrainState:
+        """Trains from `state` to the end of the phase. Returns `state` itself where the phase is over or not begun."""
         phase, step = self._phase, int(state.step)
-        batches, measured = phase.batches(step - phase.first), None
+        missed_evaluation = self._missed_evaluation(step)
+        open_steps = phase.first <= step < phase.last
+        if self._patience.is_over() or not (open_steps or step == phase.last and missed_evaluation):
+            return state
         self._skips = Skips(min(self._config.execution.max_skipped_steps, self._config.steps), state)
         self._restart_speed()
-        with stage(phase.name, phase.steps, "steps", start=step - phase.first) as self._shown:
+        with stage(phase.name, phase.steps, "steps", start=step - phase.first) as self._progress:
             self._at("beginning after", step)
-            if self._owes_evaluation(step):
+            if missed_evaluation:
                 self._evaluate_late(step, state)
-                if self._patience.is_over():
-                    return state
-            self._shown.advance(0, note="compiling")
-            for step in range(step + 1, phase.first + phase.steps + 1):
-                self._at("waiting for the data of", step)
-                batch, before = next(batches), measured
-                self._at("computing" if before else "compiling", step)
-                if before is None:
-                    compile_together(phase.name, phase.train_step, state, batch)
-                trace.before(step, state)
-                state, measured = phase.train_step(state, batch)
-                trace.after(step, state)
-                jax.block_until_ready(before)  # one step computes while the next is dispatched, no more
-                if before:
-                    self._check_skips(before, step - 1)
-                    self._show(before)
-                else:  # dispatched, and so compiled
-                    self._restart_speed()
-                    self._shown.pace_from_here(1)
-                self._speed.count(batch, measured["skipped_records"] if phase.skips_records else None)
-                self._after(step, state, measured)
-                if self._patience.is_over():
-                    break
-            if measured:
-                self._check_skips(measured, step)
+            return state if self._patience.is_over() else self._train(state, step)
+
+    def _train(self, state: TrainState, begin: int) -> TrainState:
+        """The steps after `begin`. A step computes while the next is dispatched; measurements of it are read then."""
+        phase, session = self._phase, self._session
+        batches, measured = phase.batches(begin - phase.first), None
+        self._progress.advance(0, note="compiling")
+        for step in range(begin + 1, phase.last + 1):
+            self._at("waiting for the data of", step)
+            batch, previous = next(batches), measured
+            self._at("computing" if previous else "compiling", step)
+            if previous is None:
+                compile_together(phase.name, phase.train_step, state, batch)
+            session.trace.before(step, state)
+            state, measured = phase.train_step(state, batch)
+            session.trace.after(step, state)
+            jax.block_until_ready(previous)  # no more than two steps are under way
+            if previous:
+                self._check_skips(previous, step - 1)
+                self._show(previous)
+            else:  # dispatched, and so compiled
+                self._restart_speed()
+                self._progress.pace_from_here(1)
+            self._speed.count(batch, measured["skipped_records"] if phase.skips_records else None)
+            if step % self._config.log_every == 0 or step == self._config.steps:
+                self._log(step, measured)
+            evaluation = self._evaluate(step, state) if self._evaluates(step) else None
+            stopping = session.stop.at(step)  # read once: a signal may come at any time
+            if session.cadence.due(step) or step == phase.last or stopping or self._patience.is_over():
+                self._save(step, state, evaluation, stopping)
+            if self._patience.is_over():
+                break
+        if measured:
+            self._check_skips(measured, step)
         return state
 
-    def _at(self, what: str, step: int) -> None:
-        """Notes what is being done, for an error message, and tells the watchdog that there is progress."""
-        self._watchdog.step = step
-        here.at(f"{what} step {step:,} of {self._config.steps:,} ({self._phase.name})")
+    def _at(self, activity: str, step: int) -> None:
+        self._session.at(activity, step, self._phase)
 
     def _show(self, measured: Means) -> None:
         """Counts a step in the progress line, now and then with the measurements of the last step that has ended."""
-        if time.monotonic() - self._noted > _NOTE_EVERY_S:
-            self._noted = time.monotonic()
-            rate = self._phase.sequences * self._shown.rate
-            self._shown.note = self._phase.note(_values(measured), rate)
-        self._shown.advance()
+        if time.monotonic() - self._noted_at > _NOTE_EVERY_S:
+            self._noted_at = time.monotonic()
+            self._progress.note = self._phase.note(_values(measured), self._phase.sequences * self._progress.rate)
+        self._progress.advance()
 
-    def _after(self, step: int, state: TrainState, measured: Means) -> None:
-        """Does what is due once `step` is dispatched: a line of the log, an evaluation, a checkpoint, the end."""
-        last, ends_phase = step == self._config.steps, step == self._phase.first + self._phase.steps
-        if step % self._config.log_every == 0 or last:
-            values = _values(measured)
-            self._log.write(step, "train", self._speed.measurements(values.pop("tokens")) | values)
-            self._skips.tell(int(values["skipped"]), step)
-            self._restart_speed()
-        evaluation = self._evaluate(step, state) if self._evaluates(step) else None
-        stopping = self._stop.at(step)  # read once: a signal may come at any time
-        if self._cadence.due(step) or ends_phase or stopping or self._patience.is_over():
-            if stopping:
-                say(f"stopping after step {step:,} with a checkpoint; Ctrl-C (once more) ends at once, without it")
-            self._at("writing the checkpoint of", step)
-            self._log.publish()
-            self._checkpoints.save(step, state, evaluation, self._log.sum)
-            self._cadence.saved(step)
+    def _log(self, step: int, measured: Means) -> None:
+        """Writes a line of training measurements, and begins to measure the speed anew."""
+        values = _values(measured)
+        speed = self._speed.measurements(values.pop("tokens"))
+        self._session.log.write(step, "train", {**speed, **values})
+        self._skips.warn(int(values["skipped"]), step)
+        self._restart_speed()
+
+    def _save(self, step: int, state: TrainState, evaluation: dict[str, float] | None, stopping: bool) -> None:
+        """Begins to write a checkpoint. If `stopping`, waits until it is written and raises Interrupted."""
+        session = self._session
+        if stopping:
+            say(f"stopping after step {step:,} with a checkpoint; Ctrl-C (once more) ends at once, without it")
+        self._at("writing the checkpoint of", step)
+        session.log.publish()
+        session.checkpoints.save(step, state, evaluation, session.log.sum)
+        session.cadence.saved(step)
         if stopping:
             self._at("finishing the checkpoint of", step)
-            _finish(self._checkpoints)
+            _finish(session.checkpoints)
             note("stopped", f"after step {step:,}, with a checkpoint")
-            raise self._interrupted(step)
-
-    def _interrupted(self, step: int) -> Interrupted:
-        return Interrupted(f"stopped at step {step:,} of {self._config.steps:,}; give the same command again to go on")
+            raise session.interrupted(step)
 
     def _evaluates(self, step: int) -> bool:
         due = step % self._config.evaluation.every == 0 or step == self._config.steps
-        return bool(self._phase.evaluate) and due
+        return self._phase.evaluator is not None and due
 
-    def _owes_evaluation(self, step: int) -> bool:
+    def _missed_evaluation(self, step: int) -> bool:
         """Whether the run was stopped after `step` of this phase, before or while it was evaluated."""
-        return step > self._phase.first and self._evaluates(step) and self._log.last_step("eval") < step
+        return step > self._phase.first and self._evaluates(step) and self._session.log.last_step("eval") < step
 
     def _evaluate(self, step: int, state: TrainState) -> dict[str, float] | None:
-        """Evaluates on held-out documents and logs the result; returns None if a stop is requested meanwhile."""
-        noted_before = self._shown.note
-        self._shown.advance(0, note="evaluating")
+        """Evaluates on held-out data and logs the result; returns None if a stop is requested meanwhile."""
+        assert self._phase.evaluator is not None
+        note_before = self._progress.note
+        self._progress.advance(0, note="evaluating")
         self._at("evaluating after", step)
         with self._speed.paused():
-            results = self._phase.evaluate(state.params, self._asked_to_stop)
-        self._shown.note = noted_before
-        self._shown.show()
-        evaluation = results and {name: value for name, value in results.items() if isinstance(value, float)}
-        if evaluation:
-            self._evaluations[step] = results
-            self._log.write(step, "eval", evaluation)
-            say(f"step {step:,}, held out: {self._phase.note(evaluation)}")
-            self._patience.tell(step, self._config.steps)
+            results = self._phase.evaluator.evaluate(state.params, self._session.stop_requested)
+        self._progress.note = note_before
+        self._progress.show()
+        if not results:
+            return None
+        evaluation = {name: value for name, value in results.items() if isinstance(value, float)}
+        self._session.evaluations[step] = results
+        self._session.log.write(step, "eval", {**evaluation})
+        say(f"step {step:,}, held out: {self._phase.note(evaluation)}")
+        self._patience.announce(step, self._config.steps)
         return evaluation
-
-    def _asked_to_stop(self) -> bool:
-        """Whether a stop is requested. Called after each batch of an evaluation, which counts as progress."""
-        here.still()
-        return self._stop.requested
 
     def _evaluate_late(self, step: int, state: TrainState) -> None:
         """The evaluation of a step whose checkpoint was written without. There may be no other step to stop after."""
         if evaluation := self._evaluate(step, state):
-            self._checkpoints.add_evaluation(step, evaluation)
-        elif self._stop.requested:
-            raise self._interrupted(step)
+            self._session.checkpoints.add_evaluation(step, evaluation)
+        elif self._session.stop.requested:
+            raise self._session.interrupted(step)
 
     def _restart_speed(self) -> None:
-        self._speed = Speed(self._phase.sequences, self._phase.flops, self._all_peaks)
+        self._speed = Speed(self._phase.sequences, self._phase.flops, self._session.peak_flops)
 
     def _check_skips(self, measured: Means, step: int) -> None:
         """Raises RunError where too many steps in a row, up to `step`, had no finite gradient."""
         if skipped := self._skips.too_many(measured, step):
             rate = self._config.optimizer.peak_learning_rate
-            run, good = self._log.path.parent, self._checkpoints.last_good()
-            raise no_finite_gradient(skipped, step, self._phase, run, good, rate)
+            good = self._session.checkpoints.last_good()
+            raise no_finite_gradient(skipped, step, self._phase, self._session.run.path, good, rate)
 
 
 def _finish(checkpoints: Checkpoints) -> None:

@@ -24,7 +24,7 @@ _MUON_SIZE = 0.2
 class Moments(NamedTuple):
     """The state of `scale_by_moments`."""
 
-    count: Int[Array, ""]
+    count: Int[Array, ""]  # type: ignore[assignment]  # hides tuple.count; checkpoints have this name
     """Steps taken."""
     mean: Parameters
     square: Parameters
@@ -135,7 +135,7 @@ def _share_of_peak(
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
     """Clip by global norm, Adam, decay; for LAMB the trust ratio; for Muon its step in place of Adam's in the blocks'
     matrices. An optax optimizer at learning rate 1: the step multiplies its updates by the rate, which follows the
-    run's own count of steps, and tells it the `gradient_norm`.
+    run's own count of steps, and passes the `gradient_norm`.
     """
     scaled = scale_by_moments(config.beta1, config.beta2, config.epsilon, config.bias_correction)
     if config.name == "muon":

@@ -1,7 +1,7 @@
 """The train step and the evaluation step: the same for every objective."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +25,11 @@ STEP_MEASUREMENTS = ("loss", "grad_norm", "learning_rate", "tokens")
 Tree = TypeVar("Tree")
 Seed = int | UInt32[Array, ""]
 Targets = Any
-"""What an objective makes of a batch: a tree of arrays whose first axis is the batch's."""
+"""An objective's input and labels for a batch: a tree of arrays whose first axis is the batch's."""
 
 
 class Moment(NamedTuple):
-    """How far a training is."""
+    """The progress of a training."""
 
     phase: int
     done: Float[Array, ""]
@@ -43,15 +43,23 @@ class Moment(NamedTuple):
 
 @runtime_checkable
 class Objective(Protocol):
-    """What is learned from a batch."""
+    """The questions that a training asks of a batch, the model that answers, and its loss."""
 
-    model: ModelConfig
-    losses: Mapping[str, float]
-    """Names of the measurements whose means, each times its weight, add up to the loss."""
-    measurements: tuple[str, ...]
-    """Names of all that `measure` gives."""
-    shown: Mapping[str, str]
-    """What the shares among `measurements` are called in the progress line; the others aren't shown there."""
+    @property
+    def model(self) -> ModelConfig:
+        """The settings of the model, with the size of its vocabulary."""
+
+    @property
+    def losses(self) -> Mapping[str, float]:
+        """Names of the measurements whose means, each times its weight, add up to the loss."""
+
+    @property
+    def measurements(self) -> tuple[str, ...]:
+        """Names of all measurements that `measure` returns."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The names in the progress line of those `measurements` that it shows beside the loss."""
 
     def in_phase(self, phase: int) -> "Objective":
         """The objective as it is in phase number `phase`, where settings of the model depend on that."""
@@ -65,8 +73,9 @@ class Objective(Protocol):
     def flops(self, shape: tuple[int, ...]) -> float:
         """FLOPs of one step on a batch whose ids have this shape, by formula."""
 
-    def targets(self, batch: AnyBatch, keys: Key[Array, "B *N"], moment: Moment | None = None) -> Targets:
-        """Input and labels of each example; randomness from its key alone. `moment`: None in an evaluation."""
+    def targets(self, batch: Any, keys: Key[Array, "B *N"], moment: Moment | None = None) -> Targets:
+        """Input and labels of each example of `batch`, an AnyBatch; its randomness comes from its key alone. `moment`:
+        None in an evaluation."""
 
     def counts(self, targets: Targets) -> dict[str, Float[Array, ""]]:
         """The count of each of `losses` over all of `targets`, known before the model runs."""
@@ -90,7 +99,7 @@ def example_keys(seed: Seed, purpose: str, phase: int, ordinals: UInt32[Array, "
 def drawn(
     objective: Objective, seed: Seed, batch: AnyBatch, phase: int, moment: Moment
 ) -> tuple[Targets, Key[Array, "B *N"]]:
-    """What a training step asks of `batch`, and the keys of its dropout."""
+    """The targets of a training step on `batch`, and the keys of its dropout."""
     targets = objective.targets(batch, example_keys(seed, "targets", phase, batch.ordinal), moment)
     return targets, example_keys(seed, "dropout", phase, batch.ordinal)
 
@@ -116,7 +125,7 @@ def make_train_step(
     """`(state, batch) -> (state, measurements of the window so far)`, to be jitted with the state donated.
 
     `optimizer` is at learning rate 1 and takes extra arguments (`optax.with_extra_args_support`): its updates are
-    scaled by `learning_rate`, and it is given the gradients' global norm as `gradient_norm`. `steps`: those of the run
+    scaled by `learning_rate`, and it receives the gradients' global norm as `gradient_norm`. `steps`: those of the run
     that are the phase's.
 
     A window begins anew every `window` steps. `skipped_records`, the batch's rows of weight 0, are those of the step
@@ -138,7 +147,9 @@ def make_train_step(
         params, slots = _if(good, moved, (state.params, state.optimizer))
         one = jnp.ones(())
         means |= {
-            "loss": Mean(sum(weight * means[name].value for name, weight in objective.losses.items()), one),
+            "loss": Mean(
+                cast(Array, sum(weight * means[name].value for name, weight in objective.losses.items())), one
+            ),
             "grad_norm": Mean(norm, one),
             "learning_rate": Mean(rate, one),
             "tokens": Mean(jnp.sum(batch.tokens.length, dtype=jnp.float32), one),
@@ -169,7 +180,7 @@ def _is_empty(batch: AnyBatch) -> Bool[Array, " B"]:
 
 
 def _if(good: Bool[Array, ""], moved: Callable[[], Tree], unmoved: Tree) -> Tree:
-    """What `moved` gives if `good`, else `unmoved`, whatever the optimizer is.
+    """The result of `moved` if `good`, else `unmoved`.
 
     On accelerators by a select, which becomes part of the update; a condition copies weights and moments between two
     layouts there (1.2 GB a step of BERT-base on a TPU, and 1 GiB of memory). On CPUs by a condition: XLA computes the
@@ -191,7 +202,7 @@ def loss_gradients(
         parts = [
             weight * means[name].total / jnp.maximum(counts[name], 1.0) for name, weight in objective.losses.items()
         ]
-        return sum(parts), means
+        return cast(Array, sum(parts)), means
 
     if microbatches == 1:
         gradients, means = jax.grad(loss, has_aux=True)(params, (targets, dropout_keys))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jaxtyping import Array, Float
 
 from bert_jax.config.operation import CheckpointConfig
 from bert_jax.run.hosts import agreed
@@ -22,7 +23,8 @@ class Speed:
         """`sequences`: of a step. `flops`: of one step on a batch whose ids are of a shape. `peak_flops`: of all the
         devices."""
         self._sequences, self._flops_of, self._peak = sequences, flops, peak_flops
-        self._steps, self._positions, self._flops, self._skipped_records = 0, 0, 0.0, []
+        self._steps, self._positions, self._flops = 0, 0, 0.0
+        self._skipped_records: list[Float[Array, ""]] = []
         self._began = time.monotonic()
 
     def count(self, batch: AnyBatch, skipped_records: Mean | None) -> None:
@@ -31,7 +33,7 @@ class Speed:
         self._positions += batch.tokens.ids.size
         self._flops += self._flops_of(batch.tokens.ids.shape)
         if skipped_records:
-            self._skipped_records.append(skipped_records.total)  # fetched when it is asked for
+            self._skipped_records.append(skipped_records.total)  # fetched with the other measurements
 
     def paused(self) -> "Speed":
         """A context whose time doesn't count."""
@@ -44,8 +46,8 @@ class Speed:
         self._began += time.monotonic() - self._paused_at
 
     def measurements(self, tokens_a_step: float) -> dict[str, float | None]:
-        """What the contract names, `mfu` None where the peak isn't known; `fill`, the share of positions that hold
-        tokens; and how many damaged records were skipped, on all hosts."""
+        """Rates of sequences and tokens; `fill`, the share of positions that hold tokens; `mfu`, FLOP/s over the peak
+        (None where that is unknown); and the number of damaged records that were skipped, on all hosts."""
         seconds = time.monotonic() - self._began
         rate = self._steps / seconds
         return {
@@ -92,11 +94,12 @@ class StepTrace:
 
 
 class Cadence:
-    """Says after which steps a checkpoint is due; on several hosts the same steps on all of them.
+    """Decides after which steps a checkpoint is due, the same on all hosts.
 
-    The clock is the first host's. To hear what it says stops all devices for a moment, so that isn't done at every
-    step: the first host tells all in how many steps to ask again. That is half of those that fit into what is left of
-    the time, and at most as many as were taken since the last checkpoint, as they may become slower.
+    The clock is the first host's. Reading it stops all devices for a moment, so it isn't read at every step: each time
+    the first host announces after how many steps it is read again. That number is half of the steps that fit, at the
+    pace since the last checkpoint, into the time that remains; at most as many as since that checkpoint, in case steps
+    become slower.
     """
 
     def __init__(
@@ -106,22 +109,23 @@ class Cadence:
         clock: Callable[[], float] = time.monotonic,
         agree: Callable[[int], int] = agreed,
     ):
-        """`step`: the one that this process begins after. `agree` gives the first host's number to all."""
+        """`step`: the last one before this process begins. `agree`: gives all hosts the first host's number."""
         self._every, self._keep_every, self._clock, self._agree = config.every, config.keep_every, clock, agree
         self._seconds = config.every_minutes and config.every_minutes * 60
         self.saved(step)
 
     def saved(self, step: int) -> None:
         """Notes that a checkpoint was begun after `step`: time counts from now. To be called on all hosts."""
-        self._saved, self._saved_at, self._ask_at = step, self._clock(), step + 1
+        self._saved, self._saved_at, self._read_at = step, self._clock(), step + 1
 
     def due(self, step: int) -> bool:
         """Whether a checkpoint is due after `step`. To be called after every step, on all hosts."""
-        by_step = step % self._every == 0 or bool(self._keep_every) and step % self._keep_every == 0
-        return by_step or self._due_by_time(step)
+        if step % self._every == 0 or (self._keep_every and step % self._keep_every == 0):
+            return True
+        return self._due_by_time(step)
 
     def _due_by_time(self, step: int) -> bool:
-        if self._seconds is None or step < self._ask_at:
+        if self._seconds is None or step < self._read_at:
             return False
         passed = self._clock() - self._saved_at
         left, taken = self._seconds - passed, step - self._saved
@@ -129,5 +133,5 @@ class Cadence:
         if left > 0:
             steps = max(1, int(min(left / 2 / max(passed, 1e-9), 1) * taken))
         steps = self._agree(steps)
-        self._ask_at = step + steps
+        self._read_at = step + steps
         return steps == 0

@@ -1,8 +1,8 @@
-"""A training's parts put together: what trains, is benchmarked and is planned; and its phases, ready to run."""
+"""The compiled steps of a training, which are also benchmarked and planned, and its phases, ready to run."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import jax
 import numpy as np
@@ -12,10 +12,11 @@ from jaxtyping import Array, UInt32
 
 from bert_jax.config.training import TrainingConfig
 from bert_jax.model.bert import Parameters, completed
-from bert_jax.model.sharding import abstract, batch_sharding, on_mesh, slot_shardings, tree_shardings
+from bert_jax.model.sharding import abstract, batch_sharding, on_mesh, placed, slot_shardings, tree_shardings
 from bert_jax.run.measurement import Means
 from bert_jax.run.state import TrainState
 from bert_jax.training.batch import AnyBatch
+from bert_jax.training.input import NumberedBatches, read_ahead
 from bert_jax.training.optimizer import learning_only, learning_rate, make_optimizer
 from bert_jax.training.step import (
     STEP_MEASUREMENTS,
@@ -28,15 +29,18 @@ from bert_jax.training.step import (
     purpose_key,
 )
 
+Config = TypeVar("Config", bound=TrainingConfig)
+Learned = TypeVar("Learned", bound=Objective)
 
-class Trainer:
+
+class Trainer(Generic[Config, Learned]):
     """The compiled steps and the shardings of one training. It needs no data."""
 
     def __init__(
         self,
-        config: TrainingConfig,
+        config: Config,
         mesh: Mesh,
-        objective: Objective,
+        objective: Learned,
         optimizer: optax.GradientTransformation | None = None,
     ):
         """`optimizer`: of optax, at learning rate 1: the schedule's rate multiplies its updates. None: the config's."""
@@ -55,8 +59,8 @@ class Trainer:
         """Shapes, types and shardings of the state."""
         return abstract(self._shapes, self._shardings)
 
-    def train_step(self, phase: int) -> Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]:
-        """The jitted step of phase number `phase`. The state is donated."""
+    def train_step(self, phase: int) -> jax.stages.Wrapped:
+        """The jitted step of phase number `phase`: (state, batch) -> (state, measurements). The state is donated."""
         step = make_train_step(
             self.objective.in_phase(phase),
             self._optimizer,
@@ -85,8 +89,8 @@ class Trainer:
             return objective.measure(params, *drawn(objective, self.config.seed, batch, phase, first))
 
         def backward(params: Parameters, batch: AnyBatch) -> Any:
-            asked = drawn(objective, self.config.seed, batch, phase, first)
-            return loss_gradients(objective, params, *asked, self.config.execution.accumulation)
+            targets, keys = drawn(objective, self.config.seed, batch, phase, first)
+            return loss_gradients(objective, params, targets, keys, self.config.execution.accumulation)
 
         return on_mesh(self.mesh, forward), on_mesh(self.mesh, backward)
 
@@ -111,41 +115,65 @@ class Trainer:
         return initial_state(params, self._optimizer, (*self.objective.measurements, *STEP_MEASUREMENTS), seed)
 
 
-class PhaseWork(NamedTuple):
-    """One phase, ready to run."""
+@runtime_checkable
+class Evaluator(Protocol):
+    """Measures a model on held-out data."""
 
-    name: str
-    first: int
-    """Steps of the phases before it."""
-    steps: int
-    batches: Callable[[int], Iterator[AnyBatch]]
-    """Batches from the given step of the phase on, on the devices."""
-    records: Callable[[int], Sequence[int]]
-    """The numbers, in the data set, of the training records in the batch of the given step."""
-    told: str
-    """A sentence that tells a user how to look at the records of a step; `{step}` stands for it."""
-    skips_records: bool
-    """Whether a batch leaves out damaged ones, as rows of weight 0."""
-    train_step: Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]
-    """The jitted step; the state is donated."""
-    evaluate: Callable[[Parameters, Callable[[], bool]], dict[str, Any] | None] | None
-    """Evaluates on held-out documents; of the results the floats are logged. Asks after each batch whether to stop, and
-    then returns None."""
-    sequences: float
-    """Sequences a step: where rows hold several, as many as such rows hold on average."""
-    flops: Callable[[tuple[int, ...]], float]
-    """FLOPs of one step on a batch whose ids have this shape, over all devices."""
-    shown: Mapping[str, str]
-    """What measurements beside the loss are called in the progress line."""
-    score: str = "score"
+    def evaluate(self, params: Parameters, stop: Callable[[], bool]) -> dict[str, Any] | None:
+        """Returns the measurements, of which the floats are logged; None if `stop`, called between batches, returns
+        True."""
+
+
+class PhaseWork:
+    """One phase of a training, ready to run: its batches, its step and its evaluation."""
+
+    score = "score"
     """What the score of an evaluation is called."""
     patience: int | None = None
     """The phase ends after this many evaluations in a row without a better score; None: with its last step."""
+    skips_records = False
+    """Whether a batch leaves out damaged records, as rows of weight 0."""
+
+    def __init__(self, trainer: Trainer, number: int, source: NumberedBatches, evaluator: Evaluator | None):
+        """`source`: the batches of phase `number`. `evaluator`: None where nothing is held out."""
+        phases = trainer.config.phases
+        self.trainer, self.source, self.evaluator = trainer, source, evaluator
+        self.name = "Training" if len(phases) == 1 else f"Training, phase {number + 1} of {len(phases)}"
+        self.steps, self.batch_size = phases[number].steps, phases[number].batch_size
+        self.first = sum(phase.steps for phase in phases[:number])
+        """Steps of the phases before it."""
+        self.last = self.first + self.steps
+        """The last step of the phase, counted from the beginning of the run."""
+        self.train_step = trainer.train_step(number)
+        """The jitted step; the state is donated."""
+
+    def batches(self, first: int) -> Iterator[AnyBatch]:
+        """Batches from step `first` of the phase on, on the devices."""
+        rows = batch_sharding(self.trainer.mesh)
+        for batch in read_ahead(self.source, first):
+            yield placed(self.local(batch), rows, self.batch_size)
+
+    def local(self, batch: AnyBatch) -> AnyBatch:
+        """The rows of a batch of the source that belong to this process' devices. Here the source reads no others."""
+        return batch
+
+    def records_hint(self, step: int) -> str:
+        """Tells a user how to look at the training records of a step of the run."""
+        raise NotImplementedError
+
+    @property
+    def sequences(self) -> float:
+        """Sequences a step: where rows hold several, as many as such rows hold on average."""
+        return self.batch_size
+
+    def flops(self, shape: tuple[int, ...]) -> float:
+        """FLOPs of one step on a batch whose ids have this shape, by formula, over all devices."""
+        return self.trainer.objective.flops(shape)
 
     def note(self, values: dict[str, float], sequences_per_second: float | None = None) -> str:
         """Formats measurements for the progress line. The score is shown once, under its own name."""
         labels = [("loss", "loss", ".3f"), ("score", self.score, ".4f")]
-        for name, label in self.shown.items():
+        for name, label in self.trainer.objective.labels.items():
             if not (name == self.score and "score" in values):
                 labels.append((name, label, ".3f"))
         labels.append(("learning_rate", "rate", ".2e"))

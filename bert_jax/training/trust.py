@@ -1,6 +1,6 @@
 """Whether the compiler computes the parts of a step right on this machine.
 
-jaxlib 0.10.2 gives wrong sums on CPUs without a word, for small products of many rows (jax issue 39103), and 0.12.0.1
+jaxlib 0.10.2 silently gives wrong sums on CPUs, for small products of many rows (jax issue 39103), and 0.12.0.1
 wrong gradients of LayerNorm for rows of 16 or 64 values on an Intel Xeon: a training would go on with them. So each
 part is computed compiled and operation by operation before the first training, and what differs is refused.
 """

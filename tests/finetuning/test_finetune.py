@@ -101,8 +101,8 @@ def test_a_task_is_learned_and_measured(finished, config):
 
 def test_the_best_evaluation_gives_the_results(finished, config, tmp_path, monkeypatch):
     """As measuring the best checkpoint does, where results.json is gone."""
-    measure, calls = DevRows.measure, []
-    monkeypatch.setattr(DevRows, "measure", lambda self, *given: calls.append(1) or measure(self, *given))
+    evaluate, calls = DevRows.evaluate, []
+    monkeypatch.setattr(DevRows, "evaluate", lambda self, *given: calls.append(1) or evaluate(self, *given))
     run = RunDirectory(tmp_path / "run")
     results = finetune(config, run)
     assert len(calls) == 4 and results == json.loads(finished.results_file.read_text())
@@ -163,11 +163,11 @@ def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, mon
     steps = []
 
     class Stopping(finetune_module.DevRows):
-        def measure(self, params, stop):
+        def evaluate(self, params, stop):
             steps.append(1)
             if len(steps) == 2:
                 raise Interrupted("here")
-            return super().measure(params, stop)
+            return super().evaluate(params, stop)
 
     run = RunDirectory(tmp_path / "run")
     with monkeypatch.context() as patched, pytest.raises(Interrupted):
@@ -351,9 +351,9 @@ def scored(scores):
     left = iter(scores)
 
     class Scored(finetune_module.DevRows):
-        def measure(self, params, stop=None):
+        def evaluate(self, params, stop=None):
             if stop is None:  # the best checkpoint, after training
-                return super().measure(params)
+                return super().evaluate(params)
             score = next(left)
             measured = {"metric": "accuracy", "accuracy": score, "score": score}
             return score if score is None else measured

@@ -67,7 +67,7 @@ def test_every_token_sees_both_sides(params):
 
 def test_wanted_places_are_the_same_whether_attention_is_returned_or_not(params):
     encoder, wanted = BertEncoder(CONFIG), jnp.array([[1, 5]] * ROWS)
-    seen = partial(encoder.apply, {"params": params["bert"]}, inputs(), wanted=wanted)
+    seen = partial(encoder.apply, {"params": params["bert"]}, inputs(), places=wanted)
     plain, kept = seen(), seen(return_attention=True, return_layers=True)
     assert kept.attention.shape == (3, ROWS, 4, LENGTH, LENGTH) and kept.layers.shape == (4, ROWS, LENGTH, 32)
     assert plain.tokens.shape == (ROWS, 2, 32)

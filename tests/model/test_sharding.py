@@ -89,7 +89,7 @@ def test_a_second_models_parameters_are_split_as_the_firsts():
 
 @pytest.mark.parametrize("name", ["bert/unheard/kernel", "bert/embeddings/norm/kernel"])
 def test_a_parameter_that_has_no_row_is_an_error(name):
-    with pytest.raises(ValueError, match=f"no row of PARAMETERS .* is of the parameter {name}"):
+    with pytest.raises(ValueError, match=f"PARAMETERS .* has no row for the parameter {name}"):
         parameter_spec(name)
 
 

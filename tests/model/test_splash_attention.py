@@ -9,7 +9,7 @@ import pytest
 from token_rows import packed_tokens
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model import exact_attention, tpu_form
+from bert_jax.model import exact_attention, splash_attention
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.encoder import Computation
@@ -29,9 +29,9 @@ def tokens(request):
 @pytest.fixture
 def rows_are_long(monkeypatch) -> list:
     """Takes rows of LENGTH tokens for long ones; collects whether each call of splash attention is interpreted."""
-    calls, by_splash = [], tpu_form._attend_over_long_rows
+    calls, by_splash = [], splash_attention._attend
     monkeypatch.setattr(
-        tpu_form, "_attend_over_long_rows", lambda *arguments: calls.append(arguments[-1]) or by_splash(*arguments)
+        splash_attention, "_attend", lambda *arguments: calls.append(arguments[-1]) or by_splash(*arguments)
     )
     monkeypatch.setattr(exact_attention, "_STRIP", 128)
     monkeypatch.setattr(exact_attention, "_MOST_SCORES", 128 * 128)

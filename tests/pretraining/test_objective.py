@@ -79,7 +79,10 @@ def test_without_pairs_there_is_one_task(params):
         "mlm_accuracy",
     }
     assert measured["mlm_loss"] == pytest.approx(measure(both, params, batch())["mlm_loss"])
-    assert (alone.told, both.told) == ("MLM (masked-language)", "MLM (masked-language), NSP (next-sentence)")
+    assert (alone.description, both.description) == (
+        "MLM (masked-language)",
+        "MLM (masked-language), NSP (next-sentence)",
+    )
 
 
 def test_each_next_token_is_predicted_from_those_before_it(params):
@@ -89,7 +92,7 @@ def test_each_next_token_is_predicted_from_those_before_it(params):
     some = batch(real=4)
     some = some._replace(tokens=some.tokens._replace(segment=jnp.zeros_like(some.tokens.segment)))
     measured = measure(objective, params, some)
-    assert objective.losses == {"lm_loss": 1.0} and objective.of_tokens.accuracy == "lm_accuracy"
+    assert objective.losses == {"lm_loss": 1.0} and objective.token_question.accuracy == "lm_accuracy"
     assert set(measured) == set(objective.measurements) == {"lm_loss", "lm_accuracy"}
     assert measured["lm_loss"][1] == measured["lm_accuracy"][1] == int(some.tokens.length[:4].sum()) - 4
     network = jax.jit(lambda params, tokens: BertForPretraining(causal).apply({"params": params}, tokens, None))

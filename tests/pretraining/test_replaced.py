@@ -110,7 +110,7 @@ def test_tables_are_those_of_both_models(params):
 def test_the_loss_is_the_weighted_sum(params):
     some = objective(generator_weight=2.0, discriminator_weight=30.0)
     assert objective().losses == {"mlm_loss": 1.0, "rtd_loss": 50.0}
-    assert objective().told == "MLM (masked-language), RTD (replaced-token, weight 50)"
+    assert objective().description == "MLM (masked-language), RTD (replaced-token, weight 50)"
     targets = some.targets(batch(real=4), KEYS)
     alone = [
         gradients_of(one, params, targets, KEYS)[0]

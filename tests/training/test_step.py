@@ -27,7 +27,7 @@ class Regression:
     model = ModelConfig()
     losses = {"square": 1.0}
     measurements = ("square", "largest")
-    shown = {}
+    labels = {}
 
     def init(self, key):
         raise NotImplementedError
