@@ -86,9 +86,9 @@ def share_steps() -> None:
     steps, begin = {}, evaluation.HeldOut.__init__
 
     @functools.wraps(begin)
-    def sharing(self, instances, objective, *, seed, sharding, **sizes):
-        begin(self, instances, objective, seed=seed, sharding=sharding, **sizes)
-        self._step = steps.setdefault((objective, seed, sharding.mesh), self._step)
+    def sharing(self, trainer, *arguments, **named):
+        begin(self, trainer, *arguments, **named)
+        self._step = steps.setdefault((self._objective, self._seed, trainer.mesh), self._step)
 
     evaluation.HeldOut.__init__ = sharing
     pretrain.pretraining_trainer = _shared_trainer

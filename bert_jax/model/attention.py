@@ -45,11 +45,7 @@ def training_forms(
     name: AttentionForm, config: ModelConfig, length: int, sequences: int, mesh: Mesh
 ) -> tuple[Form, Form]:
     """The forms of global and of local attention in a training on rows of `length` tokens and up to `sequences`."""
-    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-        whole, local = (
-            AttentionCase.of(config, length, dropout=config.attention_dropout, sequences=sequences, local=local)
-            for local in (False, True)
-        )
+    whole, local = (_training_case(config, length, sequences, mesh, local) for local in (False, True))
     return form_for(name, whole), form_for(name, local)
 
 
@@ -59,16 +55,16 @@ def check_attention(
     """Raises UsageError where `execution.attention` names a form that can't be used for training on `rows`, each given
     as (tokens, most sequences)."""
     name = execution.attention
-    if name == "auto":
-        return
+    for length, sequences in rows:
+        reason = FORMS[name].obstacle(_training_case(config, length, sequences, mesh))
+        if reason and name != "auto":
+            raise UsageError(f"execution.attention={name} can't be had: {reason}; leave it at auto, or ask for exact")
+
+
+def _training_case(config: ModelConfig, length: int, sequences: int, mesh: Mesh, local: bool = False) -> AttentionCase:
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-        for length, sequences in rows:
-            dropout = config.attention_dropout
-            case = AttentionCase.of(config, length, dropout=dropout, sequences=sequences, local=False)
-            if reason := FORMS[name].obstacle(case):
-                raise UsageError(
-                    f"execution.attention={name} can't be had: {reason}; leave it at auto, or ask for exact"
-                )
+        rate = config.attention_dropout
+        return AttentionCase.of(config, length, dropout=rate, sequences=sequences, local=local)
 
 
 class SelfAttention(nn.Module):
@@ -139,5 +135,5 @@ def at_places(x: Float[Array, "B S D"], places: Int[Array, "B R"] | None) -> Flo
 
 
 def _parted(x: Float[Array, "B T _ _ K"], axis: int) -> list[Float[Array, "B T H K"]]:
-    """The parts of `x` along `axis`. By split, whose gradient joins them once; that of indexing adds up wholes."""
+    """`x` split along `axis`. The gradient of split joins the parts once; that of indexing adds up whole arrays."""
     return [jnp.squeeze(part, axis) for part in jnp.split(x, x.shape[axis], axis)]

@@ -37,7 +37,7 @@ PART_NAMES = {
     "replaced": "discriminator's head",
     "generator": "generator",
 }
-"""What messages call each of OPTIONAL_PARTS."""
+"""The names of OPTIONAL_PARTS in messages."""
 OPTIONAL_PARTS = tuple(PART_NAMES)
 """Parts that a model may lack as a whole. The rest is the encoder."""
 _OWN_EMBEDDINGS = "projection"
@@ -52,9 +52,9 @@ class Encoded(NamedTuple):
     pooled: Float[Array, "B N D"] | None
     """One vector a sequence; None where the parameters have no pooler."""
     layers: Float[Array, "_ B T D"] | None
-    """The embeddings and after them every layer's vectors, L + 1 in all, if asked for."""
+    """The embeddings and after them every layer's vectors, L + 1 in all, if requested."""
     attention: Float[Array, "L B H T T"] | None
-    """Every layer's attention probabilities, if asked for."""
+    """Every layer's attention probabilities, if requested."""
 
 
 class BertEncoder(nn.Module):
@@ -81,7 +81,7 @@ class BertEncoder(nn.Module):
         """The vectors of B rows of tokens.
 
         `dropout_keys` holds one key a sequence; None means no dropout. With `places` the result's `tokens` are those at
-        these places of each row alone: the same values, and where neither layers nor attention are asked for, for less
+        these places of each row: the same values, and unless layers or attention are requested, with less
         work. Ids must lie within the vocabulary; batches are checked where they are read.
         """
         pooled = pooled_places(self.config, tokens)
@@ -149,7 +149,7 @@ class Discriminator(nn.Module):
         self.replaced = ReplacedTokenHead(self.config)
 
     def __call__(self, tokens: Tokens, dropout_keys: Key[Array, "B N"] | None = None) -> Float[Array, "B T"]:
-        """Float32 logits of each token's being replaced."""
+        """Float32 logits that each token was replaced."""
         return self.replaced(self.bert(tokens, dropout_keys).tokens)
 
 

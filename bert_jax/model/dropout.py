@@ -29,8 +29,8 @@ def dropout(
     """Zeroes elements of `x` with probability `rate` and scales the others to keep the mean.
 
     `x` is [*K, D] or [*K, T, D], with one key for each of its vectors or matrices; None means no dropout (evaluation).
-    `rows`, [*#K T] of matrices and [*#K] of vectors, are the numbers of the rows where they aren't 0 to T - 1 and 0;
-    `columns`, which broadcast with `x`, those of the columns where they aren't 0 to D - 1. An element's mask depends on
+    `rows`, [*#K T] for matrices and [*#K] for vectors, number the rows; None: 0 to T - 1, and 0 for a vector.
+    `columns`, which broadcast with `x`, number the columns; None: 0 to D - 1. An element's mask depends on
     its key, row and column alone: a row that is computed alone has the mask that it has among all.
 
     The backward pass draws the mask again instead of reading it from memory. He and Xu (2020), section 5.1, write a
@@ -60,7 +60,7 @@ def token_dropout(
 
 
 def of_tokens(keys: Key[Array, "B N *H"], sequence: Int[Array, "B T"]) -> Key[Array, "B T *H"]:
-    """The key of each token's sequence; of the first one for padding."""
+    """The key of each token's sequence; for padding that of the first one."""
     return jax.vmap(lambda keys, sequence: keys[jnp.maximum(sequence - 1, 0)])(keys, sequence)
 
 
@@ -116,7 +116,7 @@ def survives(
 
 
 def scale(rate: float) -> float:
-    """What survivors are multiplied by."""
+    """The factor of the elements that are kept."""
     return _WORDS / (_WORDS - _threshold(rate))
 
 

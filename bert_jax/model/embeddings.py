@@ -31,8 +31,8 @@ def padded_vocabulary_size(config: ModelConfig) -> int:
 
 
 class Embeddings(nn.Module):
-    """LayerNorm(word + segment + position), as far as there are such tables, then dropout and, from narrower ones, a
-    matrix to the model's width.
+    """LayerNorm of the sum of the word, segment and position tables that the model has, then dropout and, if the tables
+    are narrower than the model, a projection.
 
     He and Xu (2020), section 5.1, have neither the LayerNorm nor the dropout; BERT's code, and this, has both.
     """
@@ -84,7 +84,7 @@ def sinusoids(config: ModelConfig, length: int) -> Float[np.ndarray, "T D"]:
     """sin(t / 10000^(2i/D)) in column 2i and its cosine in column 2i + 1, for position t (Vaswani et al. 2017).
 
     Theirs have a root mean square of sqrt(1/2), beside words scaled by sqrt(D). These have `initializer_range`, about
-    what a learned table starts from, so that they don't drown the words.
+    what a learned table starts from, so that they don't outweigh the words.
     """
     angles = np.arange(length)[:, None] / 10_000 ** (np.arange(0, config.table_size, 2) / config.table_size)
     table = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, config.table_size)

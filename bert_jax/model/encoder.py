@@ -20,7 +20,7 @@ from bert_jax.model.placement import split_by_rows
 
 
 class Computation(NamedTuple):
-    """How the blocks are computed. The result is the same but for rounding."""
+    """How the blocks are computed, which changes results by rounding only."""
 
     remat: Remat = "none"
     """What the backward pass computes again: nothing, whole blocks, or everything but matrix products."""
@@ -32,7 +32,7 @@ class Computation(NamedTuple):
 
     @classmethod
     def of(cls, execution: ExecutionConfig) -> "Computation":
-        """The one that a training's settings ask for."""
+        """That of a training's settings."""
         return cls(execution.remat, execution.unroll, execution.attention)
 
     def blocks_at_once(self, blocks: int) -> int:
@@ -66,10 +66,6 @@ class PreNorm(NamedTuple):
     def after(self, x: Float[Array, "B T D"], output: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
         """Combines `x` and the layer's output."""
         return x + output
-
-
-def _unchanged(x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-    return x
 
 
 class FeedForward(nn.Module):
@@ -118,7 +114,7 @@ class Block(nn.Module):
         keys = [None] * 3 if dropout_keys is None else split(dropout_keys, 3)
         residual_of = PreNorm if config.norm == "pre" else PostNorm
         norm = LayerNorm(config, name="attention_norm")
-        residual = residual_of(_unchanged if self.first and config.norm == "pre" else norm)
+        residual = residual_of((lambda x: x) if self.first and config.norm == "pre" else norm)
         attention = SelfAttention(config, self.attention, self.local, name="attention")
         attended, probabilities = attention(residual.before(x), pattern, keys[0], places, return_probabilities)
         queries = pattern.of_queries(places)
@@ -213,7 +209,7 @@ class _Blocks(NamedTuple):
     def one(
         self, number: int, layer: Any, x: Float[Array, "B T D"], places: Int[Array, "B R"] | None = None
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H T T"] | None]:
-        """Block `number`, or one like it, with the parameters and keys `layer`: its output and, if asked for, its
+        """Block `number`, or one of its kind, with the parameters and keys `layer`: its output and, if requested, its
         attention."""
         block = Block(
             self.config, self.computation.attention, not self.config.is_global(number), number == 0, parent=None
@@ -267,13 +263,11 @@ def _stretches(config: ModelConfig, begins: Collection[int]) -> list[range]:
 
 
 def _apart(layers: Any, places: Sequence[int]) -> list[Any]:
-    """The stack of blocks `layers`, cut before each of `places`. The gradient of split joins the parts once, where that
-    of slices would add up one whole stack for each part."""
+    """The stack of blocks `layers`, cut before each of `places`. The gradient of split joins the parts once; that of
+    slices would add up a whole stack for each part."""
     leaves, structure = jax.tree.flatten(layers)
-    return [
-        jax.tree.unflatten(structure, parts)
-        for parts in zip(*(jnp.split(leaf, list(places)) for leaf in leaves), strict=True)
-    ]
+    parts = zip(*(jnp.split(leaf, list(places)) for leaf in leaves), strict=True)
+    return [jax.tree.unflatten(structure, each) for each in parts]
 
 
 def _stacked(config: ModelConfig) -> Callable[..., Any]:
@@ -295,7 +289,7 @@ def _stacked(config: ModelConfig) -> Callable[..., Any]:
 
 
 def _rematerialised(run: Callable, remat: Remat, in_a_loop: bool) -> Callable:
-    """`run` that computes again in the backward pass what `remat` says. Outside of loops XLA must not merge that
+    """`run` that recomputes in the backward pass as `remat` says. Outside of loops XLA must not merge that
     with the first computation, which would keep its result in memory."""
     if remat == "none":
         return run

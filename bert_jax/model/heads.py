@@ -74,13 +74,13 @@ class NextSentenceHead(nn.Module):
 
 
 class ReplacedTokenHead(nn.Module):
-    """Dense, activation, and one number a token: the logit of its being replaced (Clark et al. 2020, section 2)."""
+    """Dense, activation, and one number a token: the logit that it was replaced (Clark et al. 2020, section 2)."""
 
     config: ModelConfig
 
     @nn.compact
     def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T"]:
-        """Float32 logits, above 0 for a token that seems to be replaced."""
+        """Float32 logits that each token was replaced."""
         x = activation(self.config)(Linear(self.config, (self.config.hidden_size,), name="dense")(x))
         return Linear(self.config, (1,), name="output")(x)[..., 0].astype(jnp.float32)
 
@@ -102,8 +102,8 @@ class TaskHead(nn.Module):
 def times_table(x: Float[Array, "N E"], table: Float[Array, "V E"]) -> Float[Array, "N V"]:
     """x table^T in float32.
 
-    The gradient is written out for the order of its factors: for the table's, XLA would transpose the gradient of the
-    logits, the largest array of a small model's step, and here transposes x and the result.
+    The gradient is written out to choose what is transposed: for the table's gradient XLA would transpose that of the
+    logits, the largest array of a small model's step; here x and the result are transposed.
     """
     return product_with_transposed(x, table, jnp.float32)
 

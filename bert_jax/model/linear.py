@@ -15,11 +15,11 @@ from bert_jax.model.placement import multiplies_bfloat16, platform
 from bert_jax.model.products import product, product_of_transposed, product_with_transposed
 
 PRODUCT = "product"
-"""Name of the results of matrix products with weights, by which rematerialisation may keep them."""
+"""Name that rematerialisation gives to the results of matrix products with weights, to keep them."""
 
 
 def initial_weights(config: ModelConfig, into_sum: bool = False) -> Callable[..., Array]:
-    """A normal of standard deviation `initializer_range`, cut at two deviations: every matrix and table starts so.
+    """Initial values of a matrix or table: a normal of standard deviation `initializer_range`, cut at two deviations.
 
     `into_sum`: for the matrices that end a block's two parts. Where their results add up over the blocks without a norm
     between (model.norm=pre), they start smaller by the root of the number of these sums (Radford et al. 2019,
@@ -75,7 +75,7 @@ def project(
 def _affine(
     x: Float[Array, "..."], kernel: Float[Array, "..."], bias: Float[Array, "..."] | None, contracted: int, slowest: int
 ) -> Float[Array, "N F"]:
-    """x W + b as one product of two matrices: the shape that every backend has its fastest code for.
+    """x W + b as one product of two matrices, for which every backend has its fastest code.
 
     Of several axes of features, one that is split over devices has to be the slowest: only so are the features of a
     device next to each other in the matrix. The gradient is written out so that it keeps the arguments as they are (a
@@ -125,7 +125,7 @@ _affine.defvjp(_affine_forward, _affine_backward)
 def recomputed(function: Callable[..., Array]) -> Callable[..., Array]:
     """`function` keeping nothing but its arguments for the backward pass.
 
-    For what costs less to compute again than to write to memory and read back: activations, normalisation.
+    For functions that cost less to recompute than to write to memory and read back: activations, normalisation.
     """
     return jax.checkpoint(function, prevent_cse=False)
 
@@ -159,7 +159,7 @@ def activation(config: ModelConfig) -> Callable[[Array], Array]:
     """GELU in the form that `config` names.
 
     On CPUs in float32: XLA rounds bfloat16 after each operation there, which takes twice as long. On accelerators it
-    rounds once in any case, and an input in float32 would be what is kept for the backward pass.
+    rounds once in any case, and an input in float32 would take twice the memory until the backward pass.
 
     The tanh form is 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). He and Xu (2020), section 2, print
     sqrt(0.5 pi) for sqrt(2/pi).

@@ -11,17 +11,17 @@ from bert_jax.model.linear import compute_dtype
 
 _F32 = 4
 _STATE = 3
-"""Copies of the parameters that stay between steps: they themselves, and two moments of AdamW or LAMB."""
+"""Arrays of the parameters' size that stay between steps: parameters and two moments of AdamW or LAMB."""
 
 
 class Memory(NamedTuple):
-    """Bytes on one device at the fullest moment of a step."""
+    """Bytes on one device at the peak of a step."""
 
     state: int
     """Parameters and optimizer state."""
     gradients: int
     activations: int
-    """What the forward pass keeps of every block, and what the backward pass of one block holds."""
+    """Residuals that the forward pass keeps of every block, and those of one block in the backward pass."""
     outputs: int
     """Logits of the predicted tokens with their gradient, and the word table in the type of the products."""
 
@@ -83,7 +83,7 @@ def step_memory(
 
 
 def _block_bytes(model: ModelConfig, probabilities: int, size: int, tensor: int) -> int:
-    """Bytes that one block keeps of each token, where nothing is computed again; `probabilities` of each head."""
+    """Bytes of residuals of one block for each token without remat; `probabilities`: those of a head for each query."""
     width, scores = model.hidden_size, model.num_heads * probabilities // tensor
     # The block's input, LayerNorm's two, the residual sums; queries, keys, values and context; GELU's input and output
     # and, of a gated layer, the gate.

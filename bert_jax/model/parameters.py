@@ -17,12 +17,12 @@ class Parameter(NamedTuple):
     """The names of its axes; `model/sharding.py` maps each name to the mesh axes that split it. Axes of one length have
     different names where they are split differently: `width` in a matrix, `vector` in a bias or a norm."""
     group: str
-    """The group that counts it: embeddings, block, last norm, pooler, or a head."""
+    """Its group in counts of parameters: embeddings, block, last norm, pooler, or a head."""
     part: str
     """Its name within the group."""
     tensors: tuple[str, ...]
-    """Its names in Hugging Face's files; {layer} stands for a block's number. Of several, ours holds one beside the
-    other on its third last axis."""
+    """Its names in Hugging Face's files; {layer} stands for a block's number. If there are several, our array
+    stacks them along its third last axis."""
     decays: bool
     """Whether weight decay applies: to matrices and tables, not to biases and norms."""
     inputs: int = 0
@@ -36,12 +36,12 @@ class Parameter(NamedTuple):
 
     @property
     def reduced(self) -> tuple[int, ...]:
-        """Of a matrix, the numbers of the axes of its input, over which its product sums."""
+        """The axes of a matrix that belong to its input, over which its product sums."""
         return self._own_axes[: self.inputs]
 
     @property
     def produced(self) -> tuple[int, ...]:
-        """Of a matrix, the numbers of the axes of its output."""
+        """The axes of a matrix that belong to its output."""
         return self._own_axes[self.inputs :]
 
     @property

@@ -16,7 +16,7 @@ _BFLOAT16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16"}
 
 
 def platform() -> str:
-    """The kind of device that is traced for, `cpu`, `gpu` or `tpu`: that of the mesh in force, or JAX' default."""
+    """The kind of device, `cpu`, `gpu` or `tpu`, of the mesh in force or, without a mesh, of JAX' default."""
     mesh = jax.sharding.get_abstract_mesh()
     return jax.default_backend() if mesh.empty else mesh.abstract_device.platform
 

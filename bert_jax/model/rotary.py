@@ -1,5 +1,5 @@
-"""Rotary positions: queries and keys turned by their positions (Su et al. 2021), so that their inner product depends on
-the distance between them alone."""
+"""Rotary positions: queries and keys are rotated by their positions, so that their inner product depends only on the
+distance between them (Su et al. 2021)."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -13,7 +13,7 @@ from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.parameters import PARAMETERS, parameter_at, path_of
 
 HEADS = ("MLM head", "NSP head", "RTD head")
-"""The groups that are dropped after pretraining, beside all of a generator."""
+"""The groups that are dropped after pretraining, as is a generator."""
 _GENERATOR = "generator/"
 
 
@@ -25,9 +25,9 @@ class Part(NamedTuple):
     shapes: tuple[tuple[int, ...], ...]
     """Weights first; without padding and, in a block, without the layer axis."""
     copies: int
-    """The number of copies: of a part of a block as many as blocks have one of their own, otherwise 1."""
+    """For a part of a block, the number of blocks that have their own parameters; otherwise 1."""
     of_generator: bool = False
-    """Whether it is one of the generator beside a discriminator."""
+    """Whether it belongs to a discriminator's generator."""
 
     @property
     def parameters(self) -> int:
@@ -64,8 +64,8 @@ def _parts_below(root: str, shapes: dict[str, tuple[int, ...]], config: ModelCon
 
 
 def num_parameters(config: ModelConfig, heads: bool = True) -> int:
-    """Parameters of the encoder with pooler and, if asked for, of the heads and of a discriminator's generator; the
-    vocabulary's padding not counted."""
+    """Parameters of the encoder with its pooler and, with `heads`, of the heads and of a discriminator's generator,
+    without the vocabulary's padding."""
     return sum(part.copies * part.parameters for part in parts(config) if heads or part.kept)
 
 

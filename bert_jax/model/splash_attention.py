@@ -63,8 +63,8 @@ def _attend(query: Array, key: Array, value: Array, pattern: AttentionPattern, i
 def _of_row(
     heads: int, some: int, length: int, causal: bool, window: int | None, interpreted: bool
 ) -> Callable[..., Float[Array, "H T K"]]:
-    """The kernel for `some` queries of a row of `length` tokens. To find out which blocks a window has takes most of a
-    second, and all layers have the same."""
+    """The kernel for `some` queries of a row of `length` tokens. Finding the blocks of a window takes most of a
+    second, so the result is cached for all layers."""
     if window is not None:
         mask: splash.Mask = splash.LocalMask((some, length), (window, 0 if causal else window), 0)
     else:

@@ -126,7 +126,7 @@ def bench(
     if batches:
         batch = next(batches)
     else:
-        most = trainer.objective.sequences_a_row(phase.length)
+        most = trainer.config.data.sequences_a_row(phase.length)
         batch = synthetic_batch(phase.batch_size, phase.length, model.vocabulary_size, most)
     probes = RateProbes(compute_dtype(model))
     programs = _Programs(trainer, batch)

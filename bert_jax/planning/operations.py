@@ -45,8 +45,8 @@ def operations(trainer: Trainer) -> list[Operation]:
     """
     model, phase = trainer.objective.model, trainer.config.phases[0]
     batch, length = phase.batch_size // trainer.mesh.size, phase.length
-    slots = trainer.objective.slots(length)
-    tokens = synthetic_batch(batch, length, 1, trainer.objective.sequences_a_row(length)).tokens
+    slots = trainer.config.slots(length)
+    tokens = synthetic_batch(batch, length, 1, trainer.config.data.sequences_a_row(length)).tokens
     if not model.discriminator:
         return _of_model(model, tokens, slots)
     found = _of_model(model, tokens, length)

@@ -7,13 +7,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
 from jaxtyping import Int
 
+from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.store import InstanceSource
 from bert_jax.model.bert import Parameters
-from bert_jax.model.sharding import local_rows, on_mesh, placed
-from bert_jax.pretraining.objective import PretrainingObjective
+from bert_jax.model.embeddings import vocabulary_size
+from bert_jax.model.sharding import batch_sharding, local_rows, on_mesh, placed, row_shards
+from bert_jax.pretraining.objective import PretrainingTrainer
 from bert_jax.pretraining.questions import REPLACED_SHARE, REPLACED_TOKENS
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.training.batch import Batch
@@ -22,32 +23,30 @@ from bert_jax.training.step import example_keys, make_evaluation_step
 
 
 class HeldOut:
-    """The held-out sequences of one length, with fixed masks. Rows of weight 0 fill up the last batch."""
+    """Sequences of one prepared set that a model is measured on, with fixed masks. Rows of weight 0 fill up the last
+    batch."""
 
     def __init__(
-        self,
-        instances: InstanceSource,
-        objective: PretrainingObjective,
-        *,
-        length: int,
-        batch_size: int,
-        max_sequences: int,
-        vocabulary_size: int,
-        seed: int,
-        sharding: NamedSharding,
+        self, trainer: PretrainingTrainer, phase: int, data: PreparedData, split: str, max_sequences: int | None
     ):
-        self._objective, self._seed, self._sharding, self._batch_size = objective, seed, sharding, batch_size
-        self.sequences = min(len(instances), max_sequences)
+        """The sequences of `split`, all where `max_sequences` is None, measured as in phase number `phase`."""
+        config, rows = trainer.config, row_shards(trainer.mesh)
+        instances = InstanceSource(data.directory, split, config.input.damaged_records)
+        largest = max(each.batch_size for each in config.phases if each.length == data.length)
+        self._batch_size = -(-largest // rows) * rows
+        self._objective, self._seed = trainer.objective.in_phase(phase), config.seed
+        self._sharding = batch_sharding(trainer.mesh)
+        self.sequences = min(len(instances), max_sequences or len(instances))
         self._source = BatchSource(
             instances,
             InOrder(len(instances), self.sequences),
-            batch_size=batch_size,
-            length=length,
-            vocabulary_size=vocabulary_size,
-            num_batches=-(-self.sequences // batch_size),
-            rows=local_rows(sharding, batch_size),
+            batch_size=self._batch_size,
+            length=data.length,
+            vocabulary_size=vocabulary_size(self._objective.model),
+            num_batches=-(-self.sequences // self._batch_size),
+            rows=local_rows(self._sharding, self._batch_size),
         )
-        self._step = jax.jit(on_mesh(sharding.mesh, make_evaluation_step(objective, seed=seed)))
+        self._step = jax.jit(on_mesh(trainer.mesh, make_evaluation_step(self._objective, seed=self._seed)))
 
     def evaluate(self, params: Parameters, stop: Callable[[], bool] = lambda: False) -> dict[str, float] | None:
         """Returns all measurements and the loss; None if `stop`, called before each batch, returns True."""

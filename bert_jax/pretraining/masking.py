@@ -56,10 +56,10 @@ def mask_sequences(
     units: Units | None = None,
     done: float | Float[Array, ""] | None = 0.0,
 ) -> Masked:
-    """Masks each sequence by its own key. Pure, and the same whatever batch and row the sequence stands in.
+    """Masks each sequence by its own key, the same in any batch and row.
 
-    `units`: what is taken together; None: the objective's. `done`: the share of its phase's steps that the training
-    has done, from 0 to 1, on which the share to predict may depend; None: it is an evaluation.
+    `units`: the kinds of units; None: the objective's. `done`: the share of its phase's steps that the training has
+    done, from 0 to 1, on which the share to predict may depend; None: it is an evaluation.
 
     Of the chosen tokens (or units) each is replaced by [MASK] with probability 0.8, by any piece with 0.1 and kept with
     0.1, as in the original; He and Xu (2020), section 4, write exact shares, and another piece than the one that stood
@@ -117,7 +117,7 @@ def _counts(
 
 
 def next_tokens(tokens: Tokens) -> Masked:
-    """Every token, as it is, with the one that comes next in its sequence for its label; slot t is place t.
+    """The unchanged tokens, each labelled with the next one of its sequence; slot t is place t.
 
     A sequence's last token has no label. [CLS] is never a label, each [SEP] is.
     """

@@ -44,11 +44,11 @@ class PretrainingTargets(NamedTuple):
     pair_weight: Float[Array, "B N"]
     """1 for a sequence, 0 for a filler."""
     drawing_keys: Key[Array, "B N"] | None = None
-    """A key of each sequence to draw replacements by, where they are drawn from the model's predictions."""
+    """Each sequence's key for drawing replacements; None where none are drawn from predictions."""
 
 
 class PretrainingObjective:
-    """The sum of the tasks' mean losses over the global batch, of masked or next tokens and of pairs.
+    """Masked or next tokens and, optionally, sentence pairs: the sum of their mean losses over the global batch.
 
     Grabovoy's lecture sums the first over all pieces; BERT's code, and this, takes the mean over the masked ones.
     """
@@ -99,7 +99,7 @@ class PretrainingObjective:
         return type(self)(self._config.replace(model=self.model.replace(rotary_base=base)), self._mask_id)
 
     def init(self, key: Key[Array, ""]) -> Parameters:
-        """Random parameters of all that the model has."""
+        """Random parameters of the whole model."""
         return init(self.model, key)
 
     def learns(self, params: Parameters) -> None:
@@ -108,15 +108,7 @@ class PretrainingObjective:
     def flops(self, shape: tuple[int, ...]) -> float:
         """FLOPs of the matrix products in a training step on a batch of ids of this shape."""
         batch_size, length = shape
-        return batch_size * train_flops(self.model, length, self.slots(length))
-
-    def slots(self, length: int) -> int:
-        """Prediction slots P of a row of `length` tokens."""
-        return self._config.slots(length)
-
-    def sequences_a_row(self, length: int) -> int:
-        """The most sequences in a row of `length` tokens."""
-        return self._config.data.sequences_a_row(length)
+        return batch_size * train_flops(self.model, length, self._config.slots(length))
 
     def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
         """Masks each sequence by its key; next tokens need none."""

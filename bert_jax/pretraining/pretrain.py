@@ -1,4 +1,4 @@
-"""The whole main job: text to vocabulary to sequences to a trained model."""
+"""Pretraining as a whole: from text to vocabulary, sequences and a trained model."""
 
 import contextlib
 import shlex
@@ -24,7 +24,6 @@ from bert_jax.model.sharding import (
     check_batch_size,
     local_rows,
     make_mesh,
-    row_shards,
     tree_shardings,
 )
 from bert_jax.pretraining.dataset import check_preparation, prepare_lengths, prepare_other, prepared_for
@@ -115,11 +114,9 @@ def read_by(config: RunConfig) -> list[str | None]:
 
 def planned_memory(trainer: PretrainingTrainer, phase: Phase) -> Memory:
     """Memory of a step of `phase` on one device, by formula."""
-    objective = trainer.objective
-    predictions, sequences = objective.slots(phase.length), objective.sequences_a_row(phase.length)
-    return phase_memory(
-        trainer.config, objective.model, trainer.mesh, phase, predictions=predictions, sequences=sequences
-    )
+    config, model = trainer.config, trainer.objective.model
+    predictions, sequences = config.slots(phase.length), config.data.sequences_a_row(phase.length)
+    return phase_memory(config, model, trainer.mesh, phase, predictions=predictions, sequences=sequences)
 
 
 def evaluate_run(
@@ -161,7 +158,7 @@ def evaluate_run(
         if source:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             prepared = prepare_other(config, run, length, source, language, folder)
-            sequences = measured_sequences(trainer, phase, prepared, TRAIN, max_sequences=None)
+            sequences = HeldOut(trainer, phase, prepared, TRAIN, max_sequences=None)
         else:
             prepared = prepared_for(config, run, length)
             sequences = held_out_sequences(trainer, phase, prepared)
@@ -208,31 +205,11 @@ def _held_out_of_phases(trainer: PretrainingTrainer, prepared: dict[int, Prepare
 
 def held_out_sequences(trainer: PretrainingTrainer, phase: int, data: PreparedData) -> HeldOut | None:
     """The held-out sequences of one prepared set, as phase number `phase` is measured; None where there are none."""
-    sequences = measured_sequences(trainer, phase, data, HELD_OUT, trainer.config.evaluation.max_sequences)
-    if not sequences.sequences:
+    held_out = HeldOut(trainer, phase, data, HELD_OUT, trainer.config.evaluation.max_sequences)
+    if not held_out.sequences:
         say("no held-out documents: nothing will be evaluated; raise --data.held-out or give more text")
         return None
-    return sequences
-
-
-def measured_sequences(
-    trainer: PretrainingTrainer, phase: int, data: PreparedData, split: str, max_sequences: int | None
-) -> HeldOut:
-    """The sequences of a split (all where `max_sequences` is None), to be measured as in phase number `phase`."""
-    config = trainer.config
-    instances = InstanceSource(data.directory, split, config.input.damaged_records)
-    batch_size = max(each.batch_size for each in config.phases if each.length == data.length)
-    rows = row_shards(trainer.mesh)
-    return HeldOut(
-        instances,
-        trainer.objective.in_phase(phase),
-        length=data.length,
-        batch_size=-(-batch_size // rows) * rows,
-        max_sequences=max_sequences or len(instances),
-        vocabulary_size=vocabulary_size(trainer.objective.model),
-        seed=config.seed,
-        sharding=batch_sharding(trainer.mesh),
-    )
+    return held_out
 
 
 def training_source(trainer: PretrainingTrainer, number: int, prepared: PreparedData) -> BatchSource:

@@ -1,4 +1,4 @@
-"""Replaces masked tokens by what a generator's predictions give for them (Clark et al. 2020, section 2)."""
+"""Replaces masked tokens by tokens drawn from a generator's predictions (Clark et al. 2020, section 2)."""
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +10,16 @@ from bert_jax.model.placement import split_by_rows
 from bert_jax.pretraining.masking import Masked
 
 _BLOCK = 128
-"""Tokens of the vocabulary whose probabilities are added up before one of them is looked for."""
+"""Tokens of the vocabulary in a block: first the block of a drawn token is found, then the token in it."""
 
 
 def draw_tokens(logits: Float[Array, "B P V"], masked: Masked, keys: Key[Array, "B N"]) -> Int[Array, "B P"]:
     """A token for each slot, drawn with the probabilities that `logits` give it.
 
-    What is drawn depends on the slot's logits, the key of its sequence and the token's position in that alone: it is
-    the same in any batch, in packed rows and on any mesh. The draw is the first token up to which the probabilities add
-    up to more than a uniform number, one number a slot; Gumbel noise would be one for each token of the vocabulary.
+    The draw depends only on the slot's logits, the key of its sequence and the token's position in the sequence: it is
+    the same in any batch, in packed rows and on any mesh. It is the first token at which the cumulative probability
+    exceeds a uniform number. That takes one random number a slot; Gumbel noise takes one for each token of the
+    vocabulary.
     """
     sequence, position = (
         jnp.take_along_axis(of_row, masked.places, axis=1)
@@ -41,10 +42,10 @@ def draw_tokens(logits: Float[Array, "B P V"], masked: Masked, keys: Key[Array, 
 def _first_beyond(
     weights: Float[Array, "B P n"], sums: Float[Array, "B P"]
 ) -> tuple[Int[Array, "B P"], Float[Array, "B P"]]:
-    """Where the running sum of `weights` first exceeds `sums`, and what is left of these there.
+    """The index at which the running sum of `weights` first exceeds `sums`, and `sums` less the weights before it.
 
-    Nothing of weight 0 is found, whatever is rounded: running sums on their way may rise where nothing is added, and
-    what was left by those of blocks may be below 0. Where no running sum exceeds it, the largest weight stands for it.
+    An index of weight 0 is never returned, although rounding may raise a running sum there or make `sums` negative. If
+    no running sum exceeds `sums`, the index of the largest weight is returned.
     """
     running = jnp.cumsum(weights, axis=-1)
     beyond = (running > sums[..., None]) & (weights > 0)
@@ -54,7 +55,7 @@ def _first_beyond(
 
 
 def replace_tokens(masked: Masked, drawn: Int[Array, "B P"]) -> tuple[Tokens, Float[Array, "B T"]]:
-    """The rows with `drawn` in place of the masked tokens, and 1 where another token than the true one stands."""
+    """The rows with `drawn` in place of the masked tokens, and 1 where that changed a token."""
     length = masked.tokens.ids.shape[1]
 
     def put(row: Array, places: Int[Array, " P"], values: Array) -> Array:

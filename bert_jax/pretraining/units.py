@@ -1,7 +1,7 @@
-"""Units of masking: how sequences are divided into what is chosen together, and which of these units are chosen.
+"""Units of masking: tokens that are masked together. Divides sequences into units, and chooses among them.
 
 One row at a time, to be mapped over a batch. Random words belong to a sequence and are numbered within it, so that a
-sequence gets the same units and the same choice in any row, beside any others.
+sequence gets the same units and the same choice in any row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,21 +16,21 @@ from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START, To
 from bert_jax.model.dropout import split
 
 _MARKS: dict[UnitKind, int] = {"word": WORD_START, "phrase": PHRASE_START, "entity": ENTITY_START}
-"""The bit of a token's unit byte that says where such a unit begins."""
+"""The bit of a token's unit byte that marks the begin of such a unit."""
 _WORDS: dict[UnitKind, list[float]] = {
     "ngram": [1 / count for count in range(1, 4)],
     "span": [0.8**count for count in range(10)],
 }
-"""How likely such a unit is to have 1, 2, ... words, up to a factor (Lan et al. 2020, section 3.1; Joshi et al. 2020,
+"""Relative probabilities of units of 1, 2, ... words (Lan et al. 2020, section 3.1; Joshi et al. 2020,
 section 3.1)."""
 _LAST = np.uint32(2**32 - 1)
-"""A random word that comes after those of all units, which have 31 bits."""
+"""A value above the random words of all units, which have 31 bits."""
 
 
 def divide(
     row: Tokens, keys: Key[Array, " N"], shares: Mapping[UnitKind, float]
 ) -> tuple[Bool[Array, " T"], Int[Array, " N"]]:
-    """Where the units of a row begin, and which of the kinds in `shares`, by its number, those of each sequence are.
+    """Where the units of a row begin, and for each sequence the index in `shares` of its kind of units.
 
     With several kinds each sequence draws one. A unit ends where the next begins and before a special token.
     """
@@ -54,7 +54,7 @@ def _starts(row: Tokens, kind: UnitKind, keys: Key[Array, " N"]) -> Bool[Array, 
 def _runs(
     row: Tokens, maskable: Bool[Array, " T"], random: UInt32[Array, " T"], weights: Sequence[float]
 ) -> Bool[Array, " T"]:
-    """Where runs of words begin that divide each segment; their numbers of words are drawn by `weights`.
+    """Where the runs of words begin that divide each segment; the words of a run are drawn by `weights`.
 
     The last run of a segment is cut short. The n-th run of a segment takes the random word at its n-th token.
     """
@@ -78,9 +78,8 @@ def choose_units(
     """Chooses whole units of each sequence in random order as long as they fit: one that would pass the sequence's
     count of tokens is skipped.
 
-    A unit is a start and the maskable tokens after it up to the next start. The result is that of going through the
-    shuffled units one by one; here each round takes all units up to the first that doesn't fit, so single pieces
-    take one round.
+    A unit is a start and the maskable tokens after it up to the next start. The result is that of a loop over the
+    shuffled units; here each round takes all units up to the first that doesn't fit, so single pieces take one round.
     """
     size, several = len(starts), len(keys) > 1
     maskable = row.units & MASKABLE > 0
@@ -127,6 +126,6 @@ def _words_at(keys: Key[Array, " N"], sequence: Int[Array, " U"], number: Int[Ar
 
 
 def _draw(random: UInt32[Array, "..."], weights: Sequence[float]) -> Int[Array, "..."]:
-    """Numbers from 0 on, each as likely as its weight, of random words."""
+    """Maps random words to indices of `weights`, each with a probability in proportion to its weight."""
     bounds = np.cumsum(weights)[:-1] / np.sum(weights) * 2**32
     return jnp.sum(random[..., None] >= np.round(bounds).astype(np.uint32), axis=-1)

@@ -49,8 +49,8 @@ class ShuffledOrder(NamedTuple):
 class MixedOrder:
     """The endless order of training on several sources: of each source its share, each in its own ShuffledOrder.
 
-    Ordinals go in blocks of `BLOCK`, of which every source has the same number in each, in an order of the block's
-    own. The record at an ordinal is a function of the constructor's arguments and the ordinal alone.
+    Ordinals are divided into blocks of `BLOCK`. Each block has the same number of records of a source, in an order of
+    its own. The record at an ordinal is a function of the constructor's arguments and the ordinal alone.
     """
 
     BLOCK = 10_000

@@ -10,7 +10,7 @@ Line = dict[str, Any]
 
 
 def write_learning_curve(path: Place, lines: list[Line], metric: str | None, title: str) -> None:
-    """Writes a PNG of the loss, and below it of `metric` where something was held out, whose best value is marked.
+    """Writes a PNG of the loss, and below it, if data was held out, of `metric` with its best value marked.
 
     Nothing is written where there are fewer than two points.
     """

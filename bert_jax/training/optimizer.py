@@ -51,8 +51,8 @@ def scale_by_moments(beta1: float, beta2: float, epsilon: float, bias_correction
 def clip_by_global_norm(most: float) -> optax.GradientTransformationExtraArgs:
     """Scales all gradients by one number so that their global norm is at most `most`.
 
-    The norm is the update's argument `gradient_norm`, where whoever calls has it. optax' own computes it again, and
-    divides element by element: two passes over memory of their own.
+    The update's argument `gradient_norm` is that norm, if the caller has it. optax' own transformation computes it
+    again, and divides element by element: two more passes over memory.
     """
 
     def update(gradients: Parameters, state: Any, params=None, *, gradient_norm: Float[Array, ""] | None = None):
@@ -84,7 +84,7 @@ def scale_by_trust_ratio() -> optax.GradientTransformation:
 
 def scale_by_orthogonal_mean(momentum: float, size: float) -> optax.GradientTransformation:
     """Muon's step of each matrix: its gradients' mean with all singular values near 1, scaled to a root mean square of
-    about `size`. What an array stacks, layers and query, key and value, are matrices of their own.
+    about `size`. Stacked matrices, of layers and of query, key and value, are scaled separately.
     """
 
     def scale(path: KeyPath, update: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -164,8 +164,9 @@ def _descending(direction: optax.GradientTransformationExtraArgs) -> optax.Gradi
 def learning_only(
     optimizer: optax.GradientTransformation, learned: Callable[[Parameters], Parameters | None]
 ) -> optax.GradientTransformationExtraArgs:
-    """`optimizer` without updates of what is frozen: where `learned`, booleans that broadcast with the parameters, is
-    False. optax' own masks take or leave a whole array, which here holds a matrix of every layer.
+    """`optimizer` without updates of frozen parameters: where `learned`, booleans that broadcast with them, is False.
+
+    optax' own masks apply to whole arrays, and an array here holds a matrix of every layer.
     """
 
     optimizer = optax.with_extra_args_support(optimizer)

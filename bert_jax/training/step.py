@@ -20,7 +20,7 @@ PURPOSES = {"parameters": 0, "targets": 1, "dropout": 2, "evaluation": 3}
 """Purposes of random keys. Each has a stream of its own."""
 
 STEP_MEASUREMENTS = ("loss", "grad_norm", "learning_rate", "tokens")
-"""What a step measures besides its objective. `tokens` counts the tokens of a step without padding."""
+"""Measurements of a step besides those of its objective. `tokens` counts the tokens of a step without padding."""
 
 Tree = TypeVar("Tree")
 Seed = int | UInt32[Array, ""]
@@ -175,7 +175,7 @@ def make_train_step(
 
 
 def _is_empty(batch: AnyBatch) -> Bool[Array, " B"]:
-    """Whether nothing in a row counts."""
+    """Whether all of a row has weight 0."""
     return (batch.weight == 0).reshape(len(batch.weight), -1).all(axis=1)
 
 

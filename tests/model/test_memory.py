@@ -3,6 +3,7 @@ import pytest
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
+from bert_jax.model.attention import FORMS
 from bert_jax.model.memory import step_memory
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
@@ -80,3 +81,13 @@ def test_saving_memory_saves_it_and_splitting_splits_it():
     assert (
         whole.state == 12 * 10**8 and step_memory(model, ExecutionConfig(), **sizes | {"predictions": 0}).outputs == 0
     )
+
+
+def test_only_the_exact_form_has_probabilities_in_memory():
+    sizes = {"parameters": 0, "rows": 8, "length": 512, "predictions": 77}
+    model = ModelConfig.base(vocabulary_size=30_522, compute_dtype="bfloat16")
+    exact = step_memory(model, ExecutionConfig(), **sizes)
+    kernel = step_memory(model, ExecutionConfig(), **sizes, forms=(FORMS["tpu"], FORMS["tpu"]))
+    blocks_and_one_in_the_backward_pass = 12 + 1
+    probabilities = 8 * 12 * 512 * 512
+    assert exact.activations - kernel.activations == blocks_and_one_in_the_backward_pass * probabilities * (4 + 2)

@@ -13,7 +13,7 @@ from conftest import faked_devices, program
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import FORMS, check_attention
+from bert_jax.model.attention import FORMS, check_attention, form_for
 from bert_jax.model.attention_form import AttentionCase
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
@@ -264,6 +264,18 @@ def test_why_it_is_not_used(form, sizes, length, why):
     case = AttentionCase.of(model, length, dropout=model.attention_dropout, sequences=1, local=False)
     found = FORMS[form].obstacle(case)
     assert found is None if why is None else why in found
+
+
+@pytest.mark.parametrize(
+    "causal, length, why",
+    [(False, 128, "the kernel is for all"), (False, 4096, None), (True, 4096, "attend to different keys")],
+)
+def test_some_tokens_are_queries_over_long_rows_alone(causal, length, why):
+    model = ModelConfig(num_layers=1, hidden_size=128, num_heads=2, causal=causal)
+    case = AttentionCase.of(model, length, dropout=0.0, sequences=1, local=False, some_queries=True)
+    found = FORMS["interpreted"].obstacle(case)
+    assert found is None if why is None else why in found
+    assert form_for("interpreted", case).name == ("exact" if why else "interpreted")
 
 
 def test_a_kernel_that_cannot_be_had_is_refused_in_one_line(tiny_config):
