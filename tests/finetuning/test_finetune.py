@@ -18,7 +18,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning import finetune as finetune_module
 from bert_jax.finetuning.finetune import DevRows, finetune, plan_finetuning
 from bert_jax.finetuning.seeds import finetune_seeds
-from bert_jax.model import attention
+from bert_jax.model import attention_form
 from bert_jax.model.sharding import make_mesh
 from bert_jax.run.checkpoint import write_model
 from bert_jax.run.checkpoint_choice import best_of, checkpoint_of
@@ -419,7 +419,7 @@ def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config,
 
 def test_attention_is_checked_for_the_settings_of_the_task(config, tmp_path, monkeypatch):
     """Not for those of the model that it starts from, which has dropout and computes in float32."""
-    monkeypatch.setattr(attention, "platform", lambda: "gpu")
+    monkeypatch.setattr(attention_form, "platform", lambda: "gpu")
     by_cudnn = config.execution.replace(attention="cudnn")
     asked = config.replace(execution=by_cudnn, compute_dtype="bfloat16", dropout=0.0)
     mesh, run = make_mesh(config.mesh), RunDirectory(tmp_path / "run")
