@@ -55,10 +55,12 @@ def run(arguments: list[str]) -> None:
         )
         return
     if asked.dry_run:
-        from bert_jax.cli.dry_run import print_planned
-        from bert_jax.planning.planned_run import planned_run
+        from bert_jax.cli.tables import facts_table
+        from bert_jax.planning.dry_run import planned_finetuning
+        from bert_jax.system.progress import output
 
-        print_planned(planned_run(asked.config, asked.workdir, asked.overwrite, asked.seeds))
+        facts = planned_finetuning(asked.config, asked.workdir, asked.overwrite, asked.seeds)
+        output.print(facts_table("bert-jax finetune would", facts))
         return
     from bert_jax.cli.summary import print_next_steps, print_task_results
     from bert_jax.cli.supervision import on_all_hosts

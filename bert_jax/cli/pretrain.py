@@ -46,10 +46,12 @@ def run(arguments: list[str]) -> None:
         )
         return
     if asked.dry_run:
-        from bert_jax.cli.dry_run import print_planned
-        from bert_jax.planning.planned_run import planned_run
+        from bert_jax.cli.tables import facts_table
+        from bert_jax.planning.dry_run import planned_pretraining
+        from bert_jax.system.progress import output
 
-        print_planned(planned_run(asked.config, asked.workdir, asked.overwrite))
+        facts = planned_pretraining(asked.config, asked.workdir, asked.overwrite)
+        output.print(facts_table("bert-jax pretrain would", facts))
         return
     import jax
 

@@ -102,7 +102,7 @@ def test_overwrite_begins_anew(config_file, tiny_run, tmp_path, capsys):
     [
         (["--data.source", "nothing.txt"], "nothing.txt"),
         (["--data.source", "empty.txt"], "empty.txt' holds no text"),
-        (["--vocabulary.file", "nothing"], "no vocabulary at nothing"),
+        (["--vocabulary.file", "nothing"], "no vocabulary at "),
         (["--init", "nothing"], "nothing"),
         (["--data.source", "jsonl:run/metrics.jsonl#split"], "--overwrite would delete jsonl:run/metrics.jsonl#split"),
         (["--init", "run"], "--overwrite would delete run, which is to be read"),
@@ -128,7 +128,7 @@ def test_text_that_is_refused_leaves_nothing_of_a_run(config_file, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     Path("empty.txt").touch()
     Path("file").touch()
-    for workdir, said in (("run", "holds no text"), ("", "a path is empty"), ("file", "--workdir file is a file")):
+    for workdir, said in (("run", "holds no text"), ("", "a path is empty"), ("file", "file is a file; give a folder")):
         command = ["pretrain", str(config_file), "--workdir", workdir, "--data.source", "empty.txt"]
         assert run(command) == 2 and said in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"empty.txt", "file"}

@@ -1,0 +1,156 @@
+"""What a training would do: its data, steps, memory and disk, found before anything is written."""
+
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+from jax.sharding import Mesh
+
+from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.run import RunConfig
+from bert_jax.config.training import TrainingConfig
+from bert_jax.corpora.corpus import open_corpus
+from bert_jax.finetuning import finetune
+from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.model.linear import compute_dtype
+from bert_jax.model.memory import Memory
+from bert_jax.model.sharding import make_mesh, parts
+from bert_jax.pretraining import pretrain
+from bert_jax.pretraining.dataset import is_outdated
+from bert_jax.run.overwriting import as_if_absent, runs_to_delete
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.training.devices import device_memory, gigabytes
+
+_CHECKPOINTS_BESIDE = 2
+"""Checkpoints on the disk besides the newest ones: the best one, and one that is being written."""
+
+Facts = Iterator[tuple[str, str]]
+"""Facts about a training in words, each with its name."""
+
+
+def planned_pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> Facts:
+    """Yields what `bert-jax pretrain` would do in `workdir`; with `overwrite`, after deleting the run there.
+
+    Writes nothing. Raises UsageError if the training would refuse to start.
+    """
+    run, mesh = RunDirectory(workdir), make_mesh(config.mesh)
+    trainer = pretrain.check(config, as_if_absent(workdir) if overwrite else run, mesh)
+    if overwrite:
+        runs_to_delete(workdir, pretrain.read_by(config))
+    yield from _of_run(config, run, mesh, overwrite)
+    yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size, overwrite)
+    for length in dict.fromkeys(phase.length for phase in config.phases):
+        yield f"data, length {length}", _data(config, run, length, overwrite)
+    memories = [pretrain.planned_memory(trainer, phase) for phase in config.phases]
+    done = _steps_done(run, overwrite)
+    for number, phase in enumerate(config.phases):
+        flops = f", {trainer.flops(number) * phase.steps:.3e} FLOPs of matrix products"
+        done_here = max(0, done - config.steps_of(number).start)
+        yield f"phase {number}", _steps(phase, done_here, config.data.packed) + flops
+    for phase, memory in zip(config.phases, memories, strict=True):
+        yield f"memory, length {phase.length}", _memory(memory, mesh)
+    yield "checkpoints", _checkpoints(config, workdir, memories[0], mesh)
+
+
+def planned_finetuning(config: FinetuneConfig, workdir: Place, overwrite: bool, seeds: int) -> Facts:
+    """Yields what `bert-jax finetune` would do in `workdir`, like `planned_pretraining`; reads the rows of the task."""
+    mesh = make_mesh(config.mesh)
+    run = RunDirectory(workdir if seeds == 1 else workdir / f"seed-{config.seed}")
+    plan = finetune.plan_finetuning(config, mesh, as_if_absent(workdir) if overwrite else run)
+    if overwrite:
+        runs_to_delete(workdir, finetune.read_by(config))
+    task, model, phase = plan.config.task, plan.started.config, plan.config.phases[0]
+    yield from _of_run(plan.config, run, mesh, overwrite)
+    if seeds > 1:
+        yield "seeds", f"{seeds:,} runs like this, one after the other"
+    yield "start from", f"{config.init}: {model.num_layers} layers of width {model.hidden_size:,}"
+    padded = f"{len(plan.learned.examples):,} sequences padded to {', '.join(map(str, task.padded_lengths or ()))}"
+    yield "training rows", f"{plan.learned.rows:,} of {task.train}, {padded}"
+    yield "dev rows", f"{len(plan.measured.records):,} of {task.dev}" if plan.measured else "none: no measurement"
+    if task.labels:
+        yield "labels", ", ".join(task.labels)
+    yield f"{task.epochs:g} epochs", _steps(phase, _steps_done(run, overwrite), packed=False)
+    memory = finetune.planned_memory(plan.config, mesh)
+    yield f"memory, length {phase.length}", _memory(memory, mesh)
+    yield "checkpoints", _checkpoints(plan.config, workdir, memory, mesh, seeds)
+
+
+def _of_run(config: TrainingConfig, run: RunDirectory, mesh: Mesh, overwrite: bool) -> Facts:
+    """How the run would begin and on which devices. Raises UsageError if the run that is there has other settings."""
+    newest = run.newest_step or 0
+    if overwrite:
+        there = f"the run there, at step {newest:,}, would be deleted; " if run.config_file.exists() else ""
+        beginning = f"{there}begin anew"
+    elif not run.under_way:
+        beginning = f"a new one of {config.steps:,} steps"
+    else:
+        run.check(config)
+        finished = run.results(config.steps)
+        beginning = "finished: nothing to do" if finished else f"go on from step {newest:,} of {config.steps:,}"
+    yield "run", f"{run.path}: {beginning}"
+    axes = " x ".join(f"{name} {size}" for name, size in mesh.shape.items())
+    devices = f"{math.prod(mesh.shape.values())} x {mesh.local_devices[0].device_kind}, as {axes}"
+    yield "devices", f"{devices}; {jax.process_count()} process(es); {compute_dtype(config.model).name}"
+
+
+def _steps_done(run: RunDirectory, overwrite: bool) -> int:
+    """Steps that won't be done again."""
+    return 0 if overwrite else run.newest_step or 0
+
+
+def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None, overwrite: bool) -> str:
+    if run.under_way and not overwrite:
+        source = f"there: {run.tokenizer}"
+    elif given := config.vocabulary.file or config.init:
+        source = f"read from {given}"
+    else:
+        source = f"{config.vocabulary.kind}, trained on the text if {run.tokenizer} doesn't hold it yet"
+    return f"{pieces:,} pieces, {source}"
+
+
+def _data(config: RunConfig, run: RunDirectory, length: int, overwrite: bool) -> str:
+    found = None if overwrite else PreparedData.open(run.data(length))
+    outdated = found and not run.under_way and _is_outdated(found, config, run)
+    if found and not outdated:
+        kind = "packed training rows" if config.data.packed else "training sequences"
+        size = gigabytes(sum(shard.size for shard in found.shards.values()))
+        return f"there: {sum(found.sources):,} {kind}, {found.held_out.rows:,} sequences held out, {size}"
+    corpus = open_corpus(config.data)
+    replaced = "; what is there is of other settings or text and is deleted" if outdated else ""
+    sources = " ".join(config.data.source)
+    return f"to be prepared from {sources}: {corpus.total:,.4g} {corpus.unit} as stored{replaced}"
+
+
+def _is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory) -> bool:
+    """As far as it is known without reading text whose files were written since, or making a tokenizer that is gone."""
+    return run.tokenizer.exists() and is_outdated(found, config, run, lambda: found.text or "")
+
+
+def _steps(phase: Phase, done: int, packed: bool) -> str:
+    left = f" ({max(0, phase.steps - done):,} left)" if done else ""
+    tokens = phase.steps * phase.batch_size * phase.length
+    return f"{phase.steps:,} steps{left} of {phase.batch(packed)}, {tokens:.3e} tokens at most"
+
+
+def _memory(memory: Memory, mesh: Mesh) -> str:
+    """The memory of a step on one device and its parts."""
+    there = device_memory(mesh.local_devices[0])
+    of = f" of {gigabytes(there)}" if there else ""
+    named = ", ".join(f"{name} {gigabytes(size)}" for name, size in memory._asdict().items())
+    return f"about {gigabytes(memory.total)}{of} a device by formula: {named}"
+
+
+def _checkpoints(config: TrainingConfig, workdir: Place, memory: Memory, mesh: Mesh, runs: int = 1) -> str:
+    """Size of the checkpoints of all runs, and the free space on the disk, which isn't known of a bucket."""
+    size = runs * memory.state * parts(mesh, ("fsdp", "tensor"))
+    most = (config.checkpoints.keep + _CHECKPOINTS_BESIDE) * size
+    words = f"{gigabytes(size)} each, every {config.checkpoints.every:,} steps; {gigabytes(most)} at most"
+    if in_bucket(workdir):
+        return words
+    path = Path(workdir).absolute()
+    free = shutil.disk_usage(next(place for place in (path, *path.parents) if place.exists())).free
+    return f"{words}; {gigabytes(free)} are free" + (": too little" if free < most else "")

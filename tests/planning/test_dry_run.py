@@ -1,0 +1,51 @@
+"""What a training would do, as facts."""
+
+import shutil
+
+from bert_jax.planning.dry_run import planned_pretraining
+
+
+def planned(config, path, overwrite=False) -> dict[str, str]:
+    return dict(planned_pretraining(config, path, overwrite))
+
+
+def test_a_new_run_is_planned_with_its_text_steps_and_memory(tiny_config, tmp_path, corpus):
+    facts = planned(tiny_config, tmp_path / "run")
+    assert list(facts) == [
+        "run",
+        "devices",
+        "vocabulary",
+        "data, length 32",
+        "phase 0",
+        "memory, length 32",
+        "checkpoints",
+    ]
+    assert facts["run"].endswith("a new one of 12 steps")
+    size = corpus.stat().st_size / 1e6
+    assert facts["data, length 32"] == f"to be prepared from text:{corpus}: {size:,.4g} MB as stored"
+    assert facts["vocabulary"].startswith("150 pieces, wordpiece, trained on the text")
+    assert facts["phase 0"].startswith("12 steps of 8 sequences of up to 32 tokens, 3.072e+03 tokens at most, ")
+    # By default two checkpoints are kept; the best one and one being written lie beside them.
+    each, most = (float(facts["checkpoints"].split(after)[0].split()[-2]) for after in (" each", " at most"))
+    assert f"state {each} " in facts["memory, length 32"] and abs(most - (tiny_config.checkpoints.keep + 2) * each) < 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_of_a_run_that_is_there_the_steps_left_are_planned(tiny_config, tiny_run):
+    longer = tiny_config.replace(phases=(tiny_config.phases[0].replace(steps=20),))
+    facts = planned(longer, tiny_run.path)
+    assert "go on from step 12 of 20" in facts["run"] and "20 steps (8 left)" in facts["phase 0"]
+    assert facts["data, length 32"].startswith("there: ") and "there: " in facts["vocabulary"]
+    assert "finished: nothing to do" in planned(tiny_config, tiny_run.path)["run"]
+    anew = planned(tiny_config, tiny_run.path, overwrite=True)
+    assert "at step 12, would be deleted" in anew["run"] and anew["phase 0"].startswith("12 steps of")
+    assert anew["data, length 32"].startswith("to be prepared") and "trained" in anew["vocabulary"]
+
+
+def test_data_of_other_settings_are_not_taken_for_those_of_the_run(tiny_config, tiny_run, tmp_path):
+    shutil.copytree(tiny_run.path, tmp_path / "run", ignore=shutil.ignore_patterns("config.json", "checkpoints"))
+    assert planned(tiny_config, tmp_path / "run")["data, length 32"].startswith("there: ")
+    other = tiny_config.replace(data=tiny_config.data.replace(dupe_factor=3))
+    assert planned(other, tmp_path / "run")["data, length 32"].endswith("is of other settings or text and is deleted")
+    shutil.rmtree(tmp_path / "run/tokenizer")  # without which nothing is known of their settings
+    assert planned(other, tmp_path / "run")["data, length 32"].startswith("there: ")
