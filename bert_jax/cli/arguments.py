@@ -1,44 +1,27 @@
 """The arguments of each command, and how a command line is parsed into them."""
 
+import re
 import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, NamedTuple
 
-import tyro
-from pydantic import ConfigDict, Field, create_model, field_validator
-from tyro.constructors import (
-    MISSING_NONPROP,
-    ConstructorRegistry,
-    PrimitiveConstructorSpec,
-    StructConstructorSpec,
-    StructFieldSpec,
-    StructTypeInfo,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator
 
-from bert_jax.cli.checks import check_line, usage
+from bert_jax.cli.command_line import parse_line, usage
 from bert_jax.cli.config_files import load_config
-from bert_jax.cli.flags import CONFIG, Flag, flags_of
+from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of, in_typed_form
 from bert_jax.cli.help import full_help, paragraph, short_help
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.config.settings import Settings, SettingsError
+from bert_jax.config.settings import Settings
 from bert_jax.config.task import FileFormat
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 
-PlaceArgument = Annotated[
-    Place,
-    PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="PATH",
-        instance_from_str=lambda words: place_of(words[0]),
-        is_instance=lambda value: isinstance(value, Place),
-        str_from_instance=lambda value: [str(value)],
-    ),
-]
+PlaceArgument = Annotated[Place, BeforeValidator(lambda path: place_of(path) if isinstance(path, str) else path)]
 """A path on this machine or in a bucket (gs://)."""
-RunArgument = tyro.conf.Positional[PlaceArgument]
+RunArgument = Positional[PlaceArgument]
 """The first argument of commands that work on an existing run."""
 _HELP = ("-h", "--help")
 _HELP_ALL = "--help-all"
@@ -55,6 +38,9 @@ class Arguments(Settings):
     """The arguments of a command. The string under a field is its help text."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    config: Any = None
+    """The settings of CONFIG, changed by the flags; None for a command without CONFIG."""
 
 
 class RunArguments(Arguments):
@@ -185,47 +171,18 @@ class Command(NamedTuple):
             raise UsageError(
                 f"give a config first: {self.usage}; bert-jax configs lists the configs that come with bert-jax"
             )
-        check_line(rest, self.flags(config), self.name)
-        return self._built(config, rest)
-
-    def _built(self, config: Settings | None, words: list[str]) -> Any:
-        """An instance of `arguments` built by tyro from `words`, which `check_line` has accepted.
-
-        Raises UsageError where settings don't fit each other.
-        """
-        shape = self.arguments
+        flags = self.flags(config)
+        values = parse_line(rest, flags, self.name)
+        own = {flag.name.replace("-", "_"): values.pop(flag.name) for flag in flags if flag.own and flag.name in values}
         if config is not None:
-            settings = {CONFIG: (Annotated[type(config), tyro.conf.arg(name="")], config)}
-            shape = create_model(shape.__name__, __base__=shape, **settings)
-        return tyro.cli(shape, prog=f"bert-jax {self.name}", args=words, registry=_CONSTRUCTORS)
+            own[CONFIG] = config.set({name.replace("-", "_"): value for name, value in values.items()})
+        return self.arguments(**own)
 
-
-_CONSTRUCTORS = ConstructorRegistry()
-
-
-@_CONSTRUCTORS.struct_rule
-def _settings_rule(asked: StructTypeInfo) -> StructConstructorSpec | None:
-    """Tells tyro the fields of a Settings class and how to build it; None for other types, which tyro knows."""
-    if not (isinstance(asked.type, type) and issubclass(asked.type, Settings)):
-        return None
-    settings, hints = asked.type, get_type_hints(asked.type, include_extras=True)
-
-    def build(**values: Any) -> Settings:
-        try:
-            return settings(**values)
-        except SettingsError as error:
-            raise UsageError(str(error)) from None  # a ValueError tyro would print itself, in a box
-
-    fields = []
-    for name, field in settings.model_fields.items():
-        if isinstance(asked.default, Settings):
-            default = getattr(asked.default, name)
-        elif field.is_required():
-            default = MISSING_NONPROP
-        else:
-            default = field.get_default(call_default_factory=True)
-        fields.append(StructFieldSpec(name, hints[name], default, helptext=""))
-    return StructConstructorSpec(build, tuple(fields))
+    def in_typed_form(self, message: str) -> str:
+        """`message` with each setting written as the flag that sets it."""
+        for setting, flag in self.names.items():
+            message = re.sub(rf"(?<![\w.-])(--)?{re.escape(setting)}(?!\w)", flag, message)
+        return in_typed_form(message, self.flags()) if self.defaults else message
 
 
 def _named(flags: list[Flag], name: str) -> Flag | None:

@@ -1,9 +1,8 @@
 """bert-jax configs [NAME]: lists the configs that come with bert-jax, or prints one."""
 
-import tyro
-
 from bert_jax.cli.arguments import Arguments, Command
 from bert_jax.cli.config_files import TASKS, absent, config_names, config_source, find_config, names_for
+from bert_jax.cli.flags import Positional
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 
@@ -11,7 +10,7 @@ from bert_jax.config.run import RunConfig
 class Configs(Arguments):
     """Arguments of bert-jax configs."""
 
-    name: tyro.conf.Positional[str] = ""
+    name: Positional[str] = ""
     """Config to print with all its settings: bert-jax configs demo > mine.py. Without it: list all names."""
 
 

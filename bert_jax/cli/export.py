@@ -1,8 +1,7 @@
 """bert-jax export RUN DESTINATION: writes a model for Hugging Face's transformers."""
 
-import tyro
-
 from bert_jax.cli.arguments import Command, PlaceArgument, RunArgument, SavedArguments
+from bert_jax.cli.flags import Positional
 from bert_jax.config.model import ModelConfig
 
 
@@ -11,7 +10,7 @@ class Export(SavedArguments):
 
     run: RunArgument
     """A run, fine-tuned or not, or one of its checkpoints."""
-    destination: tyro.conf.Positional[PlaceArgument]
+    destination: Positional[PlaceArgument]
     """Directory to create: config.json, model.safetensors, the tokenizer's files and a README.md about the model. Of
     ELECTRA it is the discriminator, and in its directory `generator` the generator."""
 

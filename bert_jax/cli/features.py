@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import tyro
-
 from bert_jax.cli.arguments import Command, PlaceArgument, RunArgument, SavedArguments
+from bert_jax.cli.flags import Positional
 from bert_jax.inference.choices import Join, Pool, Precision
 
 _SHOWN_EVERY = 64
@@ -17,10 +16,10 @@ class Features(SavedArguments):
 
     run: RunArgument
     """A run, one of its checkpoints, or a Hugging Face directory."""
-    input: tyro.conf.Positional[str]
+    input: Positional[str]
     """One text on each line: a file, plain, .gz or .zst, or - for standard input. With --texts: a .csv, .tsv or .jsonl,
     also compressed, or a data set like tfds:glue/cola:train."""
-    output: tyro.conf.Positional[PlaceArgument]
+    output: Positional[PlaceArgument]
     """File to write: .npz, .parquet or .jsonl. It is written completely or not at all."""
     texts: tuple[str, ...] = ()
     """Columns of the input that hold the texts: one, or two for pairs. Without it: each line of the input is a text,

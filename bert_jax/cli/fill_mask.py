@@ -1,8 +1,7 @@
 """bert-jax fill-mask RUN TEXT: prints the most probable pieces for each [MASK]."""
 
-import tyro
-
 from bert_jax.cli.arguments import Command, RunArgument, SavedArguments
+from bert_jax.cli.flags import Positional
 
 
 class FillMask(SavedArguments):
@@ -10,7 +9,7 @@ class FillMask(SavedArguments):
 
     run: RunArgument
     """A run, or one of its checkpoints."""
-    text: tyro.conf.Positional[str]
+    text: Positional[str]
     """Text with one [MASK] or several."""
     top: int = 5
     """Pieces to show for each [MASK]."""

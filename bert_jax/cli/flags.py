@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-import tyro
 from pydantic_core import PydanticUndefined
 
 from bert_jax.config.settings import Settings
@@ -12,6 +11,10 @@ from bert_jax.config.wording import Kind
 
 CONFIG = "config"
 """The field of a command's arguments that holds the settings of CONFIG. Their flags don't contain this name."""
+_POSITIONAL = "positional"
+Value = TypeVar("Value")
+Positional = Annotated[Value, _POSITIONAL]
+"""The type of an argument that is given by its place on the command line."""
 
 
 class Flag(NamedTuple):
@@ -54,8 +57,8 @@ class Flag(NamedTuple):
 
 def flags_of(arguments: type[Settings], config: Settings | None = None) -> list[Flag]:
     """The flags of `arguments`, then those of CONFIG with the values of `config` as defaults."""
-    own = _walk(arguments, None, "", "", own=True)
-    return [*own] if config is None else [*own, *_walk(type(config), config, "", "", own=False)]
+    own = [flag for flag in _walk(arguments, None, "", "", own=True) if flag.name != CONFIG]
+    return own if config is None else [*own, *_walk(type(config), config, "", "", own=False)]
 
 
 def in_typed_form(message: str, flags: list[Flag]) -> str:
@@ -84,7 +87,7 @@ def _walk(settings: type[Settings], values: Settings | None, prefix: str, group:
             for number, each in enumerate(value):
                 yield from _walk(type(each), each, f"{path}.{number}.", _paragraph(type(each).__doc__), own)
         else:
-            positional = tyro.conf.Positional in field.metadata
+            positional = _POSITIONAL in field.metadata
             yield Flag(path, Kind.of_field(field), value, _paragraph(field.description), group, own, positional)
 
 

@@ -2,16 +2,15 @@
 
 from typing import Any
 
-import tyro
-
 from bert_jax.cli.arguments import Arguments, Command, RunArgument
+from bert_jax.cli.flags import Positional
 from bert_jax.interchange.model_settings import Activation
 
 
 class Import(Arguments):
     """Arguments of bert-jax import."""
 
-    source: tyro.conf.Positional[str]
+    source: Positional[str]
     """A Hugging Face directory with safetensors, one with a Google TensorFlow checkpoint, or a model of the Hugging
     Face hub by its name. An existing directory of that name takes precedence."""
     run: RunArgument

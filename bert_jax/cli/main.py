@@ -4,7 +4,6 @@ import difflib
 import importlib
 import logging
 import os
-import re
 import sys
 import traceback
 from types import ModuleType
@@ -36,6 +35,8 @@ COMMANDS = {
 HELP_FLAGS = ("-h", "--help", "--help-all")
 COMPLETION = "--print-completion"
 """Flag that prints a script for shell completion of commands, settings and their values."""
+COMPLETE = "--complete"
+"""Flag by which that script asks what may come next."""
 
 CLOSED_PIPE = 141
 """Exit code if the reader of the output has ended, as in `bert-jax params CONFIG.py | head -1`: what a shell reports
@@ -105,6 +106,10 @@ def run(arguments: list[str]) -> int:
     try:
         if name.partition("=")[0] == COMPLETION:
             return _print_completion(name, rest)
+        if name == COMPLETE:
+            from bert_jax.cli.completion import print_candidates
+
+            return print_candidates(rest or [""])
         module = command_module(name)
         module.run(rest)
     except SystemExit as end:  # --help
@@ -155,31 +160,17 @@ def _failed(error: BaseException, arguments: list[str], module: ModuleType | Non
         error = disk.failure(error) or error
     if not isinstance(error, BertJaxError):
         raise error
-    complain(_in_typed_form(str(error), module))
+    complain(module.COMMAND.in_typed_form(str(error)) if hasattr(module, "COMMAND") else str(error))
     return error.exit_code
 
 
-def _in_typed_form(text: str, module: ModuleType | None) -> str:
-    """`text` with each setting written as the flag that sets it, if the command has settings."""
-    command = getattr(module, "COMMAND", None)
-    if command is None:
-        return text
-    for setting, flag in command.names.items():
-        text = re.sub(rf"(?<![\w.-])(--)?{re.escape(setting)}(?!\w)", flag, text)
-    if command.defaults is None:
-        return text
-    from bert_jax.cli.flags import in_typed_form
-
-    return in_typed_form(text, command.flags())
-
-
 def _print_completion(name: str, rest: list[str]) -> int:
-    from bert_jax.cli.completion import SHELLS, completion
+    from bert_jax.cli.completion import SCRIPTS
 
     shell = name.partition("=")[2] or " ".join(rest)
-    if shell not in SHELLS:
-        raise UsageError(f"{COMPLETION} {shell or 'has no value'}: expected {' or '.join(SHELLS)}")
-    print(completion(shell))
+    if shell not in SCRIPTS:
+        raise UsageError(f"{COMPLETION} {shell or 'has no value'}: expected {' or '.join(SCRIPTS)}")
+    print(SCRIPTS[shell])
     return 0
 
 

@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-import tyro
-
 from bert_jax.cli.arguments import ROWS_NAMES, Command, PlaceArgument, RowsArguments, RunArgument, SavedArguments
+from bert_jax.cli.flags import Positional
 
 
 class Predict(RowsArguments, SavedArguments):
@@ -13,11 +12,11 @@ class Predict(RowsArguments, SavedArguments):
 
     run: RunArgument
     """A run of bert-jax finetune, or one of its checkpoints."""
-    input: tyro.conf.Positional[str]
+    input: Positional[str]
     """Rows with the columns that the model was trained on; labels aren't needed. A file, or tfds:NAME/CONFIG:SPLIT. For
     a task with one text also a .txt, or - for standard input, with one text on each line; words that are to be tagged
     stand between spaces there."""
-    output: tyro.conf.Positional[PlaceArgument]
+    output: Positional[PlaceArgument]
     """File for the rows with predictions: .jsonl, .csv or .tsv; for tags also .conll, for answers SQuAD's .json."""
 
 

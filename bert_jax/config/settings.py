@@ -54,9 +54,30 @@ class Settings(BaseModel):
         """A validated copy with other settings within its groups, as in `config.change(model={"norm": "pre"})`."""
         return self.replace(**{name: getattr(self, name).replace(**values) for name, values in groups.items()})
 
+    def set(self: Group, values: Mapping[str, Any]) -> Group:
+        """A validated copy with other values of single settings, by dotted names as those of `flat`."""
+        groups: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
+            first, _, rest = name.partition(".")
+            groups.setdefault(first, {})[rest] = value
+        return self.replace(**{name: _set(getattr(self, name), within) for name, within in groups.items()})
+
     def flat(self) -> dict[str, Any]:
         """Every single setting, as JSON has it, by its dotted name: `model.num_layers`, `phases.0.steps`."""
         return dict(_leaves(self.model_dump(mode="json")))
+
+
+def _set(old: Any, values: dict[str, Any]) -> Any:
+    """`old` with other values by dotted names within it; "" names `old` itself."""
+    if isinstance(old, Settings):
+        return old.set(values)
+    if "" in values:
+        return values[""]
+    inner: dict[int, dict[str, Any]] = {}
+    for name, value in values.items():
+        number, _, rest = name.partition(".")
+        inner.setdefault(int(number), {})[rest] = value
+    return tuple(_set(each, inner[number]) if number in inner else each for number, each in enumerate(old))
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -96,21 +96,21 @@ class Kind(NamedTuple):
             name = {int: "N", float: "X", str: "TEXT"}.get(self.base, "PATH")
         return f"{name} ..." if self.several else name
 
-    def accepts(self, word: str) -> bool:
-        """Whether a word of a command line is a valid value or, for a tuple, a valid item."""
+    def read(self, word: str) -> Any:
+        """The value of a word of a command line; for a tuple, an item's. Raises ValueError if it isn't `expected`."""
         if self.optional and word == "None":
-            return True
-        if self.choices:
-            return word in map(str, self.choices)
-        if self.base is bool:
-            return word in ("True", "False")
-        if self.base not in (int, float):
-            return self.pattern is None or re.search(self.pattern, word) is not None
-        try:
+            return None
+        choices = (True, False) if self.base is bool else self.choices
+        if choices:
+            return choices[list(map(str, choices)).index(word)]
+        if self.base in (int, float):
             value = self.base(word)
-            return math.isfinite(value) and all(_within(value, bound) for bound in self.bounds)
-        except (ValueError, OverflowError):  # not a number, or one of hundreds of digits
-            return False
+            if not (abs(value) < math.inf and all(_within(value, bound) for bound in self.bounds)):
+                raise ValueError(f"{word} is outside the bounds")
+            return value
+        if self.pattern is not None and not re.search(self.pattern, word):
+            raise ValueError(f"{word} doesn't match {self.pattern}")
+        return word
 
 
 def _within(value: float, bound: Any) -> bool:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from bert_jax.cli.completion import SHELLS, completion
+from bert_jax.cli.completion import SCRIPTS
 
 WANTED = {
     "bert-jax pret": {"pretrain"},
@@ -42,12 +42,17 @@ def completed(shell: str, script: str, line: str) -> set[str]:
     return {each for each in found if each.startswith(line.split(" ")[-1])}
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", SCRIPTS)
 def test_a_shell_completes_commands_configs_settings_and_values(shell, tmp_path, monkeypatch):
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
     monkeypatch.chdir(tmp_path)
-    script = completion(shell)
+    script = SCRIPTS[shell]
+    command = tmp_path / "bin" / "bert-jax"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m bert_jax.cli.main "$@"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{command.parent}:{os.environ['PATH']}")
     for line, words in WANTED.items():
         assert completed(shell, script, line) == words, line
     (tmp_path / "own.py").touch()

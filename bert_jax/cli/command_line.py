@@ -1,9 +1,10 @@
-"""Checks a command line word by word before it is parsed, so that each error is one line of our own."""
+"""Parses a command line by the flags of a command; every error is one line."""
 
 import difflib
 import re
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 from bert_jax.cli.flags import Flag
 from bert_jax.config.wording import shown
@@ -15,58 +16,65 @@ _MOST_MEANT = 3
 """Settings that a message suggests at most, for a word that is no setting."""
 
 
-def check_line(words: Iterable[str], flags: list[Flag], command: str) -> None:
-    """Raises UsageError for an unknown flag, a wrong value or a missing argument, whichever comes first.
+def parse_line(words: Iterable[str], flags: list[Flag], command: str) -> dict[str, Any]:
+    """The values of the flags and positional arguments on a command line, by name.
 
-    Whether settings fit each other is checked later, by the settings classes.
+    Raises UsageError for an unknown flag, a wrong value or a missing argument, whichever comes first. Whether settings
+    fit each other is checked later, by the settings classes.
     """
     by_name = {f"--{flag.name}": flag for flag in flags if not flag.positional}
     by_name |= {f"--{flag.negative}": flag for flag in flags if flag.is_switch}
     missing = deque(flag for flag in flags if flag.positional)
-    waiting, given, ended = deque(words), set(), False  # `ended`: after "--" all words are values
+    values: dict[str, Any] = {}
+    waiting, ended = deque(words), False  # `ended`: after "--" all words are values
     while waiting:
         word = waiting.popleft()
         if word == "--" and not ended:
             ended = True
-            continue
-        if ended or not _FLAG.match(word):
+        elif ended or not _FLAG.match(word):
             if not missing:
                 raise UsageError(_stray(word, flags, command))
-            given.add(missing.popleft().name)
-            continue
-        name, equals, value = word.partition("=")
-        flag = by_name.get(name := _hyphened(name))
-        if flag is None:
-            raise UsageError(_unknown(name, by_name, command))
-        given.add(flag.name)
-        _check_values(flag, name, [value] if equals else _values(flag, waiting, len(missing)))
-    _check_whole([flag for flag in flags if flag.required and flag.name not in given], flags, command)
-
-
-def _values(flag: Flag, waiting: deque[str], reserved: int) -> list[str]:
-    """Takes the values of `flag` from `waiting`; the last `reserved` words are kept for positional arguments."""
-    values = []
-    most = 0 if flag.is_switch else len(waiting) if flag.kind.several else 1
-    while len(values) < most and waiting and not _FLAG.match(waiting[0]) and waiting[0] != "--":
-        if flag.kind.several and len(waiting) <= reserved:
-            break
-        values.append(waiting.popleft())
+            values[missing.popleft().name] = word
+        else:
+            name, equals, value = word.partition("=")
+            name = name.replace("_", "-")
+            flag = by_name.get(name)
+            if flag is None:
+                raise UsageError(_unknown(name, by_name, command))
+            values[flag.name] = _value(flag, name, [value] if equals else _words(flag, waiting, len(missing)))
+    _check_whole([flag for flag in flags if flag.required and flag.name not in values], flags, command)
     return values
 
 
-def _check_values(flag: Flag, name: str, values: list[str]) -> None:
+def _words(flag: Flag, waiting: deque[str], reserved: int) -> list[str]:
+    """Takes the words of `flag`'s value from `waiting`; the last `reserved` ones are kept for positional arguments."""
+    words: list[str] = []
+    most = 0 if flag.is_switch else len(waiting) if flag.kind.several else 1
+    while len(words) < most and waiting and not _FLAG.match(waiting[0]) and waiting[0] != "--":
+        if flag.kind.several and len(waiting) <= reserved:
+            break
+        words.append(waiting.popleft())
+    return words
+
+
+def _value(flag: Flag, name: str, words: list[str]) -> Any:
+    """The value that `words` give to `flag`, which was typed as `name`."""
+    kind = flag.kind
     if flag.is_switch:
-        if values:
-            raise UsageError(f"{name}={values[0]}: it takes no value; --{flag.name} is yes and --{flag.negative} is no")
-        return
-    fewest = flag.kind.fewest if flag.kind.several else 1
-    if len(values) < fewest:
-        raise UsageError(f"{name} has no value; expected {flag.kind.expected}")
-    for value in values:
-        if not flag.kind.accepts(value):
-            meant = difflib.get_close_matches(value, map(str, flag.kind.choices), n=1)
+        if words:
+            raise UsageError(f"{name}={words[0]}: it takes no value; --{flag.name} is yes and --{flag.negative} is no")
+        return name == f"--{flag.name}"
+    if len(words) < (kind.fewest if kind.several else 1):
+        raise UsageError(f"{name} has no value; expected {kind.expected}")
+    values = []
+    for word in words:
+        try:
+            values.append(kind.read(word))
+        except (ValueError, OverflowError):  # OverflowError: an integer with thousands of digits
+            meant = difflib.get_close_matches(word, map(str, kind.choices), n=1)
             suggestion = f"; did you mean {meant[0]}?" if meant else ""
-            raise UsageError(f"{name} {shown(value)}: expected {flag.kind.expected}{suggestion}")
+            raise UsageError(f"{name} {shown(word)}: expected {kind.expected}{suggestion}") from None
+    return tuple(values) if kind.several and values != [None] else values[0]
 
 
 def _check_whole(missing: list[Flag], flags: list[Flag], command: str) -> None:
@@ -127,7 +135,3 @@ def _described(name: str, known: dict[str, Flag]) -> list[str]:
 
 def _last(name: str) -> str:
     return name.lstrip("-").rpartition(".")[2]
-
-
-def _hyphened(name: str) -> str:
-    return name.replace("_", "-")
