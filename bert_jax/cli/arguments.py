@@ -30,7 +30,7 @@ _CONFIG_TEXT = {
     "are used.",
     FinetuneConfig: "CONFIG is a name from bert-jax configs, or a Python file that builds a `config`.",
 }
-_NEEDED = {FinetuneConfig: ("init",)}
+_NEEDED: dict[type, tuple[str, ...]] = {FinetuneConfig: ("init",)}
 """Settings of CONFIG that every run must set, although they have a default (None)."""
 
 
@@ -101,7 +101,7 @@ with warnings.catch_warnings():
     class JsonArguments(Arguments):
         """Arguments of the commands that can print JSON instead of tables."""
 
-        json: bool = False
+        json: bool = False  # type: ignore[assignment]
         """Print JSON instead of tables."""
 
 
@@ -163,7 +163,8 @@ class Command(NamedTuple):
         """
         config, rest, asks_help = None, words, {*_HELP, _HELP_ALL} & set(words)
         if self.defaults and words and not words[0].startswith("-"):
-            config, rest = load_config(words[0], type(self.defaults)), words[1:]
+            kind: Any = type(self.defaults)
+            config, rest = load_config(words[0], kind), words[1:]
         if asks_help:
             print(self.help(config, everything=_HELP_ALL in asks_help), end="")
             raise SystemExit(0)

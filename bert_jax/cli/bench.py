@@ -53,60 +53,55 @@ COMMAND = Command(
 )
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line, measures, prints tables and, last, one JSON object."""
-    asked = COMMAND.parse(arguments)
-    of_a_run = place_of(arguments[0]).is_dir()
+    args = COMMAND.parse(words)
+    of_a_run = place_of(words[0]).is_dir()
     from bert_jax.cli.bench_tables import (
         COLUMNS,
         RATIOS,
+        comparison_lines,
         comparison_table,
-        difference_lines,
         roofline_table,
         step_table,
-        unmatched_lines,
     )
     from bert_jax.model.attention import check_attention
     from bert_jax.model.linear import compute_dtype
     from bert_jax.model.sharding import check_batch_size, make_mesh
     from bert_jax.planning.bench import bench
-    from bert_jax.planning.bench_record import Record, differences, read_record, record
+    from bert_jax.planning.bench_record import read_record
     from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
-    from bert_jax.system.json_file import as_shape
-    from bert_jax.system.progress import output, say
+    from bert_jax.system.progress import output, print_line, say
     from bert_jax.training.devices import keep_compiled_programs
 
-    there = read_record(asked.compare) if asked.compare else None
-    first = asked.config.phases[0]
-    size = first.batch_size if asked.batch_size is None else asked.batch_size
-    length = first.length if asked.length is None else asked.length
+    there = read_record(args.compare) if args.compare else None
+    first = args.config.phases[0]
+    size = first.batch_size if args.batch_size is None else args.batch_size
+    length = first.length if args.length is None else args.length
     try:
         phase = first.replace(batch_size=size, length=length)
     except SettingsError as error:
         raise UsageError("; ".join(f"--{each.path.replace('_', '-')}{each.text}" for each in error.problems)) from None
     # So many steps that measuring never reaches the last one.
-    config = asked.config.replace(phases=(phase.replace(steps=2**30 // phase.batch_size),), profile_steps=None)
+    config = args.config.replace(phases=(phase.replace(steps=2**30 // phase.batch_size),), profile_steps=None)
     keep_compiled_programs()
     mesh = make_mesh(config.mesh)
     check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
     check_attention(config.execution, config.model, config.rows, mesh)
     if of_a_run:
-        trainer, batches = _of_a_run(config, place_of(arguments[0]))
+        trainer, batches = _of_a_run(config, place_of(words[0]))
     else:
         # The id of [MASK] makes no difference to the time.
         trainer, batches = pretraining_trainer(config, mesh, planned_vocabulary_size(config), mask_id=4), None
     dtype = compute_dtype(config.model).name
     say(f"Measuring steps of {phase.batch_size:,} sequences of {phase.length:,} tokens, {dtype}")
-    measured = bench(trainer, asked.seconds, batches, asked.operations)
-    result = record(measured, trainer, "of a run" if of_a_run else "random")
-    machine = "{devices} x {device}, {processor}, {cores} cores".format(**result["machine"])
-    output.print(step_table(measured, machine), roofline_table(measured), COLUMNS, sep="\n")
+    measured = bench(trainer, args.seconds, batches, args.operations)
+    output.print(step_table(measured), roofline_table(measured), COLUMNS, sep="\n")
     if there:
-        here = as_shape(result, Record)
-        output.print("", comparison_table(there, here, str(asked.compare)), RATIOS, sep="\n")
-        for line in [*unmatched_lines(there, here), *difference_lines(differences(there, here))]:
-            output.print(line, markup=False, soft_wrap=True)
-    print(json.dumps(result))
+        output.print("", comparison_table(there, measured, str(args.compare)), RATIOS, sep="\n")
+        for line in comparison_lines(there, measured):
+            print_line(line)
+    print(json.dumps(measured.model_dump()))
 
 
 def _of_a_run(config: RunConfig, path: Place) -> tuple[Any, Iterator[Any]]:

@@ -66,10 +66,11 @@ def _value(flag: Flag, name: str, words: list[str]) -> Any:
         return name == f"--{flag.name}"
     if len(words) < (kind.fewest if kind.several else 1):
         raise UsageError(f"{name} has no value; expected {kind.expected}")
+    of_one = kind if len(words) == 1 else kind._replace(optional=False)  # None is a value, but no item of one
     values = []
     for word in words:
         try:
-            values.append(kind.read(word))
+            values.append(of_one.read(word))
         except (ValueError, OverflowError):  # OverflowError: an integer with thousands of digits
             meant = difflib.get_close_matches(word, map(str, kind.choices), n=1)
             suggestion = f"; did you mean {meant[0]}?" if meant else ""

@@ -24,8 +24,9 @@ autoload -U +X bashcompinit && bashcompinit
 # Completion of bert-jax for fish: bert-jax {COMPLETION} fish > ~/.config/fish/completions/bert-jax.fish
 function __bert_jax
     set -l words (commandline -opc)
-    $words[1] {COMPLETE} $words[2..] (commandline -ct) 2>/dev/null
-    or __fish_complete_path (commandline -ct)
+    set -l word (commandline -ct)
+    $words[1] {COMPLETE} $words[2..] "$word" 2>/dev/null
+    or __fish_complete_path "$word"
 end
 complete -c bert-jax -f -a '(__bert_jax)'""",
 }

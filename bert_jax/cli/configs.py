@@ -21,9 +21,9 @@ COMMAND = Command(
 )
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line, then lists the configs or prints one."""
-    name = COMMAND.parse(arguments).name
+    name = COMMAND.parse(words).name
     if name:
         found = find_config(name)
         if found is None:

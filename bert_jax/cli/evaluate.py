@@ -34,65 +34,64 @@ COMMAND = Command(
 )
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line, evaluates, and prints the table that training prints at its end."""
-    asked = COMMAND.parse(arguments)
-    if asked.language and not asked.data:
-        raise UsageError(f"--language {asked.language} is that of --data, which is not given; give both")
-    if asked.words and not asked.data:
-        raise UsageError(f"--words {asked.words} finds the words of --data, which is not given; give both")
+    args = COMMAND.parse(words)
+    if args.language and not args.data:
+        raise UsageError(f"--language {args.language} is that of --data, which is not given; give both")
+    if args.words and not args.data:
+        raise UsageError(f"--words {args.words} finds the words of --data, which is not given; give both")
     from bert_jax.cli.summary import print_results, print_task_results
     from bert_jax.config.finetune import TaskRunConfig
     from bert_jax.run.run_directory import read_config
 
-    config = read_config(asked.run)
-    of_rows = isinstance(config, TaskRunConfig)
-    _check(asked, of_rows)
-    if of_rows:
-        results, table = _of_rows(asked, config.rows_hash), print_task_results
-        of = f"rows of {asked.data}" if asked.data else "dev rows"
+    config = read_config(args.run)
+    _check(args, isinstance(config, TaskRunConfig))
+    if isinstance(config, TaskRunConfig):
+        results = _of_rows(args, config.rows_hash)
     else:
-        results, table = _of_text(asked), print_results
-        of = f"sequences of {asked.data}" if asked.data else "held-out sequences"
-    if asked.json:
+        results = _of_text(args)
+    if args.json:
         print(json.dumps(results, ensure_ascii=False))
+    elif isinstance(config, TaskRunConfig):
+        print_task_results(results, f"rows of {args.data}" if args.data else "dev rows")
     else:
-        table(results, of)
+        print_results(results, f"sequences of {args.data}" if args.data else "held-out sequences")
 
 
-def _check(asked: Evaluate, of_rows: bool) -> None:
+def _check(args: Evaluate, of_rows: bool) -> None:
     """Raises UsageError for what belongs to rows and is given for text, or the reverse."""
-    if of_rows and asked.words:
-        raise UsageError(f"--words {asked.words} is for text, and {asked.run} measures rows; leave it out")
-    if of_rows and asked.language:
-        raise UsageError(f"--language {asked.language} is that of a text, and {asked.run} measures rows; leave it out")
-    given = (asked.format, asked.separator, asked.columns)
-    if any(one is not None for one in given) and not (of_rows and asked.data):
+    if of_rows and args.words:
+        raise UsageError(f"--words {args.words} is for text, and {args.run} measures rows; leave it out")
+    if of_rows and args.language:
+        raise UsageError(f"--language {args.language} is that of a text, and {args.run} measures rows; leave it out")
+    given = (args.format, args.separator, args.columns)
+    if any(one is not None for one in given) and not (of_rows and args.data):
         raise UsageError(
             "--format, --separator and --columns are those of rows, the --data of a fine-tuned run; leave them out"
         )
-    if asked.unlabelled and not of_rows:
-        raise UsageError(f"--unlabelled {asked.unlabelled} is for rows, and {asked.run} measures text; leave it out")
+    if args.unlabelled and not of_rows:
+        raise UsageError(f"--unlabelled {args.unlabelled} is for rows, and {args.run} measures text; leave it out")
 
 
-def _of_rows(asked: Evaluate, rows_hash: str) -> dict[str, Any]:
+def _of_rows(args: Evaluate, rows_hash: str) -> dict[str, Any]:
     """What a fine-tuned run has right of the rows of --data, or of its dev rows."""
     from bert_jax.finetuning.dataset import written_as
     from bert_jax.inference.bert import load
 
-    model = load(asked.run, asked.step, asked.average)
+    model = load(args.run, args.step, args.average)
     predictor, written = model.predictor, None
-    if asked.data:
-        written = written_as(predictor.task, asked.data, asked.format, asked.columns, asked.separator)
-    results = predictor.measure(asked.data, written, asked.unlabelled, rows_hash)
-    if asked.step is not None or asked.average:
+    if args.data:
+        written = written_as(predictor.task, args.data, args.format, args.columns, args.separator)
+    results = predictor.measure(args.data, written, args.unlabelled, rows_hash)
+    if args.step is not None or args.average:
         results["steps"] = model.steps[-1]
-    return results | ({"averaged_steps": list(model.steps)} if asked.average else {})
+    return results | ({"averaged_steps": list(model.steps)} if args.average else {})
 
 
-def _of_text(asked: Evaluate) -> dict[str, Any]:
+def _of_text(args: Evaluate) -> dict[str, Any]:
     """Loss and accuracy of a pretrained run on the text of --data, or on its held-out documents."""
     from bert_jax.pretraining.pretrain import evaluate_run
     from bert_jax.run.run_directory import RunDirectory
 
-    return evaluate_run(RunDirectory(asked.run), asked.data, asked.language, asked.step, asked.average, asked.words)
+    return evaluate_run(RunDirectory(args.run), args.data, args.language, args.step, args.average, args.words)

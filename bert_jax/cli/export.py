@@ -18,9 +18,9 @@ class Export(SavedArguments):
 COMMAND = Command("export", Export, "Write a model for Hugging Face's transformers.")
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line, exports the model and prints where it is."""
-    asked = COMMAND.parse(arguments)
+    args = COMMAND.parse(words)
     import jax
 
     from bert_jax.inference.bert import load
@@ -29,21 +29,19 @@ def run(arguments: list[str]) -> None:
     from bert_jax.model.bert import without
     from bert_jax.system.progress import say
 
-    model = load(asked.run, asked.step, asked.average)
+    model = load(args.run, args.step, args.average)
     params = jax.device_get(model.params)
     if not model.pooler_trained:  # nor was the head of pairs, which stands on it
         params = without(params, ("bert/pooler", "next_sentence"))
 
     def card(config: ModelConfig, architecture: str) -> str:
-        name, shown = asked.destination.name, model
+        name, shown = args.destination.name, model
         if model.generator and config == model.generator.config:
             name, shown = f"{name}/{GENERATOR}", model.generator
-        return model_card(asked.run, shown, architecture, name, asked.step)
+        return model_card(args.run, shown, architecture, name, args.step)
 
-    architecture = write_model_directory(
-        asked.destination, model.config, params, model.tokenizer, model.task, card=card
-    )
+    architecture = write_model_directory(args.destination, model.config, params, model.tokenizer, model.task, card=card)
     article = "an" if architecture[0] in "AEX" else "a"
-    say(f"exported {article} {architecture} to {asked.destination}")
+    say(f"exported {article} {architecture} to {args.destination}")
     if model.generator:
-        say(f"exported its generator to {asked.destination / GENERATOR}")
+        say(f"exported its generator to {args.destination / GENERATOR}")

@@ -44,23 +44,23 @@ COMMAND = Command(
 )
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line; reads, computes and writes at the same time; prints the number of texts."""
-    asked = COMMAND.parse(arguments)
+    args = COMMAND.parse(words)
     from bert_jax.finetuning.dataset import say_repairs
     from bert_jax.inference.bert import load
     from bert_jax.inference.feature_files import check_output, texts_of, write_features
     from bert_jax.system.progress import say, stage
 
-    check_output(asked.output, asked.input)
-    repairs = Counter()
-    texts = texts_of(asked.input, asked.texts, repairs)
-    bert = load(asked.run, asked.step, asked.average)
-    found = bert.features(texts, asked.layers, asked.join, asked.pool, asked.dtype)
+    check_output(args.output, args.input)
+    repairs: Counter[Any] = Counter()
+    texts = texts_of(args.input, args.texts, repairs)
+    bert = load(args.run, args.step, args.average)
+    found = bert.features(texts, args.layers, args.join, args.pool, args.dtype)
     with stage("features", None, "texts") as shown:
-        write_features(asked.output, _counted(found, shown), asked.pool != "none")
-    say_repairs(asked.input, repairs)
-    say(f"{asked.output}: features of {shown.done:,} texts")
+        write_features(args.output, _counted(found, shown), args.pool != "none")
+    say_repairs(args.input, repairs)
+    say(f"{args.output}: features of {shown.done:,} texts")
 
 
 def _counted(found: Iterable[Any], shown: Any) -> Iterator[Any]:

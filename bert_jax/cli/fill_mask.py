@@ -18,20 +18,16 @@ class FillMask(SavedArguments):
 COMMAND = Command("fill-mask", FillMask, "The most probable pieces for each [MASK] of a text.")
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line, loads the model and prints one table for each [MASK]."""
-    asked = COMMAND.parse(arguments)
-    from rich.markup import escape
-    from rich.table import Table
-
+    args = COMMAND.parse(words)
+    from bert_jax.cli.tables import Table
     from bert_jax.inference.bert import load
     from bert_jax.system.progress import output
 
-    bert = load(asked.run, asked.step, asked.average)
-    for number, fills in enumerate(bert.fill_mask(asked.text, asked.top), 1):
-        table = Table(title=f"\\[MASK] {number}", title_justify="left")
-        table.add_column("piece")
-        table.add_column("probability", justify="right")
+    bert = load(args.run, args.step, args.average)
+    for number, fills in enumerate(bert.fill_mask(args.text, args.top), 1):
+        table = Table(f"[MASK] {number}", "piece", ">probability")
         for piece, probability in fills:
-            table.add_row(escape(piece), f"{probability:.3f}")
+            table.add_row(piece, f"{probability:.3f}")
         output.print(table)

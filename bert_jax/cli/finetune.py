@@ -43,23 +43,23 @@ COMMAND = Command(
 )
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line, fine-tunes, and prints results and next steps."""
-    asked = COMMAND.parse(arguments)
-    if asked.print_config:
+    args = COMMAND.parse(words)
+    if args.print_config:
         print(
             config_source(
-                asked.config, "All settings of a run.\n\n    bert-jax finetune CONFIG --init RUN --workdir RUN2"
+                args.config, "All settings of a run.\n\n    bert-jax finetune CONFIG --init RUN --workdir RUN2"
             ),
             end="",
         )
         return
-    if asked.dry_run:
+    if args.dry_run:
         from bert_jax.cli.tables import facts_table
         from bert_jax.planning.dry_run import planned_finetuning
         from bert_jax.system.progress import output
 
-        facts = planned_finetuning(asked.config, asked.workdir, asked.overwrite, asked.seeds)
+        facts = planned_finetuning(args.config, args.workdir, args.overwrite, args.seeds)
         output.print(facts_table("bert-jax finetune would", facts))
         return
     from bert_jax.cli.summary import print_next_steps, print_task_results
@@ -70,11 +70,11 @@ def run(arguments: list[str]) -> None:
     from bert_jax.run.hosts import is_first
     from bert_jax.run.overwriting import overwrite
 
-    config = asked.config
+    config = args.config
     with on_all_hosts(config.hosts):
-        if asked.overwrite:
-            overwrite(asked.workdir, lambda run: plan_finetuning(config, make_mesh(config.mesh), run), read_by(config))
-        results = finetune_seeds(config, asked.workdir, asked.seeds)
+        if args.overwrite:
+            overwrite(args.workdir, lambda run: plan_finetuning(config, make_mesh(config.mesh), run), read_by(config))
+        results = finetune_seeds(config, args.workdir, args.seeds)
     if is_first():
         print_task_results(results)
         print_next_steps(results["run"], [f"bert-jax predict {shlex.quote(results['run'])} INPUT OUTPUT"])

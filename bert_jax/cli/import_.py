@@ -25,17 +25,21 @@ class Import(Arguments):
 COMMAND = Command("import", Import, "Make a run from Hugging Face's or Google's files of a model.")
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line, imports the model, and prints its shape and the tensors that weren't used."""
-    asked = COMMAND.parse(arguments)
+    args = COMMAND.parse(words)
+    from bert_jax.cli.tables import Table
     from bert_jax.run.importing import import_model
     from bert_jax.system.progress import output, say
 
-    model = import_model(asked.source, asked.run, asked.activation, asked.lowercase)
+    model = import_model(args.source, args.run, args.activation, args.lowercase)
     output.print(_described(model))
     if model.unused:
-        output.print(_unused_table(model.unused))
-    say(f"imported to {asked.run}")
+        table = Table("", "tensor", "why it isn't used")
+        for name, reason in sorted(model.unused.items()):
+            table.add_row(name, reason)
+        output.print(table)
+    say(f"imported to {args.run}")
 
 
 def _described(model: Any) -> str:
@@ -53,13 +57,3 @@ def _described(model: Any) -> str:
         f"{tokenizer.kind} of {len(tokenizer.vocabulary):,} pieces, {casing[getattr(tokenizer, 'lowercase', None)]}\n"
         f"{len(model.tensors) - len(model.unused)} tensors taken{slots}{lacking}"
     )
-
-
-def _unused_table(unused: dict[str, str]) -> Any:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table("tensor", "why it isn't used")
-    for name, reason in sorted(unused.items()):
-        table.add_row(escape(name), reason)
-    return table

@@ -26,17 +26,17 @@ COMMAND = Command(
 )
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line and prints sequences."""
-    asked = COMMAND.parse(arguments)
-    if asked.rows < 1:
-        raise UsageError(f"--rows {asked.rows} shows nothing; give how many rows, from 1")
+    args = COMMAND.parse(words)
+    if args.rows < 1:
+        raise UsageError(f"--rows {args.rows} shows nothing; give how many rows, from 1")
     from bert_jax.cli.summary import print_sequences
     from bert_jax.pretraining.inspection import seen_sequences
     from bert_jax.run.run_directory import RunDirectory
 
-    sequences = seen_sequences(RunDirectory(asked.run), asked.step, asked.rows)
-    if not asked.json:
+    sequences = seen_sequences(RunDirectory(args.run), args.step, args.rows)
+    if not args.json:
         print_sequences(sequences)
-    for sequence in sequences if asked.json else ():
+    for sequence in sequences if args.json else ():
         print(json.dumps(sequence.as_json(), ensure_ascii=False))

@@ -30,7 +30,7 @@ COMMANDS = {
     "bench": "measure the train step on this machine, and what its time is spent on",
     "configs": "list the configs that come with bert-jax, or print one",
 }
-"""Commands and what they do. Each is a module of this package with `run(arguments)` and a `COMMAND`."""
+"""Commands and what they do. Each is a module of this package with `run(words)` and a `COMMAND`."""
 
 HELP_FLAGS = ("-h", "--help", "--help-all")
 COMPLETION = "--print-completion"
@@ -113,7 +113,7 @@ def run(arguments: list[str]) -> int:
         module = command_module(name)
         module.run(rest)
     except SystemExit as end:  # --help
-        return end.code or 0
+        return int(end.code or 0)
     except BaseException as error:
         return _failed(error, rest, module)
     finally:
@@ -160,7 +160,7 @@ def _failed(error: BaseException, arguments: list[str], module: ModuleType | Non
         error = disk.failure(error) or error
     if not isinstance(error, BertJaxError):
         raise error
-    complain(module.COMMAND.in_typed_form(str(error)) if hasattr(module, "COMMAND") else str(error))
+    complain(module.COMMAND.in_typed_form(str(error)) if module else str(error))
     return error.exit_code
 
 

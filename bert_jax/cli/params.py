@@ -35,16 +35,12 @@ COMMAND = Command(
 )
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line and prints parameters, memory and FLOPs."""
-    config = COMMAND.parse(arguments).config
-    from bert_jax.cli.params_tables import flops_table, memory_line, parameter_table
-    from bert_jax.planning.model_facts import ModelFacts
+    config = COMMAND.parse(words).config
+    from bert_jax.cli.params_tables import flops_table, memory_lines, parameter_table
     from bert_jax.pretraining.objective import planned_vocabulary_size
     from bert_jax.system.progress import output
 
     model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))
-    facts = ModelFacts.of(model, config)
-    output.print(parameter_table(model, facts.parts))
-    output.print(memory_line(facts, config.optimizer.name))
-    output.print(flops_table(facts.phases))
+    output.print(parameter_table(model), memory_lines(model, config), flops_table(model, config), sep="\n")

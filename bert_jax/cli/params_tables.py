@@ -1,22 +1,26 @@
 """The tables of bert-jax params."""
 
 from collections.abc import Iterable
+from typing import Any
 
-from rich.table import Table
+import jax
 
+from bert_jax.cli.tables import Table
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.size import HEADS, Part
-from bert_jax.planning.model_facts import ModelFacts, PhaseFlops
+from bert_jax.config.run import RunConfig
+from bert_jax.model.bert import parameter_shapes
+from bert_jax.model.embeddings import padded_vocabulary_size
+from bert_jax.model.size import HEADS, Part, forward_flops, num_parameters, parts, train_flops
+from bert_jax.training.optimizer import make_optimizer
 
 
-def parameter_table(model: ModelConfig, counted: list[Part]) -> Table:
+def parameter_table(model: ModelConfig) -> Table:
     """One row for each part of the model, with subtotals. `model.vocabulary_size` must be set."""
     title = f"{model.num_layers} layers, width {model.hidden_size:,}, {model.vocabulary_size:,} pieces"
     if model.generator:
         title += f"; a generator of width {model.generator.hidden_size:,}"
-    table = Table("part", "shape", title=title, title_justify="left")
-    table.add_column("a block", justify="right")
-    table.add_column("parameters", justify="right")
+    table = Table(title, "part", "shape", ">a block", ">parameters")
+    counted = parts(model)
     own = [part for part in counted if not part.of_generator]
     generator = [part for part in counted if part.of_generator]
     _add_encoder(table, own, model.num_layers)
@@ -51,7 +55,7 @@ def _add_heads(table: Table, counted: list[Part]) -> None:
 
 def _add_rows(table: Table, group: Iterable[Part]) -> None:
     for part in group:
-        shapes = " + ".join(f"\\[{','.join(map(str, shape))}]" for shape in part.shapes)
+        shapes = " + ".join(f"[{','.join(map(str, shape))}]" for shape in part.shapes)
         table.add_row(part.name, shapes, *_counts([part], part.group == "block"))
 
 
@@ -65,25 +69,31 @@ def _counts(group: list[Part], of_a_block: bool) -> tuple[str, str]:
     return one, f"{sum(part.copies * part.parameters for part in group):,}"
 
 
-def memory_line(facts: ModelFacts, optimizer: str) -> str:
-    """Bytes of parameters and optimizer state over all devices, with padding."""
+def memory_lines(model: ModelConfig, config: RunConfig) -> str:
+    """Bytes of parameters and optimizer state over all devices, with padding. Nothing is allocated."""
+    shapes = parameter_shapes(model)
+    slots = jax.eval_shape(make_optimizer(config.optimizer).init, shapes)
+    padded = padded_vocabulary_size(model)
+    rows = padded - (model.vocabulary_size or padded)
+    zeros = sum(leaf.size for leaf in jax.tree.leaves(shapes)) - num_parameters(model)
     return (
-        f"Padding of the vocabulary, not counted above: {facts.padding_rows:,} rows, {facts.padding:,} zeros.\n"
-        f"Parameters {_megabytes(facts.parameter_bytes)}, state of {optimizer} {_megabytes(facts.optimizer_bytes)}; "
+        f"Padding of the vocabulary, not counted above: {rows:,} rows, {zeros:,} zeros.\n"
+        f"Parameters {_megabytes(shapes)}, state of {config.optimizer.name} {_megabytes(slots)}; "
         "--mesh.fsdp splits both.\n"
     )
 
 
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
+def _megabytes(tree: Any) -> str:
+    return f"{sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree)) / 1e6:,.1f} MB"
 
 
-def flops_table(phases: Iterable[PhaseFlops]) -> Table:
+def flops_table(model: ModelConfig, config: RunConfig) -> Table:
     """One row for each phase: FLOPs of a sequence and of the phase."""
-    table = Table(title="FLOPs of matrix products, without recomputation", title_justify="left")
-    for column in ("phase", "length", "predicted", "sequence forward", "sequence trained", "whole phase"):
-        table.add_column(column, justify="right")
-    for number, phase in enumerate(phases, 1):
-        flops = (f"{each:.3e}" for each in (phase.forward, phase.trained, phase.whole))
-        table.add_row(f"{number}", f"{phase.length:,}", f"{phase.predicted:,}", *flops)
+    columns = (">phase", ">length", ">predicted", ">sequence forward", ">sequence trained", ">whole phase")
+    table = Table("FLOPs of matrix products, without recomputation", *columns)
+    for number, phase in enumerate(config.phases, 1):
+        predicted = config.slots(phase.length)
+        forward, trained = (flops(model, phase.length, predicted) for flops in (forward_flops, train_flops))
+        counts = (f"{each:.3e}" for each in (forward, trained, trained * phase.batch_size * phase.steps))
+        table.add_row(f"{number}", f"{phase.length:,}", f"{predicted:,}", *counts)
     return table

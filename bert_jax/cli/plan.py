@@ -45,17 +45,17 @@ COMMAND = Command(
 )
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line, compiles the step of each phase for the slice and prints tables or JSON."""
-    asked = COMMAND.parse(arguments)
+    args = COMMAND.parse(words)
     from bert_jax.cli.plan_tables import plan_tables
     from bert_jax.cli.planning import planned
     from bert_jax.planning.topology import parse_topology
     from bert_jax.system.progress import output
 
-    topology = parse_topology(asked.topology)
-    result = planned(asked.config, topology, asked.sweep, asked.exact)
-    if asked.json:
+    topology = parse_topology(args.topology)
+    result = planned(args.config, topology, args.sweep, args.exact)
+    if args.json:
         print(json.dumps(result))
     else:
-        output.print(*plan_tables(topology, result, asked.operations), sep="\n")
+        output.print(*plan_tables(topology, result, args.operations), sep="\n")

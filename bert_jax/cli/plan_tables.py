@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from rich.table import Table
-
+from bert_jax.cli.tables import Table, gib, milliseconds
 from bert_jax.planning.topology import Topology
 from bert_jax.system.progress import duration
 
@@ -87,11 +86,11 @@ def _time_table(topology: Topology, phases: list[Facts], total: Facts) -> Table:
         ("memory", f"memory at {chip.memory_bandwidth / 1e9:,.0f} GB/s"),
         ("links", f"{topology.links} links at {chip.link_bandwidth / 1e9:,.0f} GB/s"),
     ):
-        table.add_row(name, *(_ms(each["time"][field]) for each in phases))
+        table.add_row(name, *(milliseconds(each["time"][field]) for each in phases))
     for field, name in _TIMES.items():
         times = [each["time"][field] for each in phases]
         table.add_section()
-        table.add_row(f"step, {name}", *(_ms(time["step_seconds"]) for time in times), style="bold")
+        table.add_row(f"step, {name}", *(milliseconds(time["step_seconds"]) for time in times), style="bold")
         rates, shares = zip(*(_speed(topology, each, field) for each in phases), strict=True)
         table.add_row("sequences a second", *rates)
         table.add_row("MFU", *shares)
@@ -105,16 +104,15 @@ def _time_table(topology: Topology, phases: list[Facts], total: Facts) -> Table:
 def _sweep_table(topology: Topology, found: list[Facts]) -> Table:
     """One row for each batch size and mesh that fits."""
     title = f"What fits {topology.chips:,} x TPU {topology.family}, best first; times one after the other"
-    table = Table("length", " x ".join(found[0]["mesh"]) if found else "mesh", title=title, title_justify="left")
-    for column in ("batch", "memory", "step", "sequences/s", "MFU"):
-        table.add_column(column, justify="right")
+    mesh = " x ".join(found[0]["mesh"]) if found else "mesh"
+    table = Table(title, "length", mesh, ">batch", ">memory", ">step", ">sequences/s", ">MFU")
     for each in found:
         table.add_row(
             f"{each['length']:,}",
             " x ".join(map(str, each["mesh"].values())),
             f"{each['batch_size']:,}",
             gib(each["needed_bytes"]),
-            _ms(each["time"]["in_turn"]["step_seconds"]),
+            milliseconds(each["time"]["in_turn"]["step_seconds"]),
             *_speed(topology, each, "in_turn"),
         )
     return table
@@ -134,9 +132,7 @@ def _movers_tables(result: Facts) -> Iterator[Table]:
             continue
         moved = phase["traffic_bytes"]
         title = f"What moves most of the {moved / 1e9:,.2f} GB of a step of {phase['length']} tokens, on each chip"
-        table = Table("part", "pass", "operation", title=title, title_justify="left")
-        for column in ("how often", "bytes", "of all"):
-            table.add_column(column, justify="right")
+        table = Table(title, "part", "pass", "operation", ">how often", ">bytes", ">of all")
         for each in phase["movers"][:_MOVERS_SHOWN]:
             numbers = f"{each['times']:,} x", _bytes(each["bytes"]), f"{each['bytes'] / moved:.1%}"
             table.add_row(each["part"], each["direction"], each["operation"], *numbers)
@@ -147,16 +143,14 @@ def _formulas_table(topology: Topology, result: Facts) -> Table:
     """FLOPs and time by formula, for a machine without the TPU compiler."""
     slice_ = f"{topology.chips:,} x TPU {topology.family}"
     title = f"By formula alone: {result['parameters']:,} parameters, {slice_} at their peak"
-    table = Table(title=title, title_justify="left")
-    for column in ("length", "batch", "FLOPs a step", "step", "the phase", "chip-hours"):
-        table.add_column(column, justify="right")
+    table = Table(title, ">length", ">batch", ">FLOPs a step", ">step", ">the phase", ">chip-hours")
     for phase in result["phases"]:
         best = phase["at_best"]
         table.add_row(
             str(phase["length"]),
             f"{phase['batch_size']:,}",
             f"{phase['flops']:.3e}",
-            _ms(best["step_seconds"]),
+            milliseconds(best["step_seconds"]),
             duration(3600 * best["hours"]),
             f"{best['chip_hours']:,.1f}",
         )
@@ -164,24 +158,12 @@ def _formulas_table(topology: Topology, result: Facts) -> Table:
 
 
 def _table(title: str, phases: list[Facts]) -> Table:
-    table = Table("", title=title, title_justify="left")
-    for each in phases:
-        table.add_column(f"{each['length']} tokens, batch {each['batch_size']:,}", justify="right")
-    return table
+    return Table(title, "", *(f">{each['length']} tokens, batch {each['batch_size']:,}" for each in phases))
 
 
 def _mesh(phase: Facts) -> str:
     return " x ".join(f"{name} {size}" for name, size in phase["mesh"].items())
 
 
-def gib(size: float) -> str:
-    """`size` in bytes, as text in GiB."""
-    return f"{size / 2**30:,.2f} GiB"
-
-
 def _bytes(size: int) -> str:
     return f"{size / 1e9:,.2f} GB" if size >= 1e8 else f"{size / 1e6:,.2f} MB"
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:,.2f} ms"

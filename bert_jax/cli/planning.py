@@ -3,10 +3,10 @@
 from importlib.metadata import version
 from typing import Any
 
-from bert_jax.cli.plan_tables import gib
+from bert_jax.cli.tables import gib
 from bert_jax.config.run import RunConfig
 from bert_jax.model.size import num_parameters
-from bert_jax.planning.changes import Change, change_that_fits, plan_json
+from bert_jax.planning.changes import change_that_fits, plan_json
 from bert_jax.planning.plan import PhasePlan, Planner, formulas
 from bert_jax.planning.sweep import most_compilations, sweep
 from bert_jax.planning.topology import FAMILIES, Topology, can_compile, parse_topology
@@ -25,48 +25,29 @@ def planned(config: RunConfig, topology: Topology, with_sweep: bool, exact: bool
     result = {"topology": str(topology), "chips": topology.chips, "chip": topology.chip._asdict()}
     result |= {"parameters": parameters, "compiled": can_compile()}
     if not can_compile():
-        result["phases"] = formulas(config, topology, size)
         say(f"{install_extra('plan')} for memory, collectives and traffic, which need libtpu, the TPU compiler")
-    elif with_sweep:
-        planner = Planner(topology, size, exact)
-        found = _sweep(planner, config)
-        result |= _made_with(planner) | {"sweep": [each.as_json(topology.chips) for each in found]}
-    else:
-        planner = Planner(topology, size, exact)
-        phases, change = _plan(planner, config)
-        result |= _made_with(planner) | plan_json(topology, phases, change)
-    return result
-
-
-def _made_with(planner: Planner) -> dict[str, Any]:
-    return {"libtpu": version("libtpu"), "compilations": planner.compilations, "exact": planner.exact}
-
-
-def _plan(planner: Planner, config: RunConfig) -> tuple[list[PhasePlan], tuple[Change, list[PhasePlan]] | None]:
-    """The plan of each phase and, if one doesn't fit, the change with which all fit."""
+        return result | {"phases": formulas(config, topology, size)}
+    planner = Planner(topology, size, exact)
     _ = planner.trainer(config)  # refuses a wrong mesh or batch before anything is compiled
+    plan = _sweep(planner, config) if with_sweep else _plan(planner, config)
+    return result | {"libtpu": version("libtpu"), "compilations": planner.compilations, "exact": exact} | plan
+
+
+def _plan(planner: Planner, config: RunConfig) -> dict[str, Any]:
+    """The plan of each phase and, if one doesn't fit, the change with which all fit."""
     say(f"Compiling {len(config.phases)} programs for {planner.topology}, more if one doesn't fit")
-
-    def tell(plan: PhasePlan) -> None:
-        say(_outcome(plan))
-
-    planner.on_compiled = tell
+    planner.on_compiled = lambda plan: say(_outcome(plan))
     phases = planner.phases(config)
-    if all(each.fits for each in phases):
-        return phases, None
-    return phases, change_that_fits(planner, config, phases)
+    change = None if all(each.fits for each in phases) else change_that_fits(planner, config, phases)
+    return plan_json(planner.topology, phases, change)
 
 
-def _sweep(planner: Planner, config: RunConfig) -> list[PhasePlan]:
-    _ = planner.trainer(config)  # refuses a wrong mesh or batch, with which nothing could be tried
+def _sweep(planner: Planner, config: RunConfig) -> dict[str, Any]:
+    """The plans that fit, of all batch sizes and meshes that are tried."""
     most = most_compilations(config, planner.topology.chips)
     say(f"At most {most} compilations for {planner.topology}; after one that doesn't fit, larger ones are left out")
-
-    def tell(plan: PhasePlan) -> None:
-        say(f"{planner.compilations} of {most}: {_outcome(plan)}")
-
-    planner.on_compiled = tell
-    return sweep(planner, config)
+    planner.on_compiled = lambda plan: say(f"{planner.compilations} of {most}: {_outcome(plan)}")
+    return {"sweep": [each.as_json(planner.topology.chips) for each in sweep(planner, config)]}
 
 
 def _outcome(plan: PhasePlan) -> str:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from bert_jax.cli.arguments import ROWS_NAMES, Command, PlaceArgument, RowsArguments, RunArgument, SavedArguments
 from bert_jax.cli.flags import Positional
@@ -23,9 +24,9 @@ class Predict(RowsArguments, SavedArguments):
 COMMAND = Command("predict", Predict, "Apply a fine-tuned model to rows.", names=ROWS_NAMES)
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line, writes the predictions and prints the number of rows."""
-    asked = COMMAND.parse(arguments)
+    args = COMMAND.parse(words)
     from bert_jax.finetuning.dataset import say_repairs, written_as
     from bert_jax.finetuning.output import check_output, write_predictions
     from bert_jax.finetuning.predicting import STANDARD_INPUT, has_plain_lines, of_lines
@@ -33,19 +34,19 @@ def run(arguments: list[str]) -> None:
     from bert_jax.rows.task_files import task_records
     from bert_jax.system.progress import say, stage
 
-    predictor = load(asked.run, asked.step, asked.average).predictor
+    predictor = load(args.run, args.step, args.average).predictor
     task = predictor.task
-    check_output(asked.output, task.kind, asked.input)
-    repairs = Counter()
-    source, format = asked.input, asked.format
+    check_output(args.output, task.kind, args.input)
+    repairs: Counter[Any] = Counter()
+    source, format = args.input, args.format
     if source == "-":
         source = STANDARD_INPUT
-    if format is None and not asked.columns and has_plain_lines(task, source):
-        place = "standard input" if asked.input == "-" else asked.input
+    if format is None and not args.columns and has_plain_lines(task, source):
+        place = "standard input" if args.input == "-" else args.input
         read = "is a text, its words between spaces" if task.kind == "tags" else f"is a {task.texts[0]}"
         say(f"{place}: each line {read} (a file with columns: --format {'conll' if task.kind == 'tags' else 'tsv'})")
         format = "text"
-    written = written_as(task, source, format, asked.columns, asked.separator)
+    written = written_as(task, source, format, args.columns, args.separator)
     records = task_records(source, repairs, *written)
     if written.format == "text":
         records = of_lines(records, task)
@@ -56,7 +57,7 @@ def run(arguments: list[str]) -> None:
                 yield one
                 shown.advance()
 
-        write_predictions(asked.output, counted(), task.kind)
+        write_predictions(args.output, counted(), task.kind)
         count = int(shown.done)
-    say_repairs(asked.input, repairs)
-    say(f"{count:,} rows with predictions: {asked.output}")
+    say_repairs(args.input, repairs)
+    say(f"{count:,} rows with predictions: {args.output}")

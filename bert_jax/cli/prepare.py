@@ -39,22 +39,22 @@ COMMAND = Command(
 )
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line, prepares the data and prints statistics of the text."""
-    asked = COMMAND.parse(arguments)
+    args = COMMAND.parse(words)
     from bert_jax.cli.summary import print_preparation
     from bert_jax.config.objective import num_predictions
     from bert_jax.pretraining.dataset import check_preparation, prepare_lengths
     from bert_jax.pretraining.vocabulary import make_tokenizer
     from bert_jax.run.run_directory import RunDirectory
 
-    config, directory = asked.config, RunDirectory(asked.workdir)
+    config, directory = args.config, RunDirectory(args.workdir)
     check_preparation(config, directory)
     directory.open(config)
     make_tokenizer(config, directory)
     made = prepare_lengths(config, directory)
     budgets = {length: num_predictions(config.objective.masked_share, length) for length in made}
-    if asked.json:
+    if args.json:
         found = {str(length): prepared.as_json(config.data, budgets[length]) for length, prepared in made.items()}
         print(json.dumps(found))
     else:

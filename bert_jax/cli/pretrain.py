@@ -37,20 +37,20 @@ _EXAMPLE = "Return the [MASK] of the array."
 """Example for a model of python-docs. For a model of other text, the example is one of its held-out sentences."""
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line, trains, and prints results, examples and next steps."""
-    asked = COMMAND.parse(arguments)
-    if asked.print_config:
+    args = COMMAND.parse(words)
+    if args.print_config:
         print(
-            config_source(asked.config, "All settings of a run.\n\n    bert-jax pretrain CONFIG --workdir RUN"), end=""
+            config_source(args.config, "All settings of a run.\n\n    bert-jax pretrain CONFIG --workdir RUN"), end=""
         )
         return
-    if asked.dry_run:
+    if args.dry_run:
         from bert_jax.cli.tables import facts_table
         from bert_jax.planning.dry_run import planned_pretraining
         from bert_jax.system.progress import output
 
-        facts = planned_pretraining(asked.config, asked.workdir, asked.overwrite)
+        facts = planned_pretraining(args.config, args.workdir, args.overwrite)
         output.print(facts_table("bert-jax pretrain would", facts))
         return
     import jax
@@ -64,10 +64,10 @@ def run(arguments: list[str]) -> None:
     from bert_jax.run.overwriting import overwrite
     from bert_jax.run.run_directory import RunDirectory
 
-    config, workdir = asked.config, asked.workdir
+    config, workdir = args.config, args.workdir
     directory = RunDirectory(workdir)
     with on_all_hosts(config.hosts):
-        if asked.overwrite:
+        if args.overwrite:
             overwrite(workdir, lambda run: check(config, run, make_mesh(config.mesh)), read_by(config))
         results = pretrain(config, directory)
     if not is_first():

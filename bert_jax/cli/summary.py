@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
+from bert_jax.cli.tables import Table
 from bert_jax.corpora.shown import quoted
 from bert_jax.inference.examples import FilledExample, MaskedText, around_mask
 from bert_jax.instances.preparation import MOST_UNKNOWN
@@ -30,9 +30,8 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
         return
     baseline = results["baseline"]
     measured = _averaged(results) or f"Step {results['steps']:,}"
-    table = Table(title=escape(f"{measured}, {results['held_out_sequences']:,} {of}"), title_justify="left")
-    for column in ("", "model", "by frequency alone", ""):
-        table.add_column(column, justify="left" if not column else "right")
+    title = f"{measured}, {results['held_out_sequences']:,} {of}"
+    table = Table(title, "", ">model", ">by frequency alone", "")
     for question in QUESTIONS:
         for name, label, guess in (
             (question.loss, f"{question.label} loss (nats)", question.guessed_loss),
@@ -80,18 +79,13 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
     elif "steps" in results:
         title.append(f"step {results['steps']:,}")
     output.print(escape(", ".join(title)), soft_wrap=True)  # a table's own title is no wider than the table
-    table = Table()
-    table.add_column("")
-    table.add_column("score", justify="right")
-    baseline = results.get("baseline", {})  # results of earlier releases have none
-    if baseline:
-        table.add_column("baseline", justify="right")
-    spread = {"score", "standard_deviation", "best_score"}
+    baseline = results["baseline"]
+    table = Table("", "", ">score", *([">baseline"] if baseline else []))
     for name, value in results.items():
-        if isinstance(value, float) and name not in spread:
-            chosen = name == results["metric"]
-            guess = f"{baseline[name]:.4f}" if name in baseline else ""
-            table.add_row(f"[bold]{name}[/bold]" if chosen else name, f"{value:.4f}", *[guess] * bool(baseline))
+        if isinstance(value, float) and name not in ("score", "standard_deviation", "best_score"):
+            guess = [f"{baseline[name]:.4f}" if name in baseline else ""] if baseline else []
+            name_style = "bold" if name == results["metric"] else ""
+            table.add_row(Text(name, name_style), f"{value:.4f}", *guess)
     if "scores" in results:
         table.add_row("standard deviation over seeds", f"{results['standard_deviation']:.4f}")
         table.add_row("best seed", f"{results['best_score']:.4f}")
@@ -105,10 +99,10 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
 
 def _baseline_remark(results: dict[str, Any]) -> str:
     """A sentence on a model that is no better than its baseline or predicts one answer; empty for others."""
-    constant, baseline = results.get("constant_prediction"), results.get("baseline", {})
+    constant = results.get("constant_prediction")
     if constant is not None:
         found = f"The model predicts {escape(quoted(constant))} for every row"
-    elif results["score"] <= baseline.get(results["metric"], -math.inf):
+    elif results["score"] <= results["baseline"].get(results["metric"], -math.inf):
         found = "The model is no better than the baseline, the commonest answer (or the mean) for every row"
     else:
         return ""
@@ -120,12 +114,9 @@ def _baseline_remark(results: dict[str, Any]) -> str:
 
 def _confusion_table(confusion: dict[str, Any]) -> Table:
     """The confusion matrix: one row for each true class, one column for each predicted class."""
-    table = Table()
-    table.add_column("")
-    for label in confusion["labels"]:
-        table.add_column(escape(label), justify="right")
+    table = Table("", "", *(f">{label}" for label in confusion["labels"]))
     for label, counts in zip(confusion["labels"], confusion["counts"]):
-        table.add_row(escape(label), *(f"{count:,}" for count in counts))
+        table.add_row(label, *(f"{count:,}" for count in counts))
     return table
 
 
@@ -134,15 +125,15 @@ def print_examples(examples: Sequence[FilledExample]) -> None:
 
     Long sentences are cut around their [MASK].
     """
-    table = Table(title="Held-out sentences, one word masked", title_justify="left", show_lines=True)
+    table = Table("Held-out sentences, one word masked", show_lines=True)
     table.add_column("sentence", ratio=3)
     table.add_column("was", overflow="fold")
     table.add_column("the model's first five", ratio=2, overflow="fold")
     for example in examples:
         table.add_row(
             MaskedText(around_mask(example.text, _MOST_CELLS)),
-            escape(example.word),
-            ", ".join(f"{escape(piece)} {probability:.2f}" for piece, probability in example.fills),
+            example.word,
+            ", ".join(f"{piece} {probability:.2f}" for piece, probability in example.fills),
         )
     if examples:
         output.print(table)
@@ -153,23 +144,14 @@ def print_preparation(prepared: PreparedData, sources: Sequence[str], budget: in
 
     `budget`: how many tokens of a full sequence are masked.
     """
-    table = Table(title=f"Sequences of {prepared.length}: {prepared.directory}", title_justify="left")
-    for column in ("", "training", "held out"):
-        table.add_column(column, justify="left" if not column else "right")
+    table = Table(f"Sequences of {prepared.length}: {prepared.directory}", "", ">training", ">held out")
     held_out = dict(prepared.held_out.table(prepared.length, budget))
     for name, value in prepared.train.table(prepared.length, budget):
         table.add_row(name, value, held_out.get(name, ""))
     if len(sources) > 1:
+        unit = "rows" if prepared.train.rows != prepared.train.instances else "instances"
         for source, instances in zip(sources, prepared.sources):
-            table.add_row(
-                escape(
-                    f"rows from {source}"
-                    if prepared.train.rows != prepared.train.instances
-                    else f"instances from {source}"
-                ),
-                f"{instances:,}",
-                "",
-            )
+            table.add_row(f"{unit} from {source}", f"{instances:,}", "")
     table.add_row("dropped: shares a paragraph with training", "", f"{prepared.held_out_dropped:,}")
     output.print(table)
 

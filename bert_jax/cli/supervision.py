@@ -36,19 +36,20 @@ def supervise() -> None:
     When a process of a multi-host run is lost, JAX aborts the others from a thread of its own. They can't print a
     message or choose their exit code, so the parent does.
     """
-    if told := os.environ.get(_SUPERVISED):
-        if told.isdigit() and int(told) > 2:
-            here.written_to(int(told))
+    if supervised := os.environ.get(_SUPERVISED):
+        if supervised.isdigit() and int(supervised) > 2:
+            here.written_to(int(supervised))
         die_with_parent()
         return
     # The child writes here what it is doing, since it can't print it when JAX aborts it.
-    told = tempfile.TemporaryFile()
+    whereabouts = tempfile.TemporaryFile()
     line = [sys.executable, "-P", "-m", "bert_jax.cli.main", *sys.argv[1:]]
-    child = subprocess.Popen(line, env=os.environ | {_SUPERVISED: str(told.fileno())}, pass_fds=[told.fileno()])
+    number = whereabouts.fileno()
+    child = subprocess.Popen(line, env=os.environ | {_SUPERVISED: str(number)}, pass_fds=[number])
     signal.signal(signal.SIGTERM, lambda *_: child.send_signal(signal.SIGTERM))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the child as well
     code = child.wait()
     if code == -signal.SIGABRT:
-        complain(str(HostLost("see JAX' message above", read_whereabouts(told.fileno()))))
+        complain(str(HostLost("see JAX' message above", read_whereabouts(number))))
     sys.stdout.flush()
     os._exit(code if code >= 0 else 128 - code)

@@ -17,20 +17,19 @@ COMMAND = Command(
 )
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line, reads all files and prints a verdict on each. Raises RunError if one is damaged."""
-    asked = COMMAND.parse(arguments)
-    from rich.table import Table
-
+    args = COMMAND.parse(words)
+    from bert_jax.cli.tables import Table
     from bert_jax.run.run_directory import RunDirectory
     from bert_jax.run.verification import NEVER_COVERED, verify
     from bert_jax.system.errors import RunError
     from bert_jax.system.progress import output
 
-    verdicts = verify(RunDirectory(asked.run))
-    table = Table("what", "verdict")
+    verdicts = verify(RunDirectory(args.run))
+    table = Table("", "what", "verdict")
     for verdict in verdicts:
-        table.add_row(verdict.path.relative_to(asked.run).as_posix(), verdict.damage or verdict.remark)
+        table.add_row(verdict.path.relative_to(args.run).as_posix(), verdict.damage or verdict.remark)
     output.print(table)
     output.print(f"Not covered by any checksum: {'; '.join(NEVER_COVERED)}.")
     if damaged := [verdict for verdict in verdicts if verdict.damage]:

@@ -29,20 +29,20 @@ COMMAND = Command(
 )
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line, makes the tokenizer and prints where it is."""
-    if any(argument.partition("=")[0] in ("--extend", "--words") for argument in arguments):
+    if any(word.partition("=")[0] in ("--extend", "--words") for word in words):
         from bert_jax.cli import vocab_extend
 
-        vocab_extend.run(arguments)
+        vocab_extend.run(words)
         return
-    asked = COMMAND.parse(arguments)
+    args = COMMAND.parse(words)
     from bert_jax.pretraining.dataset import check_sources
     from bert_jax.pretraining.vocabulary import make_tokenizer
     from bert_jax.run.run_directory import RunDirectory
     from bert_jax.system.progress import print_line
 
-    config, directory = asked.config, RunDirectory(asked.workdir)
+    config, directory = args.config, RunDirectory(args.workdir)
     check_sources(config, directory)
     directory.open(config)
     tokenizer = make_tokenizer(config, directory)

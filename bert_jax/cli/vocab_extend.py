@@ -34,18 +34,18 @@ COMMAND = Command(
 )
 
 
-def run(arguments: list[str]) -> None:
+def run(words: list[str]) -> None:
     """Parses the command line, writes the extended vocabulary and prints where it is."""
-    asked = COMMAND.parse(arguments)
-    tokenizer = load_tokenizer(asked.extend, asked.lowercase)
-    _check_casing(asked, tokenizer)
-    output = asked.output or _beside(asked.extend, tokenizer)
+    args = COMMAND.parse(words)
+    tokenizer = load_tokenizer(args.extend, args.lowercase)
+    _check_casing(args, tokenizer)
+    output = args.output or _beside(args.extend, tokenizer)
     _check_output(output, tokenizer)
-    lines = read_lines(_words_here(asked.words), "file of words", "one with a word a line")
+    lines = read_lines(_words_here(args.words), "file of words", "one with a word a line")
     made = extend(tokenizer, [line for line in lines if line.strip()])
     counts = f"{made.added:,} words added, {made.known:,} known already, {made.split:,} left out: they are always split"
     if not made.added:
-        raise UsageError(f"{asked.words} adds nothing to {asked.extend} ({counts}); nothing was written")
+        raise UsageError(f"{args.words} adds nothing to {args.extend} ({counts}); nothing was written")
     made.tokenizer.write_vocabulary(output)
     print_line(f"{len(made.tokenizer.vocabulary):,} pieces ({counts}): {output}")
 
@@ -57,11 +57,11 @@ def _words_here(words: Place) -> Path:
     return fetched(words)
 
 
-def _check_casing(asked: Extend, tokenizer: Tokenizer) -> None:
+def _check_casing(args: Extend, tokenizer: Tokenizer) -> None:
     """Raises UsageError if a vocab.txt has pieces with capitals and would be used with lower-casing."""
-    given = asked.lowercase and tokenizer.kind == "wordpiece" and not tokenizer_directory(asked.extend)
+    given = args.lowercase and tokenizer.kind == "wordpiece" and not tokenizer_directory(args.extend)
     if given and tokenizer.vocabulary.share_of_capitals > MANY_CAPITALS:
-        raise UsageError(f"{asked.extend} has pieces with capitals and words would be lower-cased; add --no-lowercase")
+        raise UsageError(f"{args.extend} has pieces with capitals and words would be lower-cased; add --no-lowercase")
 
 
 def _beside(vocabulary: Place, tokenizer: Tokenizer) -> Place:

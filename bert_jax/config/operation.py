@@ -68,7 +68,7 @@ class ExecutionConfig(Settings):
     refuse to train where they differ."""
     max_skipped_steps: Annotated[int, Field(gt=0)] = 20
     """Steps in a row with gradients that aren't finite, each of which is skipped, after which the run stops."""
-    stuck_after_minutes: Annotated[float, Field(ge=0)] | None = 30
+    stuck_after_minutes: Annotated[float, Field(ge=0)] | None = 30.0
     """Minutes without progress (a step, a batch of an evaluation, a compilation, a finished write) after which the run
     ends with exit code 124, on which the launchers restart it. The stacks of all threads are written to stuck-STEP.txt
     in the run. 0 or None: never."""

@@ -69,10 +69,10 @@ class Settings(BaseModel):
 
 def _set(old: Any, values: dict[str, Any]) -> Any:
     """`old` with other values by dotted names within it; "" names `old` itself."""
-    if isinstance(old, Settings):
-        return old.set(values)
     if "" in values:
         return values[""]
+    if isinstance(old, Settings):
+        return old.set(values)
     inner: dict[int, dict[str, Any]] = {}
     for name, value in values.items():
         number, _, rest = name.partition(".")

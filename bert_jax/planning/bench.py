@@ -1,21 +1,21 @@
 """Measures the train step on this machine: its time and that of its parts, each beside the limit of the hardware."""
 
-import itertools
 import resource
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import jax
 from jax.sharding import Mesh
 
+from bert_jax.config.run import RunConfig
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.sharding import batch_sharding
+from bert_jax.planning.bench_record import FORMAT, KIND, Bench, Part, Timing, machine, settings, versions
 from bert_jax.planning.operations import Operation, operations
 from bert_jax.planning.program import Program
-from bert_jax.planning.rates import Limit, RateProbes, Rates
+from bert_jax.planning.rates import RateProbes, Rates
 from bert_jax.planning.traffic import movers
 from bert_jax.training.batch import Batch, synthetic_batch
 from bert_jax.training.devices import peak_flops
@@ -29,90 +29,6 @@ _FORWARD_SHARE = 1 / 3
 """FLOPs of the forward pass over those of forward and backward pass."""
 
 
-class Timing(NamedTuple):
-    """Seconds of repeated measurements of one thing."""
-
-    median: float
-    low: float
-    """The 10th percentile."""
-    high: float
-    """The 90th percentile."""
-    rounds: int
-    """How often it was measured."""
-
-    @classmethod
-    def of(cls, seconds: list[float]) -> "Timing":
-        """Median and deciles of at least two measurements."""
-        deciles = statistics.quantiles(seconds, n=10, method="inclusive")
-        return cls(statistics.median(seconds), deciles[0], deciles[-1], len(seconds))
-
-
-class Part(NamedTuple):
-    """The work, limit and time of a part of a step, or of one run of an operation."""
-
-    name: str
-    count: int
-    """How often a step runs it."""
-    flops: float
-    """FLOPs of its matrix products by formula, without recomputation."""
-    bytes: float
-    """Of a part: what its compiled program reads from and writes to memory (see `traffic`). Of an operation: its
-    arguments and results, each read or written once."""
-    limit: Limit
-    time: Timing
-
-    @property
-    def limit_share(self) -> float | None:
-        """The limit over the median time; None for a difference of times that is lost in their noise."""
-        return self.limit.seconds / self.time.median if self.time.low > 0 else None
-
-    def as_json(self) -> dict[str, Any]:
-        """The part as a JSON object."""
-        nested = {"limit": self.limit._asdict(), "time": self.time._asdict()}
-        return self._asdict() | nested | {"limit_share": self.limit_share}
-
-
-class Bench(NamedTuple):
-    """Results of `bench`, over all devices."""
-
-    compile_seconds: float
-    """Seconds for tracing, lowering and compiling the step; few if it is in the compilation cache."""
-    parts: list[Part]
-    """Forward, backward, optimizer and step. Forward and step are measured by themselves; backward and optimizer are
-    the differences between forward, forward with backward, and step, round by round."""
-    operations: list[Part]
-    """The main operations, at one device's share of the batch; empty if they weren't asked for."""
-    rates: Rates
-    transfer: Timing
-    """Seconds in which a batch is sent to the device, which isn't in the step."""
-    sequences_per_second: float
-    tokens_per_second: float
-    """Without padding."""
-    fill: float
-    """Share of the batch's positions that hold tokens."""
-    model_flops_per_step: float
-    model_flops_per_second: float
-    share_of_matrix_rate: float
-    """Model FLOPs a second over the rate of square products that was measured in this process."""
-    mfu: float | None
-    """Model FLOPs utilisation: share of the bfloat16 peak in the data sheet; None if the peak is unknown."""
-    peak_memory_bytes: int
-    """Peak memory of the fullest device; on a CPU, of this process."""
-    input_sequences_per_second: float | None
-    """Rate of reading and batching the run's data; None for random sequences."""
-
-    @property
-    def step(self) -> Timing:
-        """Time of the whole step."""
-        return self.parts[-1].time
-
-    def as_json(self) -> dict[str, Any]:
-        """The results as a JSON object."""
-        rates = {name: rate._asdict() for name, rate in self.rates._asdict().items()}
-        lists = {name: [part.as_json() for part in getattr(self, name)] for name in ("parts", "operations")}
-        return self._asdict() | lists | {"rates": rates, "transfer": self.transfer._asdict()}
-
-
 def bench(
     trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = None, with_operations: bool = False
 ) -> Bench:
@@ -121,13 +37,14 @@ def bench(
     `batches`: the training batches of a run; None for random sequences of full length. `with_operations`: also measure
     the main operations one by one.
     """
-    phase, model = trainer.config.phases[0], trainer.objective.model
+    config = cast(RunConfig, trainer.config)  # bench trains a pretraining objective
+    phase, model = config.phases[0], trainer.objective.model
     input_rate = _input_rate(batches, seconds) if batches else None
     if batches:
         batch = next(batches)
     else:
-        most = trainer.config.data.sequences_a_row(phase.length)
-        batch = synthetic_batch(phase.batch_size, phase.length, model.vocabulary_size, most)
+        most = config.data.sequences_a_row(phase.length)
+        batch = synthetic_batch(phase.batch_size, phase.length, model.vocabulary_size or 1, most)
     probes = RateProbes(compute_dtype(model))
     programs = _Programs(trainer, batch)
     times = _timed_in_turn(probes.work | programs.work, seconds)
@@ -143,6 +60,11 @@ def bench(
     rate = trainer.flops(0) / step
     peak = peak_flops(jax.devices()[0])
     return Bench(
+        kind=KIND,
+        format=FORMAT,
+        versions=versions(),
+        machine=machine(trainer.mesh),
+        settings=settings(trainer) | {"sequences": "of a run" if batches else "random"},
         compile_seconds=programs.compile_seconds,
         parts=parts,
         operations=[_measured(operation, of_operations, rates) for operation in found],
@@ -170,7 +92,8 @@ class _Programs:
             jax.jit(part).lower(self._state.params, self._on_device).compile() for part in trainer.parts(0)
         )
         began = time.perf_counter()
-        self._step = trainer.train_step(0).lower(self._state, self._on_device).compile()
+        step: Any = trainer.train_step(0)
+        self._step = step.lower(self._state, self._on_device).compile()
         self.compile_seconds = time.perf_counter() - began
 
     @property
@@ -223,12 +146,12 @@ def _parts(
     }
     return [
         Part(
-            name,
-            1,
-            work,
-            size * devices,
-            rates.limit(work / machines, size * devices / machines),
-            Timing.of(seconds[name]),
+            name=name,
+            count=1,
+            flops=work,
+            bytes=size * devices,
+            limit=rates.limit(work / machines, size * devices / machines),
+            time=Timing.of(seconds[name]),
         )
         for name, (work, size) in of_parts.items()
     ]
@@ -239,9 +162,10 @@ def _differences(longer: list[float], shorter: list[float]) -> list[float]:
 
 
 def _measured(operation: Operation, times: dict[str, list[float]], rates: Rates) -> Part:
-    limit = rates.limit(operation.flops, operation.bytes)
-    timing = Timing.of(times[operation.name])
-    return Part(operation.name, operation.count, operation.flops, operation.bytes, limit, timing)
+    flops, moved = operation.flops, operation.bytes
+    time = Timing.of(times[operation.name])
+    limit = rates.limit(flops, moved)
+    return Part(name=operation.name, count=operation.count, flops=flops, bytes=moved, limit=limit, time=time)
 
 
 def peak_memory() -> int:
@@ -261,14 +185,16 @@ def _timed_in_turn(work: dict[str, Callable[[], Any]], seconds: float) -> dict[s
     """
     times: dict[str, list[float]] = {name: [] for name in work}
     *_, last = work
-    for number in itertools.count(-_WARM_ROUNDS):
+    number = -_WARM_ROUNDS
+    while True:
         for name, do in work.items():
             began = time.perf_counter()
             jax.block_until_ready(do())
             if number >= 0:
                 times[name].append(time.perf_counter() - began)
         enough = sum(times[last]) >= seconds or sum(map(sum, times.values())) >= seconds * len(work)
-        if number + 1 >= _LEAST_ROUNDS and enough:
+        number += 1
+        if number >= _LEAST_ROUNDS and enough:
             return times
 
 

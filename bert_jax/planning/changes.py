@@ -31,15 +31,19 @@ def changes(config: RunConfig, chips: int) -> Iterator[Change]:
     state split over devices; then pairs of these, and finally all three. Changes that the run has already are left out.
     """
     execution = config.execution
-    remats = [{"execution.remat": remat} for remat in _REMATS[_REMATS.index(execution.remat) + 1 :]]
+    remats: list[dict[str, Any]] = [
+        {"execution.remat": remat} for remat in _REMATS[_REMATS.index(execution.remat) + 1 :]
+    ]
     most = min(phase.batch_size for phase in config.phases)
-    accumulations = [{"execution.accumulation": n} for n in _doubled(execution.accumulation, most)]
-    splits = [{"mesh.fsdp": n} for n in _doubled(max(config.mesh.fsdp, 1), chips)]
+    accumulations: list[dict[str, Any]] = [
+        {"execution.accumulation": n} for n in _doubled(execution.accumulation, most)
+    ]
+    splits: list[dict[str, Any]] = [{"mesh.fsdp": n} for n in _doubled(max(config.mesh.fsdp, 1), chips)]
     last = remats[-1:] or [{}]
     alone = remats[:-1] + accumulations + last + splits
     pairs = [last[0] | more for more in accumulations] + [last[0] | more for more in splits]
     every = [last[0] | more | split for split in splits[-1:] for more in accumulations]
-    seen = [{}]
+    seen: list[dict[str, Any]] = [{}]
     for settings in alone + pairs + every:
         if settings not in seen:
             seen.append(settings)
@@ -79,16 +83,10 @@ def _doubled(start: int, most: int) -> list[int]:
 
 def _changed(config: RunConfig, settings: dict[str, Any]) -> Change | None:
     """The change of `config` to `settings`; None if they don't fit each other."""
-    groups: dict[str, dict[str, Any]] = {}
-    for name, value in settings.items():
-        group, field = name.split(".")
-        groups.setdefault(group, {})[field] = value
-    if "mesh" in groups:
-        groups["mesh"]["data"] = -1
+    # With more devices in one axis of the mesh, the data axis takes the rest.
+    rest = {"mesh.data": -1} if "mesh.fsdp" in settings else {}
     try:
-        return Change(
-            settings, config.replace(**{name: getattr(config, name).replace(**to) for name, to in groups.items()})
-        )
+        return Change(settings, config.set(settings | rest))
     except SettingsError:
         return None
 
@@ -107,10 +105,9 @@ def plan_json(
             "settings": change[0].settings,
             "phases": [each.as_json(topology.chips) for each in change[1]],
         },
-        "total": fitting and {name: hours_json(_hours(fitting, name), topology.chips) for name in STEP_TIMES},
+        "total": fitting
+        and {
+            name: hours_json(sum(each.steps * getattr(each.time, name) for each in fitting), topology.chips)
+            for name in STEP_TIMES
+        },
     }
-
-
-def _hours(phases: list[PhasePlan], name: str) -> float:
-    """Hours of all phases, with the step's time `name` (of StepTime)."""
-    return sum(each.hours(getattr(each.time, name)) for each in phases)

@@ -21,7 +21,7 @@ class Collective(NamedTuple):
     """All collectives of one kind in a step, as one device sees them."""
 
     kind: str
-    count: int
+    count: int  # type: ignore[assignment]  # hides a method of tuples
     """Number of executions in a step."""
     bytes: int
     """Bytes of the whole arrays that are summed, gathered, scattered or exchanged, in the device's own group."""

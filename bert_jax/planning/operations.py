@@ -1,13 +1,14 @@
 """The main operations of a step, each with its FLOPs and bytes."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import dropout
@@ -29,7 +30,7 @@ class Operation(NamedTuple):
     """One operation of a step, forward and backward, at its real size."""
 
     name: str
-    count: int
+    count: int  # type: ignore[assignment]  # hides a method of tuples
     """How often a step runs it at all positions. The last block isn't counted if it runs at predicted ones only."""
     run: Callable[[], Any]
     flops: int
@@ -43,10 +44,11 @@ def operations(trainer: Trainer) -> list[Operation]:
 
     Those of a generator, beside its discriminator's, have names of their own.
     """
-    model, phase = trainer.objective.model, trainer.config.phases[0]
+    config = cast(RunConfig, trainer.config)
+    model, phase = trainer.objective.model, config.phases[0]
     batch, length = phase.batch_size // trainer.mesh.size, phase.length
-    slots = trainer.config.slots(length)
-    tokens = synthetic_batch(batch, length, 1, trainer.config.data.sequences_a_row(length)).tokens
+    slots = config.slots(length)
+    tokens = synthetic_batch(batch, length, 1, config.data.sequences_a_row(length)).tokens
     if not model.discriminator:
         return _of_model(model, tokens, slots)
     found = _of_model(model, tokens, length)
@@ -169,7 +171,7 @@ def _head(model: ModelConfig, batch: int, slots: int) -> Operation:
     head, x = MaskedLanguageHead(model), _random(model, batch, slots, model.hidden_size)
     table = _random(model, padded_vocabulary_size(model), model.table_size).astype(jnp.float32)
     params = head.init(jax.random.key(0), x, table)
-    flops = 2 * batch * slots * model.table_size * (model.hidden_size + model.vocabulary_size)
+    flops = 2 * batch * slots * model.table_size * (model.hidden_size + (model.vocabulary_size or 0))
     return _operation("masked-language head", 1, flops, lambda x, table: head.apply(params, x, table), x, table)
 
 

@@ -104,7 +104,7 @@ class PhasePlan(NamedTuple):
     mesh: dict[str, int]
     remat: str
     accumulation: int
-    flops: int
+    flops: float
     """FLOPs of one step over all chips by formula, without recomputation."""
     compile_seconds: float
     needed_bytes: int | None
@@ -119,9 +119,10 @@ class PhasePlan(NamedTuple):
     movers: list[Mover]
     """What moves most bytes to and from main memory, largest first."""
 
-    def hours(self, seconds: float) -> float:
-        """Hours of the whole phase at `seconds` a step."""
-        return self.steps * seconds / 3600
+    @property
+    def sequences_per_second(self) -> float:
+        """The rate if nothing overlaps; 0 if the program doesn't fit."""
+        return self.batch_size / self.time.in_turn if self.time else 0.0
 
     def as_json(self, chips: int) -> dict[str, Any]:
         """The plan as a JSON object."""
@@ -129,17 +130,16 @@ class PhasePlan(NamedTuple):
         if self.memory:
             known["memory"] = self.memory._asdict() | {"total": self.memory.total}
         if self.time:
-            known["time"] = self.time._asdict() | {
-                name: hours_json(self.hours(getattr(self.time, name)), chips)
-                | {"step_seconds": getattr(self.time, name)}
-                for name in STEP_TIMES
-            }
+            known["time"] = self.time._asdict()
+            for name in STEP_TIMES:
+                seconds = getattr(self.time, name)
+                known["time"][name] = hours_json(self.steps * seconds, chips) | {"step_seconds": seconds}
         return known
 
 
-def hours_json(hours: float, chips: int) -> dict[str, float]:
-    """Hours, and hours times chips."""
-    return {"hours": hours, "chip_hours": hours * chips}
+def hours_json(seconds: float, chips: int) -> dict[str, float]:
+    """`seconds` in hours, and in hours times chips."""
+    return {"hours": seconds / 3600, "chip_hours": seconds / 3600 * chips}
 
 
 class Planner:
@@ -171,14 +171,14 @@ class Planner:
         """Compiles the step of phase `number`. Raises UsageError as `trainer` does, RunError where libtpu fails."""
         trainer, phase = self.trainer(config), config.phases[number]
         most = config.data.sequences_a_row(phase.length)
-        batch = synthetic_batch(phase.batch_size, phase.length, trainer.objective.model.vocabulary_size, most)
+        batch = synthetic_batch(phase.batch_size, phase.length, self._vocabulary_size, most)
         rows = batch_sharding(trainer.mesh)
         shapes = abstract(batch, jax.tree.map(lambda _: rows, batch))
         began = time.perf_counter()
         needed, memory, sent, step_time, traffic, moved = None, None, [], None, None, []
         try:
-            lowered = trainer.train_step(number).lower(trainer.state_shapes, shapes)
-            compiled = lowered.compile(None if self.exact else LEAST_EFFORT)
+            step: Any = trainer.train_step(number)
+            compiled = step.lower(trainer.state_shapes, shapes).compile(None if self.exact else LEAST_EFFORT)
         except jax.errors.JaxRuntimeError as error:
             needed = refusal(str(error))
         else:
@@ -219,7 +219,7 @@ class Planner:
         chip = self.topology.chip
         flops = trainer.flops(number) * _RECOMPUTED[trainer.config.execution.remat]
         return StepTime(
-            compute=flops / (chip.flops * self.topology.chips),
+            compute=self.topology.seconds(flops),
             memory=moved / chip.memory_bandwidth,
             links=sent / (chip.link_bandwidth * max(self.topology.links, 1)),
         )
@@ -249,8 +249,8 @@ def formulas(config: RunConfig, topology: Topology, vocabulary_size: int) -> lis
     phases = []
     for number, phase in enumerate(config.phases):
         flops = phase.batch_size * train_flops(model, phase.length, config.slots(phase.length))
-        seconds = flops / (topology.chip.flops * topology.chips)
-        at_best = {"step_seconds": seconds} | hours_json(phase.steps * seconds / 3600, topology.chips)
+        seconds = topology.seconds(flops)
+        at_best = {"step_seconds": seconds} | hours_json(phase.steps * seconds, topology.chips)
         phases.append({"phase": number, **phase.model_dump(), "flops": flops, "at_best": at_best})
     return phases
 
@@ -264,8 +264,8 @@ def refusal(message: str) -> int | None:
         raise RunError(f"the TPU's compiler failed: {message.splitlines()[0]}")
     for pattern in _REFUSALS:
         if found := re.search(pattern, message):
-            number, unit = re.fullmatch(r"([\d.]+)([KMGT]?)", found[1]).groups()
-            return round(float(number) * 1024 ** " KMGT".index(unit or " "))
+            number = found[1].rstrip("KMGT")
+            return round(float(number) * 1024 ** " KMGT".index(found[1][len(number) :] or " "))
     return None
 
 

@@ -45,10 +45,10 @@ class Instruction(NamedTuple):
         """Names of the computations that it calls."""
         return [name for names in _CALLED.findall(self.attributes) for name in re.findall(r"[\w.\-]+", names)]
 
-    def attribute(self, name: str) -> str | None:
-        """The name of the computation in an attribute such as `body` or `condition`."""
+    def attribute(self, name: str) -> str:
+        """The name of the computation in an attribute such as `body` or `condition`; "" without this attribute."""
         found = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
-        return found and found[1]
+        return found[1] if found else ""
 
     @property
     def parts(self) -> list[list[Buffer]]:

@@ -1,13 +1,15 @@
 """The two rates that bound a computation, of matrix products and of main memory, and the limit that they set."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, DTypeLike
+from pydantic import Field
 
 from bert_jax.model.products import product
+from bert_jax.system.json_file import Shape
 from bert_jax.training.devices import chip_of
 
 _CPU_SIZES = (1024, 2048)
@@ -18,16 +20,19 @@ _COPIED = 1 << 26
 """Elements of float32 that are copied: 256 MiB, more than a cache holds."""
 
 
-class Rate(NamedTuple):
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Rate(Shape):
     """A rate of one device (of the whole machine, if it is a CPU)."""
 
-    per_second: float
+    per_second: Positive
     source: Literal["data sheet", "measured"]
     measured: float
     """What this process measured, per second; where the data sheet is the source, too."""
 
 
-class Limit(NamedTuple):
+class Limit(Shape):
     """The least time of some work."""
 
     seconds: float
@@ -35,7 +40,7 @@ class Limit(NamedTuple):
     """Which of the two takes the longer time."""
 
 
-class Rates(NamedTuple):
+class Rates(Shape):
     """The rates that bound a computation."""
 
     matrix: Rate
@@ -46,7 +51,7 @@ class Rates(NamedTuple):
     def limit(self, flops: float, moved: float) -> Limit:
         """The longer of `flops` at the matrix rate and `moved` bytes at the memory bandwidth."""
         compute, memory = flops / self.matrix.per_second, moved / self.memory.per_second
-        return Limit(compute, "FLOPs") if compute >= memory else Limit(memory, "bytes")
+        return Limit(seconds=max(compute, memory), binds="FLOPs" if compute >= memory else "bytes")
 
 
 class SquareProduct:
@@ -108,8 +113,8 @@ class RateProbes:
         matrix = max(product.flops / min(times[name]) for name, product in self._products.items())
         memory = self._copy.bytes / min(times["copy"])
         known = chip.flops if chip and self._dtype == jnp.bfloat16 else None
-        return Rates(_rate(known, matrix), _rate(chip and chip.memory_bandwidth, memory))
+        return Rates(matrix=_rate(known, matrix), memory=_rate(chip and chip.memory_bandwidth, memory))
 
 
 def _rate(known: float | None, measured: float) -> Rate:
-    return Rate(known, "data sheet", measured) if known else Rate(measured, "measured", measured)
+    return Rate(per_second=known or measured, source="data sheet" if known else "measured", measured=measured)

@@ -7,8 +7,8 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.planning.plan import PhasePlan, Planner, in_threads
 from bert_jax.system.errors import UsageError
 
-_LARGER = (1, 2, 4)
-_SMALLER = (1 / 2, 1 / 4)
+_LARGER: tuple[float, ...] = (1, 2, 4)
+_SMALLER: tuple[float, ...] = (1 / 2, 1 / 4)
 
 
 def most_compilations(config: RunConfig, chips: int) -> int:
@@ -31,7 +31,7 @@ def sweep(planner: Planner, config: RunConfig) -> list[PhasePlan]:
     for number in range(len(config.phases)):
         on_meshes = in_threads(lambda split: _on_mesh(planner, config, number, split), splits(planner.topology.chips))
         found = itertools.chain.from_iterable(on_meshes)
-        fitting += sorted(found, key=lambda plan: plan.batch_size / plan.time.in_turn, reverse=True)
+        fitting += sorted(found, key=lambda plan: plan.sequences_per_second, reverse=True)
     return fitting
 
 

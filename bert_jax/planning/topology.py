@@ -78,6 +78,10 @@ class Topology(NamedTuple):
         """The number of chips."""
         return math.prod(self.sides)
 
+    def seconds(self, flops: float) -> float:
+        """The least time of matrix products over all chips."""
+        return flops / (self.chip.flops * self.chips)
+
     @property
     def links(self) -> int:
         """Links of a chip that can send at the same time: two for each side that is a ring, one for other sides longer

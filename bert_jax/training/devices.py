@@ -38,12 +38,12 @@ class Chip(NamedTuple):
 
     flops: float
     """Dense bfloat16 FLOP/s at its peak."""
-    memory: float | None = None
-    """Bytes that a program may use: the chip's, less what the system keeps. None where nothing is planned for it."""
-    memory_bandwidth: float | None = None
+    memory: float = 0.0
+    """Bytes that a program may use: the chip's, less what the system keeps. 0 where nothing is planned for it."""
+    memory_bandwidth: float = 0.0
     """Bytes a second to and from memory."""
-    link_bandwidth: float | None = None
-    """Bytes a second over one link to a neighbouring chip, each way."""
+    link_bandwidth: float = 0.0
+    """Bytes a second over one link to a neighbouring chip, each way; 0 where nothing is planned for it."""
 
 
 _V5E = Chip(197e12, 15.75 * 2**30, 819e9, 50e9)

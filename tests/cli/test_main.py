@@ -162,12 +162,6 @@ def test_what_was_prepared_is_one_json_object(config, tmp_path, capsys):
     assert "4 steps of 8 rows, packed with" in said
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command, capsys):
-    assert run([command, "--help"]) == 0
-    assert f"bert-jax {command}" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("arguments, code", [([], 2), (["--help"], 0)])
 def test_the_command_alone_lists_the_commands(arguments, code, capsys):
     assert run(arguments) == code
@@ -218,12 +212,7 @@ def test_an_interruption_is_one_line(monkeypatch, capsys, line, words):
     assert run(line) == 143 and capsys.readouterr().err.strip().endswith(f"give the same command again {words}")
 
 
-def test_other_wrong_use_is_one_line(tmp_path, capsys):
-    assert "no config file at" in refused(capsys, "pretrain", tmp_path / "absent.py", "--workdir", tmp_path / "run")
-    said = refused(capsys, "pretrain", "--workdir", tmp_path / "run")
-    assert "give a config first: bert-jax pretrain CONFIG --workdir PATH" in said
-    assert "there is no command 'pretrian'; did you mean pretrain?" in refused(capsys, "pretrian")
-    assert "--workdir" in refused(capsys, "pretrain", Path(__file__).parents[2] / "configs" / "demo.py")
+def test_a_directory_without_a_run_is_one_line(tmp_path, capsys):
     assert "is no run" in refused(capsys, "evaluate", tmp_path)
     assert "no finished checkpoint" in refused(capsys, "fill-mask", tmp_path, "[MASK]")
 

@@ -72,6 +72,7 @@ WRONG = {
     f"{PRETRAIN} --execution.remat dot": "--execution.remat dot: expected one of none, full, dots; did you mean dots?",
     f"{PRETRAIN} --data.weights half": "--data.weights half: expected finite numbers above 0, or None",
     f"{PRETRAIN} --data.weights 1 -2": "--data.weights -2: expected finite numbers above 0, or None",
+    f"{PRETRAIN} --data.weights 1 None": "--data.weights None: expected finite numbers above 0, or None",
     f"{PRETRAIN} --profile-steps 3-5": "--profile-steps 3-5: expected a text like 100:110, or None",
     f"{PRETRAIN} --hosts.coordinator here": "--hosts.coordinator here: expected a text like 10.0.0.1:8476, or None",
     f"{PRETRAIN} --vocabulary.strip-accents yes": "--vocabulary.strip-accents yes: expected True or False, or None",
@@ -88,6 +89,8 @@ WRONG = {
     "predict R in.tsv out.tsv --format xls": "--format xls: expected one of csv, tsv, jsonl, conll, conllu, squad, text, or None",
     "import S R --activation relu": "--activation relu: expected gelu_tanh or gelu_erf, or None",
     "inspect R --step two": "--step two: expected a whole number",
+    "bench demo --seconds=nan": "--seconds nan: expected a finite number above 0",
+    "bench demo --seconds 0": "--seconds 0: expected a finite number above 0",
     "bench demo --seconds soon": "--seconds soon: expected a finite number",
     # Settings that don't fit each other
     f"{PRETRAIN} --model.num-heads 3": "--model.hidden-size=128 is not a multiple of --model.num-heads=3",

@@ -208,3 +208,17 @@ def test_plans_are_compared_as_far_as_steps_were_taken():
 def test_a_short_run_has_as_many_lines_in_its_log_as_a_picture_needs(steps, given, every):
     config = RunConfig(phases=(Phase(steps=steps, length=128, batch_size=8),), logging=LoggingConfig(every=given))
     assert config.log_every == every
+
+
+def test_single_settings_are_changed_by_their_dotted_names():
+    changed = RunConfig().set({"model.num_layers": 3, "phases.0.steps": 7, "seed": 5})
+    assert (changed.model.num_layers, changed.phases[0].steps, changed.seed) == (3, 7, 5)
+    assert changed.set({"model": ModelConfig(), "phases": RunConfig().phases, "seed": 0}) == RunConfig()
+
+
+def test_defaults_have_the_types_that_validation_gives():
+    """Otherwise a config is written in two ways: validated on a command line, or as it was built in Python."""
+    config = RunConfig()
+    for group in [config, *(getattr(config, name) for name in RunConfig.model_fields)]:
+        if isinstance(group, Settings):
+            assert repr(group.replace()) == repr(group)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.cli.bench_tables import difference_lines, unmatched_lines
+from bert_jax.cli.bench_tables import comparison_lines
 from bert_jax.cli.main import run
-from bert_jax.planning.bench_record import FORMAT, Record, differences, read_record
+from bert_jax.planning.bench_record import FORMAT, Bench, read_record
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import as_shape
 
@@ -72,40 +72,39 @@ def test_two_benches_stand_side_by_side_with_what_differs(printed, capsys):
 
 
 def test_versions_and_machines_differ_without_the_work(found):
-    here = as_shape(found, Record)
+    here = as_shape(found, Bench)
     there = here.model_copy(
         update={"machine": here.machine | {"device": "TPU v5e"}, "versions": here.versions | {"jax": "0.0.1"}}
     )
-    assert difference_lines(differences(here, here)) == ["Machine, versions and settings are the same."]
-    lines = difference_lines(differences(there, here))
+    assert list(comparison_lines(here, here)) == ["Machine, versions and settings are the same."]
+    lines = list(comparison_lines(there, here))
     assert lines[0] == "The work of a step is the same. What differs:"
     assert lines[1] == "  device: TPU v5e there, cpu here" and lines[2].startswith("  jax: 0.0.1 there, ")
 
 
 def test_another_objective_is_other_work(found):
     """Without sentence pairs a step has neither the pooler's product nor that of its head."""
-    here = as_shape(found, Record)
+    here = as_shape(found, Bench)
     there = here.model_copy(update={"settings": here.settings | {"objective.pair": "none"}})
-    first, second = difference_lines(differences(there, here))
+    first, second = list(comparison_lines(there, here))
     assert first.startswith("The work of a step differs (objective.pair)")
     assert second == "  objective.pair: none there, next_sentence here"
 
 
 def test_what_only_one_of_them_measured_is_named(found):
-    here = as_shape(found, Record)
+    here = as_shape(found, Bench)
     there = here.model_copy(update={"operations": [here.parts[0].model_copy(update={"name": "softmax"})]})
-    assert unmatched_lines(here, here) == []
-    assert unmatched_lines(there, here) == ["Measured only there: softmax"]
-    assert unmatched_lines(here, there) == ["Measured only here: softmax"]
+    assert next(comparison_lines(there, here)) == "Measured only there: softmax"
+    assert next(comparison_lines(here, there)) == "Measured only here: softmax"
 
 
 def test_control_characters_of_a_record_do_not_reach_the_terminal(found):
-    here = as_shape(found, Record)
+    here = as_shape(found, Bench)
     part = here.parts[0].model_copy(update={"name": "a\x1b[2Jb"})
     there = here.model_copy(
         update={"settings": here.settings | {"x\ny": "\x1b]0;title\x07"}, "operations": [part]},
     )
-    lines = [*unmatched_lines(there, here), *difference_lines(differences(there, here))]
+    lines = list(comparison_lines(there, here))
     assert len(lines) == 3 and all(line.isprintable() for line in lines)
     assert lines[-1] == r"  'x\ny': '\x1b]0;title\x07' there, nothing here"
 
@@ -113,7 +112,7 @@ def test_control_characters_of_a_record_do_not_reach_the_terminal(found):
 def test_a_time_that_can_not_be_is_refused(found, tmp_path):
     """A ratio to it would be a division by zero, after all has been measured."""
     path = tmp_path / "other.json"
-    damaged = found["parts"][0] | {"time": {"median": 0.0, "low": 1.0}}
+    damaged = found["parts"][0] | {"time": found["parts"][0]["time"] | {"median": 0.0, "low": 1.0}}
     path.write_text(json.dumps(found | {"parts": [damaged]}))
     with pytest.raises(UsageError, match="parts.0.time is .*: the median isn't above 0 and the 10th percentile is"):
         read_record(path)

@@ -255,18 +255,6 @@ def test_formulas_are_those_of_the_run(tiny_config):
     assert [phase["batch_size"] for phase in found] == [8]
 
 
-@pytest.mark.parametrize(
-    "flags, words",
-    [
-        (["--topology", "v5e:3x3"], "--topology v5e:3x3: the first two sides are 1 or even"),
-        ([], "--topology"),
-    ],
-)
-def test_wrong_use_is_one_line(flags, words, capsys):
-    assert run(["plan", str(CONFIGS / "tiny.py"), *flags]) == 2
-    assert words in capsys.readouterr().err
-
-
 def test_a_program_that_jax_can_not_read_names_the_pair_that_was_tested(monkeypatch):
     class Compiled:
         def as_text(self):

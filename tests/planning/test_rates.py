@@ -3,13 +3,14 @@
 import jax.numpy as jnp
 import pytest
 
-from bert_jax.planning.rates import Copy, Rate, RateProbes, Rates, SquareProduct
+from bert_jax.planning.rates import Copy, Limit, Rate, RateProbes, Rates, SquareProduct
 
 
 def test_the_limit_is_that_of_products_or_of_memory():
-    rates = Rates(Rate(2.0, "measured", 2.0), Rate(10.0, "measured", 10.0))
-    assert rates.limit(6, 10) == (3.0, "FLOPs")
-    assert rates.limit(6, 50) == (5.0, "bytes")
+    matrix, memory = (Rate(per_second=rate, source="measured", measured=rate) for rate in (2.0, 10.0))
+    rates = Rates(matrix=matrix, memory=memory)
+    assert rates.limit(6, 10) == Limit(seconds=3.0, binds="FLOPs")
+    assert rates.limit(6, 50) == Limit(seconds=5.0, binds="bytes")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -29,6 +30,6 @@ def test_a_copy_is_in_place_and_counts_what_is_read_and_written():
 def test_the_rates_are_those_of_the_shortest_times():
     probes = RateProbes("float32")
     times = {name: [4.0, 2.0] for name in probes.work} | {"product of 2048": [8.0, 1.0]}
-    matrix, memory = probes.rates(times)
-    assert matrix == (2 * 2048**3, "measured", 2 * 2048**3)
-    assert memory.per_second == 2 * 4 * (1 << 26) / 2
+    found = probes.rates(times)
+    assert found.matrix == Rate(per_second=2 * 2048**3, source="measured", measured=2 * 2048**3)
+    assert found.memory.per_second == 2 * 4 * (1 << 26) / 2
