@@ -1,4 +1,4 @@
-"""Shards: ArrayRecord files of instances as records, which are written whole and read by record number."""
+"""Shards: ArrayRecord files of instances as TF Examples, which are written whole and read by record number."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
+from google.protobuf.message import DecodeError
 from jaxtyping import Int
+from tensorflow_datasets.proto import tf_example_pb2
 
 from bert_jax.instances.instances import Instances
-from bert_jax.instances.tf_example import ExampleReader, encode_example, numbers_of
 from bert_jax.system.files import FileSum, replacing
 
 _WRITER_OPTIONS = "group_size:1,uncompressed"
@@ -21,8 +22,11 @@ _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 _READER_BUFFER_BYTES = 4096
 MOST_RECORD_BYTES = 1 << 24
 """Largest record that is read: a sequence has at most 2^20 tokens of at most five bytes each."""
-_READER = ExampleReader({"first_length": int, "ids": bytes, "pair_label": int, "units": bytes})
-_PACKED_READER = ExampleReader({name: bytes for name in ("first_length", "ids", "length", "pair_label", "units")})
+_KINDS = {"first_length": "int64_list", "ids": "bytes_list", "pair_label": "int64_list", "units": "bytes_list"}
+"""The features of a record, each with the list of its one value."""
+_PACKED_KINDS = dict.fromkeys(("first_length", "ids", "length", "pair_label", "units"), "bytes_list")
+"""The features of a record of several sequences: the numbers of all of them are one byte string."""
+_MOST_NUMBER = (1 << 31) - 1
 _NUMBER = np.dtype("<i4")
 """Type of the lists of numbers, one for each sequence, in a record of several sequences."""
 
@@ -77,32 +81,69 @@ def encode_instances(instances: Instances, dtype: type[np.integer]) -> Iterator[
     Where rows hold several sequences, there are lists of their numbers, in bytes, and a list of their `length`.
     """
     if instances.rows is not None:
-        yield from _encode_rows(instances, dtype)
-        return
+        return _encoded(_PACKED_KINDS, _values_of_rows(instances, dtype))
     width = np.dtype(dtype).itemsize
     ids, units = instances.ids.astype(dtype).tobytes(), instances.units.tobytes()
     ends = instances.ends.tolist()
     numbers = zip(instances.first_length.tolist(), instances.pair_label.tolist())
-    for begin, end, (first_length, pair_label) in zip(ends, ends[1:], numbers):
-        yield encode_example((
-            ("first_length", first_length), ("ids", ids[begin * width : end * width]), ("pair_label", pair_label),
-            ("units", units[begin:end]),
-        ))  # fmt: skip
+    return _encoded(
+        _KINDS,
+        (
+            (first_length, ids[begin * width : end * width], pair_label, units[begin:end])
+            for begin, end, (first_length, pair_label) in zip(ends, ends[1:], numbers)
+        ),
+    )
 
 
-def _encode_rows(instances: Instances, dtype: type[np.integer]) -> Iterator[bytes]:
-    lengths = np.diff(instances.ends)
-    row_ends = instances.row_ends
-    for first, last in zip(row_ends.tolist(), row_ends[1:].tolist()):
-        tokens = slice(int(instances.ends[first]), int(instances.ends[last]))
-        numbers = {
-            "first_length": instances.first_length,
-            "length": lengths,
-            "pair_label": instances.pair_label,
-        }
-        lists = {name: values[first:last].astype(_NUMBER).tobytes() for name, values in numbers.items()}
-        of_tokens = {"ids": instances.ids[tokens].astype(dtype).tobytes(), "units": instances.units[tokens].tobytes()}
-        yield encode_example(tuple(sorted((lists | of_tokens).items())))
+def _values_of_rows(instances: Instances, dtype: type[np.integer]) -> Iterator[tuple[bytes, ...]]:
+    """Yields the values of each row in the order of `_PACKED_KINDS`."""
+    ids, row_ends = instances.ids.astype(dtype), instances.row_ends.tolist()
+    first_lengths, labels = instances.first_length.astype(_NUMBER), instances.pair_label.astype(_NUMBER)
+    lengths = np.diff(instances.ends).astype(_NUMBER)
+    for first, last in zip(row_ends, row_ends[1:]):
+        row, tokens = slice(first, last), slice(int(instances.ends[first]), int(instances.ends[last]))
+        values = first_lengths[row], ids[tokens], lengths[row], labels[row], instances.units[tokens]
+        yield tuple(value.tobytes() for value in values)
+
+
+def _encoded(kinds: dict[str, str], rows: Iterable[tuple[bytes | int, ...]]) -> Iterator[bytes]:
+    """Yields a serialized TF Example for each row; `kinds` names the features, and the list that has their value."""
+    example = tf_example_pb2.Example()
+    # One message serves all records: to look up a feature takes longer than to set its value.
+    lists = [getattr(example.features.feature[name], kind).value for name, kind in kinds.items()]
+    for values, kind in zip(lists, kinds.values()):
+        values.append(0 if kind == "int64_list" else b"")
+    for row in rows:
+        for values, value in zip(lists, row):
+            values[0] = value
+        yield example.SerializeToString(deterministic=True)
+
+
+def _decoded(kinds: dict[str, str], records: Sequence[bytes]) -> list[tuple]:
+    """The values of all records, a tuple for each feature in `kinds`. Raises ValueError if a record is malformed."""
+    rows = []
+    for record in records:
+        try:
+            features = tf_example_pb2.Example.FromString(record).features.feature
+        except DecodeError as error:
+            raise ValueError(f"a record is no TF Example: {error}") from None
+        rows.append([_only(getattr(features[name], kind).value, name) for name, kind in kinds.items()])
+    return list(zip(*rows))
+
+
+def _only(values: Sequence[bytes | int], name: str) -> bytes | int:
+    """The value of a feature. Raises ValueError if there isn't exactly one."""
+    if len(values) != 1:
+        raise ValueError(f"a record has {len(values)} values of {name} and should have one")
+    return values[0]
+
+
+def _numbers(values: Sequence[int]) -> Int[np.ndarray, " n"]:
+    """The numbers as int32. Raises ValueError if one isn't from 0 to 2^31 - 1."""
+    numbers = np.array(values, np.int64)
+    if wrong := numbers[(numbers < 0) | (numbers > _MOST_NUMBER)].tolist():
+        raise ValueError(f"a record has {wrong[0]:,} for a number")
+    return numbers.astype(np.int32)
 
 
 def decode_instances(records: Sequence[bytes], dtype: type[np.integer], packed: bool = False) -> Instances:
@@ -115,20 +156,20 @@ def decode_instances(records: Sequence[bytes], dtype: type[np.integer], packed: 
         return _decode_rows(records, dtype)
     if not records:
         return Instances(np.zeros(0, dtype), np.zeros(0, np.uint8), np.zeros(1, int), *np.zeros((2, 0), np.int32))
-    first_length, ids, pair_label, units = zip(*_READER.read(records))
-    sizes, first_lengths = np.array([*map(len, units)]), numbers_of(first_length)
+    first_length, ids, pair_label, units = _decoded(_KINDS, records)
+    sizes, first_lengths = np.array([*map(len, units)]), _numbers(first_length)
     _check_sizes(ids, units, sizes, first_lengths, sizes, dtype)
     return Instances(
         np.frombuffer(b"".join(ids), dtype),
         np.frombuffer(b"".join(units), np.uint8),
         np.concatenate([[0], np.cumsum(sizes)]),
         first_lengths,
-        numbers_of(pair_label),
+        _numbers(pair_label),
     )
 
 
 def _decode_rows(records: Sequence[bytes], dtype: type[np.integer]) -> Instances:
-    first_length, ids, length, pair_label, units = zip(*_PACKED_READER.read(records)) if records else [()] * 5
+    first_length, ids, length, pair_label, units = _decoded(_PACKED_KINDS, records) if records else [()] * 5
     if any(len(part) % _NUMBER.itemsize for part in (*first_length, *length, *pair_label)):
         raise ValueError("a record has a broken list of numbers")
     first_lengths, lengths, labels = (
