@@ -60,13 +60,17 @@ install() {
   echo "$state" >>"$VENV/installed"
 }
 
-# progress: of pip's output, the lines that say which packages are downloaded and installed.
+# progress: of pip's output, the lines that say which packages are downloaded, and how many are installed.
 progress() {
-  local line
+  local line packages
   while IFS= read -r line; do
     case "$line" in
       *.metadata*) ;;
-      *Downloading* | *"Using cached"* | Installing*) echo "$line" ;;
+      *Downloading* | *"Using cached"*) echo "$line" ;;
+      "Installing collected packages: "*)
+        read -ra packages <<<"${line#*: }"
+        echo "Installing ${#packages[@]} packages"
+        ;;
     esac
   done
 }
