@@ -28,7 +28,7 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
     if "baseline" not in results:
         output.print(f"{results['steps']:,} steps done; nothing was held out to measure on")
         return
-    baseline = results["baseline"]
+    baseline = results.get("baseline", {})
     measured = _averaged(results) or f"Step {results['steps']:,}"
     title = f"{measured}, {results['held_out_sequences']:,} {of}"
     table = Table(title, "", ">model", ">by frequency alone", "")
@@ -79,7 +79,7 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
     elif "steps" in results:
         title.append(f"step {results['steps']:,}")
     output.print(escape(", ".join(title)), soft_wrap=True)  # a table's own title is no wider than the table
-    baseline = results["baseline"]
+    baseline = results.get("baseline", {})
     table = Table("", "", ">score", *([">baseline"] if baseline else []))
     for name, value in results.items():
         if isinstance(value, float) and name not in ("score", "standard_deviation", "best_score"):

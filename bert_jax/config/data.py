@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WrapValidator, field_serializer, field_validator, model_validator
+from pydantic import Field, WrapValidator, field_validator, model_validator
 
 from bert_jax.config.language import language_code
 from bert_jax.config.settings import Settings
@@ -106,11 +106,6 @@ class DataConfig(Settings):
             return tuple(map(language_code, value))
         except ValueError as error:
             raise ValueError(f"data.language: {error}") from None
-
-    @field_serializer("source", "language")
-    def _one_as_itself(self, value: tuple[str, ...]) -> str | tuple[str, ...]:
-        """Writes a single value without a list, as earlier releases did, so that fingerprints stay the same."""
-        return value[0] if len(value) == 1 else value
 
     @model_validator(mode="after")
     def _sources_fit(self) -> "DataConfig":

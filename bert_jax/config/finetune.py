@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import Field, model_validator
 
 from bert_jax.config.model import ComputeType, ModelConfig, Rate
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
@@ -33,8 +33,8 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
 
     task: TaskConfig
     """The task, with labels and padded lengths filled in."""
-    rows_hash: Annotated[str, Field(validation_alias=AliasChoices("rows_hash", "rows"))]
-    """Hash of the encoded training and dev rows. Earlier releases wrote it as `rows`."""
+    rows_hash: str
+    """Hash of the encoded training and dev rows."""
 
 
 class FinetuneConfig(TransferConfig, OperationConfig):

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -51,16 +51,6 @@ class ObjectiveConfig(Settings):
     replaced_by: Literal["token", "unit"] = "token"
     """Whether each token to predict is replaced or kept by itself, as in BERT, or all tokens of a unit are replaced by
     [MASK], replaced by random pieces or kept together, as in SpanBERT."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _units_had_another_name(cls, values: Any) -> Any:
-        """Reads the settings of earlier releases, which had one unit, `masking_unit`."""
-        if isinstance(values, dict) and "masking_unit" in values:
-            values = {name: value for name, value in values.items() if name != "masking_unit"} | {
-                "units": values["masking_unit"]
-            }
-        return values
 
     @model_validator(mode="after")
     def _tokens_are_all_that_is_asked(self) -> "ObjectiveConfig":

@@ -42,17 +42,14 @@ def write_checked(path: Place, value: dict[str, Any]) -> None:
     write_json(path, value | {_KEY: _crc32(value)})
 
 
-def read_checked(path: Place, unchecked_formats: int = 0) -> dict[str, Any]:
-    """Reads an object that `write_checked` wrote. Formats 1 to `unchecked_formats` may lack the checksum.
+def read_checked(path: Place) -> dict[str, Any]:
+    """Reads an object that `write_checked` wrote.
 
     Raises OSError if the file can't be read, and ValueError if it is damaged.
     """
     value = read_object(path)
-    written = value.pop(_KEY, None)
-    if written is None and value.get("format", unchecked_formats) not in range(1, unchecked_formats + 1):
-        raise ValueError("it has no checksum")
-    if written not in (None, _crc32(value)):
-        raise ValueError("its checksum is another")
+    if value.pop(_KEY, None) != _crc32(value):
+        raise ValueError("its checksum is missing or another")
     return value
 
 

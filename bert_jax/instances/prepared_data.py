@@ -22,26 +22,11 @@ from bert_jax.system.files import FileSum, remove_directory
 from bert_jax.system.json_file import Shape, as_shape, check_format
 from bert_jax.text.lexicon import LexiconFile
 
-_FORMAT = 3
-"""Current format of data sets; `fingerprint` still computes the fingerprints of earlier formats.
+_FORMAT = 1
+"""Version of the format of the record, the shards and the fingerprint.
 
 It is increased when the same settings give other records, and when the default of a setting changes, since
 fingerprints leave out defaults."""
-_LAST_WITH_DEFAULTS = 2
-"""Last format whose fingerprint includes default values. A record without a format has this or an earlier one."""
-_LAST_UNCHECKED = 2
-"""Last format of which some records, those of early releases, have no checksum."""
-_SETTINGS_OF_FORMAT_2 = {
-    "source",
-    "layout",
-    "language",
-    "undecodable",
-    "held_out",
-    "short_sequence_probability",
-    "dupe_factor",
-    "chunk_megabytes",
-}
-"""Settings whose defaults are in the fingerprint of format 2. Must never change: later settings didn't exist then."""
 _RECORD = "prepared.json"
 COUNTS_FILE = "piece_counts.npy"
 SMALL_FILES = (COUNTS_FILE, FEATURES_FILE, INFO_FILE)
@@ -57,29 +42,29 @@ class PreparedData(Shape):
 
     directory: Annotated[Place, Field(exclude=True)]
     format: Annotated[int, Field(ge=1)] = _FORMAT
-    """Format of the record, the shards and the fingerprint."""
+    """Version of the format."""
     length: Annotated[int, Field(ge=1, le=1 << 20)]
     """Number of tokens of a full sequence."""
     fingerprint: _Hash
     """Hash of everything that determines the records, except the text."""
     corpus: _Hash
     """Stamp of the corpus: a hash of the names, sizes and both ends of its files."""
-    revision: _Hash | None = None
-    """Revision of the corpus, which changes when a file is written again. None in sets of earlier releases."""
-    text: _Hash | None = None
-    """Hash of the whole text. None in sets of earlier releases."""
+    revision: _Hash
+    """Revision of the corpus, which changes when a file is written again."""
+    text: _Hash
+    """Hash of the whole text."""
     sources: list[Count]
     """Number of training records of each source. They are ordered by source."""
     train: Statistics
-    of_sources: list[Statistics] | None = None
-    """Statistics of each source's training documents. None in sets of earlier releases."""
+    of_sources: list[Statistics]
+    """Statistics of each source's training documents."""
     held_out: Statistics
     held_out_dropped: Count
     """Number of held-out documents left out because they share a long paragraph with a training document."""
     shards: dict[_ShardName, FileSum]
     """Checksum of every shard by file name."""
-    files: dict[Literal[SMALL_FILES], FileSum] = {}
-    """Checksum of each of SMALL_FILES by name. Empty in sets of earlier releases."""
+    files: dict[Literal[SMALL_FILES], FileSum]
+    """Checksum of each of SMALL_FILES by name."""
     example_sentences: list[str]
     """A few held-out sentences of medium length, for showing the model's predictions."""
 
@@ -101,7 +86,7 @@ class PreparedData(Shape):
         """Opens the finished data set in `directory`, or returns None if there is none. A set in a bucket is copied.
 
         The checksums of the small files are verified; of shards only the sizes are. Raises RunError if a file is
-        missing or changed, and UsageError if a newer release wrote the data set.
+        missing or changed, and UsageError if another release wrote the data set.
         """
         found = cls.read(directory)
         if not found:
@@ -122,14 +107,12 @@ class PreparedData(Shape):
     def read(cls, directory: Place) -> "PreparedData | None":
         """Reads the record of the data set in `directory` without checking its files; None if there is no record.
 
-        Raises RunError if the record is damaged, and UsageError if a newer release wrote it.
+        Raises RunError if the record is damaged, and UsageError if another release wrote it.
         """
         path = directory / _RECORD
         try:
-            value = read_checked(path, unchecked_formats=_LAST_UNCHECKED)
-            value["format"] = check_format(path, value.get("format", _LAST_WITH_DEFAULTS), _FORMAT)
-            if "sources" not in value and isinstance(value.get("train"), dict):  # early releases had only one source
-                value["sources"] = [value["train"].get("instances")]
+            value = read_checked(path)
+            check_format(path, value.get("format"), _FORMAT)
             found = as_shape(value | {"directory": directory}, cls)
             if sum(found.sources) != found.train.rows:
                 raise ValueError("the records of its sources do not add up to all of them")
@@ -141,21 +124,16 @@ class PreparedData(Shape):
 
     def sequences_a_row(self, shares: Sequence[float] | None) -> float:
         """The mean number of sequences in the rows that a training draws, with these shares of the sources."""
-        sources = self.of_sources or [self.train]
-        drawn = shares or [source.rows for source in sources]
-        if len(drawn) != len(sources):  # a set of an earlier release, in which a row is a sequence
-            return 1.0
-        means = [source.instances / max(source.rows, 1) for source in sources]
+        drawn = shares or [source.rows for source in self.of_sources]
+        means = [source.instances / max(source.rows, 1) for source in self.of_sources]
         return sum(map(operator.mul, drawn, means)) / max(sum(drawn), 1e-9)
 
     def as_json(self, config: DataConfig, budget: int) -> dict[str, Any]:
         """What the training sequences are, as a JSON object; `config` has the settings that they were made with.
 
-        `budget`: how many tokens of a full sequence are masked. `share` of a source is that of the training's draws;
-        what earlier releases didn't count is null.
+        `budget`: how many tokens of a full sequence are masked. `share` of a source is that of the training's draws.
         """
         shares = config.shares or [records / max(sum(self.sources), 1) for records in self.sources]
-        counts = self.of_sources or [None] * len(self.sources)
         train = self.train
         return {
             "rows": train.rows,
@@ -168,17 +146,19 @@ class PreparedData(Shape):
                 {
                     "source": source,
                     "language": language,
-                    "sequences": seen and seen.instances,
-                    "tokens": seen and seen.instance_tokens,
+                    "sequences": seen.instances,
+                    "tokens": seen.instance_tokens,
                     "share": share,
                 }
-                for source, language, seen, share in zip(config.source, config.languages, counts, shares, strict=True)
+                for source, language, seen, share in zip(
+                    config.source, config.languages, self.of_sources, shares, strict=True
+                )
             ],
         }
 
     def is_of(self, recipe: Recipe) -> bool:
-        """Whether the data set was made with `recipe`, by its fingerprint in the format of the set."""
-        return self.fingerprint == fingerprint(recipe, self.format)
+        """Whether the data set was made with `recipe`."""
+        return self.fingerprint == fingerprint(recipe)
 
     def damaged_file(self) -> str | None:
         """The name of the first file whose checksum differs, or None. Reads all files completely."""
@@ -190,13 +170,8 @@ class PreparedData(Shape):
                 return name
         return None
 
-    @property
-    def not_covered(self) -> list[str]:
-        """Names of files without a recorded checksum, which exist in sets of earlier releases."""
-        return [name for name in SMALL_FILES if name not in self.files]
-
     def _check_metadata(self) -> None:
-        """Raises RunError if the metadata have another number of records; in early sets they have no checksum."""
+        """Raises RunError if the metadata have another number of records than the record of the set."""
         lengths = StoreMetadata.read(self.directory).shard_lengths
         for split, seen in ((TRAIN, self.train), (HELD_OUT, self.held_out)):
             if sum(lengths.get(split, [])) != seen.rows:
@@ -214,22 +189,18 @@ def publish_prepared(directory: Place) -> None:
     publish(directory, last=_RECORD)
 
 
-def fingerprint(recipe: Recipe, format: int = _FORMAT) -> str:
+def fingerprint(recipe: Recipe) -> str:
     """Hash of everything that determines the records, except the text.
 
     `data.weights` is left out, as it only determines the order. Settings with their default value are left out, too:
-    a new setting whose default keeps the earlier behaviour doesn't change any fingerprint. Up to format 2 the defaults
-    of the settings of that time are included.
+    a new setting whose default keeps the earlier behaviour doesn't change any fingerprint.
     """
     there = (path for path in recipe.tokenizer_directory.iterdir() if path.is_file())
     files = sorted(path for path in there if path.name != "origin.json")
     # A sentencepiece model is binary, so undecodable bytes are kept as surrogates.
     tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]
     settings = recipe.data.model_dump(exclude={"weights", *recipe.data.lexicons}, exclude_defaults=True)
-    if format <= _LAST_WITH_DEFAULTS:
-        format = _LAST_WITH_DEFAULTS  # sets of format 1 have other records, so they must not match
-        settings |= recipe.data.model_dump(include=_SETTINGS_OF_FORMAT_2)
-    shape = [format, settings, recipe.length, recipe.seed, tokenizer, recipe.pair]
+    shape = [_FORMAT, settings, recipe.length, recipe.seed, tokenizer, recipe.pair]
     # Of a lexicon what it holds counts, not where it lies.
     lexicons = recipe.data.lexicons
     shape += [[name, LexiconFile.read(path, f"data.{name}").sha256] for name, path in lexicons.items()]

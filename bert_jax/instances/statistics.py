@@ -20,25 +20,21 @@ class Statistics:
     unknown_tokens: Count = 0
     instances: Count = 0
     rows: Count = 0
-    """Number of rows, which are the records. Earlier releases wrote none: each instance had a row."""
+    """Number of rows, which are the records."""
     instance_tokens: Count = 0
     """Number of tokens in instances, with special tokens and without padding."""
     random_pairs: Count = 0
     """Number of instances whose second segment was drawn at random."""
     swapped_pairs: Count = 0
-    """Number of instances whose segments are in reverse order. Earlier releases had none."""
+    """Number of instances whose segments are in reverse order."""
     tokens_cut: Count = 0
     """Number of tokens that were removed to fit the length."""
     units: Counter[str] = field(default_factory=Counter)
-    """Units that were found, by name: words, phrases, entities, and the tokens in these. Empty in sets of earlier
-    releases."""
+    """Units that were found, by name: words, phrases, entities, and the tokens in these."""
     unit_sizes: Counter[str] = field(default_factory=Counter)
-    """Number of units by name and tokens, such as "words 3". Empty in sets of earlier releases."""
+    """Number of units by name and tokens, such as "words 3"."""
     repairs: Counter[str] = field(default_factory=Counter)
     """Kinds of damage that were repaired, with their counts."""
-
-    def __post_init__(self):
-        self.rows = self.rows or self.instances
 
     def __add__(self, other: "Statistics") -> "Statistics":
         mine, theirs = vars(self), vars(other)

@@ -160,7 +160,7 @@ def machine(mesh: Mesh) -> dict[str, Scalar]:
 def read_record(path: Place) -> Bench:
     """Reads a bench's JSON; the tables that the command prints may stand before it.
 
-    Raises UsageError if the file is missing, damaged, no bench's JSON, or of a newer format.
+    Raises UsageError if the file is missing, damaged, no bench's JSON, or of another format.
     """
     remedy = f"give the JSON that {KIND} prints last, or all of its output"
     try:

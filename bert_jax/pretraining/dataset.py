@@ -26,8 +26,8 @@ from bert_jax.text.extension import replaced_pieces
 from bert_jax.text.lexicon import LexiconFile
 from bert_jax.text.segmenter import open_segmenter
 
-_FORMAT = 2
-"""Of data-LENGTH.json. In format 1 it held nothing but the shards, by their names."""
+_FORMAT = 1
+"""Version of the format of data-LENGTH.json."""
 
 
 class _Shards(Shape):
@@ -37,8 +37,8 @@ class _Shards(Shape):
 
 
 def check_sources(config: RunConfig, run: RunDirectory) -> None:
-    """Raises UsageError where a corpus, vocabulary or model that the run needs isn't there, or where a newer release
-    wrote the run's data. Writes nothing."""
+    """Raises UsageError if a corpus, vocabulary or model that the run needs is missing, or if another release wrote
+    the run's data. Writes nothing."""
     if not run.under_way:
         initial, tokenizer = InitialModel.open(config), existing_tokenizer(config)
         if initial:
@@ -157,7 +157,7 @@ def is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text:
         return False
     if corpus.stamp != found.corpus:
         return True
-    if found.revision in (None, corpus.revision):
+    if found.revision == corpus.revision:
         return False
     return found.text != text()
 
@@ -191,7 +191,7 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
     recipes = {worked_on(run.data(length)): _recipe(config, run, length) for length in lengths}
     for made in prepare(open_corpus(config.data), recipes, config.preparation.processes):
         length = made.length
-        of_other_text = any(other.text not in (None, made.text) for other in others)
+        of_other_text = any(other.text != made.text for other in others)
         if run.under_way and (of_other_text or written[length] not in (None, made.shards)):
             discard(made.directory)
             raise other_text
@@ -209,7 +209,7 @@ def _shards_file(run: RunDirectory, length: int) -> Place:
 def _written_shards(run: RunDirectory, length: int) -> dict[str, FileSum] | None:
     """Checksums of the shards of the run's first set of `length`; None where there was none.
 
-    Raises RunError where the file is damaged, UsageError where a newer release wrote it.
+    Raises RunError if the file is damaged, UsageError if another release wrote it.
     """
     try:
         return _read_shards(run, length)
@@ -230,14 +230,12 @@ def _read_shards(run: RunDirectory, length: int) -> dict[str, FileSum] | None:
         value = read_object(path)
     except FileNotFoundError:
         return None
-    if "format" not in value:
-        value = {"format": 1, "shards": value}
-    check_format(path, value["format"], _FORMAT)
+    check_format(path, value.get("format"), _FORMAT)
     return as_shape(value, _Shards).shards
 
 
 def _check_format_of_shards(run: RunDirectory, length: int) -> None:
-    """Raises UsageError where a newer release wrote the run's data-LENGTH.json. Damage is left to `_mend_shards`."""
+    """Raises UsageError if another release wrote the run's data-LENGTH.json. Damage is left to `_mend_shards`."""
     with contextlib.suppress(OSError, ValueError):
         _read_shards(run, length)
 

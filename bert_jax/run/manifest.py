@@ -24,21 +24,20 @@ _KEPT = "kept_for_good"
 """File in a checkpoint that is never deleted."""
 
 
-_FORMAT = 2
-"""Format 1, also without the field, was written by releases that saved measurements with the state."""
+_FORMAT = 1
+"""Version of the format of a checkpoint and its manifest."""
 
 
 class _Written(Shape):
     """What manifest.json holds, but for its own checksum."""
 
-    format: Natural = 1
     step: Natural
     evaluation: dict[str, float | None] | None
     files: dict[str, Sum]
-    bits: Natural | None = None
-    skipped_in_a_row: Natural = 0
-    metrics: Sum | None = None
-    window: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = {}
+    bits: Natural | None
+    skipped_in_a_row: Natural
+    metrics: Sum | None
+    window: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]]
 
 
 class Manifest(NamedTuple):
@@ -50,12 +49,11 @@ class Manifest(NamedTuple):
     files: dict[str, FileSum]
     """Every other file by its path below the checkpoint."""
     bits: int | None = None
-    """`sum_of_bits` of the state when it was saved; None of a model that was not trained here, and of format 1, which
-    counted measurements in."""
+    """`sum_of_bits` of the state when it was saved; None for a model that was not trained here."""
     skipped_in_a_row: int = 0
     """Steps skipped up to this one because a gradient wasn't finite."""
     metrics: FileSum | None = None
-    """The run's metrics.jsonl up to this step; None of an earlier release's, or of a model not trained here."""
+    """Size and checksum of the run's metrics.jsonl up to this step; None for a model that was not trained here."""
     window: Sums = {}
     """Measurements since the last line of metrics.jsonl. They are here and not in the state, so that a run goes on
     whatever else is measured by then."""
@@ -80,19 +78,16 @@ class Manifest(NamedTuple):
 
     @classmethod
     def read(cls, directory: Place) -> "Manifest":
-        """Raises OSError if it can't be read, ValueError if it is damaged, UsageError if a newer release wrote it."""
+        """Raises OSError if it can't be read, ValueError if it is damaged, UsageError if another release wrote it."""
         value = read_object(directory / MANIFEST)
-        written = value.pop("sum", None)
-        if written not in (None, checksum(value)):  # None: of a release that had none
+        if value.pop("sum", None) != checksum(value):
             raise ValueError("it hasn't the sum that it had")
-        if "format" in value:  # before the shape, which is that of a format
-            check_format(directory / MANIFEST, value["format"], _FORMAT)
+        check_format(directory / MANIFEST, value.get("format"), _FORMAT)  # first: the fields depend on it
         found = as_shape(value, _Written)
         files = {name: FileSum(*total) for name, total in found.files.items()}
         metrics = found.metrics and FileSum(*found.metrics)
         window = {name: tuple(both) for name, both in found.window.items()}
-        bits = found.bits if found.format > 1 else None
-        return cls(found.step, found.evaluation, files, bits, found.skipped_in_a_row, metrics, window)
+        return cls(found.step, found.evaluation, files, found.bits, found.skipped_in_a_row, metrics, window)
 
     def write(self, directory: Place) -> None:
         """Writes it whole or not at all, with a checksum of its own; then the run's manifest lists it."""

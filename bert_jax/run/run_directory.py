@@ -31,7 +31,7 @@ from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
 SCHEMA_VERSION = 1
-"""Version of the format of config.json. Later releases read all earlier versions."""
+"""Version of the format of config.json."""
 _IMPORTED = "imported_from"
 """Key in config.json under which an imported model's source stands."""
 OF_A_RUN = re.compile(
@@ -169,7 +169,7 @@ class RunDirectory:
         write_config(self.config_file, config)
 
     def _complete_manifest(self) -> None:
-        """Covers what an earlier release has written, or what is there where the manifest is damaged or deleted."""
+        """Writes the manifest anew, from the files as they are, if it is damaged or, of a run under way, missing."""
         try:
             missing = self.manifest.noted() is None
         except (OSError, ValueError) as error:
@@ -177,7 +177,7 @@ class RunDirectory:
             self.manifest.renew()
         else:
             if missing and self.under_way:
-                say(f"{self.path} has no {self.manifest.path.name}, as of an earlier release: it gets one")
+                warn(f"{self.path} has no {self.manifest.path.name}: the run's files are taken as they are")
                 self.manifest.renew()
 
     def check(self, config: TrainingConfig) -> None:

@@ -18,7 +18,7 @@ from bert_jax.system.progress import warn
 
 MANIFEST = "manifest.json"
 _FORMAT = 1
-"""Later releases read all earlier ones."""
+"""Version of the format."""
 _LOOKS = 3
 """How often a file is compared with its checksum before it counts as changed: a training may be writing both."""
 _CHANGING = threading.Lock()
@@ -49,7 +49,7 @@ class RunManifest:
     def noted(self) -> dict[str, list[FileSum]] | None:
         """The sums of every file that is covered, by its path in the run; None of a run that has no manifest.
 
-        Raises OSError if it can't be read, ValueError if it is damaged, UsageError if a newer release wrote it.
+        Raises OSError if it can't be read, ValueError if it is damaged, UsageError if another release wrote it.
         """
         try:
             value = read_object(self.path)

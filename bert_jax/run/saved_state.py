@@ -18,8 +18,7 @@ from bert_jax.system.files import absolute
 def restored_state(path: Place, shapes: TrainState) -> TrainState:
     """The state of the checkpoint at `path`, with the shapes and shardings of `shapes`.
 
-    Its window is that of `shapes`: measurements are in the manifest, and those in an earlier release's checkpoint are
-    left out. Raises RunError where Orbax can't read it.
+    Its window is that of `shapes`, because measurements are in the manifest. Raises RunError if Orbax can't read it.
     """
     found = _restored(path, saved_item(shapes))
     return shapes._replace(params=found["params"], **found["training"])

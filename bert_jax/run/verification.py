@@ -57,11 +57,7 @@ def _of_manifest(run: RunDirectory) -> Verdict:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         return Verdict(path, f"damaged ({reason}): what it covers is not known")
-    if noted is not None:
-        return Verdict(path, None)
-    if noted_metrics(run.checkpoints):  # of a release that keeps a manifest
-        return Verdict(path, "it is gone: what it covered is not known")
-    return Verdict(path, None, "not there, as of an earlier release: it is written when training goes on")
+    return Verdict(path, "it is gone: what it covered is not known" if noted is None else None)
 
 
 def _of_files(run: RunDirectory) -> Iterator[Verdict]:
@@ -104,7 +100,7 @@ def _of_data(run: RunDirectory, path: Place) -> Verdict:
         prepared = PreparedData.read(path)
     except RunError as error:
         return Verdict(path, str(error))
-    except UsageError as error:  # of a newer release
+    except UsageError as error:  # of another release
         return Verdict(path, None, f"not read: {error}")
     damage = run.manifest.damage(path)
     if prepared is None and damage:
@@ -114,6 +110,4 @@ def _of_data(run: RunDirectory, path: Place) -> Verdict:
     file = prepared.damaged_file() or damage and "prepared.json"
     if file:
         return Verdict(path, f"{file} is not as it was written; delete {path}, and it is prepared anew")
-    uncovered = ", ".join(prepared.not_covered)
-    remark = f"good, but for what an earlier release noted no checksum of: {uncovered}" if uncovered else GOOD
-    return Verdict(path, None, remark)
+    return Verdict(path, None)

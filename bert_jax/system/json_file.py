@@ -1,6 +1,6 @@
 """Reading of JSON files with limits on size and depth, so that a damaged or hostile file raises ValueError.
 
-Versions of the formats of files: a release reads all that earlier ones wrote, and refuses those of newer ones.
+Each file has the version of its format; a release reads the version that it writes and refuses every other one.
 """
 
 import json
@@ -178,16 +178,15 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
-def check_format(path: Place, written: object, newest: int) -> int:
-    """The format that the file at `path` says it has; `newest` is what this release writes.
+def check_format(path: Place, written: object, version: int) -> None:
+    """Checks the version of the format that the file at `path` states; this release reads and writes `version` alone.
 
-    Raises UsageError where a newer release wrote the file, ValueError where that is no number of a format.
+    Raises ValueError if `written` is no version, and UsageError if it is another version.
     """
     if type(written) is not int or written < 1:
         raise ValueError(f"its format is {shown(written)} and should be a number from 1")
-    if written > newest:
+    if written != version:
         raise UsageError(
-            f"{path} has format {shown(written)}, and this release of bert_jax reads formats up to {newest}: a newer "
-            "release wrote it; use that release"
+            f"{path} has format {shown(written)} and this release of bert_jax reads format {version}; use the release "
+            "that wrote it"
         )
-    return written

@@ -12,8 +12,7 @@ from bert_jax.system.json_file import Shape, ShapeKind, as_shape, check_format, 
 
 FILE_NAME = "tokenizer_config.json"
 _FORMAT = 1
-"""Of the directory. A file that names none has 1, which is therefore never written: the file is part of what tells
-whether data was prepared with the same tokenizer, and stays what it was."""
+"""Version of the format of the directory."""
 
 
 Kind = Literal["wordpiece", "unigram", "bpe", "byte_bpe", "metaspace"]
@@ -35,12 +34,15 @@ class WordPieceSettings(TokenizerSettings):
 
 
 def read_settings(directory: Path, shape: type[ShapeKind]) -> ShapeKind:
-    """Reads the settings in `directory`. Raises UsageError if they are missing, damaged, another program's or newer."""
+    """Reads the settings in `directory`.
+
+    Raises UsageError if they are missing, damaged, or were written by another program or release.
+    """
     path = directory / FILE_NAME
     remedy = "give the vocabulary's own file, such as a vocab.txt or a .model, or make a run of it with bert-jax import"
     try:
         value = read_object(path)
-        check_format(path, value.get("format", _FORMAT), _FORMAT)
+        check_format(path, value.get("format"), _FORMAT)
         return as_shape(value, shape)
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror}); {remedy}") from None
@@ -50,4 +52,4 @@ def read_settings(directory: Path, shape: type[ShapeKind]) -> ShapeKind:
 
 def write_settings(directory: Place, settings: TokenizerSettings) -> None:
     """Writes the settings, as the last file of a directory: a directory that has it is complete."""
-    write_json(directory / FILE_NAME, settings.model_dump(exclude_defaults=True))
+    write_json(directory / FILE_NAME, settings.model_dump())

@@ -3,7 +3,7 @@
 import pytest
 
 from bert_jax.cli.config_files import find_config, names_for
-from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
+from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
@@ -37,11 +37,3 @@ def test_the_compute_type_is_that_of_pretraining_unless_it_is_given():
     for given, expected in ((None, "bfloat16"), ("float32", "float32")):
         config = FinetuneConfig(task=task, init="run", compute_dtype=given)
         assert config.planned(model.replace(compute_dtype="bfloat16"), task, "", 1).model.compute_dtype == expected
-
-
-def test_a_run_of_an_earlier_release_names_the_hash_of_its_rows_otherwise():
-    task = TaskConfig(name="x", kind="class", labels=("a", "b"), padded_lengths=(128,))
-    config = FinetuneConfig(task=task, init="run").planned(ModelConfig.tiny(vocabulary_size=100), task, "abc", 10)
-    values = config.model_dump(mode="json")
-    values["rows"] = values.pop("rows_hash")
-    assert TaskRunConfig(**values) == config and config.rows_hash == "abc"

@@ -44,7 +44,6 @@ def test_every_file_of_a_set_is_covered(finished):
     prepared = PreparedData.open(finished)
     names = {path.name for path in finished.iterdir()}
     assert names == {*prepared.shards, *prepared.files, "prepared.json"} and prepared.damaged_file() is None
-    assert prepared.not_covered == []
 
 
 @pytest.mark.parametrize("name", SMALL_FILES)
@@ -63,45 +62,6 @@ def test_a_small_file_of_the_same_size_and_other_content_is_found_when_the_set_i
 def test_any_damage_to_a_set_is_one_line_or_changes_nothing(finished, tmp_path, name, slow):
     shutil.copytree(finished, tmp_path / "set")
     attack(lambda: use(tmp_path / "set"), tmp_path / "set" / name, count=3_000 if slow else 60)
-
-
-def as_an_earlier_release_made_it(directory):
-    """Takes the checksums out of prepared.json that it didn't have."""
-    path = directory / "prepared.json"
-    value = json.loads(path.read_text())
-    for name in ("files", "text", "revision", "crc32"):
-        del value[name]
-    path.write_text(json.dumps(value | {"format": 2}))
-
-
-def test_a_set_of_an_earlier_release_opens_and_what_is_not_covered_is_told(finished, tmp_path):
-    shutil.copytree(finished, tmp_path / "set")
-    as_an_earlier_release_made_it(tmp_path / "set")
-    use(tmp_path / "set")
-    assert PreparedData.open(tmp_path / "set").not_covered == list(SMALL_FILES)
-
-
-@pytest.mark.parametrize("name", SMALL_FILES)
-def test_damage_to_a_set_without_checksums_is_one_line_too(finished, tmp_path, name):
-    shutil.copytree(finished, tmp_path / "set")
-    as_an_earlier_release_made_it(tmp_path / "set")
-
-    def read():
-        prepared = PreparedData.open(tmp_path / "set")
-        return prepared.piece_counts, InstanceSource(tmp_path / "set", "train")
-
-    attack(read, tmp_path / "set" / name, count=60)
-
-
-def test_metadata_of_another_number_of_records_are_refused_without_checksums_too(finished, tmp_path):
-    shutil.copytree(finished, tmp_path / "set")
-    as_an_earlier_release_made_it(tmp_path / "set")
-    path = tmp_path / "set" / "dataset_info.json"
-    info = json.loads(path.read_text())
-    info["splits"][0]["shardLengths"].pop()
-    path.write_text(json.dumps(info))
-    with pytest.raises(RunError, match="another number of train records"):
-        PreparedData.open(tmp_path / "set")
 
 
 @pytest.fixture

@@ -6,11 +6,9 @@ import tensorflow_datasets as tfds
 from hypothesis import given
 from hypothesis import strategies as st
 from prepared_sets import build, files
-from pydantic import TypeAdapter
 
 from bert_jax.instances.packing import best_fit
 from bert_jax.instances.shards import decode_instances, encode_instances
-from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store import InstanceSource
 from bert_jax.training.batch import assemble
 
@@ -78,11 +76,6 @@ def test_it_is_the_same_whatever_the_number_of_processes(packed, tmp_path):
     for processes in (1, 4):
         build(packed, tmp_path / str(processes), processes)
     assert files(tmp_path / "1") == files(tmp_path / "4")
-
-
-def test_statistics_of_earlier_releases_have_a_row_for_each_sequence():
-    read = TypeAdapter(Statistics).validate_python({"instances": 7, "instance_tokens": 70})
-    assert (read.rows, (read + Statistics(instances=5, rows=3)).rows) == (7, 10)
 
 
 def test_batches_number_the_sequences_of_each_row(packed, tmp_path):

@@ -8,12 +8,12 @@ from bert_jax.instances.instances import Instances
 from bert_jax.instances.shards import decode_instances, encode_instances
 
 SIZES = [0, 1, 3, 41, 42, 60, 63, 64, 126, 127, 128, 129, 512, 5461, 16384, 40000]
-OLD_RECORD = bytes.fromhex(
+RECORD = bytes.fromhex(
     "0a5a0a150a0c66697273745f6c656e67746812051a030a01040a170a0369647312100a0e0a0c0200e8035fea0300460003000a130a0a7061"
     "69725f6c6162656c12051a030a01010a130a05756e697473120a0a080a06000301000300"
 )
-"""Of a data set of format 2."""
-OLD_INSTANCE = Instances(
+"""`INSTANCE` as a record."""
+INSTANCE = Instances(
     np.array([2, 1000, 59_999, 3, 70, 3]),
     np.array([0, 3, 1, 0, 3, 0], np.uint8),
     np.array([0, 6]),
@@ -95,14 +95,14 @@ def test_whatever_is_written_comes_back(written, dtype):
     assert equal(decode_instances(list(encode_instances(written, dtype)), dtype), written)
 
 
-def test_a_record_of_an_earlier_release_is_read_and_written_as_it_was():
-    assert equal(decode_instances([OLD_RECORD], np.uint16), OLD_INSTANCE)
-    assert next(encode_instances(OLD_INSTANCE, np.uint16)) == OLD_RECORD
+def test_a_record_is_read_and_written_as_it_always_was():
+    assert equal(decode_instances([RECORD], np.uint16), INSTANCE)
+    assert next(encode_instances(INSTANCE, np.uint16)) == RECORD
 
 
-@given(st.permutations(features_of(OLD_RECORD)))
+@given(st.permutations(features_of(RECORD)))
 def test_features_may_stand_in_any_order(entries):
-    assert equal(decode_instances([joined(*entries)], np.uint16), OLD_INSTANCE)
+    assert equal(decode_instances([joined(*entries)], np.uint16), INSTANCE)
 
 
 @given(st.data())
@@ -119,11 +119,11 @@ def test_what_it_does_not_know_is_skipped(data):
         ]
     )
     extra = data.draw(st.lists(unknown, min_size=1, max_size=2))
-    entries = data.draw(st.permutations([*features_of(OLD_RECORD), *extra]))
+    entries = data.draw(st.permutations([*features_of(RECORD), *extra]))
     body = b"".join(entries)
     record = b"\x0a" + (bytes([len(body)]) if len(body) < 128 else bytes([len(body) & 127 | 128, 1])) + body
     assert set(tf_example_pb2.Example.FromString(record).features.feature) >= {"ids", "units"}
-    assert equal(decode_instances([OLD_RECORD, record], np.uint16), two_of(OLD_INSTANCE))
+    assert equal(decode_instances([RECORD, record], np.uint16), two_of(INSTANCE))
 
 
 def two_of(one):
@@ -133,15 +133,15 @@ def two_of(one):
     ))  # fmt: skip
 
 
-@pytest.mark.parametrize("size", range(len(OLD_RECORD)))
+@pytest.mark.parametrize("size", range(len(RECORD)))
 def test_a_record_cut_short_is_refused(size):
     with pytest.raises(ValueError):
-        decode_instances([OLD_RECORD, OLD_RECORD[:size]], np.uint16)
+        decode_instances([RECORD, RECORD[:size]], np.uint16)
 
 
-@given(st.integers(0, len(OLD_RECORD) - 1), st.integers(1, 255))
+@given(st.integers(0, len(RECORD) - 1), st.integers(1, 255))
 def test_a_flipped_byte_is_refused_or_gives_another_instance(at, bits):
-    flipped = bytearray(OLD_RECORD)
+    flipped = bytearray(RECORD)
     flipped[at] ^= bits
     check_well_formed(bytes(flipped))
 
@@ -154,7 +154,7 @@ def test_other_bytes_are_refused_or_give_an_instance(content):
 def check_well_formed(record):
     """Decoding raises ValueError, or gives one instance, whose parts have the lengths that it says."""
     try:
-        found = decode_instances([OLD_RECORD, record], np.uint16)
+        found = decode_instances([RECORD, record], np.uint16)
     except ValueError:
         with pytest.raises(ValueError):
             decode_instances([record], np.uint16)

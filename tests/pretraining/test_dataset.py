@@ -116,45 +116,42 @@ def test_damaged_checksums_of_a_run_under_way_are_one_line(prepared, monkeypatch
         prepare_lengths(config, run)
 
 
-@pytest.mark.parametrize("format", [1, 2])
-def test_checksums_of_a_run_under_way_are_compared_whatever_their_format(prepared, monkeypatch, format):
+def test_checksums_of_a_run_under_way_are_compared(prepared, monkeypatch):
     config, run, path = prepared
     record = run.path / "data-32.json"
     written = json.loads(record.read_text())
-    assert written["format"] == 2
-    record.write_text(json.dumps(written["shards"] if format == 1 else written))
     monkeypatch.setattr(RunDirectory, "under_way", True)
     discard(run.data(32))
     assert prepare_lengths(config, run)[32].shards.keys() == written["shards"].keys()
     shards = {name: [size, crc32 + 1] for name, (size, crc32) in written["shards"].items()}
-    record.write_text(json.dumps(shards if format == 1 else {"format": 2, "shards": shards}))
+    record.write_text(json.dumps({"format": 1, "shards": shards}))
     discard(run.data(32))
     with pytest.raises(UsageError, match="gives other text than"):
         prepare_lengths(config, run)
 
 
-def test_checksums_of_a_newer_release_are_refused(prepared, monkeypatch):
+def test_checksums_of_another_release_are_refused(prepared, monkeypatch):
     config, run, _ = prepared
-    (run.path / "data-32.json").write_text('{"format": 3, "sums": []}')
+    (run.path / "data-32.json").write_text('{"format": 2, "sums": []}')
     monkeypatch.setattr(RunDirectory, "under_way", True)
     discard(run.data(32))
-    with pytest.raises(UsageError, match="data-32.json has format 3, .* up to 2: a newer release wrote it; use that"):
+    with pytest.raises(UsageError, match="data-32.json has format 2 .* use the release that wrote it"):
         prepare_lengths(config, run)
 
 
-def test_a_newer_releases_checksums_are_refused_while_the_data_are_there(prepared, monkeypatch):
+def test_another_releases_checksums_are_refused_while_the_data_are_there(prepared, monkeypatch):
     config, run, _ = prepared
-    newer = '{"format": 3, "sums": []}'
-    (run.path / "data-32.json").write_text(newer)
+    other = '{"format": 2, "sums": []}'
+    (run.path / "data-32.json").write_text(other)
     for under_way in (True, False):
         monkeypatch.setattr(RunDirectory, "under_way", under_way)
         for refuses in (check_sources, prepare_lengths):
-            with pytest.raises(UsageError, match="data-32.json has format 3, .*: a newer release wrote it; use that"):
+            with pytest.raises(UsageError, match="data-32.json has format 2 .* use the release that wrote it"):
                 refuses(config, run)
-    assert (run.path / "data-32.json").read_text() == newer
+    assert (run.path / "data-32.json").read_text() == other
 
 
-@pytest.mark.parametrize("damaged", ["[]", '{"format": 2, "sha', '{"format": 2, "shards": {}}', None])
+@pytest.mark.parametrize("damaged", ["[]", '{"format": 1, "sha', '{"format": 1, "shards": {}}', None])
 def test_damaged_checksums_are_written_anew_while_the_data_are_there(prepared, monkeypatch, capsys, damaged):
     config, run, _ = prepared
     monkeypatch.setattr(RunDirectory, "under_way", True)

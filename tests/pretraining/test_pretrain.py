@@ -326,7 +326,7 @@ def test_data_of_another_kind_is_refused_for_a_run_under_way(tiny_run, tiny_conf
     vocab.write_text("\n".join([*pieces[:-3], *reversed(pieces[-3:-1]), ""]))
     with pytest.raises(RunError, match="tokenizer/vocab.txt is not as it was written; put a good copy in its place"):
         pretrain(tiny_config, run)
-    run.manifest.path.unlink()  # as of an earlier release
+    run.manifest.path.unlink()  # without it, no checksum of the tokenizer is known
     with pytest.raises(UsageError, match="prepared from other settings or another tokenizer"):
         pretrain(tiny_config, run)
 

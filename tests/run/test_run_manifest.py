@@ -177,12 +177,12 @@ def test_results_changed_by_hand_are_measured_anew(run, capsys):
     assert capsys.readouterr().err.count("the run is measured anew") == 2
 
 
-def test_a_run_of_an_earlier_release_gets_a_manifest_when_it_goes_on(run, capsys):
+def test_a_missing_manifest_is_said_and_written_anew(run, capsys):
     run.manifest.path.unlink()
     read_config(run.path)
     RunDirectory(run.path).open(RunConfig(model=ModelConfig.tiny()))
     assert set(run.manifest.noted()) == set(run.manifest.built_on())
-    assert "as of an earlier release: it gets one" in " ".join(capsys.readouterr().err.split())
+    assert "has no manifest.json: the run's files are taken as they are" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_damaged_manifest_is_said_and_written_anew(run, capsys):
