@@ -32,11 +32,14 @@ def __dir__() -> list[str]:
     return [*globals(), *_CLASSES]
 
 
-def load(path: str | os.PathLike, step: int | None = None, average: int | None = None) -> "Bert":
+def load(
+    path: str | os.PathLike, step: int | None = None, average: int | None = None, dtype: str | None = None
+) -> "Bert":
     """The model of a run, of one of its checkpoints, of a Hugging Face directory or of the hub by its name.
 
     Of a run `step` names a saved step to take in place of the newest (of a fine-tuned run: the best), and `average`
-    asks for the mean of the parameters of its last so many saved steps, up to `step` or the newest.
+    asks for the mean of the parameters of its last so many saved steps, up to `step` or the newest. `dtype` is the type
+    of the matrix products, `float32` or `bfloat16`; the default is float32 on CPUs, and elsewhere the training's type.
 
     Raises UsageError where there is none, RunError where it is damaged (bert_jax.system.errors).
     """
@@ -45,7 +48,7 @@ def load(path: str | os.PathLike, step: int | None = None, average: int | None =
     leave_out_absent_tpu()
     from bert_jax.inference.bert import load
 
-    return load(path, step, average)
+    return load(path, step, average, dtype)
 
 
 def load_tokenizer(path: str | os.PathLike, lowercase: bool = True) -> "Tokenizer":

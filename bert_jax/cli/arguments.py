@@ -4,7 +4,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator
 
@@ -77,6 +77,8 @@ class SavedArguments(Arguments):
     average: Annotated[int, Field(gt=0)] | None = None
     """Take the mean of the parameters of the last N saved steps of the run, up to --step or the newest, as far as they
     are of one phase. Without it: the parameters of one step."""
+    dtype: Literal["float32", "bfloat16"] | None = None
+    """Type of the matrix products. Without it: float32 on a CPU, elsewhere the type that the model was trained in."""
 
 
 class RowsArguments(Arguments):

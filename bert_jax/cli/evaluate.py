@@ -79,7 +79,7 @@ def _of_rows(args: Evaluate, rows_hash: str) -> dict[str, Any]:
     from bert_jax.finetuning.dataset import written_as
     from bert_jax.inference.bert import load
 
-    model = load(args.run, args.step, args.average)
+    model = load(args.run, args.step, args.average, args.dtype)
     predictor, written = model.predictor, None
     if args.data:
         written = written_as(predictor.task, args.data, args.format, args.columns, args.separator)
@@ -94,4 +94,5 @@ def _of_text(args: Evaluate) -> dict[str, Any]:
     from bert_jax.pretraining.pretrain import evaluate_run
     from bert_jax.run.run_directory import RunDirectory
 
-    return evaluate_run(RunDirectory(args.run), args.data, args.language, args.step, args.average, args.words)
+    run, saved = RunDirectory(args.run), (args.step, args.average)
+    return evaluate_run(run, args.data, args.language, *saved, args.words, args.dtype)

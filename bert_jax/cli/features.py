@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from bert_jax.cli.arguments import Command, PlaceArgument, RunArgument, SavedArguments
 from bert_jax.cli.flags import Positional
@@ -34,6 +34,9 @@ class Features(SavedArguments):
     of the last token in a causal model. `mean` and `max`: over all tokens. [CLS] and [SEP] count as tokens."""
     dtype: Precision = "float32"
     """Type of the numbers that are written."""
+    compute_dtype: Literal["float32", "bfloat16"] | None = None
+    """Type of the matrix products, --dtype of other commands. Without it: float32 on a CPU, elsewhere the type that the
+    model was trained in."""
 
 
 COMMAND = Command(
@@ -55,7 +58,7 @@ def run(words: list[str]) -> None:
     check_output(args.output, args.input)
     repairs: Counter[Any] = Counter()
     texts = texts_of(args.input, args.texts, repairs)
-    bert = load(args.run, args.step, args.average)
+    bert = load(args.run, args.step, args.average, args.compute_dtype)
     found = bert.features(texts, args.layers, args.join, args.pool, args.dtype)
     with stage("features", None, "texts") as shown:
         write_features(args.output, _counted(found, shown), args.pool != "none")

@@ -25,7 +25,7 @@ def run(words: list[str]) -> None:
     from bert_jax.inference.bert import load
     from bert_jax.system.progress import output
 
-    bert = load(args.run, args.step, args.average)
+    bert = load(args.run, args.step, args.average, args.dtype)
     for number, fills in enumerate(bert.fill_mask(args.text, args.top), 1):
         table = Table(f"[MASK] {number}", "piece", ">probability")
         for piece, probability in fills:

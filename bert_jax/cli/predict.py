@@ -34,7 +34,7 @@ def run(words: list[str]) -> None:
     from bert_jax.rows.task_files import task_records
     from bert_jax.system.progress import say, stage
 
-    predictor = load(args.run, args.step, args.average).predictor
+    predictor = load(args.run, args.step, args.average, args.dtype).predictor
     task = predictor.task
     check_output(args.output, task.kind, args.input)
     repairs: Counter[Any] = Counter()

@@ -23,6 +23,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.hub import model_place
 from bert_jax.layout import Tokens, TokenSequence
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters, generator_parameters
+from bert_jax.model.linear import for_inference
 from bert_jax.model.sharding import on_first_device
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError, shown
@@ -279,17 +280,23 @@ class Bert:
                 yield [(spelled(number), probability) for number, probability in zip(ids, probabilities)]
 
 
-def load(path: str | os.PathLike, step: int | None = None, average: int | None = None) -> Bert:
+def load(
+    path: str | os.PathLike, step: int | None = None, average: int | None = None, dtype: str | None = None
+) -> Bert:
     """Loads the model of a run (its newest undamaged checkpoint), a checkpoint, or a Hugging Face directory.
 
     Each of these may be in a bucket. A name like "bert-base-uncased" that isn't an existing path is looked up in the
     Hugging Face hub. The parameters are placed on the first local device. Of a run `step` names a saved step, and
     `average` asks for the mean of its last so many saved steps, up to `step` or the newest (see `TrainedModel.load`).
+
+    `dtype`: the type of the matrix products, `float32` or `bfloat16`. The default is float32 on CPUs, and elsewhere the
+    type that the model was trained in.
+
     Raises UsageError if there is no model or step, or its files are inconsistent, and RunError if they are damaged.
     """
     keep_compiled_programs()
     trained, params = TrainedModel.load(model_place(path), on_first_device, step, average)
-    known = trained.config, params, trained.tokenizer, trained.task
+    known = for_inference(trained.config, dtype), params, trained.tokenizer, trained.task
     return Bert(*known, steps=trained.steps, pooler_trained=trained.pooler_trained)
 
 

@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +11,10 @@ from flax import linen as nn
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from bert_jax.config.model import ModelConfig
+from bert_jax.config.model import ComputeType, ModelConfig
 from bert_jax.model.placement import multiplies_bfloat16, platform
 from bert_jax.model.products import product, product_of_transposed, product_with_transposed
+from bert_jax.system.errors import UsageError
 
 PRODUCT = "product"
 """Name that rematerialisation gives to the results of matrix products with weights, to keep them."""
@@ -34,6 +36,17 @@ def compute_dtype(config: ModelConfig) -> jnp.dtype:
     if config.compute_dtype == "auto":
         return jnp.dtype(jnp.bfloat16 if multiplies_bfloat16() else jnp.float32)
     return jnp.dtype(config.compute_dtype)
+
+
+def for_inference(config: ModelConfig, dtype: str | None = None) -> ModelConfig:
+    """`config` of a trained model as it is used: with `dtype` as compute type, `auto`, `float32` or `bfloat16`.
+
+    Without `dtype` it is float32 on CPUs, whatever the training computed in, and the training's type elsewhere. Raises
+    UsageError for another `dtype`.
+    """
+    if dtype not in (None, *get_args(ComputeType)):
+        raise UsageError(f"dtype={dtype} isn't a type to compute in; give {', '.join(get_args(ComputeType))}")
+    return config.replace(compute_dtype=dtype or ("float32" if platform() == "cpu" else config.compute_dtype))
 
 
 class Linear(nn.Module):

@@ -18,6 +18,7 @@ from bert_jax.interchange.export import obstacle
 from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
+from bert_jax.model.linear import for_inference
 from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import (
     batch_sharding,
@@ -126,6 +127,7 @@ def evaluate_run(
     step: int | None = None,
     average: int | None = None,
     words: str | None = None,
+    dtype: str | None = None,
 ) -> dict[str, Any]:
     """Measures the newest checkpoint of `run`: what `pretrain` returns at its end. Changes nothing in the run.
 
@@ -133,14 +135,17 @@ def evaluate_run(
     being as the run's were, at the length of the last phase; `language` is that of `source`, the run's first where
     None. `step` and `average` choose other parameters (see `TrainedModel.load`); the steps of an average are in the
     result as `averaged_steps`. `words` is the function that the run's `data.words` names, given again: a function that
-    only a file of the run names isn't imported, and text of `source` can't be prepared without it.
+    only a file of the run names isn't imported, and text of `source` can't be prepared without it. `dtype` is the type
+    of the matrix products (see `for_inference`).
+
     Raises UsageError where the run has no checkpoint, no such step or no data, or `source` too little.
     """
     keep_compiled_programs()
     config = read_pretraining_config(run.path)
     if words is not None and words != config.data.words:
         raise UsageError(f"data.words={words}, and {run.path} was prepared with {config.data.words}; give that")
-    config = config.replace(data=config.data.replace(words=words or config.data.words))
+    data = config.data.replace(words=words or config.data.words)
+    config = config.replace(data=data, model=for_inference(config.model, dtype))
     tokenizer = load_tokenizer(run.tokenizer)
     # Whatever devices there are here: the run may come from another machine.
     trainer = pretraining_trainer(

@@ -146,8 +146,8 @@ def check_written(path: Place, read: str) -> None:
 
     Reasons: the parent folder is missing, the path is a folder, it isn't writable, or it is the input file.
     """
-    same = read == str(path) or (os.path.exists(read) and os.path.exists(path) and os.path.samefile(read, path))
-    if same:
+    named = str(path) in (read, os.path.abspath(read))
+    if named or (os.path.exists(read) and os.path.exists(path) and os.path.samefile(read, path)):
         raise UsageError(f"{path} is the input ({read}); choose another output")
     if in_bucket(path):
         return

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import pytest
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model import placement
-from bert_jax.model.linear import compute_dtype
+from bert_jax.model import linear, placement
+from bert_jax.model.linear import compute_dtype, for_inference
 
 
 @pytest.fixture
@@ -33,6 +33,16 @@ def test_accelerators_take_bfloat16(flags, monkeypatch):
 def test_a_given_type_is_taken_anywhere(flags):
     flags("avx512_bf16")
     assert compute_dtype(ModelConfig.tiny(compute_dtype="float32")) == jnp.float32
+
+
+@pytest.mark.parametrize("trained_in", ["auto", "bfloat16"])
+def test_inference_on_cpus_is_in_float32_unless_asked(flags, monkeypatch, trained_in):
+    flags("avx512_bf16")
+    config = ModelConfig.tiny(compute_dtype=trained_in)
+    assert compute_dtype(for_inference(config)) == jnp.float32
+    assert compute_dtype(for_inference(config, "bfloat16")) == jnp.bfloat16
+    monkeypatch.setattr(linear, "platform", lambda: "tpu")
+    assert for_inference(config) == config
 
 
 def test_what_the_cpu_has_is_read():

@@ -96,6 +96,7 @@ def test_the_baseline_is_that_of_frequencies(tiny_run):
 def test_evaluating_the_run_again_gives_the_same_and_changes_nothing(tiny_run):
     before = {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
     again = evaluate_run(tiny_run)
+    assert again["mlm_loss"] != evaluate_run(tiny_run, dtype="bfloat16")["mlm_loss"]
     expected = json.loads(tiny_run.results_file.read_text())
     assert again == {name: value for name, value in expected.items() if not name.startswith("skipped")}
     assert before == {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
