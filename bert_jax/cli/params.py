@@ -30,7 +30,14 @@ COMMAND = Command(
         *(f"model.{name}" for name in ("num-layers", "hidden-size", "num-heads", "feedforward-size")),
         *(f"model.{name}" for name in ("max-positions", "positions", "num-segments", "vocabulary-size")),
         *("model.embedding-size", "model.shared-layers", "model.discriminator", "model.generator-divisor"),
-        *("vocabulary.file", "vocabulary.size", "objective.predict", "objective.masked-share", "phases"),
+        *(
+            "vocabulary.file",
+            "vocabulary.size",
+            "objective.predict",
+            "objective.pair",
+            "objective.masked-share",
+            "phases",
+        ),
     ),
 )
 
@@ -43,4 +50,5 @@ def run(words: list[str]) -> None:
     from bert_jax.system.progress import output
 
     model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))
-    output.print(parameter_table(model), memory_lines(model, config), flops_table(model, config), sep="\n")
+    tables = parameter_table(model, config.objective.pair), memory_lines(model, config), flops_table(model, config)
+    output.print(*tables, sep="\n")

@@ -13,14 +13,18 @@ from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.size import HEADS, Part, forward_flops, num_parameters, parts, train_flops
 from bert_jax.training.optimizer import make_optimizer
 
+_PAIR_NAMES = {"next_sentence": "NSP dense", "sentence_order": "SOP dense", "none": "pair dense, not trained"}
+"""Names of the head for pairs by `objective.pair`."""
 
-def parameter_table(model: ModelConfig) -> Table:
-    """One row for each part of the model, with subtotals. `model.vocabulary_size` must be set."""
+
+def parameter_table(model: ModelConfig, pair: str) -> Table:
+    """One row for each part of the model, with subtotals. `model.vocabulary_size` must be set; `pair` is
+    `objective.pair`, the question that the head for pairs answers."""
     title = f"{model.num_layers} layers, width {model.hidden_size:,}, {model.vocabulary_size:,} pieces"
     if model.generator:
         title += f"; a generator of width {model.generator.hidden_size:,}"
     table = Table(title, "part", "shape", ">a block", ">parameters")
-    counted = parts(model)
+    counted = [part._replace(name=_PAIR_NAMES[pair]) if part.group == "pair head" else part for part in parts(model)]
     own = [part for part in counted if not part.of_generator]
     generator = [part for part in counted if part.of_generator]
     _add_encoder(table, own, model.num_layers)

@@ -68,6 +68,8 @@ class Mixture:
         self.parts = list(parts)
         self._begun = 0
         units = {part.unit for part in self.parts}
+        if len(units) > 1 and all(unit.startswith("MB") for unit in units):
+            units = {"MB compressed"}  # as of one source with files of both kinds
         self.unit = units.pop() if len(units) == 1 else "%"
         self._scales = [
             1.0 if self.unit != "%" else 100 / len(self.parts) / max(part.total, 1e-9) for part in self.parts

@@ -176,7 +176,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     *_linear("masked_lm/dense", "MLM head", "MLM dense", "cls.predictions.transform.dense", ("width",), "features"),
     *_norm("masked_lm/norm", "MLM head", "MLM LayerNorm", "cls.predictions.transform.LayerNorm"),
     Parameter("masked_lm/bias", ("vocabulary",), "MLM head", "MLM bias", ("cls.predictions.bias",), decays=False),
-    *_linear("next_sentence/dense", "NSP head", "NSP dense", "cls.seq_relationship", ("width",), "outputs"),
+    *_linear("next_sentence/dense", "pair head", "pair dense", "cls.seq_relationship", ("width",), "outputs"),
     *_linear("replaced/dense", "RTD head", "RTD dense", "discriminator_predictions.dense", ("width",), "features"),
     *_linear(
         "replaced/output", "RTD head", "RTD output", "discriminator_predictions.dense_prediction", ("width",), "outputs"

@@ -12,7 +12,7 @@ from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.parameters import PARAMETERS, parameter_at, path_of
 
-HEADS = ("MLM head", "NSP head", "RTD head")
+HEADS = ("MLM head", "pair head", "RTD head")
 """The groups that are dropped after pretraining, as is a generator."""
 _GENERATOR = "generator/"
 

@@ -122,7 +122,8 @@ def _data(config: RunConfig, run: RunDirectory, length: int, overwrite: bool) ->
     corpus = open_corpus(config.data)
     replaced = "; what is there is of other settings or text and is deleted" if outdated else ""
     sources = " ".join(config.data.source)
-    return f"to be prepared from {sources}: {corpus.total:,.4g} {corpus.unit} as stored{replaced}"
+    size = "" if corpus.unit == "%" else f": {corpus.total:,.4g} {corpus.unit}"
+    return f"to be prepared from {sources}{size}{replaced}"
 
 
 def _is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory) -> bool:

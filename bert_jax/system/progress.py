@@ -153,7 +153,7 @@ class Stage:
         """What was done in all, as text, with the rate since `pace_from_here` where that was called."""
         since = " once compiled" if self._paced[0] > self.began else ""
         done = f"{self._number(self.done - self.start)} {self.unit}"
-        return f"{self.name}: {done} in {duration(self.elapsed)}, {_rate(self.rate, self.unit)}{since}"
+        return f"{self.name}: {done} in {duration(self.elapsed)}{_pace(self.rate, self.unit)}{since}"
 
     def _number(self, amount: float) -> str:
         small = isinstance(self.total, float) and self.total < 10
@@ -170,7 +170,7 @@ class _PlainStage(Stage):
         self._shown = elapsed
         pace = ""
         if self.done > self._paced[1]:
-            pace = f", {_rate(self.rate, self.unit)}"
+            pace = _pace(self.rate, self.unit)
             pace += f", {duration((self.total - self.done) / self.rate)} left" if self.total is not None else ""
         say(f"{self.name}: {self.amount()}{pace}" + (f" | {self.note}" if self.note else ""))
 
@@ -183,7 +183,7 @@ class _BarStage(Stage):
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[amount]}"),
-            _RateColumn(self.unit),
+            *([] if self.unit == "%" else [_RateColumn(self.unit)]),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
@@ -209,6 +209,11 @@ class _RateColumn(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         return Text(_rate(task.finished_speed or task.speed, self._unit) if task.speed else "", style="cyan")
+
+
+def _pace(rate: float, unit: str) -> str:
+    """The rate after a comma; nothing for a share, whose rate says less than the remaining time."""
+    return "" if unit == "%" else f", {_rate(rate, unit)}"
 
 
 def _rate(rate: float, unit: str) -> str:

@@ -46,9 +46,17 @@ def test_rows_add_up_to_the_totals(config, capsys):
         if lines[0][0].startswith("[") and len(lines[0]) == 3
     }
     assert totals["total with heads"] == sum(parts.values())
-    of_heads = sum(count for name, count in parts.items() if name.startswith(("MLM", "NSP")))
+    of_heads = sum(count for name, count in parts.items() if name.startswith(("MLM", "NSP", "pair")))
     assert totals["total without heads"] == sum(parts.values()) - of_heads
     assert totals["total without heads"] == sum(number(rows[name][0][-1]) for name in subtotals)
+
+
+@pytest.mark.parametrize(
+    "config, name", [("base", "NSP dense"), ("albert_base", "SOP dense"), ("modern_base", "pair dense, not trained")]
+)
+def test_the_head_for_pairs_is_named_by_what_it_answers(capsys, config, name):
+    rows = shown(capsys, config)
+    assert [row for row in rows if "NSP" in row or "SOP" in row or "pair" in row] == [name]
 
 
 def test_padding_memory_and_flops_are_told(capsys):

@@ -87,6 +87,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch):
         ("text:{}/a.txt", "MB"),
         ("text:{}/*.gz", "MB compressed"),
         ("text:{}/*", "MB compressed"),
+        ("text:{0}/a.txt text:{0}/*.gz", "MB compressed"),
         ("jsonl:{}/*.zst#text", "MB compressed"),
         ("parquet:{}/*.parquet#text", "MB compressed"),
     ],
@@ -97,4 +98,5 @@ def test_the_unit_says_where_bytes_are_not_those_of_the_text(tmp_path, source, u
         (tmp_path / name).write_bytes(data)
     (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress((tmp_path / "a.jsonl").read_bytes()))
     (tmp_path / "a.zst").unlink()
-    assert open_corpus(DataConfig(source=source.format(tmp_path))).unit == unit
+    corpus = open_corpus(DataConfig(source=tuple(source.format(tmp_path).split())))
+    assert corpus.unit == unit and corpus.total == pytest.approx(sum(part.total for part in corpus.parts))

@@ -31,6 +31,16 @@ def test_long_stages_give_amount_rate_time_left_and_note(capsys, monkeypatch):
     assert lines[1].startswith("Long: 10 steps in ") and lines[1].endswith(" steps/s")  # the others were done before
 
 
+def test_a_share_has_no_rate(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
+    with progress.stage("Long", 100, "%") as shown:
+        time.sleep(0.02)
+        shown.advance(50)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Long: 50/100 %, ") and lines[0].endswith(" left")
+    assert lines[1].startswith("Long: 50 % in ") and "/s" not in "".join(lines)
+
+
 def test_the_rate_counts_only_what_was_done_here():
     shown = progress.Stage("x", 100, "steps", start=90)
     time.sleep(0.02)
