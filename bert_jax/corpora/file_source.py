@@ -2,8 +2,9 @@
 
 import codecs
 import io
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from hashlib import blake2b
 
@@ -24,6 +25,9 @@ _OTHER_MARKS = {
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
+
+_DOC = re.compile(r'<doc id=".*" url=".*" title="(.*)">')
+"""The line before each article in the output of WikiExtractor, which repeats the title in the next line."""
 
 
 class FileSource(TextSource):
@@ -117,8 +121,23 @@ def _check_text(path: Place, number: int, part: bytes) -> None:
 
 
 class TextFiles(FileSource):
-    """Plain, .gz and .zst text files, in which blank lines separate documents."""
+    """Plain, .gz and .zst text files, in which blank lines separate documents, or WikiExtractor's <doc> lines."""
 
     def _file_lines(self, path: Place, raw: io.BufferedReader) -> Iterator[tuple[int, str]]:
-        for line in self._text_lines(self._numbered_parts(path, raw), str(path)):
+        for line in self._without_doc_lines(self._text_lines(self._numbered_parts(path, raw), str(path))):
             yield raw.tell(), line
+
+    def _without_doc_lines(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yields `lines` with each element <doc> as one document, without its header, title and end; counts headers."""
+        inside, title = False, None
+        for line in lines:
+            if header := _DOC.fullmatch(line):
+                self.repairs["<doc> headers left out, with titles"] += 1
+                inside, title = True, header[1]
+                yield ""
+            elif inside and line == "</doc>":
+                inside = False
+                yield ""
+            elif not (inside and line in ("", title)):
+                title = None
+                yield line

@@ -1,6 +1,7 @@
 """The base class of all sources of text: it bounds lines and documents, and counts what it repairs."""
 
 import io
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -13,6 +14,11 @@ MOST_UNDECODABLE = 0.1
 """Highest share of lines that aren't UTF-8. Beyond it the text has another encoding, and a model would learn U+FFFD."""
 FEWEST_UNDECODABLE = 10
 """Number of undecodable lines from which on MOST_UNDECODABLE applies."""
+_MARKUP = re.compile(r'<(?=[A-Za-z!?/])|\{\{|\{"|\[\[|==')
+"""What documents of HTML, XML, wikitext or JSON begin with."""
+_BEGIN = "documents that begin with "
+_FEWEST_MARKED, _MOST_MARKED = 10, 0.1
+"""A warning is given if at least so many documents, and this share of all, begin with the same markup."""
 _CHECKED_EVERY = 1000
 _REPLACED = "lines with undecodable bytes"
 
@@ -50,6 +56,8 @@ class TextSource:
                 yield document
                 document, size = [], 0
             if line:
+                if not document and (markup := _MARKUP.match(line)):
+                    self.repairs[_BEGIN + markup[0]] += 1
                 document.append(line)
                 size += len(line.encode())
         if document:
@@ -102,6 +110,17 @@ class TextSource:
                 f"{MOST_UNDECODABLE:.0%} are replaced; convert the text from the encoding that it is written in, for "
                 f"example by iconv -f {usual_encoding(self.language)} -t UTF-8 OLD > NEW"
             )
+
+
+def markup_remark(repairs: Counter[str], documents: int) -> str | None:
+    """A warning if many of `documents` documents begin with the same markup, as counted in `repairs`; else None."""
+    for name, count in repairs.items():
+        if name.startswith(_BEGIN) and count >= max(_FEWEST_MARKED, _MOST_MARKED * documents):
+            return (
+                f"{count:,} {name}, of {documents:,} used for training: that looks like markup, which the model would "
+                "learn as text; give the text without it"
+            )
+    return None
 
 
 def numbered_parts(file: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:

@@ -16,6 +16,7 @@ from bert_jax.config.language import language_name
 from bert_jax.corpora.corpus import Document, Mixture
 from bert_jax.corpora.sample import sample_documents
 from bert_jax.corpora.shown import counted
+from bert_jax.corpora.text_source import markup_remark
 from bert_jax.instances.checked_files import write_numbers
 from bert_jax.instances.chunk_text import Recipe, as_sentences, encode_text, paragraph_hashes
 from bert_jax.instances.chunk_worker import (
@@ -109,6 +110,8 @@ def _finish(
         example_sentences=examples,
     )
     _warn_of_unknown_pieces(train)
+    if remark := markup_remark(corpus.repairs, train.documents):
+        warn(remark)
     prepared.save()
     shutil.rmtree(directory / "chunks")
     return prepared

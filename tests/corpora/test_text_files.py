@@ -1,4 +1,5 @@
 import gzip
+from collections import Counter
 
 import pytest
 import zstandard
@@ -162,3 +163,41 @@ def test_more_than_a_file_can_hold_is_refused_and_a_large_window(tmp_path, monke
     (tmp_path / "b.zst").write_bytes(compressed.compress(b"text\n") + compressed.flush())
     with pytest.raises(UsageError, match="b.zst is damaged .*memory"):
         read(tmp_path / "b.zst")
+
+
+WIKI = """<doc id="10" url="https://example.org/wiki?curid=10" title="Cats &amp; dogs">
+Cats &amp; dogs
+
+Cats sleep.
+
+Dogs bark.
+
+</doc>
+<doc id="11" revid="7" url="https://example.org/wiki?curid=11" title="The "old" river">
+The "old" river
+The river is old.
+</doc>
+"""
+
+
+def test_the_doc_lines_of_wikiextractor_are_boundaries_and_headers_and_titles_are_not_text(tmp_path):
+    (tmp_path / "wiki_00").write_text(WIKI)
+    documents, corpus = read(tmp_path / "wiki_00")
+    assert documents == [["Cats sleep.", "Dogs bark."], ["The river is old."]]
+    assert corpus.repairs == {"<doc> headers left out, with titles": 2}
+
+
+def test_doc_lines_elsewhere_are_text(tmp_path):
+    (tmp_path / "a.txt").write_text("The <doc> tag:\n</doc>\n<doc>\n")
+    documents, corpus = read(tmp_path / "a.txt")
+    assert documents == [["The <doc> tag:", "</doc>", "<doc>"]] and not corpus.repairs
+
+
+def test_markup_at_the_beginning_of_documents_is_counted(tmp_path):
+    (tmp_path / "a.txt").write_text("<page>\ntext\n\n{{Infobox}}\n\n<p class='x'>text\n\n< 3 is a heart\n\n{a}\n")
+    _, corpus = read(tmp_path / "a.txt")
+    assert corpus.repairs == {"documents that begin with <": 2, "documents that begin with {{": 1}
+    assert text_source.markup_remark(corpus.repairs, 5) is None
+    many = Counter({"documents that begin with <": 10})
+    assert "10 documents that begin with <, of 100 " in text_source.markup_remark(many, 100)
+    assert text_source.markup_remark(many, 101) is None
