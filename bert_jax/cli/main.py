@@ -10,7 +10,7 @@ from types import ModuleType
 
 from bert_jax.system import disk, interruption
 from bert_jax.system.errors import BertJaxError, UsageError
-from bert_jax.system.machine import accelerated, keep_freed_memory, leave_out_absent_tpu
+from bert_jax.system.machine import accelerated, keep_freed_memory, leave_out_absent_tpu, silence_compiler
 
 COMMANDS = {
     "pretrain": "train a model on text: vocabulary, sequences, training; continues where it stopped",
@@ -51,8 +51,9 @@ def main() -> None:
     """Entry point of the shell command. Exits with the code that `run` returns, or with CLOSED_PIPE."""
     if computes(sys.argv[1:]):
         leave_out_absent_tpu()
-        if not accelerated():  # on a GPU or TPU the host's memory hardly matters
+        if not accelerated():  # on a GPU or TPU the host's memory hardly matters, and XLA's log does
             keep_freed_memory()
+            silence_compiler()
     interruption.listen()
     try:
         code = run(sys.argv[1:])

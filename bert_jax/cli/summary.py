@@ -40,6 +40,13 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
             if name in baseline:
                 table.add_row(label, f"{results[name]:.3f}", f"{baseline[name]:.3f}", guess)
     output.print(table)
+    if not results.get("beats_baseline", True):  # results of earlier releases don't say
+        output.print(
+            "The model is no better than guessing by frequency alone: it has learned nothing from the context. Train "
+            "for more steps (--phases.0.steps), or try another learning rate (--optimizer.peak-learning-rate); "
+            "bert-jax inspect shows what it is trained on.",
+            soft_wrap=True,
+        )
     if results.get("unknown_share", 1) <= MOST_UNKNOWN:  # preparation warns of more
         output.print(f"{results['unknown_share']:.2%} of the pieces of the text are unknown to the vocabulary")
     if results.get("skipped_steps"):  # of training; an evaluation has none

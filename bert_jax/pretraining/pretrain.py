@@ -189,9 +189,10 @@ def _results(
     if sequences:
         measured = measured or sequences.evaluate(params)
         assert measured is not None  # nothing stops this evaluation
-        metric = trainer.objective.main_question.accuracy
-        results |= {"metric": metric, "score": measured[metric], **measured}
+        judged = trainer.objective.main_question
+        results |= {"metric": judged.accuracy, "score": measured[judged.accuracy], **measured}
         results["baseline"] = sequences.baseline(prepared.piece_counts, measured)
+        results["beats_baseline"] = measured[judged.loss] < results["baseline"][judged.loss]
         results["held_out_sequences"] = sequences.sequences
     return results
 
@@ -253,6 +254,14 @@ class PretrainingPhase(PhaseWork):
         super().__init__(trainer, number, training_source(trainer, number, prepared), held_out)
         self.skips_records = trainer.config.input.damaged_records == "skip"
         self._run, self._sequences_a_row = run, prepared.sequences_a_row(trainer.config.data.shares)
+        if trainer.config.data.packed:
+            self.packed = self._sequences_a_row
+            fill = prepared.train.fill(prepared.length)
+            say(
+                f"packed rows of {prepared.length}: {self.packed:.1f} sequences a row, {fill:.0%} filled; a batch of "
+                f"{self.batch_size:,} rows has {self.sequences:,.0f} sequences, which the learning rate should fit; "
+                "speed is counted in sequences"
+            )
 
     @property
     def sequences(self) -> float:

@@ -33,6 +33,15 @@ def leave_out_absent_tpu() -> None:
         jax.config.update("jax_platforms", os.environ["JAX_PLATFORMS"])
 
 
+def silence_compiler() -> None:
+    """Keeps XLA from logging paragraphs amid the output where a program takes over two minutes to compile.
+
+    They are of its level ERROR, and no smaller unit can be turned off. What fails on a CPU reaches Python as an
+    exception. To be called before JAX is imported; a level that the user has chosen is kept.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
 def keep_freed_memory() -> bool:
     """Has the C allocator keep memory that is freed, for the next allocation; returns whether it does.
 

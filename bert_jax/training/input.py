@@ -147,9 +147,15 @@ class BatchSource:
         return self._num_batches
 
     def __getitem__(self, number: int) -> Batch:
-        """Raises RunError for a damaged file and for an id past the vocabulary."""
+        """Raises RunError for a damaged file, a row longer than the length and an id past the vocabulary."""
         ordinals = number * self._batch_size + self._rows
         found = self._instances.read(self._records(ordinals))
+        longest = int(np.diff(found.ends[found.row_ends]).max(initial=0))
+        if longest > self._length:
+            raise RunError(
+                f"{self._instances.directory} holds a row of {longest:,} tokens, and rows of {self._length:,} or fewer "
+                "were expected; delete it and give the same command again to prepare it anew"
+            )
         batch = assemble(found, ordinals, self._length, self._sequences_a_row)
         largest = int(batch.tokens.ids.max(initial=0))
         if largest >= self._vocabulary_size:

@@ -211,7 +211,8 @@ class PhaseLoop:
         """Counts a step in the progress line, now and then with the measurements of the last step that has ended."""
         if time.monotonic() - self._noted_at > _NOTE_EVERY_S:
             self._noted_at = time.monotonic()
-            self._progress.note = self._phase.note(_values(measured), self._phase.sequences * self._progress.rate)
+            values, rate = _values(measured), self._phase.sequences * self._progress.rate
+            self._progress.note = self._phase.note(values, rate, self._speed.fill(values["tokens"]))
         self._progress.advance()
 
     def _log(self, step: int, measured: Means) -> None:

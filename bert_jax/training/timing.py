@@ -45,6 +45,10 @@ class Speed:
     def __exit__(self, *_) -> None:
         self._began += time.monotonic() - self._paused_at
 
+    def fill(self, tokens_a_step: float) -> float | None:
+        """The share of positions that hold tokens, from 0 to 1; None before the first step."""
+        return tokens_a_step / (self._positions / self._steps) if self._steps else None
+
     def measurements(self, tokens_a_step: float) -> dict[str, float | None]:
         """Rates of sequences and tokens; `fill`, the share of positions that hold tokens; `mfu`, FLOP/s over the peak
         (None where that is unknown); and the number of damaged records that were skipped, on all hosts."""
@@ -53,7 +57,7 @@ class Speed:
         return {
             "sequences_per_second": rate * self._sequences,
             "tokens_per_second": rate * tokens_a_step,
-            "fill": tokens_a_step / (self._positions / self._steps) if self._steps else None,
+            "fill": self.fill(tokens_a_step),
             "mfu": self._flops / seconds / self._peak if self._peak else None,
             "skipped_records": int(sum(jax.device_get(self._skipped_records))),
         }

@@ -170,8 +170,16 @@ class PhaseWork:
         """FLOPs of one step on a batch whose ids have this shape, by formula, over all devices."""
         return self.trainer.objective.flops(shape)
 
-    def note(self, values: dict[str, float], sequences_per_second: float | None = None) -> str:
-        """Formats measurements for the progress line. The score is shown once, under its own name."""
+    packed: float | None = None
+    """Sequences a row on average, where rows hold several."""
+
+    def note(
+        self, values: dict[str, float], sequences_per_second: float | None = None, fill: float | None = None
+    ) -> str:
+        """Formats measurements for the progress line. The score is shown once, under its own name.
+
+        `fill`: the share of positions that hold tokens, shown of packed rows.
+        """
         labels = [("loss", "loss", ".3f"), ("score", self.score, ".4f")]
         for name, label in self.trainer.objective.labels.items():
             if not (name == self.score and "score" in values):
@@ -182,4 +190,6 @@ class PhaseWork:
             parts.append(f"{values['skipped']:.0f} steps skipped")
         if sequences_per_second:
             parts.append(f"{sequences_per_second:,.0f} sequences/s")
+        if self.packed and fill:
+            parts.append(f"{self.packed:.1f} sequences a row, {fill:.0%} filled")
         return ", ".join(parts)

@@ -129,6 +129,14 @@ def test_the_share_of_unknown_pieces_is_said_once(capsys):
     assert "of the pieces" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("beats, said", [(False, True), (True, False), (None, False)])
+def test_a_model_no_better_than_frequencies_is_said(capsys, beats, said):
+    results = {"steps": 1, "held_out_sequences": 2, "baseline": {"mlm_loss": 6.6}, "mlm_loss": 6.7, "mlm_accuracy": 0.1}
+    results["baseline"]["mlm_accuracy"] = 0.1
+    print_results(results | ({} if beats is None else {"beats_baseline": beats}))
+    assert ("no better than guessing by frequency alone" in capsys.readouterr().out) == said
+
+
 def test_several_sources_are_given_one_after_the_other(config, tmp_path, capsys):
     (tmp_path / "b.txt").write_text(stories(30, first=100))
     sources = [f"text:{tmp_path / 'corpus.txt'}", f"text:{tmp_path / 'b.txt'}"]
@@ -316,6 +324,15 @@ def test_the_shell_command_gives_exit_codes(tmp_path):
     shell = [sys.executable, "-m", "bert_jax.cli.main"]
     done = subprocess.run([*shell, "evaluate", tmp_path], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("bert-jax: ") and "Traceback" not in done.stderr
+
+
+def test_the_compiler_logs_nothing_below_fatal_unless_asked(monkeypatch):
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    machine.silence_compiler()
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
+    machine.silence_compiler()
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0"
 
 
 @pytest.mark.parametrize("tpu", [True, False])

@@ -1,5 +1,6 @@
 """A run on packed rows: what it measures, that it goes on bit for bit, and what it refuses."""
 
+import re
 import shutil
 import signal
 
@@ -13,6 +14,7 @@ from bert_jax.pretraining.inspection import seen_sequences
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory, read_config, write_config
+from bert_jax.system import progress
 from bert_jax.system.errors import Interrupted, UsageError
 from bert_jax.training import loop
 
@@ -31,7 +33,10 @@ def test_it_measures_sequences_real_tokens_and_fill(packed_run, packed_config):
     assert evaluate_run(packed_run)["held_out_sequences"]
 
 
-def test_it_goes_on_bit_for_bit(packed_run, packed_config, tmp_path, monkeypatch):
+def test_it_goes_on_bit_for_bit(packed_run, packed_config, tmp_path, monkeypatch, capsys):
+    """And tells how many sequences a row holds, at the start and in the progress line."""
+    monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
+    monkeypatch.setattr(loop, "_NOTE_EVERY_S", 0.0)
     stopped, ready, steps = RunDirectory(tmp_path), loop.jax.block_until_ready, []
 
     def stop_signal(*arguments):
@@ -46,6 +51,13 @@ def test_it_goes_on_bit_for_bit(packed_run, packed_config, tmp_path, monkeypatch
     monkeypatch.undo()
     pretrain(packed_config, stopped)
     assert all(np.array_equal(*pair) for pair in zip(parameters(stopped), parameters(packed_run)))
+    said = " ".join(capsys.readouterr().err.split())
+    start = re.search(
+        r"packed rows of 128: (\d\.\d) sequences a row, (\d+)% filled; a batch of 8 rows has (\d+) seq", said
+    )
+    assert float(start[1]) > 1.2 and int(start[2]) > 90 and int(start[3]) == pytest.approx(8 * float(start[1]), abs=1)
+    in_progress = re.search(rf"rate .*, {start[1]} sequences a row, (\d+)% filled", said)
+    assert 50 < int(in_progress[1]) <= 100
 
 
 def test_inspect_shows_each_sequence_of_a_row(packed_run):

@@ -91,6 +91,7 @@ def test_the_baseline_is_that_of_frequencies(tiny_run):
     entropy = -(counts[counts > 0] / counts.sum() * np.log(counts[counts > 0] / counts.sum())).sum()
     assert results["baseline"]["mlm_loss"] == pytest.approx(entropy, rel=0.1)
     assert results["baseline"]["nsp_accuracy"] >= 0.5
+    assert results["beats_baseline"] == (results["mlm_loss"] < results["baseline"]["mlm_loss"])
 
 
 def test_evaluating_the_run_again_gives_the_same_and_changes_nothing(tiny_run):

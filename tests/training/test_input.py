@@ -28,10 +28,10 @@ class Numbered(InstanceSource):
         return Instances(ids, units, np.arange(len(numbers) + 1) * 3, 0 * numbers + 2, numbers % 2)
 
 
-def source(size=50, order=None, batches=20, vocabulary_size=1000):
+def source(size=50, order=None, batches=20, vocabulary_size=1000, length=4):
     order = order or ShuffledOrder(size, 3, 0)
     return BatchSource(
-        Numbered(size), order, batch_size=8, length=4, vocabulary_size=vocabulary_size, num_batches=batches
+        Numbered(size), order, batch_size=8, length=length, vocabulary_size=vocabulary_size, num_batches=batches
     )
 
 
@@ -155,6 +155,11 @@ def test_instances_are_padded():
 def test_an_id_past_the_vocabulary_is_an_error():
     with pytest.raises(RunError, match="holds piece id 4. and the vocabulary has 40 pieces.*another vocabulary"):
         list(read_ahead(source(vocabulary_size=40)))
+
+
+def test_a_row_longer_than_the_length_is_an_error():
+    with pytest.raises(RunError, match="here holds a row of 3 tokens, and rows of 2 or fewer were expected; delete it"):
+        source(length=2)[0]
 
 
 def test_a_record_without_tokens_is_a_row_of_weight_0_where_it_stands(monkeypatch):
