@@ -133,6 +133,8 @@ class PhaseWork:
     """The phase ends after this many evaluations in a row without a better score; None: with its last step."""
     skips_records = False
     """Whether a batch leaves out damaged records, as rows of weight 0."""
+    packed: float | None = None
+    """Sequences a row on average, where rows hold several."""
 
     def __init__(self, trainer: Trainer, number: int, source: NumberedBatches, evaluator: Evaluator | None):
         """`source`: the batches of phase `number`. `evaluator`: None where nothing is held out."""
@@ -169,9 +171,6 @@ class PhaseWork:
     def flops(self, shape: tuple[int, ...]) -> float:
         """FLOPs of one step on a batch whose ids have this shape, by formula, over all devices."""
         return self.trainer.objective.flops(shape)
-
-    packed: float | None = None
-    """Sequences a row on average, where rows hold several."""
 
     def note(
         self, values: dict[str, float], sequences_per_second: float | None = None, fill: float | None = None
