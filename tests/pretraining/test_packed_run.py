@@ -36,6 +36,7 @@ def test_it_measures_sequences_real_tokens_and_fill(packed_run, packed_config):
 def test_it_goes_on_bit_for_bit(packed_run, packed_config, tmp_path, monkeypatch, capsys):
     """And tells how many sequences a row holds, at the start and in the progress line."""
     monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
+    monkeypatch.setattr(progress, "PLAIN_EVERY_S", 0.0)
     monkeypatch.setattr(loop, "_NOTE_EVERY_S", 0.0)
     stopped, ready, steps = RunDirectory(tmp_path), loop.jax.block_until_ready, []
 
