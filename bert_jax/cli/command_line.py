@@ -66,16 +66,18 @@ def _value(flag: Flag, name: str, words: list[str]) -> Any:
         return name == f"--{flag.name}"
     if len(words) < (kind.fewest if kind.several else 1):
         raise UsageError(f"{name} has no value; expected {kind.expected}")
-    of_one = kind if len(words) == 1 else kind._replace(optional=False)  # None is a value, but no item of one
+    of_one = kind if len(words) == 1 else kind._replace(optional=False, words=())  # these are values, but no items
     values = []
     for word in words:
         try:
             values.append(of_one.read(word))
         except (ValueError, OverflowError):  # OverflowError: an integer with thousands of digits
-            meant = difflib.get_close_matches(word, map(str, kind.choices), n=1)
+            word = " ".join(words) if kind.stands_alone(word) else word
+            meant = difflib.get_close_matches(word, [*map(str, kind.choices), *kind.words], n=1)
             suggestion = f"; did you mean {meant[0]}?" if meant else ""
             raise UsageError(f"{name} {shown(word)}: expected {kind.expected}{suggestion}") from None
-    return tuple(values) if kind.several and values != [None] else values[0]
+    alone = not kind.several or (len(words) == 1 and kind.stands_alone(words[0]))
+    return values[0] if alone else tuple(values)
 
 
 def _check_whole(missing: list[Flag], flags: list[Flag], command: str) -> None:

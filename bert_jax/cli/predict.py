@@ -43,8 +43,9 @@ def run(words: list[str]) -> None:
         source = STANDARD_INPUT
     if format is None and not args.columns and has_plain_lines(task, source):
         place = "standard input" if args.input == "-" else args.input
-        read = "is a text, its words between spaces" if task.kind == "tags" else f"is a {task.texts[0]}"
-        say(f"{place}: each line {read} (a file with columns: --format {'conll' if task.kind == 'tags' else 'tsv'})")
+        listed = task.has_word_lists
+        read = "is a text, its words between spaces" if listed else f"is a {task.texts[0]}"
+        say(f"{place}: each line {read} (a file with columns: --format {'conll' if listed else 'tsv'})")
         format = "text"
     written = written_as(task, source, format, args.columns, args.separator)
     records = task_records(source, repairs, *written)

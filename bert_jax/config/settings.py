@@ -91,7 +91,9 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 def _explained(error: ValidationError, settings: type[Settings]) -> SettingsError:
     lines, problems = [], []
     for found in error.errors():
-        path = ".".join(map(str, found["loc"]))
+        path = ".".join(
+            part for part in map(str, found["loc"]) if "[" not in part
+        )  # "tuple[...]": an option of a union
         cause = found.get("ctx", {}).get("error")
         if isinstance(cause, SettingsError) and cause.problems:  # a group of settings within this one
             problems += [Problem(f"{path}.{inner.path}", inner.text) for inner in cause.problems]
@@ -100,7 +102,11 @@ def _explained(error: ValidationError, settings: type[Settings]) -> SettingsErro
         else:
             problems.append(Problem(path, _problem(found, settings)))
     within = [problem.path for problem in problems]  # pydantic also calls a tuple with a wrong item too short
-    problems = [problem for problem in problems if not any(path.startswith(f"{problem.path}.") for path in within)]
+    problems = [
+        problem
+        for problem in dict.fromkeys(problems)
+        if not any(path.startswith(f"{problem.path}.") for path in within)
+    ]
     lines += [f"{settings.__name__}.{problem.path}{problem.text}" for problem in problems]
     return SettingsError("; ".join(lines), tuple(problems))
 

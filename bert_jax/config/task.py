@@ -7,9 +7,11 @@ from pydantic import Field, field_validator, model_validator
 
 from bert_jax.config.settings import Settings
 from bert_jax.config.task_kind import TASK_KINDS, TaskKind
+from bert_jax.config.wording import shown
 
 Count = Annotated[int, Field(gt=0)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
+Weights = Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)]
 
 COLUMN_IN_BRACES = re.compile(r"\{([^{}]+)\}")
 """Matches `{column}` in a text that is made of several columns."""
@@ -42,10 +44,10 @@ class TaskConfig(Settings):
     name: str
     """Name of the task in results."""
     kind: Literal["class", "labels", "number", "marked", "choice", "tags", "span"]
-    """What is predicted. `class`: the class of a text or pair; `labels`: all labels that hold of a text or
-    pair, none or several; `number`: a number; `marked`: the class of a text or
-    pair with a marked word in each text; `choice`: the best of several choices; `tags`: a tag for every word; `span`:
-    the answer to a question in a text."""
+    """What is predicted. `class`: the class of a text or pair; `labels`: all labels that apply to a text or pair, none
+    or several; `number`: a number; `marked`: the class of a text or pair with a marked word in each text; `choice`: the
+    best of several choices; `tags`: a tag for every word, or the entities of a text; `span`: the answer to a question
+    in a text."""
     train: str | None = None
     """Training rows: a file, plain, .gz or .zst, or `tfds:NAME/CONFIG:SPLIT`."""
     train_rows: Count | None = None
@@ -64,8 +66,9 @@ class TaskConfig(Settings):
     """Training or dev rows without a label: refuse them, with their number and the first of them; or skip and count
     them."""
     texts: Names = ("sentence",)
-    """Columns of the texts: one, or two for a pair; for `choice` the text before the choices; for `tags` the words; for
-    `span` the question and the text. Braces combine several columns: `{title}. {body}`."""
+    """Columns of the texts: one, or two for a pair; for `choice` the text before the choices; for `tags` the words, or
+    a text with character spans; for `span` the question and the text. Braces combine several columns:
+    `{title}. {body}`."""
     choices: tuple[str, ...] = ()
     """Columns of the choices, for kind `choice`; they may have braces too."""
     marks: tuple[str, ...] = ()
@@ -74,14 +77,19 @@ class TaskConfig(Settings):
     """Column of the class, the number, the right choice (its number from 0 or its column's name), the tags or the
     answers. For kind `labels`: a list of labels, a list of 0 and 1 for each of task.labels, or a text with the labels
     between separators. Without such a column, task.labels are columns of 0 and 1. For kind `tags`: a list of tags, or
-    of their numbers in task.labels."""
+    of their numbers in task.labels; or the entities of a text, `[[0, 4, "PER"], ...]`: begin and end (exclusive), in
+    characters, and type."""
+    character_spans: bool = False
+    """For kind `tags`: whether a row has a text and character spans rather than words and tags. It follows from the
+    first training row, whatever is set."""
     label_separator: Annotated[str, Field(min_length=1)] = ","
     """What stands between the labels in a text, for kind `labels`."""
     labels: tuple[str, ...] | None = None
     """All classes, labels or tags, in the order of the model's outputs. None: those of the training rows, sorted."""
-    class_weights: Literal["balanced"] | tuple[Annotated[float, Field(gt=0)], ...] | None = None
-    """Weights of the classes or tags in the loss: numbers in the order of task.labels, or `balanced`, inversely
-    proportional to how often each is in the training rows, as in scikit-learn. None: equal."""
+    class_weights: Literal["balanced"] | Weights | None = None
+    """Weights of the classes or tags in the loss: a number for each, in the order of task.labels (by default the sorted
+    labels), or `balanced`: inversely proportional to their frequencies in the training rows, as in scikit-learn. None:
+    equal weights."""
     max_length: Annotated[int, Field(ge=8)] = 128
     """Maximum pieces of a sequence, special ones included. Longer input: a pair loses the end of its longer text, a
     single text its end, a tagged sentence is cut into several, and a text with an answer is read in windows."""
@@ -122,52 +130,48 @@ class TaskConfig(Settings):
         lengths, span = self.padded_lengths, self.span
         if lengths:
             lengths = (*(length for length in lengths if length < positions), positions)
-        if self.kind == "span" and span.question_length + span.stride + 3 > positions:
+        if self.facts.loss == "ends" and span.question_length + span.stride + 3 > positions:
             third = positions // 3
             span = span.replace(question_length=min(span.question_length, third), stride=min(span.stride, third))
         return self.replace(max_length=positions, padded_lengths=lengths, span=span)
 
     @property
     def facts(self) -> TaskKind:
-        """What is to be known of its kind."""
+        """The facts of its kind."""
         return TASK_KINDS[self.kind]
+
+    @property
+    def has_word_lists(self) -> bool:
+        """Whether a row has a list of words rather than a text."""
+        return self.facts.words and not self.character_spans
 
     @model_validator(mode="after")
     def _columns_fit_the_kind(self) -> "TaskConfig":
-        fewest, most = self.facts.texts
+        (fewest, most), marked = self.facts.texts, self.facts.head == "marked"
         if not fewest <= len(self.texts) <= most:
             wanted = str(fewest) if fewest == most else f"{fewest} or {most}"
             raise ValueError(f"task.kind={self.kind} takes {wanted} task.texts and has {len(self.texts)}: {self.texts}")
-        if (self.kind == "choice") != (len(self.choices) > 1):
+        if (self.facts.head == "choices") != (len(self.choices) > 1):
             raise ValueError(
                 f"task.kind={self.kind} has {len(self.choices)} task.choices; a choice needs two columns or more, and "
                 "nothing else takes any"
             )
-        wanted = 2 * len(self.texts) if self.kind == "marked" else 0
-        if len(self.marks) != wanted:
+        if len(self.marks) != 2 * len(self.texts) * marked:
             raise ValueError(
-                f"task.kind={self.kind} with {len(self.texts)} texts takes {wanted} task.marks and has "
-                f"{len(self.marks)}: where each text's word begins and ends"
+                f"task.kind={self.kind} with {len(self.texts)} texts takes {2 * len(self.texts) * marked} task.marks "
+                f"and has {len(self.marks)}: where each text's word begins and ends"
             )
         return self
 
     @model_validator(mode="after")
-    def _columns_are_named(self) -> "TaskConfig":
+    def _names_are_whole_and_differ(self) -> "TaskConfig":
         for name in (*self.texts, *self.choices):
             if set("{}") & set(COLUMN_IN_BRACES.sub("", name)):
                 raise ValueError(f"{name!r} has a brace without the other; write it as {{title}}. {{body}}")
-        for setting in ("choices", "marks"):
-            names = getattr(self, setting)
-            if len(set(names)) < len(names):
-                raise ValueError(f"task.{setting}={names} has a column twice; name each once")
-        return self
-
-    @model_validator(mode="after")
-    def _labels_differ(self) -> "TaskConfig":
-        labels = self.labels or ()
-        if len(set(labels)) < len(labels):
-            twice = next(label for label in labels if labels.count(label) > 1)
-            raise ValueError(f"task.labels={labels} has {twice!r} twice; name each label once")
+        for setting in ("choices", "marks", "labels"):
+            names = getattr(self, setting) or ()
+            if twice := next((name for name in names if names.count(name) > 1), None):
+                raise ValueError(f"task.{setting}={names} has {twice!r} twice; name each once")
         return self
 
     @model_validator(mode="after")
@@ -177,15 +181,20 @@ class TaskConfig(Settings):
                 f"task.metric={self.metric} doesn't measure task.kind={self.kind}; choose from "
                 f"{', '.join(self.facts.metrics)}"
             )
-        if self.class_weights is not None and not self.facts.weighted:
+        weights = self.class_weights
+        if weights is not None and not self.facts.weighted:
             weighted = ", ".join(kind for kind, facts in TASK_KINDS.items() if facts.weighted)
             raise ValueError(f"task.class_weights is for kinds {weighted}, and task.kind={self.kind}; leave it out")
-        if isinstance(self.class_weights, tuple) and len(self.class_weights) != len(self.labels or ()):
+        if isinstance(weights, tuple) and self.labels is not None and len(weights) != len(self.labels):
             raise ValueError(
-                f"task.class_weights={self.class_weights} needs task.labels, as many as there are weights, and there "
-                f"are {len(self.labels or ())}; name them in the same order"
+                f"task.class_weights={' '.join(f'{weight:g}' for weight in weights)} has {len(weights)} of them for "
+                f"{len(self.labels)} labels; give one for each, in the order of {shown(', '.join(self.labels))}"
             )
-        if self.kind == "span" and self.span.question_length + self.span.stride + 3 > self.max_length:
+        return self
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> "TaskConfig":
+        if self.facts.loss == "ends" and self.span.question_length + self.span.stride + 3 > self.max_length:
             raise ValueError(
                 f"task.max_length={self.max_length} leaves no window of task.span.stride={self.span.stride} pieces "
                 f"beside a question of task.span.question_length={self.span.question_length}; raise the first or "

@@ -24,6 +24,8 @@ class TaskKind(NamedTuple):
     """Names of what is measured; the first that can be measured is the default to choose checkpoints by."""
     measured_by: str | None = None
     """The library that measures it."""
+    words: bool = False
+    """Whether a row may have a list of words instead of a text."""
     head_dropout: bool = True
     """Whether there is dropout on the head's input. The original has none before the scores of answers."""
     written_to: str | None = None
@@ -102,6 +104,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         loss="tags",
         metrics=("entity_f1", "accuracy"),
         measured_by="seqeval.metrics",
+        words=True,
         written_to=".conll",
         exported_as="BertForTokenClassification",
         hub_use="token-classification",

@@ -31,6 +31,8 @@ class Kind(NamedTuple):
     """Regular expression that a text must match."""
     example: str | None
     """Example of a text that matches `pattern`."""
+    words: tuple[str, ...] = ()
+    """Words that may stand in place of the value or of all items, as in `Literal["balanced"] | tuple[float, ...]`."""
 
     @classmethod
     def of(cls, annotation: Any, metadata: tuple[Any, ...] = ()) -> "Kind":
@@ -45,9 +47,13 @@ class Kind(NamedTuple):
         example = next((field.examples[0] for field in fields if field.examples), None)
         if get_origin(annotation) in (Union, types.UnionType):
             options = [option for option in get_args(annotation) if option is not type(None)]
-            if len(options) == 1:
-                return cls.of(options[0], metadata)._replace(optional=True)
-            return cls(annotation, (), False, 0, len(options) < len(get_args(annotation)), (), None, None)
+            optional = len(options) < len(get_args(annotation))
+            words = tuple(word for option in options if get_origin(option) is Literal for word in get_args(option))
+            others = [option for option in options if get_origin(option) is not Literal]
+            if len(options) == 1 or len(others) == 1:
+                found = cls.of(others[0] if others else options[0], metadata)
+                return found._replace(optional=optional, words=words if others else ())
+            return cls(annotation, (), False, 0, optional, (), None, None)
         if get_origin(annotation) is Literal:
             return cls(str, get_args(annotation), False, 0, False, bounds, pattern, example)
         if get_origin(annotation) is tuple:
@@ -83,7 +89,7 @@ class Kind(NamedTuple):
             words = "a path"
         if self.several and self.base not in (int, float):
             words = f"{'one or more' if self.fewest else 'any number of them'}, each {words}"
-        return f"{words}, or None" if self.optional else words
+        return ", or ".join([words, *self.words, *(["None"] if self.optional else [])])
 
     @property
     def placeholder(self) -> str:
@@ -94,12 +100,18 @@ class Kind(NamedTuple):
             name = "True|False"
         else:
             name = {int: "N", float: "X", str: "TEXT"}.get(self.base, "PATH")
-        return f"{name} ..." if self.several else name
+        return "|".join([*self.words, f"{name} ..." if self.several else name])
+
+    def stands_alone(self, word: str) -> bool:
+        """Whether a word is a whole value and no item of one: `None`, or one of `words`."""
+        return word in self.words or (self.optional and word == "None")
 
     def read(self, word: str) -> Any:
         """The value of a word of a command line; for a tuple, an item's. Raises ValueError if it isn't `expected`."""
         if self.optional and word == "None":
             return None
+        if word in self.words:
+            return word
         choices = (True, False) if self.base is bool else self.choices
         if choices:
             return choices[list(map(str, choices)).index(word)]

@@ -14,7 +14,6 @@ from bert_jax.corpora.shown import listed
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.batches import TrainingBatches
 from bert_jax.finetuning.choice_task import ChoiceTask
-from bert_jax.finetuning.columns import in_order
 from bert_jax.finetuning.marked_task import MarkedTask
 from bert_jax.finetuning.metrics import check_entity_tags, check_measurable
 from bert_jax.finetuning.sentence_task import ClassTask, LabelsTask, NumberTask
@@ -101,9 +100,12 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
     """
     repairs = Counter()
     records = _labelled(config, config.train, read_records(config, config.train, "train", repairs), repairs)
-    counts = Counter(name for record in records for name in _KINDS[config.kind].names(config, record))
-    if config.labels is None and config.facts.labelled:  # of all rows, also where few are learned
-        config = config.replace(labels=in_order(counts))
+    kind = _KINDS[config.kind]
+    counts = Counter(name for record in records for name in kind.names(config, record))
+    if config.facts.labelled:  # of all rows, also where few are learned
+        spans = config.facts.words and isinstance(records[0].value(config.texts[0]), str)
+        config = config.replace(character_spans=spans)
+        config = config.replace(labels=kind.all_labels(config, counts))
     check_entity_tags(config, counts)
     task, some = make_task(config, tokenizer), _some(records, config.train_rows)
     by_row = [of_one for _, of_one in encoded(task, some, repairs, train=True) if of_one]
@@ -115,6 +117,9 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
         raise UsageError(f"{config.train} has no row to learn from; give another by --task.train")
     if config.class_weights == "balanced":
         config = config.replace(class_weights=balanced_weights(examples, len(config.labels)))
+    if config.class_weights:
+        weights = ", ".join(f"{name} {weight:.3g}" for name, weight in zip(config.labels, config.class_weights))
+        say(f"weights of the classes in the loss: {weights}")
     if config.padded_lengths is None:
         config = config.replace(padded_lengths=_lengths(config, examples, compiling))
     task.config = config
@@ -150,7 +155,7 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
     records = held_records(source, repairs, config.format, config.columns, config.separator)
     if not records:
         raise UsageError(f"{source} has no rows; give another file or set")
-    return records
+    return [_KINDS[config.kind].read(config, record, repairs) for record in records]
 
 
 class Written(NamedTuple):

@@ -121,7 +121,8 @@ def _field(value: Any) -> str:
 def _conll_lines(predicted: Predicted) -> Iterator[str]:
     for record, prediction in predicted:
         tags = prediction["predicted_tags"]
-        columns = [column for column in record.values.values() if isinstance(column, list) and len(column) == len(tags)]
+        listed = [*record.values.values(), prediction.get("predicted_words")]
+        columns = [column for column in listed if isinstance(column, list) and len(column) == len(tags)]
         yield from (_tabbed(list(map(str, fields)), record.place, "write a .jsonl") for fields in zip(*columns, tags))
         yield "\n"
 

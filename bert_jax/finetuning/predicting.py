@@ -107,8 +107,8 @@ def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:
 
 
 def _of_line(line: str, task: TaskConfig) -> str | list[str]:
-    """A text by itself as the task's one column has it: where its words get tags, what stands between spaces."""
-    return line.split() if task.kind == "tags" else line
+    """A text by itself as the task's one column has it: where it has a list of words, what stands between spaces."""
+    return line.split() if task.has_word_lists else line
 
 
 def of_lines(records: Iterable[Record], task: TaskConfig) -> Iterator[Record]:

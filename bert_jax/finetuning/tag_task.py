@@ -1,14 +1,15 @@
 """A tag for every word."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.columns import words
+from bert_jax.finetuning.character_spans import Range, spans_of, tags_of, word_places
+from bert_jax.finetuning.columns import clean, text, words
 from bert_jax.finetuning.metrics import OUTSIDE, tag_metrics
 from bert_jax.finetuning.task import EMPTY, IGNORED, Example, Prediction, Task, commonest
 from bert_jax.layout import TokenSequence
@@ -31,26 +32,50 @@ class TagTask(Task):
     """
 
     @classmethod
+    def read(cls, config: TaskConfig, record: Record, repairs: Counter[str]) -> Record:
+        """Returns the record with a list of tags, if it has their numbers in `config.labels` or character spans."""
+        if not cls.is_labelled(config, record):
+            return record
+        text, value, labels = record.value(config.texts[0]), record.value(config.label), config.labels or ()
+        if isinstance(text, str):
+            value = tags_of(record, config.label, clean(text), repairs)
+        elif isinstance(value, list) and value and all(type(number) is int for number in value):
+            if (wrong := next((number for number in value if not 0 <= number < len(labels)), None)) is not None:
+                raise UsageError(
+                    f"{record.place}: {config.label!r} has the number {wrong} for a tag, and task.labels names "
+                    f"{len(labels)} tags; name all in the order of their numbers, from 0: --task.labels O B-PER I-PER"
+                )
+            value = [labels[number] for number in value]
+        return record._replace(values=record.values | {config.label: value})
+
+    @classmethod
     def names(cls, config: TaskConfig, record: Record) -> list[str]:
-        """Returns the tags of the record's words; whole numbers are the numbers of tags in `config.labels`."""
-        value = record.value(config.label)
-        if not (isinstance(value, list) and value and all(type(number) is int for number in value)):
-            return words(record, config.label)
-        labels = config.labels or ()
-        if (wrong := next((number for number in value if not 0 <= number < len(labels)), None)) is not None:
-            raise UsageError(
-                f"{record.place}: {config.label!r} has the number {wrong} for a tag, and task.labels names "
-                f"{len(labels)} tags; name all in the order of their numbers, from 0: --task.labels O B-PER I-PER"
-            )
-        return [labels[number] for number in value]
+        """Returns the tags of the record's words."""
+        return words(record, config.label)
+
+    @classmethod
+    def all_labels(cls, config: TaskConfig, names: Iterable[str]) -> tuple[str, ...]:
+        """Of character spans O, and for each type of entity B- and I-, also if no training row has both."""
+        labels = super().all_labels(config, names)
+        if not config.character_spans or OUTSIDE in (config.labels or ()):
+            return labels
+        types = [name[2:] if name[:2] in ("B-", "I-") else name for name in labels if name != OUTSIDE]
+        return (OUTSIDE, *(f"{letter}-{kind}" for kind in dict.fromkeys(types) for letter in "BI"))
+
+    def _sentence(self, record: Record) -> tuple[str, list[Range]]:
+        """A text and the places of its words: a list of words is joined by spaces, where their script sets any."""
+        column = self.config.texts[0]
+        if self.config.character_spans and isinstance(record.value(column), str):
+            whole = text(record, column)
+            return whole, word_places(whole)
+        return joined_words(words(record, column))
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
         """An example for each part of a sentence, which is cut between words where it is too long. `origin` has the
         token of each word that has one."""
         encoded = []
         for record in records:
-            sentence = words(record, self.config.texts[0])
-            spans, first = first_pieces(sentence, self._tokenizer)
+            spans, first = first_pieces(*self._sentence(record), self._tokenizer)
             tags = self.gold(record) if train else None
             repairs[EMPTY] += not spans
             examples = [] if train and not spans else self._parts(spans, first, tags, repairs)
@@ -92,7 +117,7 @@ class TagTask(Task):
     def gold(self, record: Record) -> list[str]:
         """The tags. Raises UsageError where there aren't as many as words, or for one that isn't known."""
         tags = self.names(self.config, record)
-        count = len(words(record, self.config.texts[0]))
+        count = len(self._sentence(record)[1])
         if len(tags) != count:
             raise UsageError(f"{record.place} has {count} words and {len(tags)} tags; give each word one")
         for number, tag in enumerate(tags, 1):
@@ -100,13 +125,17 @@ class TagTask(Task):
         return tags
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
-        """The likeliest tag of each word. A word without a piece has O, or no tag where none is called so."""
-        without = OUTSIDE if OUTSIDE in self.labels.names else ""
-        tags = [without] * len(record.value(self.config.texts[0]))
+        """The likeliest tag of each word, and the entities where a text was given. A word without a piece has O, or no
+        tag where none is called so."""
+        sentence, places = self._sentence(record)
+        tags = [OUTSIDE if OUTSIDE in self.labels.names else ""] * len(places)
         for example, logits in zip(examples, outputs):
             for word, place in example.origin.items():
                 tags[word] = self.labels.names[int(np.argmax(logits[place]))]
-        return {"predicted_tags": tags}
+        if isinstance(record.value(self.config.texts[0]), list):
+            return {"predicted_tags": tags}
+        said = [sentence[begin:end] for begin, end in places]
+        return {"predicted_spans": spans_of(tags, places), "predicted_words": said, "predicted_tags": tags}
 
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """The accuracy and, of tags that name entities, F1, precision and recall of these."""
@@ -118,16 +147,22 @@ class TagTask(Task):
         return [{"predicted_tags": [tag] * len(tags)} for tags in golds]
 
 
-def first_pieces(sentence: Sequence[str], tokenizer: Tokenizer) -> tuple[list[PieceSpan], list[int | None]]:
-    """The pieces of a sentence, and for each word the number of the first that stands for any of it; None without."""
-    text, places = "", []
+def joined_words(sentence: Sequence[str]) -> tuple[str, list[Range]]:
+    """The words as one text, and their places in it; without spaces between characters of scripts that set none."""
+    whole, places = "", []
     for word in sentence:
-        if text and word and not (sets_no_spaces(text[-1]) or sets_no_spaces(word[0])):
-            text += " "
-        places.append((len(text), len(text) + len(word)))
-        text += word
+        if whole and word and not (sets_no_spaces(whole[-1]) or sets_no_spaces(word[0])):
+            whole += " "
+        places.append((len(whole), len(whole) + len(word)))
+        whole += word
+    return whole, places
+
+
+def first_pieces(text: str, places: Sequence[Range], tokenizer: Tokenizer) -> tuple[list[PieceSpan], list[int | None]]:
+    """The pieces of a text, and for each of its words the number of the first that stands for any of it, or None."""
     spans = tokenizer.encode_spans(text)
-    first, number = [], 0
+    first: list[int | None] = []
+    number = 0
     for begin, end in places:
         while number < len(spans) and spans[number].end <= max(begin, spans[number].begin):
             number += 1

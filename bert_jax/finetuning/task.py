@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.columns import Labels
+from bert_jax.finetuning.columns import Labels, in_order
 from bert_jax.layout import TokenSequence
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -57,9 +57,19 @@ class Task:
             self.labels = Labels(config.labels or ())
 
     @classmethod
+    def read(cls, config: TaskConfig, record: Record, repairs: Counter[str]) -> Record:
+        """Returns a labelled record in the one form that the other methods take. Raises UsageError."""
+        return record
+
+    @classmethod
     def names(cls, config: TaskConfig, record: Record) -> list[str]:
         """Returns the names of the labels of a record; none if the kind has no labels. Raises UsageError."""
         return []
+
+    @classmethod
+    def all_labels(cls, config: TaskConfig, names: Iterable[str]) -> tuple[str, ...]:
+        """All labels in the order of the model's outputs: as set, or else the `names` in the training rows, sorted."""
+        return config.labels or in_order(names)
 
     @classmethod
     def is_labelled(cls, config: TaskConfig, record: Record) -> bool:

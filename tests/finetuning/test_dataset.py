@@ -3,9 +3,11 @@ import sys
 import pytest
 
 from bert_jax.batching.grouping import few_lengths
+from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning import columns
-from bert_jax.finetuning.dataset import make_task, read_measured, read_training, written_as
+from bert_jax.finetuning.dataset import balanced_weights, make_task, read_measured, read_training, written_as
+from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.model.task import HeadShape
 from bert_jax.system.errors import UsageError
 
@@ -27,6 +29,34 @@ def test_labels_and_lengths_are_those_of_the_training_rows(tmp_path, wordpiece):
     assert read_measured(learned.task).golds == [1, 0, 1]
     again = make_task(learned.task.config, wordpiece)  # as from a run, without the rows
     assert HeadShape.of(again.config).outputs == 2 and again.config == learned.task.config
+
+
+def test_weights_of_classes_are_balanced_or_given_and_named(tmp_path, wordpiece, capsys):
+    rows = ROWS + "the dog sees\tgood\nthe \tfair\n"  # of class: 1 bad, 1 fair, 3 good
+    for given, weights, named in (
+        ("balanced", (5 / 3, 5 / 3, 5 / 9), "bad 1.67, fair 1.67, good 0.556"),
+        ((1.0, 2.5, 0.5), (1.0, 2.5, 0.5), "bad 1, fair 2.5, good 0.5"),
+    ):
+        task = read_training(with_files(tmp_path, rows, config=CONFIG.replace(class_weights=given)), wordpiece, 0).task
+        assert task.config.class_weights == pytest.approx(weights)
+        assert f"weights of the classes in the loss: {named}\n" in capsys.readouterr().err
+    with pytest.raises(
+        SettingsError, match="=1 3 has 2 of them for 3 labels; give one for each, in the order of bad, f"
+    ):
+        read_training(with_files(tmp_path, rows, config=CONFIG.replace(class_weights=(1.0, 3.0))), wordpiece, 0)
+
+
+@pytest.mark.parametrize(
+    "targets, count, weights",
+    [
+        ([0, 0, 0, 1], 2, [2 / 3, 2]),
+        ([0, 2, 2], 3, [1.5, 1, 0.75]),  # as scikit-learn, with 1 for a class without rows
+        ([[IGNORED, 0, 0], [1, IGNORED, 0]], 2, [2 / 3, 2]),  # of tags
+    ],
+)
+def test_balanced_weights_are_inverse_to_counts(targets, count, weights):
+    examples = [Example((), target=target) for target in targets]
+    assert balanced_weights(examples, count) == pytest.approx(weights)
 
 
 def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):

@@ -5,7 +5,7 @@ import pytest
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.tag_task import TagTask, first_pieces
+from bert_jax.finetuning.tag_task import TagTask, first_pieces, joined_words
 from bert_jax.finetuning.task import IGNORED, Task
 from bert_jax.system.errors import UsageError
 
@@ -66,7 +66,7 @@ def test_a_word_that_is_joined_to_the_one_before_has_its_tag(tokenizer):
     repairs = Counter()
     task = TagTask(CONFIG, tokenizer)
     task.encode([one], repairs, train=True)
-    _, first = first_pieces(one.values["words"], tokenizer)
+    _, first = first_pieces(*joined_words(one.values["words"]), tokenizer)
     own = [place for place, piece in enumerate(first) if piece not in first[:place]]
     assert repairs[DROPPED] == 4 - len(own) and (len(own) < 4) == joined
     said, _ = oracle(task, one)
@@ -75,7 +75,7 @@ def test_a_word_that_is_joined_to_the_one_before_has_its_tag(tokenizer):
 
 
 def test_pieces_are_those_of_the_text_without_spaces_where_none_are_set(tokenizer):
-    spans, _ = first_pieces("the cat 大 学 ， 東 京 dogs".split(" "), tokenizer)
+    spans, _ = first_pieces(*joined_words("the cat 大 学 ， 東 京 dogs".split(" ")), tokenizer)
     assert [piece.id for piece in spans] == tokenizer.encode("the cat大学，東京dogs")
 
 
@@ -121,9 +121,9 @@ def test_tags_that_do_not_fit_are_refused(wordpiece, one, words):
 
 def test_tags_may_be_numbers_of_the_labels_that_are_given(wordpiece):
     one = Record("f, line 1", {"words": ["a", "b"], "tags": [2, 0]})
-    assert TagTask(CONFIG, wordpiece).gold(one) == ["O", "B-X"]
+    assert TagTask(CONFIG, wordpiece).gold(TagTask.read(CONFIG, one, Counter())) == ["O", "B-X"]
     with pytest.raises(UsageError, match="f, line 1: 'tags' has the number 2 for a tag, and task.labels names 0 tags"):
-        TagTask.names(CONFIG.replace(labels=None), one)
+        TagTask.read(CONFIG.replace(labels=None), one, Counter())
 
 
 def test_whole_entities_are_measured(wordpiece):

@@ -1,0 +1,117 @@
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.config.task import TaskConfig
+from bert_jax.corpora.task_record import Record
+from bert_jax.finetuning.character_spans import spans_of, tags_of, word_places
+from bert_jax.finetuning.dataset import read_measured, read_training
+from bert_jax.system.errors import UsageError
+
+CONFIG = TaskConfig(name="ner", kind="tags", texts=("text",), label="spans", max_length=48)
+
+
+def row(text, spans):
+    return Record("f, line 1", {"text": text, "spans": spans})
+
+
+def converted(text, spans):
+    repairs = Counter()
+    return tags_of(row(text, spans), "spans", text, repairs), +repairs
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("Jan O'Neil (Ulm).", ["Jan", "O", "'", "Neil", "(", "Ulm", ")", "."]),
+        (" \tin\u00a0New  York\n", ["in", "New", "York"]),
+        ("東京dogs，cafe\u0301 हिन्दी", ["東", "京", "dogs", "，", "cafe\u0301", "हिन्दी"]),
+        (" ", []),
+    ],
+)
+def test_words_are_split_at_spaces_punctuation_and_ideographs(text, words):
+    assert [text[begin:end] for begin, end in word_places(text)] == words
+
+
+@given(st.text(alphabet="ab. 東", max_size=12), st.data())
+def test_entities_of_whole_words_come_back(text, data):
+    places, spans, first = word_places(text), [], 0
+    while first < len(places):
+        last = data.draw(st.integers(first, len(places) - 1))
+        kind = data.draw(st.sampled_from(["X", "Y", None]))
+        if kind:
+            spans.append([places[first][0], places[last][1], kind])
+        first = last + 1
+    tags, repairs = converted(text, spans)
+    assert spans_of(tags, places) == spans and not repairs
+
+
+def test_spans_within_words_are_extended_and_counted():
+    extended = "spans that begin or end within a word, extended to whole words"
+    assert converted("the dogs run", [[4, 7, "X"]]) == (["O", "B-X", "O"], {extended: 1})
+    assert converted("the dogs run", [[3, 8, "X"]]) == (["O", "B-X", "O"], {})  # with a space
+    lost = "spans without a word of their own, left out"
+    assert converted("the dogs run", [[4, 6, "X"], [6, 8, "Y"], [8, 9, "Y"]]) == (
+        ["O", "B-X", "O"],
+        {extended: 1, lost: 2},
+    )
+
+
+@pytest.mark.parametrize(
+    "spans, words",
+    [
+        ([[4, 12, "X"], [0, 8, "Y"]], r"f, line 1: the spans \[0, 8, 'Y'\] and \[4, 12, 'X'\] in 'spans' overlap"),
+        ([[0, 13, "X"]], r"f, line 1: 'spans' has \[0, 13, 'X'\] and the text 12 characters; give the entities of"),
+        ([[3, 3, "X"]], "and the text 12 characters"),
+        ([[-1, 3, "X"]], "and the text 12 characters"),
+        ([[0, 3, ""]], "as .* from 0, or a list of words and their tags"),
+        ([[0, 3]], "has"),
+        ([{"start": 0, "end": 3}], r"has \{'start'"),
+        ([[0.0, 3, "X"]], "has"),
+        ("[[0, 3]]", "has"),
+        (["O", "O", "B-X"], "has 'O' and the text 12 characters"),
+    ],
+)
+def test_spans_that_can_not_be_are_refused_in_one_line_with_the_row(spans, words):
+    with pytest.raises(UsageError, match=words) as refusal:
+        converted("the dogs run", spans)
+    assert "\n" not in str(refusal.value)
+
+
+def with_rows(tmp_path, *rows):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"text": text, "spans": spans}) + "\n" for text, spans in rows))
+    return CONFIG.replace(train=str(path), dev=str(path))
+
+
+def test_rows_with_character_spans_are_learned_measured_and_predicted(tmp_path, tokenizer, capsys):
+    text = "the cat sees dogs , unseen"
+    config = with_rows(tmp_path, (text, [[4, 7, "X"], [13, 26, "Y"]]), ("where ?", []), ("the dog", [[4, 6, "Y"]]))
+    task = read_training(config, tokenizer, 0).task
+    assert task.config.character_spans and task.config.labels == ("O", "B-X", "I-X", "B-Y", "I-Y")
+    measured = read_measured(task)
+    assert measured.golds == [["O", "B-X", "O", "B-Y", "I-Y", "I-Y"], ["O", "O"], ["O", "B-Y"]]
+    assert "rows.jsonl: 1 spans that begin or end within a word" in capsys.readouterr().err
+    record = Record("row 1", {"text": text})
+    [examples] = task.encode([record], Counter(), train=False)
+    logits = np.zeros((examples[0].size, 5))
+    for word, place in examples[0].origin.items():
+        logits[place, task.labels.number(measured.golds[0][word], "")] = 1
+    said = task.predict(record, examples, [logits])
+    assert said["predicted_spans"] == [[4, 7, "X"], [13, 26, "Y"]] and said["predicted_tags"] == measured.golds[0]
+    assert said["predicted_words"] == text.split()
+    assert task.measure(measured.golds[:1], [said])["entity_f1"] == 1.0
+    assert list(task.predict(Record("row 1", {"text": text.split()}), examples, [logits])) == ["predicted_tags"]
+
+
+def test_types_may_be_given_as_labels(tmp_path, wordpiece):
+    config = with_rows(tmp_path, ("the cat", [[4, 7, "Y"]]))
+    for labels in (("Y", "X"), ("O", "B-Y", "I-Y", "B-X", "I-X")):
+        task = read_training(config.replace(labels=labels), wordpiece, 0).task
+        assert task.config.labels == ("O", "B-Y", "I-Y", "B-X", "I-X")
+    with pytest.raises(UsageError, match="the label 'B-Y' is none of the 5 that are known"):
+        read_training(config.replace(labels=("X", "Z")), wordpiece, 0)
