@@ -106,15 +106,22 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
 
 def _baseline_remark(results: dict[str, Any]) -> str:
     """A sentence on a model that is no better than its baseline or predicts one answer; empty for others."""
-    constant = results.get("constant_prediction")
+    constant, seeds = results.get("constant_prediction"), results.get("constant_predictions", 0)
+    baseline = results.get("baseline", {})
+    if results["score"] >= 1:
+        return ""
     if constant is not None:
         found = f"The model predicts {escape(quoted(constant))} for every row"
-    elif results["score"] <= results["baseline"].get(results["metric"], -math.inf):
+    elif seeds:
+        found = f"{seeds} of {len(results['scores'])} seeds predict one answer for every row"
+    elif results["metric"] == "entity_f1" and results["accuracy"] < baseline.get("accuracy", -math.inf):
+        found = "The model tags fewer words right than the commonest tag for every word would"
+    elif results["score"] <= baseline.get(results["metric"], -math.inf):
         found = "The model is no better than the baseline, the commonest answer (or the mean) for every row"
     else:
         return ""
     return (
-        f"{found}: it learned nothing from the texts. Try another learning rate (--optimizer.peak-learning-rate), more "
+        f"{found}: nothing was learned from the texts. Try another learning rate (--optimizer.peak-learning-rate), more "
         "epochs (--task.epochs), more rows, or --seeds 3: some seeds fail on small sets."
     )
 

@@ -67,8 +67,7 @@ class TaskConfig(Settings):
     them."""
     texts: Names = ("sentence",)
     """Columns of the texts: one, or two for a pair; for `choice` the text before the choices; for `tags` the words, or
-    a text with character spans; for `span` the question and the text. Braces combine several columns:
-    `{title}. {body}`."""
+    a text with character spans; for `span` the question and the text. Braces combine columns: `{title}. {body}`."""
     choices: tuple[str, ...] = ()
     """Columns of the choices, for kind `choice`; they may have braces too."""
     marks: tuple[str, ...] = ()

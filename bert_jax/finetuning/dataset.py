@@ -118,7 +118,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
     if config.class_weights == "balanced":
         config = config.replace(class_weights=balanced_weights(examples, len(config.labels)))
     if config.class_weights:
-        weights = ", ".join(f"{name} {weight:.3g}" for name, weight in zip(config.labels, config.class_weights))
+        weights = ", ".join(f"{name}: {weight:.3g}" for name, weight in zip(config.labels, config.class_weights))
         say(f"weights of the classes in the loss: {weights}")
     if config.padded_lengths is None:
         config = config.replace(padded_lengths=_lengths(config, examples, compiling))

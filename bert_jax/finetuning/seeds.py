@@ -20,8 +20,8 @@ def finetune_seeds(config: FinetuneConfig, path: Place, count: int) -> dict[str,
 
     With more than one each has a run of its own below `path`, one after the other: their batches differ in length, and
     five seeds vmapped into one step would be padded to the longest, 1.95 times the tokens for SST-2 in batches of 32.
-    What is returned are means, the `standard_deviation` of the score over seeds (that of a sample), and the `run` with
-    the `best_score`.
+    What is returned are means, the `standard_deviation` of the score over seeds (that of a sample), the `run` with the
+    `best_score`, and in `constant_predictions` the number of seeds that give one answer for every row.
     Raises what `finetune` does, and UsageError where nothing is measured, or where there are runs of the other kind.
     """
     if count < 1:
@@ -65,4 +65,5 @@ def summed_up(each: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "training_rows": all_results[0]["training_rows"],
         "dev_rows": all_results[0]["dev_rows"],
         "baseline": all_results[0].get("baseline", {}),
+        "constant_predictions": sum(results.get("constant_prediction") is not None for results in all_results),
     }

@@ -34,8 +34,8 @@ def test_labels_and_lengths_are_those_of_the_training_rows(tmp_path, wordpiece):
 def test_weights_of_classes_are_balanced_or_given_and_named(tmp_path, wordpiece, capsys):
     rows = ROWS + "the dog sees\tgood\nthe \tfair\n"  # of class: 1 bad, 1 fair, 3 good
     for given, weights, named in (
-        ("balanced", (5 / 3, 5 / 3, 5 / 9), "bad 1.67, fair 1.67, good 0.556"),
-        ((1.0, 2.5, 0.5), (1.0, 2.5, 0.5), "bad 1, fair 2.5, good 0.5"),
+        ("balanced", (5 / 3, 5 / 3, 5 / 9), "bad: 1.67, fair: 1.67, good: 0.556"),
+        ((1.0, 2.5, 0.5), (1.0, 2.5, 0.5), "bad: 1, fair: 2.5, good: 0.5"),
     ):
         task = read_training(with_files(tmp_path, rows, config=CONFIG.replace(class_weights=given)), wordpiece, 0).task
         assert task.config.class_weights == pytest.approx(weights)

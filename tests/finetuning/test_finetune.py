@@ -99,6 +99,70 @@ def test_a_task_is_learned_and_measured(finished, config):
     assert losses[-1] < 0.5 * losses[0]
 
 
+def test_the_baseline_stands_in_the_results(finished, config):
+    results = json.loads(finished.results_file.read_text())
+    labels = [line.split("\t")[1] for line in Path(config.task.dev).read_text().splitlines()[1:]]
+    assert results["baseline"]["accuracy"] == max(map(labels.count, labels)) / 20 and "confusion" not in results["baseline"]
+    assert results["constant_prediction"] is None
+
+
+def test_a_model_that_learns_nothing_is_said_also_of_one_of_several_seeds(config, tmp_path, capsys):
+    file = tmp_path / "task.py"
+    idle = config.replace(
+        task=config.task.replace(epochs=0.25), optimizer=OptimizerConfig(peak_learning_rate=1e-12), evaluations=4.0
+    )
+    file.write_text(
+        "from bert_jax.config.finetune import FinetuneConfig\n"
+        f"config = FinetuneConfig(**{idle.model_dump(mode='json')!r})\n"
+    )
+    assert bert_jax_command(["finetune", str(file), "--workdir", str(tmp_path / "runs"), "--seeds", "2"]) == 0
+    each = [json.loads((tmp_path / "runs" / f"seed-{seed}" / "results.json").read_text()) for seed in (0, 1)]
+    constant = sum(one["constant_prediction"] is not None for one in each)
+    assert json.loads((tmp_path / "runs" / "results.json").read_text())["constant_predictions"] == constant > 0
+    printed = capsys.readouterr().out
+    assert f"{constant} of 2 seeds predict one answer for every row: nothing was learned from the texts" in printed
+
+
+def test_several_labels_a_row_are_learned_measured_predicted_and_exported(config, tmp_path, capsys):
+    lines = [line.split("\t") for line in Path(config.task.train).read_text().splitlines()[1:]]
+    both = {"animal": ["animal", "alive"], "water": ["water"]}
+    rows = [json.dumps({"sentence": text, "label": both[name]}) for text, name in lines]
+    rows.append(json.dumps({"sentence": "The house.", "label": []}))
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows) + "\n")
+    file, run = str(tmp_path / "rows.jsonl"), tmp_path / "run"
+    task = config.task.replace(kind="labels", train=file, dev=file)
+    results = finetune(config.replace(task=task), RunDirectory(run))
+    assert results["metric"] == "micro_f1" and results["score"] > 0.95 and results["exact_match"] > 0.9
+    assert results["baseline"]["micro_f1"] < 0.9 and results["constant_prediction"] is None
+    assert bert_jax_command(["evaluate", str(run), "--data", file, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["micro_f1"] == pytest.approx(results["score"])
+    assert bert_jax_command(["predict", str(run), file, str(tmp_path / "out.jsonl")]) == 0
+    first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    assert first["predicted_labels"] == first["label"] and set(first["probabilities"]) == {"animal", "alive", "water"}
+    assert bert_jax_command(["export", str(run), str(tmp_path / "exported")]) == 0
+    exported = json.loads((tmp_path / "exported" / "config.json").read_text())
+    assert exported["problem_type"] == "multi_label_classification" and exported["id2label"]["1"] == "animal"
+
+
+def test_the_compute_type_is_that_of_the_run_or_auto_for_an_imported_model(config, init, tiny_run, tmp_path):
+    mesh, run = make_mesh(config.mesh), RunDirectory(tmp_path / "run")
+    model = TrainedModel.open(init)
+    settings = json.loads(tiny_run.config_file.read_text())
+    settings["model"]["compute_dtype"] = "bfloat16"
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    params = model.read(jax.tree.map(lambda _: None, model.shapes))
+    write_model(tmp_path / "half" / "checkpoints", params, (tmp_path / "config.json", tiny_run.tokenizer))
+    assert bert_jax_command(["export", str(tmp_path / "half"), str(tmp_path / "exported")]) == 0
+    for name, given, planned in (
+        ("half", None, "bfloat16"),
+        ("half", "float32", "float32"),
+        ("exported", None, "auto"),
+        ("exported", "bfloat16", "bfloat16"),
+    ):
+        asked = config.replace(init=str(tmp_path / name), compute_dtype=given)
+        assert plan_finetuning(asked, mesh, run).config.model.compute_dtype == planned
+
+
 def test_the_best_evaluation_gives_the_results(finished, config, tmp_path, monkeypatch):
     """As measuring the best checkpoint does, where results.json is gone."""
     evaluate, calls = DevRows.evaluate, []

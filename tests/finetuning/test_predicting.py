@@ -162,3 +162,14 @@ def test_features_of_a_record_stay_with_it(wordpiece):
     task = make_task(SPAN, wordpiece)
     found = list(encoded(task, rows("span", 600), Counter(), train=False))
     assert len(found) == 600 and max(len(examples) for _, examples in found) > 3
+
+
+def test_measurements_have_a_baseline_and_say_if_one_answer_is_given_for_all(wordpiece):
+    records = [Record(f"row {number}", {"sentence": "the cat"}) for number in range(4)]
+    rows, task = Measured(records, [0, 1, 1, 1]), make_task(CLASS, wordpiece)
+    for logits, constant in (([[1, 0]] * 4, "even"), ([[1, 0], [0, 1]] * 2, None)):
+        found = measure(task, rows, lambda batch: np.array(logits, np.float32)[batch.ordinal], pad_id=0, tokens=1000)
+        assert found["baseline"] == {"accuracy": 0.75, "f1": 6 / 7, "macro_f1": 3 / 7, "matthews": 0.0}
+        assert found["constant_prediction"] == constant
+    one = measure(task, Measured(records[:1], [1]), lambda batch: np.ones((1, 2), np.float32), pad_id=0, tokens=1000)
+    assert one["constant_prediction"] is None  # of a single row

@@ -1,0 +1,34 @@
+"""What is printed of a task's results."""
+
+import pytest
+
+from bert_jax.cli.summary import print_task_results
+
+RESULTS = {"task": "x", "metric": "accuracy", "score": 0.75, "accuracy": 0.75, "dev_rows": 4, "steps": 8}
+LEARNED_NOTHING = ": nothing was learned from the texts. Try another learning rate (--optimizer.peak-learning-rate)"
+
+
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        ({"baseline": {"accuracy": 0.5}}, ""),
+        ({"baseline": {"accuracy": 0.75}}, "The model is no better than the baseline, the commonest answer"),
+        ({"baseline": {"accuracy": 0.5}, "constant_prediction": "[b]even"}, "The model predicts '[b]even' for every row"),
+        ({"baseline": {"accuracy": 0.5}, "constant_prediction": []}, "The model predicts [] for every row"),
+        ({"score": 1.0, "baseline": {"accuracy": 1.0}, "constant_prediction": "even"}, ""),  # so are all dev rows
+        (
+            {"metric": "entity_f1", "baseline": {"accuracy": 0.9, "entity_f1": 0.0}},
+            "The model tags fewer words right than the commonest tag for every word would",
+        ),
+        ({}, ""),  # of an earlier release
+        (
+            {"scores": [0.5, 1.0], "standard_deviation": 0.25, "best_score": 1.0, "constant_predictions": 1},
+            "1 of 2 seeds predict one answer for every row",
+        ),
+    ],
+)
+def test_a_model_that_learned_nothing_is_named(changes, sentence, capsys):
+    print_task_results(RESULTS | changes)
+    printed = capsys.readouterr().out
+    assert (LEARNED_NOTHING in printed) == bool(sentence) and sentence in printed
+    assert ("baseline │" in printed.replace("┃", "│")) == ("baseline" in changes)
