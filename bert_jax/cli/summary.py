@@ -116,13 +116,15 @@ def _baseline_remark(results: dict[str, Any]) -> str:
         found = f"{seeds} of {len(results['scores'])} seeds predict one answer for every row"
     elif results["metric"] == "entity_f1" and results["accuracy"] < baseline.get("accuracy", -math.inf):
         found = "The model tags fewer words right than the commonest tag for every word would"
+    elif results.get("squared_error", 0) > baseline.get("squared_error", math.inf):
+        found = "The squared error is larger than that of the mean for every row"
     elif results["score"] <= baseline.get(results["metric"], -math.inf):
-        found = "The model is no better than the baseline, the commonest answer (or the mean) for every row"
+        found = "The model is no better than the baseline, which gives the commonest answer for every row"
     else:
         return ""
     return (
-        f"{found}: nothing was learned from the texts. Try another learning rate (--optimizer.peak-learning-rate), more "
-        "epochs (--task.epochs), more rows, or --seeds 3: some seeds fail on small sets."
+        f"{found}: little or nothing was learned from the texts. Try another learning rate (--optimizer.peak-learning-rate), "
+        "more epochs (--task.epochs), more rows, or --seeds 3: some seeds fail on small sets."
     )
 
 

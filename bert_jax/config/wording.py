@@ -1,6 +1,7 @@
 """Describes in words which values a setting takes, for messages, --help and completion."""
 
 import math
+import operator
 import re
 import types
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
@@ -77,7 +78,7 @@ class Kind(NamedTuple):
         elif self.base in (int, float):
             bounded = any(isinstance(bound, annotated_types.Lt | annotated_types.Le) for bound in self.bounds)
             number = "whole number" if self.base is int else "number" if bounded else "finite number"
-            bounds = " and ".join(_BOUNDS[type(bound)](bound) for bound in self.bounds)
+            bounds = " and ".join(map(_in_words, self.bounds))
             words = f"{number}s{bounds and f' {bounds}'}" if self.several else f"a {number}{bounds and f' {bounds}'}"
         elif self.example:
             words = f"a text like {self.example}"
@@ -126,25 +127,22 @@ class Kind(NamedTuple):
 
 
 def _within(value: float, bound: Any) -> bool:
-    match bound:
-        case annotated_types.Gt(least):
-            return value > least
-        case annotated_types.Ge(least):
-            return value >= least
-        case annotated_types.Lt(most):
-            return value < most
-        case annotated_types.Le(most):
-            return value <= most
-    raise TypeError(f"{bound} is no bound")
+    name = _BOUNDS[type(bound)][1]
+    return bool(getattr(operator, name)(value, getattr(bound, name)))
 
 
 _BOUNDS = {
-    annotated_types.Gt: lambda bound: f"above {bound.gt:,.10g}",
-    annotated_types.Ge: lambda bound: f"of at least {bound.ge:,.10g}",
-    annotated_types.Lt: lambda bound: f"below {bound.lt:,.10g}",
-    annotated_types.Le: lambda bound: f"of at most {bound.le:,.10g}",
+    annotated_types.Gt: ("above", "gt"),
+    annotated_types.Ge: ("of at least", "ge"),
+    annotated_types.Lt: ("below", "lt"),
+    annotated_types.Le: ("of at most", "le"),
 }
-"""Each kind of bound in words."""
+"""Each kind of bound in words, and the name of its limit, which is also that of its comparison in `operator`."""
+
+
+def _in_words(bound: Any) -> str:
+    words, name = _BOUNDS[type(bound)]
+    return f"{words} {getattr(bound, name):,.10g}"
 
 
 def shown(value: Any) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int, UInt32
 
 from bert_jax.batching.grouping import padded_length
+from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.layout import Tokens, lay_out_sequences
 from bert_jax.training.input import ShuffledOrder
@@ -42,23 +43,15 @@ class TrainingBatches:
     seed and i alone. An epoch's shortest examples may leave a batch that is filled up, by weight 0.
     """
 
-    def __init__(
-        self,
-        examples: Sequence[Example],
-        *,
-        batch_size: int,
-        lengths: Sequence[int],
-        epochs: float,
-        seed: int,
-        pad_id: int,
-    ):
-        self._examples, self._batch_size, self._lengths, self._pad_id = examples, batch_size, lengths, pad_id
+    def __init__(self, examples: Sequence[Example], config: TaskConfig, seed: int, pad_id: int):
+        """`config` gives the batch size, padded lengths and epochs."""
+        self._examples, self._seed, self._pad_id = examples, seed, pad_id
+        self._batch_size, self._lengths = config.batch_size, config.padded_lengths or (config.max_length,)
         self._sizes = [example.size for example in examples]
-        self._seed = seed
-        self._an_epoch = -(-len(examples) // batch_size)
+        self._an_epoch = -(-len(examples) // config.batch_size)
         self._windows = max(1, self._an_epoch // _WINDOW_BATCHES)
         self._in_window = -(-self._an_epoch // self._windows)
-        self._count = max(1, round(epochs * self._an_epoch))
+        self._count = max(1, round(config.epochs * self._an_epoch))
         self._window = functools.lru_cache(maxsize=2)(self._sorted_window)
 
     def __len__(self) -> int:

@@ -89,7 +89,7 @@ def label_names(record: Record, config: TaskConfig) -> list[str]:
     """The labels of a record of kind `labels`, in any of the forms that `task.label` describes. Raises UsageError."""
     labels = config.labels or ()
     if not record.has(config.label) and labels and all(map(record.has, labels)):
-        return [name for name in labels if _holds(record, name, record.value(name))]
+        return [name for name in labels if _holds(record, name)]
     value = record.value(config.label)
     if isinstance(value, str):
         return [name for part in value.split(config.label_separator) if (name := part.strip())]
@@ -110,8 +110,9 @@ def label_names(record: Record, config: TaskConfig) -> list[str]:
     return [name for name, one in zip(labels, value) if one]
 
 
-def _holds(record: Record, name: str, value: Any) -> bool:
-    """Whether a column of 0 and 1 says that its label holds. Raises UsageError for other values."""
+def _holds(record: Record, name: str) -> bool:
+    """Whether a column of 0 and 1 has 1. Raises UsageError for other values."""
+    value = record.value(name)
     found = str(value).strip().lower()
     if found not in ("0", "1", "0.0", "1.0", "false", "true"):
         raise UsageError(f"{record.place}: {name!r} is {_shown(value)}; a column of a label holds 0 or 1")
@@ -138,9 +139,10 @@ class Labels:
     """Names in the order of the model's outputs."""
 
     def __init__(self, names: Sequence[str]):
-        """Raises UsageError where there are fewer than two, or one stands twice."""
+        """Raises UsageError for fewer than two names, or equal ones."""
         if len(set(names)) < max(len(names), 2):
-            raise UsageError(f"there are no two different labels to tell apart, only {_listed(names)}; give more rows")
+            there = listed(names) if names else "none"
+            raise UsageError(f"there are no two different labels to tell apart, only {there}; give more rows")
         self.names = tuple(names)
         self._numbers = {name: number for number, name in enumerate(self.names)}
 
@@ -148,24 +150,17 @@ class Labels:
         return len(self.names)
 
     def number(self, name: str, place: str) -> int:
-        """The number of `name`. Raises UsageError, which names its `place`, for one that isn't there."""
+        """The number of `name`. Raises UsageError with the `place` of an unknown one."""
         if name not in self._numbers:
             raise UsageError(
-                f"{place}: the label {quoted(name)} is none of the {len(self)} that are known, {_listed(self.names)}; "
+                f"{place}: the label {quoted(name)} is none of the {len(self)} that are known, {listed(self.names)}; "
                 "correct it, or name all labels by task.labels (those of the training rows are taken)"
             )
         return self._numbers[name]
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Different `names`, sorted; by value where all are whole numbers, and then as they are written: 01 and 1.
-
-    A name of more digits than 18 counts as no number: Python reads no number of thousands of digits.
-    """
+    """Different `names`, sorted; by value if all are whole numbers of at most 18 digits, equal ones as text."""
     different = set(names)
     numbers = all(len(name) <= 18 and name.removeprefix("-").isdecimal() for name in different)
     return tuple(sorted(different, key=(lambda name: (int(name), name)) if numbers else None))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return listed(names) if names else "none"

@@ -12,11 +12,9 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import FileFormat, TaskConfig
 from bert_jax.corpora.shown import listed
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.batches import TrainingBatches
-from bert_jax.finetuning.choice_task import ChoiceTask
 from bert_jax.finetuning.marked_task import MarkedTask
 from bert_jax.finetuning.metrics import check_entity_tags, check_measurable
-from bert_jax.finetuning.sentence_task import ClassTask, LabelsTask, NumberTask
+from bert_jax.finetuning.sentence_task import ChoiceTask, ClassTask, LabelsTask, NumberTask
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
 from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task
@@ -50,18 +48,6 @@ class Learned(NamedTuple):
     rows: int
     """Number of rows that `examples` come from."""
 
-    def batches(self, seed: int, pad_id: int) -> TrainingBatches:
-        """The batches of all epochs, in the order of `seed`."""
-        config = self.task.config
-        return TrainingBatches(
-            self.examples,
-            batch_size=config.batch_size,
-            lengths=config.padded_lengths,
-            epochs=config.epochs,
-            seed=seed,
-            pad_id=pad_id,
-        )
-
     @property
     def stamp(self) -> str:
         """Hash of the encoded rows."""
@@ -88,38 +74,39 @@ class Measured(NamedTuple):
 
 
 def make_task(config: TaskConfig, tokenizer: Tokenizer) -> Task:
-    """The task that `config` says. Raises UsageError where it needs labels and has none."""
+    """The task of `config.kind`. Raises UsageError if it needs labels and `config` has none."""
     return _KINDS[config.kind](config, tokenizer)
 
 
 def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) -> Learned:
-    """The training rows, encoded, and the task with what they tell: labels, and lengths to pad to.
+    """The encoded training rows, and the task with the labels, class weights and padded lengths that follow from them.
 
-    `compiling`: the tokens of padding that compiling one more length costs as much as. What was mended or left out is
-    said in one line. Raises UsageError with file and line for what can't be.
+    `compiling`: the tokens of padding that compiling one more length costs as much as. Repairs are reported in one
+    line. Raises UsageError with file and line for rows that can't be used.
     """
-    repairs = Counter()
+    repairs: Counter[str] = Counter()
     records = _labelled(config, config.train, read_records(config, config.train, "train", repairs), repairs)
     kind = _KINDS[config.kind]
     counts = Counter(name for record in records for name in kind.names(config, record))
-    if config.facts.labelled:  # of all rows, also where few are learned
+    if config.facts.labelled:  # of all rows, even if only some of them are used
         spans = config.facts.words and isinstance(records[0].value(config.texts[0]), str)
         config = config.replace(character_spans=spans)
         config = config.replace(labels=kind.all_labels(config, counts))
     check_entity_tags(config, counts)
-    task, some = make_task(config, tokenizer), _some(records, config.train_rows)
-    by_row = [of_one for _, of_one in encoded(task, some, repairs, train=True) if of_one]
-    examples = [example for of_one in by_row for example in of_one]
+    task = make_task(config, tokenizer)
+    by_row = [row for _, row in encoded(task, _some(records, config.train_rows), repairs, train=True) if row]
+    examples = [example for row in by_row for example in row]
     if empty := repairs.pop(EMPTY, 0):
         repairs[f"{EMPTY}, not learned from"] = empty
     say_repairs(config.train, repairs)
     if not examples:
         raise UsageError(f"{config.train} has no row to learn from; give another by --task.train")
-    if config.class_weights == "balanced":
-        config = config.replace(class_weights=balanced_weights(examples, len(config.labels)))
-    if config.class_weights:
-        weights = ", ".join(f"{name}: {weight:.3g}" for name, weight in zip(config.labels, config.class_weights))
-        say(f"weights of the classes in the loss: {weights}")
+    if config.class_weights and config.labels:
+        balanced = config.class_weights == "balanced"
+        weights = balanced_weights(examples, len(config.labels)) if balanced else config.class_weights
+        named = ", ".join(f"{name}: {weight:.3g}" for name, weight in zip(config.labels, weights))
+        say(f"weights of the classes in the loss: {named}")
+        config = config.replace(class_weights=weights)
     if config.padded_lengths is None:
         config = config.replace(padded_lengths=_lengths(config, examples, compiling))
     task.config = config
@@ -127,12 +114,12 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
 
 
 def read_measured(task: Task) -> Measured:
-    """The rows to measure on, with what is right.
+    """The dev rows with their right answers.
 
-    Raises UsageError for a row that doesn't tell, or can't be read, and where what measures isn't installed.
+    Raises UsageError for a row that has none or can't be read, and if the library that measures isn't installed.
     """
     check_measurable(task.config)
-    repairs = Counter()
+    repairs: Counter[str] = Counter()
     records = read_records(task.config, task.config.dev, "dev", repairs)
     if not any(task.is_labelled(task.config, record) for record in records):
         there = listed(records[0].columns or records[0].values)
@@ -142,14 +129,14 @@ def read_measured(task: Task) -> Measured:
         )
     records = _labelled(task.config, task.config.dev, records, repairs)
     golds = [task.gold(record) for record in records]
-    for _ in encoded(task, records, repairs, train=False):  # so that a row that can't be is not found after an epoch
+    for _ in encoded(task, records, repairs, train=False):  # so that a wrong row is found before training
         pass
     say_repairs(task.config.dev, repairs)
     return Measured(records, golds)
 
 
 def read_records(config: TaskConfig, source: str | None, setting: str, repairs: Counter[str]) -> list[Record]:
-    """All rows of `source`, at least one. Raises UsageError where there is none; `setting` would name it."""
+    """All rows of `source`, at least one. Raises UsageError if there is none; `setting` names the source."""
     if source is None:
         raise UsageError(f"task.{setting} names no rows; give a file or a set like tfds:glue/cola:train")
     records = held_records(source, repairs, config.format, config.columns, config.separator)
@@ -159,7 +146,7 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
 
 
 class Written(NamedTuple):
-    """How a file of rows is written, as `task_records` takes it; None where the file itself says so."""
+    """The format of a file of rows, as `task_records` takes it; None where the file itself shows it."""
 
     format: FileFormat | None
     columns: tuple[str, ...] | None
@@ -173,63 +160,53 @@ def written_as(
     columns: tuple[str, ...] | None = None,
     separator: str | None = None,
 ) -> Written:
-    """How `source` is written: as given, otherwise as the rows that `task` was learned from.
+    """The format of `source`: as given, or else that of the training rows if the suffix is theirs or unknown.
 
-    `columns` without any name: the file has a line of them. What isn't given is as it was set for the training rows
-    where `source` has the same ending or none that tells. Raises UsageError for a separator that can't be one.
+    Empty `columns`: the file has a header line. Raises UsageError for an impossible separator.
     """
     if format == "text":
         return Written(format, columns or (task.texts[0],), separator)
     sources = [source for source in (task.train, task.dev) if source]
-    named, alike = format_of(source), suffix(source) in map(suffix, sources)
-    of_trained = task.format or next(filter(None, map(format_of, sources)), None)
-    format = format or (task.format if alike else None) or named or of_trained
-    same = takes_columns(format) and format in {task.format or format_of(source) for source in sources}
-    if columns is None:
-        columns = task.columns if same else None
-    if separator is None:
-        separator = task.separator if same else None
+    trained = task.format or next(filter(None, map(format_of, sources)), None)
+    own = task.format if suffix(source) in map(suffix, sources) else None
+    format = format or own or format_of(source) or trained
+    if takes_columns(format) and format in {task.format or format_of(source) for source in sources}:
+        columns = task.columns if columns is None else columns
+        separator = task.separator if separator is None else separator
     try:
-        separator = task.replace(separator=separator).separator
+        return Written(format, columns or None, task.replace(separator=separator).separator)
     except SettingsError as error:
         raise UsageError(str(error)) from None
-    return Written(format, columns or None, separator)
 
 
 def encoded(
     task: Task, records: Iterable[Record], repairs: Counter[str], train: bool
 ) -> Iterator[tuple[Record, list[Example]]]:
-    """Each record with what the model reads of it, some hundred at a time."""
-    for some in _some_at_once(records):
-        examples = task.encode(some, repairs, train)
-        repairs[UNKNOWN] += sum(any(one.mostly(task.unknown_id) for one in of_one) for of_one in examples)
-        yield from zip(some, examples)
-
-
-def _some_at_once(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """`records` in lists of some hundred, or fewer where their texts are long: pieces take much more memory."""
-    some, size = [], 0
-    for record in records:
-        some.append(record)
-        size += sum(len(value) for value in record.values.values() if isinstance(value, str))
-        if len(some) == _RECORDS_AT_ONCE or size >= _CHARACTERS_AT_ONCE:
-            yield some
+    """Yields each record with its examples. Records are encoded together, fewer of them if their texts are long."""
+    some: list[Record] = []
+    size, left = 0, iter(records)
+    while (record := next(left, None)) is not None or some:
+        if record is not None:
+            some.append(record)
+            size += sum(len(value) for value in record.values.values() if isinstance(value, str))
+        if record is None or len(some) == _RECORDS_AT_ONCE or size >= _CHARACTERS_AT_ONCE:
+            examples = task.encode(some, repairs, train)
+            repairs[UNKNOWN] += sum(any(one.mostly(task.unknown_id) for one in row) for row in examples)
+            yield from zip(some, examples)
             some, size = [], 0
-    if some:
-        yield some
 
 
 def say_repairs(source: str | None, repairs: Counter[str]) -> None:
-    """Says in one line what of `source` was mended, cut or left out, and how often."""
+    """Reports in one line what was repaired, cut or left out in `source`, with counts."""
     counted = [f"{count:,} {what}" for what, count in sorted(repairs.items()) if count]
     if counted:
         say(f"{source}: {'; '.join(counted)}")
 
 
 def _labelled(config: TaskConfig, source: str | None, records: list[Record], repairs: Counter[str]) -> list[Record]:
-    """Those of `records` that have a label. Where none has, all: each says what is wrong with it.
+    """The records that have a label, or all if none has one.
 
-    The others are counted in `repairs`, or refused by a UsageError with their number and the first of them.
+    Raises UsageError for the others, or counts them in `repairs` if task.unlabelled is `skip`.
     """
     is_labelled = _KINDS[config.kind].is_labelled
     without = [record for record in records if not is_labelled(config, record)]
@@ -247,7 +224,7 @@ def _labelled(config: TaskConfig, source: str | None, records: list[Record], rep
 
 
 def _some(records: list[Record], count: int | None) -> list[Record]:
-    """`count` of `records` drawn at random, always the same, in their order; all where None. Raises UsageError."""
+    """Draws `count` records (None: all), the same in every run, in their order. Raises UsageError for too many."""
     if count is None:
         return records
     if count > len(records):
@@ -261,7 +238,7 @@ def balanced_weights(examples: Sequence[Example], count: int) -> tuple[float, ..
 
     The classes without any target have weight 1 and don't count for the mean.
     """
-    targets = np.concatenate([np.ravel(example.target) for example in examples])
+    targets = np.concatenate([np.ravel(np.asarray(example.target)) for example in examples])
     counts = np.bincount(targets[targets != IGNORED], minlength=count)
     return tuple(np.where(counts, counts.sum() / max(np.sum(counts > 0), 1) / np.maximum(counts, 1), 1.0).tolist())
 

@@ -49,9 +49,9 @@ class Planned(NamedTuple):
 
 
 def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
-    """Does what of the run is not done yet; returns what came out of its best checkpoint, as results.json has it.
+    """Trains the run to its end and returns the content of results.json: the measurements of its best checkpoint.
 
-    Raises UsageError, RunError or Interrupted; the same call then goes on where it stopped.
+    Raises UsageError, RunError or Interrupted; the same call then continues where it stopped.
     """
     check_trackers(config.logging)
     keep_compiled_programs()
@@ -71,21 +71,22 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     dev = measured and DevRows(learned.task, measured, outputs, pad_id, compiling_tokens(started.config))
     work = FineTuning(trainer, batches, dev)
     last, evaluations = train(trainer, run, [work], lambda: _initial_parameters(planned, started, mesh))
-    results = _results(planned, int(last.step), run, dev, mesh, evaluations)
+    steps = int(last.step)
+    results = {"task": planned.task.name, "steps": steps, "seeds": [planned.seed]}
+    results |= {"planned_steps": planned.steps, "stopped_early": steps < planned.steps}
+    if dev:
+        best = TrainedModel.open(run.path)
+        found = evaluations.get(best.step) or dev.measure(best.read(tree_shardings(best.shapes, mesh)))
+        results |= found | {"best_step": best.step, "dev_rows": dev.count}
     results |= {"training_rows": learned.rows, "skipped_steps": int(last.skipped)}
     run.write_results(results)
     if is_first():
-        _draw(results, run)
+        title, metric = planned.task.name, results.get("metric")
+        title += f": {metric} {results['score']:.4f} on {results['dev_rows']:,} dev rows" if metric else ""
+        write_learning_curve(run.path / "learning_curve.png", read_metrics(run.metrics_file), metric, title)
+        if confusion := results.get("confusion"):
+            write_confusion_picture(run.path / "confusion.png", confusion, title)
     return results
-
-
-def _draw(results: dict[str, Any], run: RunDirectory) -> None:
-    """Writes the pictures beside results.json."""
-    name, metric = results["task"], results.get("metric")
-    title = f"{name}: {metric} {results['score']:.4f} on {results['dev_rows']:,} dev rows" if metric else name
-    write_learning_curve(run.path / "learning_curve.png", read_metrics(run.metrics_file), metric, title)
-    if confusion := results.get("confusion"):
-        write_confusion_picture(run.path / "confusion.png", confusion, title)
 
 
 def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Planned:
@@ -96,7 +97,7 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     learned = read_training(task, started.tokenizer, compiling_tokens(started.config))
     measured = read_measured(learned.task) if config.task.dev else None
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
-    batches = learned.batches(config.seed, started.tokenizer.vocabulary.pad_id)
+    batches = TrainingBatches(learned.examples, learned.task.config, config.seed, started.tokenizer.vocabulary.pad_id)
     # A published model's files give no type to train in, and it is read as float32.
     model = started.config if any(started.steps) else started.config.replace(compute_dtype="auto")
     planned = config.planned(model, learned.task.config, stamp, len(batches))
@@ -140,24 +141,22 @@ def open_initial(config: FinetuneConfig) -> TrainedModel:
 
 
 def _fitted(task: TaskConfig, positions: int) -> TaskConfig:
-    """Shortens `task` to a model's positions, and says what becomes shorter."""
+    """Shortens `task` to a model's positions, and reports what became shorter."""
     fitting = task.fitting(positions)
     if fitting != task:
-        shorter = [f"sequences have {positions} pieces at most (task.max_length={task.max_length})"]
+        shorter = f"sequences have {positions} pieces at most (task.max_length={task.max_length})"
         if fitting.span != task.span:
-            shorter.append(
-                f"questions {fitting.span.question_length} (task.span.question_length={task.span.question_length}), "
+            shorter += (
+                f", questions {fitting.span.question_length} (task.span.question_length={task.span.question_length}), "
                 f"windows of the text begin every {fitting.span.stride} (task.span.stride={task.span.stride})"
             )
-        say(f"the model has {positions} positions: {', '.join(shorter)}")
+        say(f"the model has {positions} positions: {shorter}")
     return fitting
 
 
 def _as_begun(task: TaskConfig, run: RunDirectory) -> TaskConfig:
-    """`task` with the padded lengths that were chosen when `run` began, which decide how its numbers are rounded.
-
-    They are the same again, unless another release or another kind of machine chose them.
-    """
+    """`task` with the padded lengths that `run` began with, which decide rounding; another release or another kind of
+    machine might choose others."""
     if task.padded_lengths is None and run.under_way:
         before = read_config(run.path)
         if isinstance(before, TaskRunConfig) and before.task.max_length == task.max_length:
@@ -235,21 +234,3 @@ def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh
     if lacks:
         say(f"the model to start from {lacks}{', which --probe leaves as they are' if config.probe else ''}")
     return {"bert": encoder}
-
-
-def _results(
-    config: TaskRunConfig,
-    steps: int,
-    run: RunDirectory,
-    dev: DevRows | None,
-    mesh: Mesh,
-    evaluations: dict[int, dict[str, Any]],
-) -> dict[str, Any]:
-    """The content of results.json: the measurements of the best checkpoint, from `evaluations` if it is among them."""
-    results = {"task": config.task.name, "steps": steps, "seeds": [config.seed]}
-    results |= {"planned_steps": config.steps, "stopped_early": steps < config.steps}
-    if dev is None:
-        return results
-    best = TrainedModel.open(run.path)
-    measured = evaluations.get(best.step) or dev.evaluate(best.read(tree_shardings(best.shapes, mesh)))
-    return results | measured | {"best_step": best.step, "dev_rows": dev.count}

@@ -27,10 +27,11 @@ _INSIDE = {"M": "I", "L": "E", "U": "S"}
 
 
 def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
-    """`accuracy`; `f1` of the second class where there are two, or else `macro_f1`; `macro_f1`, the mean over classes
-    that are in `golds` or `predicted`, as in scikit-learn; `matthews`; and `confusion`: the `labels` and how often
-    each (row) was taken for each (column)."""
-    scores, numbers = _library("sklearn.metrics"), list(range(len(names)))
+    """`accuracy`; `f1` of the second of two classes, or else `macro_f1`; `macro_f1`, the mean over classes that are in
+    `golds` or `predicted`, as in scikit-learn; `matthews`; and `confusion`, `counts` of true (row) and predicted
+    (column) classes in the order of `labels`."""
+    scores = _library("sklearn.metrics")
+    counts = scores.confusion_matrix(golds, predicted, labels=list(range(len(names)))).tolist()
     macro = float(scores.f1_score(golds, predicted, average="macro", zero_division=0.0))
     of_second = scores.f1_score(golds, predicted, labels=[1], average="macro", zero_division=0.0)
     return {
@@ -38,10 +39,7 @@ def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequenc
         "f1": float(of_second) if len(names) == 2 else macro,
         "macro_f1": macro,
         "matthews": float(scores.matthews_corrcoef(golds, predicted)) if len({*golds, *predicted}) > 1 else 0.0,
-        "confusion": {
-            "labels": list(names),
-            "counts": scores.confusion_matrix(golds, predicted, labels=numbers).tolist(),
-        },
+        "confusion": {"labels": list(names), "counts": counts},
     }
 
 
@@ -50,11 +48,8 @@ def label_metrics(golds: Sequence[Sequence[int]], predicted: Sequence[Sequence[i
     `exact_match`, the share of rows with all labels right. `golds` and `predicted` have 0 or 1 for each label."""
     scores = _library("sklearn.metrics")
     right, said = np.asarray(golds), np.asarray(predicted)
-    found = {
-        f"{mean}_f1": float(scores.f1_score(right, said, average=mean, zero_division=0.0))
-        for mean in ("micro", "macro")
-    }
-    return found | {"exact_match": float(np.mean(np.all(right == said, axis=1)))}
+    micro, macro = (float(scores.f1_score(right, said, average=mean, zero_division=0.0)) for mean in ("micro", "macro"))
+    return {"micro_f1": micro, "macro_f1": macro, "exact_match": float(np.mean(np.all(right == said, axis=1)))}
 
 
 def number_metrics(golds: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:
@@ -88,25 +83,24 @@ def _entity_form(tag: str) -> str | None:
 
 
 def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
-    """Reports tags that name no entity, with their `counts` in the training rows, where others do or O is there.
+    """Warns of tags that name no entity, with their `counts` in the training rows, if others do or O is among them.
 
     Raises UsageError if task.metric asks for entity_f1 and the tags name no entities.
     """
     labels = config.labels or ()
     if "entity_f1" not in config.facts.metrics:
         return
-    measured, insists = bool(entity_forms(labels)), config.metric == "entity_f1"
     odd = [tag for tag in labels if tag != OUTSIDE and _entity_form(tag) is None]
     shown = ", ".join(f"{quoted(tag)} ({counts[tag]:,} of {counts.total():,} words)" for tag in odd[:_SHOWN])
     shown += ", ..." if len(odd) > _SHOWN else ""
-    if not measured and insists:
+    if odd and entity_forms(labels):
+        warn(f"{config.train}: entity F1 counts these tags as {OUTSIDE}, since they name no entity: {shown}")
+    elif config.metric == "entity_f1" and not entity_forms(labels):
         lacks = f"these don't name any: {shown}" if OUTSIDE in labels else f"there is no {OUTSIDE}: {listed(labels)}"
         raise UsageError(
             f"task.metric=entity_f1 measures tags like O, B-PER and I-PER, and {lacks}; correct them, or leave "
             "task.metric out to measure accuracy"
         )
-    if odd and measured:
-        warn(f"{config.train}: entity F1 counts these tags as {OUTSIDE}, since they name no entity: {shown}")
     elif odd and OUTSIDE in labels:
         warn(f"{config.train}: accuracy alone is measured and no entity F1, since these tags name no entity: {shown}")
 

@@ -1,5 +1,7 @@
 """The objective of fine-tuning (Devlin et al. 2019, section 4)."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,11 +47,9 @@ class Outputs:
 
 
 class TaskObjective:
-    """The mean loss over all that is asked in the global batch.
+    """The mean loss of all targets in the global batch, weighted by class if the task has class weights.
 
-    Cross-entropy over classes, choices, tags (of the words' first pieces) and the tokens that an answer may begin and
-    end with (the mean of both); the mean of binary cross-entropies over labels; squared error of numbers. With weights
-    of the classes the mean is weighted by those of the targets.
+    `config.task_kind.Loss` describes the losses; the tag of a word is predicted at its first piece.
     """
 
     losses = {"task_loss": 1.0}
@@ -79,7 +79,7 @@ class TaskObjective:
         return init_for_task(self.model, self._head, key)
 
     def learns(self, params: Parameters) -> Parameters | None:
-        """Whether each parameter is trained: of a probe the head alone; otherwise all but the frozen embeddings and
+        """Whether each parameter is trained: with `probe` the head alone, otherwise all but the frozen embeddings and
         layers. None: all are."""
         if self._frozen_layers is None and not self._probe:
             return None
@@ -106,11 +106,11 @@ class TaskObjective:
         return batch
 
     def counts(self, targets: TaskBatch) -> dict[str, Float[Array, ""]]:
-        """The number of rows; for tags, the number of words; with weights of the classes, the sum of the weights."""
+        """The sum of the weights of all targets: without class weights the number of rows, or of tagged words."""
         return {"task_loss": jnp.sum(self._weights(targets))}
 
     def measure(self, params: Parameters, targets: TaskBatch, dropout_keys: Key[Array, " B"] | None) -> Means:
-        """Returns the loss and, except for numbers, the accuracy, in which all classes have the same weight."""
+        """Returns the loss and, except for numbers, the accuracy, which class weights don't change."""
         outputs, weights = self.outputs(params, targets, dropout_keys), self._weights(targets)
         if self._loss == "labels":
             wrong_way = jnp.where(targets.target > 0, -outputs, outputs)
@@ -123,24 +123,22 @@ class TaskObjective:
             inside = targets.tokens.sequence[:, 0] > 0
             outputs = jnp.where(inside[:, None], outputs.swapaxes(1, 2), _NOWHERE)
         loss, hit = cross_entropy(outputs, labels)
-        return {"task_loss": Mean.of(loss, weights), "accuracy": Mean.of(hit, self._asked(targets))}
+        return {"task_loss": Mean.of(loss, weights), "accuracy": Mean.of(hit, self._counted(targets))}
 
     def outputs(
         self, params: Parameters, batch: TaskBatch, dropout_keys: Key[Array, " B"] | None = None
     ) -> Float[Array, "B ..."]:
-        """What the model says: [B, outputs], of choices [B, C], of tags and answers [B, T, outputs]."""
-        return self._network.apply({"params": params}, batch.tokens, batch.marks, dropout_keys)
+        """The model's outputs: [B, outputs], for choices [B, C], for tags and answers [B, T, outputs]."""
+        found: Any = self._network.apply({"params": params}, batch.tokens, batch.marks, dropout_keys)
+        return found
 
     def _weights(self, batch: TaskBatch) -> Float[Array, "B ..."]:
-        """Weights of the labels in the loss: with weights of the classes, that of each target."""
-        asked = self._asked(batch)
-        return asked if not self._class_weights else asked * jnp.array(self._class_weights)[batch.target]
+        """The weight of each target in the loss."""
+        counted = self._counted(batch)
+        return counted if not self._class_weights else counted * jnp.array(self._class_weights)[batch.target]
 
-    def _asked(self, batch: TaskBatch) -> Float[Array, "B ..."]:
-        """1 for every target, but 0 where none is asked or the row is a filler; half for each end of an answer."""
-        match self._loss:
-            case "tags":
-                return jnp.where(batch.target == IGNORED, 0.0, batch.weight[:, None])
-            case "ends":
-                return jnp.stack([batch.weight / 2] * 2, axis=1)
-        return batch.weight
+    def _counted(self, batch: TaskBatch) -> Float[Array, "B ..."]:
+        """1 for every target, 0 for ignored ones and in fillers; half for each end of an answer."""
+        if self._loss == "tags":
+            return jnp.where(batch.target == IGNORED, 0.0, batch.weight[:, None])
+        return jnp.stack([batch.weight / 2] * 2, axis=1) if self._loss == "ends" else batch.weight

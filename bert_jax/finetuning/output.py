@@ -19,8 +19,8 @@ Predicted = Iterable[tuple[Record, Prediction]]
 
 
 def check_output(path: Place, kind: str, read: str = "") -> None:
-    """Raises UsageError where predictions of tasks of this `kind`, for the rows that are `read`, can't be written to
-    `path`: as its name ends, or as `check_written` says."""
+    """Raises UsageError if predictions of this `kind` for the rows `read` can't be written to `path`: it has another
+    suffix than those of the kind, or `check_written` refuses it."""
     possible = [*_LINES, *filter(None, [TASK_KINDS[kind].written_to])]
     if path.suffix not in possible:
         raise UsageError(f"{path}: predictions of kind {kind} are written to {', '.join(possible)}; name it so")
@@ -29,12 +29,12 @@ def check_output(path: Place, kind: str, read: str = "") -> None:
 
 
 def write_predictions(path: Place, predicted: Predicted, kind: str) -> None:
-    """Writes each row with what was predicted of it, as the name of `path` ends; the file is whole or absent.
+    """Writes each row with its prediction, in the format of the suffix; the file is whole or absent.
 
-    JSON lines and tables hold the row's columns and after them the prediction's. `.conll` has the predicted tag after
-    the other columns of each word. `.json` has the answers by question as SQuAD's official script reads them, and
-    beside it are the best ones, `.best.json`, and the odds of no answer, `.null_odds.json`. Raises UsageError for
-    another name, before anything is read, and where there is no row.
+    JSON lines and tables have the row's columns and after them the prediction's. `.conll` has the predicted tag after
+    the other columns of each word. `.json` has the answers as SQuAD's official script reads them, with the best ones in
+    `.best.json` and the odds of no answer in `.null_odds.json` beside it. Raises UsageError for another suffix, before
+    anything is read, and if there is no row.
     """
     check_output(path, kind)
     predicted = iter(predicted)
@@ -53,13 +53,13 @@ def write_predictions(path: Place, predicted: Predicted, kind: str) -> None:
 
 
 def _files(path: Place) -> list[Place]:
-    """`path` and the files that are written beside it: of answers the best ones and the odds of none."""
+    """`path` and the files beside it: for answers the best ones and the odds of none."""
     beside = (".best.json", ".null_odds.json") if path.suffix == ".json" else ()
     return [path, *(path.with_suffix(suffix) for suffix in beside)]
 
 
 def _both(record: Record, said: Prediction) -> dict[str, Any]:
-    """The columns of `record` and after them those of the prediction. Raises UsageError where both have one."""
+    """The columns of `record` and those of the prediction. Raises UsageError for a column of both."""
     if twice := next((name for name in said if name in record.values), None):
         raise UsageError(
             f"{record.place} has a column {twice!r}, and one of this name is to be written; rename it or leave it out"
@@ -85,7 +85,7 @@ def _tsv_lines(predicted: Predicted) -> Iterator[str]:
 
 
 def _tabbed(fields: list[str], place: str, remedy: str) -> str:
-    """A line of `fields` with tabs between them. Raises UsageError where one holds what would make it several."""
+    """A line of `fields` with tabs between them. Raises UsageError for a field with a tab or line feed."""
     if held := next((field for field in fields if set(field) & set("\t\r\n")), None):
         raise UsageError(f"{place} holds a tab or line feed in {held[:40]!r}, which such a file can't; {remedy}")
     return "\t".join(fields) + "\n"

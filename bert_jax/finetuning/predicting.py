@@ -34,11 +34,11 @@ def predictions(
     compiling: float = 0,
     threads: int = 2,
 ) -> Iterator[tuple[Record, Prediction]]:
-    """Each record with what the model says of it, in their order; memory doesn't grow with their number.
+    """Yields each record with its prediction, in order and in bounded memory.
 
-    They are computed in batches of similar length of some `tokens` each, in few shapes, each of which costs as much as
-    `compiling` tokens more. `repairs` counts what was cut or is empty. Where `run` is on several devices, give one
-    thread: all have to compute the batches in the same order.
+    Batches of similar length have about `tokens` tokens each, in few shapes; compiling one costs as much as `compiling`
+    tokens. `repairs` counts what was cut or is empty. Give one thread if `run` uses several devices: all have to
+    compute the batches in the same order.
     """
     waiting: deque[tuple[Record, list[Example]]] = deque()
     choices = max(len(task.config.choices), 1)
@@ -55,7 +55,8 @@ def predictions(
     groups = grouped(
         examples(), lambda example: example.size, lengths, max(tokens // choices, 1), compiling=compiling / choices
     )
-    begin, outputs = 0, {}
+    outputs: dict[int, np.ndarray] = {}
+    begin = 0
     for group, found in ahead(outputs_of, groups, threads):
         outputs.update(zip(group.places, found))
         while waiting and all(place in outputs for place in range(begin, begin + len(waiting[0][1]))):
@@ -66,17 +67,16 @@ def predictions(
 
 
 def measure(task: Task, rows: Measured, run: Run, *, pad_id: int, tokens: int, compiling: float = 0) -> dict[str, Any]:
-    """Every metric of the task's kind over `rows`; `metric` names the one that counts and `score` is its value.
+    """Every metric of the task's kind over `rows`; `metric` names the chosen one and `score` is its value.
 
-    `baseline` holds the metrics of the commonest right answer (of numbers, the mean) for every row, and
-    `constant_prediction` the answer that the model gives for every row, if it is one (otherwise None).
+    `baseline` has the metrics of the commonest right answer (or the mean) for every row; `constant_prediction` the
+    answer that the model gives for every row, or None if its answers differ.
     """
-    settings = {"pad_id": pad_id, "tokens": tokens, "compiling": compiling}
-    said = predictions(task, rows.records, run, Counter(), **settings, threads=1)
-    found = [prediction for _, prediction in said]
+    costs: dict[str, Any] = {"pad_id": pad_id, "tokens": tokens, "compiling": compiling}
+    found = [prediction for _, prediction in predictions(task, rows.records, run, Counter(), threads=1, **costs)]
     metrics, name = task.measure(rows.golds, found), metric_of(task.config)
     baseline = task.measure(rows.golds, task.baseline(rows.golds))
-    different = {repr(answer): answer for answer in (next(iter(one.values())) for one in found)}
+    different = {repr(answer := next(iter(prediction.values()))): answer for prediction in found}
     return {
         "metric": name,
         "score": metrics[name],
@@ -87,9 +87,9 @@ def measure(task: Task, rows: Measured, run: Run, *, pad_id: int, tokens: int, c
 
 
 def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:
-    """Rows given in Python: each an object of columns, a text, or a tuple of the task's texts. Raises UsageError.
+    """Yields rows given in Python: each an object of columns, a text, or a tuple of the task's texts.
 
-    Of a text that is to be tagged the words are what stands between spaces.
+    If the task has lists of words, a text is split at spaces. Raises UsageError for other rows.
     """
     if not isinstance(rows, Iterable):
         raise UsageError(f"predict takes rows and got {rows!r:.60}; give a list of them")
@@ -107,20 +107,20 @@ def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:
 
 
 def _of_line(line: str, task: TaskConfig) -> str | list[str]:
-    """A text by itself as the task's one column has it: where it has a list of words, what stands between spaces."""
+    """The value of the task's one text column for a plain line."""
     return line.split() if task.has_word_lists else line
 
 
 def of_lines(records: Iterable[Record], task: TaskConfig) -> Iterator[Record]:
-    """The rows that a file with a text a line gives, each of which has one column."""
+    """Yields the records of a file of plain lines, each of which has one column, as the task reads them."""
     for record in records:
         yield record._replace(values={name: _of_line(line, task) for name, line in record.values.items()})
 
 
 def has_plain_lines(task: TaskConfig, source: str) -> bool:
-    """Whether `source` is taken for a file with a text a line and nothing else: to predict a task of one text.
+    """Whether `source` has a text on each line and nothing else, for a task of one text.
 
-    It is standard input, or a .txt whose first line doesn't name the text's column, where the task didn't learn from a
+    It is standard input, or a .txt whose first line doesn't name the text's column, unless the training rows were a
     .txt with columns.
     """
     if task.facts.head not in ("pooled", "tokens") or len(task.texts) > 1 or "{" in task.texts[0]:

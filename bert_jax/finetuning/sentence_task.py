@@ -1,4 +1,4 @@
-"""A class or a number for a text or a pair."""
+"""A class, several labels or a number for a text or a pair, and the best of several choices."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,29 +8,35 @@ import numpy as np
 
 from bert_jax.batching.sequences import joined
 from bert_jax.config.task import TaskConfig
+from bert_jax.corpora.shown import quoted
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import class_name, label_names, number, text
 from bert_jax.finetuning.metrics import class_metrics, label_metrics, number_metrics
 from bert_jax.finetuning.task import CUT, EMPTY, Example, Prediction, Task, commonest, probabilities
+from bert_jax.system.errors import UsageError
 
 
 class SentenceTask(Task):
     """[CLS] text [SEP] or [CLS] first [SEP] second [SEP], cut as in the original's run_classifier.py."""
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
-        """An example for each record. One of which a text is empty (has no pieces) is not learned from."""
-        count = len(self.config.texts)
-        texts = [text(record, template) for record in records for template in self.config.texts]
-        pieces = iter(self._tokenizer.encode_batch(texts))
+        """An example for each record, with a sequence for each choice. One with an empty text, which has no pieces, is
+        not learned from."""
+        config, vocabulary = self.config, self._tokenizer.vocabulary
+        columns = (*config.texts, *config.choices)
+        pieces = iter(
+            self._tokenizer.encode_batch([text(record, template) for record in records for template in columns])
+        )
         encoded = []
         for record in records:
-            segments = [next(pieces) for _ in range(count)]
-            empty = not all(segments)
-            one = joined(segments, self._tokenizer.vocabulary, self.config.max_length)
-            repairs[EMPTY] += empty
-            repairs[CUT.format(self.config.max_length)] += one.cut
+            segments = [next(pieces) for _ in columns]
+            first, *choices = segments
+            pairs = [[first, choice] for choice in choices] if config.choices else [segments]
+            sequences = tuple(joined(pair, vocabulary, config.max_length) for pair in pairs)
+            repairs[EMPTY] += not all(segments)
+            repairs[CUT.format(config.max_length)] += sum(one.cut for one in sequences)
             target = self.gold(record) if train else None
-            encoded.append([] if train and empty else [Example((one,), target)])
+            encoded.append([Example(sequences, target)] if all(segments) or not train else [])
         return encoded
 
 
@@ -119,3 +125,33 @@ class NumberTask(SentenceTask):
     def baseline(self, golds: Sequence[float]) -> list[Prediction]:
         """Predicts the mean for every record."""
         return [{"predicted_number": float(np.mean(golds))}] * len(golds)
+
+
+class ChoiceTask(SentenceTask):
+    """The best of several choices, from one score for [CLS] text [SEP] choice [SEP] of each."""
+
+    def gold(self, record: Record) -> int:
+        """The number of the right choice, from 0. The label may also be the name of its column."""
+        name, count = class_name(record, self.config.label), len(self.config.choices)
+        if name in self.config.choices:
+            return self.config.choices.index(name)
+        if not (name.isdecimal() and len(name) <= 18 and int(name) < count):
+            raise UsageError(
+                f"{record.place}: the label {quoted(name)} is no choice; they are numbered from 0 to {count - 1}"
+            )
+        return int(name)
+
+    def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
+        """The likeliest choice's number, and the probability of each."""
+        shares = probabilities(outputs[0]).tolist()
+        return {"predicted_choice": int(np.argmax(shares)), "probabilities": shares}
+
+    def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        """Returns the accuracy."""
+        names = list(map(str, range(len(self.config.choices))))
+        found = class_metrics(golds, [one["predicted_choice"] for one in predictions], names)
+        return {"accuracy": found["accuracy"]}
+
+    def baseline(self, golds: Sequence[int]) -> list[Prediction]:
+        """Predicts the commonest choice's number for every record."""
+        return [{"predicted_choice": commonest(golds)}] * len(golds)

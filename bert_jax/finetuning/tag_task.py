@@ -24,11 +24,10 @@ _DROPPED = "words without a piece of their own, not learned from"
 
 
 class TagTask(Task):
-    """The tag of a word is asked at its first piece; other pieces have none.
+    """Predicts the tag of each word at its first piece; other pieces have no target.
 
-    Words are encoded as one text, with a space between two unless one of them is of a script that sets none, so that
-    pieces are those of pretraining. A word that the tokenizer drops (of control characters alone) has no piece; one
-    that it joined to the word before has none of its own, and that word's tag is predicted for it.
+    Words are encoded as one text, as in pretraining. A word of control characters alone has no piece; a word that the
+    tokenizer joined to the word before gets that word's tag.
     """
 
     @classmethod
@@ -71,8 +70,7 @@ class TagTask(Task):
         return joined_words(words(record, column))
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
-        """An example for each part of a sentence, which is cut between words where it is too long. `origin` has the
-        token of each word that has one."""
+        """An example for each part of a sentence, cut between words if too long. `origin` maps words to tokens."""
         encoded = []
         for record in records:
             spans, first = first_pieces(*self._sentence(record), self._tokenizer)
@@ -89,33 +87,34 @@ class TagTask(Task):
         vocabulary, room = self._tokenizer.vocabulary, self.config.max_length - 2
         cuts = _cuts(sorted({0, *(piece for piece in first if piece is not None)}), len(spans), room)
         repairs[_PARTS.format(self.config.max_length)] += len(cuts) > 2
-        asked = None if tags is None else self._asked(first, tags, repairs)
+        targets = None if tags is None else self._targets(first, tags, repairs)
         parts = []
         for begin, end in zip(cuts, cuts[1:]):
             here = range(begin, min(end, begin + room))
             repairs[_LONG.format(self.config.max_length)] += here.stop < end
             ids = [vocabulary.cls_id, *(spans[number].id for number in here), vocabulary.sep_id]
             part = Example((TokenSequence(ids, len(ids)),))
-            if asked is None:
-                tokens = {word: piece - begin + 1 for word, piece in enumerate(first) if piece in here}
+            if targets is None:
+                found = enumerate(first)
+                tokens = {word: piece - begin + 1 for word, piece in found if piece is not None and piece in here}
                 parts.append(part._replace(origin=tokens))
             else:
-                targets = [asked.get(number, IGNORED) for number in here]
-                parts.append(part._replace(target=[IGNORED, *targets, IGNORED]))
+                inside = [targets.get(number, IGNORED) for number in here]
+                parts.append(part._replace(target=[IGNORED, *inside, IGNORED]))
         return parts
 
-    def _asked(self, first: list[int | None], tags: list[str], repairs: Counter[str]) -> dict[int, int]:
+    def _targets(self, first: list[int | None], tags: list[str], repairs: Counter[str]) -> dict[int, int]:
         """Maps the first piece of each word to the number of the word's tag."""
-        asked: dict[int, int] = {}
+        targets: dict[int, int] = {}
         for piece, tag in zip(first, tags):
-            if piece is None or piece in asked:
+            if piece is None or piece in targets:
                 repairs[_DROPPED] += 1
             else:
-                asked[piece] = self.labels.number(tag, "a sentence")
-        return asked
+                targets[piece] = self.labels.number(tag, "a sentence")
+        return targets
 
     def gold(self, record: Record) -> list[str]:
-        """The tags. Raises UsageError where there aren't as many as words, or for one that isn't known."""
+        """The tags of the words. Raises UsageError for another number of tags than words, or an unknown tag."""
         tags = self.names(self.config, record)
         count = len(self._sentence(record)[1])
         if len(tags) != count:
@@ -134,8 +133,8 @@ class TagTask(Task):
                 tags[word] = self.labels.names[int(np.argmax(logits[place]))]
         if isinstance(record.value(self.config.texts[0]), list):
             return {"predicted_tags": tags}
-        said = [sentence[begin:end] for begin, end in places]
-        return {"predicted_spans": spans_of(tags, places), "predicted_words": said, "predicted_tags": tags}
+        found = [sentence[begin:end] for begin, end in places]
+        return {"predicted_spans": spans_of(tags, places), "predicted_words": found, "predicted_tags": tags}
 
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """The accuracy and, of tags that name entities, F1, precision and recall of these."""

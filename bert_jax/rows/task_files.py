@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from bert_jax.config.task import FileFormat
 from bert_jax.corpora.compressed_files import FREE_BYTES, check_held, opened
 from bert_jax.corpora.task_record import Record
 from bert_jax.corpora.tfds_dataset import tfds_place, tfds_records, tfds_size
@@ -17,21 +18,15 @@ from bert_jax.rows.table_files import csv_records, tsv_records
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 
-_FORMATS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".txt": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "squad",
-    ".conll": "conll",
-    ".bio": "conll",
-    ".bmes": "conll",
-    ".conllu": "conllu",
-}
-_COLUMNS_GIVEN = ("csv", "tsv", "conll", "text")
-"""Formats whose columns can be named by task.columns."""
-_SEPARATED = ("csv", "tsv")
+_FORMATS: dict[str, FileFormat] = {".csv": "csv", ".tsv": "tsv", ".txt": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_FORMATS |= {".json": "squad", ".conll": "conll", ".bio": "conll", ".bmes": "conll", ".conllu": "conllu"}
+"""The format of a file by its suffix."""
+_SEPARATED = {"csv": csv_records, "tsv": tsv_records}
+"""Readers of formats whose columns can be named by task.columns and separated by task.separator."""
+_WITH_COLUMNS = {"conll": conll_records, "text": text_records}
+"""Readers of other formats whose columns can be named."""
+_SELF_DESCRIBING = {"jsonl": jsonl_records, "conllu": conllu_records, "squad": squad_records}
+"""Readers of formats that name their own columns."""
 _RECORD_BYTES = 200
 """Memory that a Record takes without its values, in bytes: the tuple and the place."""
 
@@ -53,8 +48,7 @@ def task_records(
         if not (parts := tfds_place(place)) or parts[2]:
             raise UsageError(f"{source!r} names no set; expected one like tfds:glue/cola:train")
         return tfds_records(*parts[:2])
-    path = place_of(source)
-    format = format or format_of(source)
+    path, format = place_of(source), format or format_of(source)
     if format is None:
         if path.is_dir():
             raise UsageError(f"{path} is a folder; give one file of rows, named .csv, .tsv or .jsonl")
@@ -62,45 +56,29 @@ def task_records(
             f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set task.format to one "
             f"of {', '.join(dict.fromkeys(_FORMATS.values()))}, text"
         )
-    if columns and format not in _COLUMNS_GIVEN:
+    if columns and not takes_columns(format):
         raise UsageError(
             f"task.columns names the columns of {path}, and a file of format {format} names its own; leave it out"
         )
-    if separator and format not in _SEPARATED:
+    if format in _SEPARATED:
+        return _SEPARATED[format](path, columns, separator, repairs)
+    if separator:
         raise UsageError(
             f"task.separator={separator!r} is what separates the columns of a csv or tsv file, and {path} is of format "
             f"{format}; leave it out"
         )
-    match format:
-        case "csv":
-            return csv_records(path, columns, separator, repairs)
-        case "tsv":
-            return tsv_records(path, columns, separator, repairs)
-        case "jsonl":
-            return jsonl_records(path, repairs)
-        case "conll":
-            return conll_records(path, columns, repairs)
-        case "conllu":
-            return conllu_records(path, repairs)
-        case "text":
-            return text_records(path, columns, repairs)
-        case _:
-            return squad_records(path, repairs)
+    if format in _WITH_COLUMNS:
+        return _WITH_COLUMNS[format](path, columns, repairs)
+    return _SELF_DESCRIBING[format](path, repairs)
 
 
-def held_records(
-    source: str,
-    repairs: Counter[str],
-    format: str | None = None,
-    columns: Sequence[str] | None = None,
-    separator: str | None = None,
-) -> list[Record]:
-    """All rows of `source` in memory, with the arguments of `task_records`.
+def held_records(source: str, repairs: Counter[str], *written: Any) -> list[Record]:
+    """All rows of `source` in memory; `written` is its format, columns and separator, as in `task_records`.
 
     Raises UsageError for rows that can't be read, and if the rows take implausibly much memory for the file's size.
     """
     records, held, compressed = [], 0, None
-    for record in task_records(source, repairs, format, columns, separator):
+    for record in task_records(source, repairs, *written):
         records.append(record)
         held += _RECORD_BYTES + _memory(record.values)
         if held > FREE_BYTES:
@@ -111,12 +89,7 @@ def held_records(
 
 def _memory(value: Any) -> int:
     """The memory in bytes that a JSON value takes, without the keys of objects, which the rows share."""
-    if isinstance(value, dict):
-        parts = value.values()
-    elif isinstance(value, list):
-        parts = value
-    else:
-        parts = ()
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return sys.getsizeof(value) + sum([sys.getsizeof(part) if type(part) is str else _memory(part) for part in parts])
 
 
@@ -136,14 +109,14 @@ def has_columns(source: str) -> bool:
     return source.startswith("tfds:") or suffix(source) in _FORMATS.keys() - {".txt"}
 
 
-def format_of(source: str) -> str | None:
+def format_of(source: str) -> FileFormat | None:
     """The format of a file by its suffix, ignoring .gz and .zst; None if the suffix is unknown."""
     return _FORMATS.get(suffix(source))
 
 
 def takes_columns(format: str | None) -> bool:
     """Whether the columns of a file of this format can be named by task.columns."""
-    return format in _COLUMNS_GIVEN
+    return format in _SEPARATED or format in _WITH_COLUMNS
 
 
 def suffix(source: str) -> str:

@@ -29,6 +29,7 @@ from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.task import TaskConfig
+from bert_jax.finetuning.batches import TrainingBatches
 from bert_jax.finetuning.dataset import read_records, read_training
 from bert_jax.finetuning.objective import TaskObjective
 from bert_jax.inference.predictor import Predictor
@@ -84,7 +85,7 @@ class Ours:
         tokenizer = started.tokenizer
         learned = read_training(task, tokenizer, compiling_tokens(started.config))
         self._records = read_records(task, asked.dev, "dev", Counter())
-        self._source = learned.batches(0, tokenizer.vocabulary.pad_id)
+        self._source = TrainingBatches(learned.examples, learned.task.config, 0, tokenizer.vocabulary.pad_id)
         planned = config.planned(started.config, learned.task.config, "", len(self._source))
         mesh = make_mesh(MeshConfig())
         trainer = Trainer(planned, mesh, TaskObjective(planned.task, planned.model, planned.execution))

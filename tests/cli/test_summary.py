@@ -5,20 +5,29 @@ import pytest
 from bert_jax.cli.summary import print_task_results
 
 RESULTS = {"task": "x", "metric": "accuracy", "score": 0.75, "accuracy": 0.75, "dev_rows": 4, "steps": 8}
-LEARNED_NOTHING = ": nothing was learned from the texts. Try another learning rate (--optimizer.peak-learning-rate)"
+LEARNED_NOTHING = (
+    ": little or nothing was learned from the texts. Try another learning rate (--optimizer.peak-learning-rate)"
+)
 
 
 @pytest.mark.parametrize(
     "changes, sentence",
     [
         ({"baseline": {"accuracy": 0.5}}, ""),
-        ({"baseline": {"accuracy": 0.75}}, "The model is no better than the baseline, the commonest answer"),
-        ({"baseline": {"accuracy": 0.5}, "constant_prediction": "[b]even"}, "The model predicts '[b]even' for every row"),
+        ({"baseline": {"accuracy": 0.75}}, "The model is no better than the baseline, which gives the commonest"),
+        (
+            {"baseline": {"accuracy": 0.5}, "constant_prediction": "[b]even"},
+            "The model predicts '[b]even' for every row",
+        ),
         ({"baseline": {"accuracy": 0.5}, "constant_prediction": []}, "The model predicts [] for every row"),
         ({"score": 1.0, "baseline": {"accuracy": 1.0}, "constant_prediction": "even"}, ""),  # so are all dev rows
         (
             {"metric": "entity_f1", "baseline": {"accuracy": 0.9, "entity_f1": 0.0}},
             "The model tags fewer words right than the commonest tag for every word would",
+        ),
+        (
+            {"metric": "pearson", "squared_error": 3.0, "baseline": {"pearson": 0.0, "squared_error": 2.0}},
+            "The squared error is larger than that of the mean for every row",
         ),
         ({}, ""),  # of an earlier release
         (

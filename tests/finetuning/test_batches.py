@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TrainingBatches, assemble
 from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.layout import TokenSequence
@@ -15,7 +16,9 @@ def example(number, size=4, target=0, **others):
 def training(count=100, seed=3, epochs=2, batch_size=8):
     sizes = np.random.default_rng(0).integers(3, 25, count).tolist()
     examples = [example(number + 1, size) for number, size in enumerate(sizes)]
-    return TrainingBatches(examples, batch_size=batch_size, lengths=LENGTHS, epochs=epochs, seed=seed, pad_id=0)
+    lengths = {"max_length": LENGTHS[-1], "padded_lengths": LENGTHS}
+    config = TaskConfig(name="x", kind="class", batch_size=batch_size, epochs=epochs, **lengths)
+    return TrainingBatches(examples, config, seed, pad_id=0)
 
 
 def numbers(batch):

@@ -6,6 +6,7 @@ from bert_jax.batching.grouping import few_lengths
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning import columns
+from bert_jax.finetuning.batches import TrainingBatches
 from bert_jax.finetuning.dataset import balanced_weights, make_task, read_measured, read_training, written_as
 from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.model.task import HeadShape
@@ -155,7 +156,8 @@ def test_tags_that_name_no_entities_are_not_measured_by_them(tmp_path, wordpiece
 
 def test_batches_are_of_the_tasks_size_and_epochs(tmp_path, wordpiece):
     config = CONFIG.replace(batch_size=2, epochs=2.0, padded_lengths=(6, 128))
-    batches = read_training(with_files(tmp_path, config=config), wordpiece, 0).batches(seed=0, pad_id=0)
+    learned = read_training(with_files(tmp_path, config=config), wordpiece, 0)
+    batches = TrainingBatches(learned.examples, learned.task.config, seed=0, pad_id=0)
     assert len(batches) == 4 and {batches[step].tokens.ids.shape for step in range(4)} == {(2, 1, 6), (2, 1, 128)}
     assert sum(batches[step].weight.sum() for step in range(4)) == 6
 

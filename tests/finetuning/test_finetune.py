@@ -102,7 +102,10 @@ def test_a_task_is_learned_and_measured(finished, config):
 def test_the_baseline_stands_in_the_results(finished, config):
     results = json.loads(finished.results_file.read_text())
     labels = [line.split("\t")[1] for line in Path(config.task.dev).read_text().splitlines()[1:]]
-    assert results["baseline"]["accuracy"] == max(map(labels.count, labels)) / 20 and "confusion" not in results["baseline"]
+    assert (
+        results["baseline"]["accuracy"] == max(map(labels.count, labels)) / 20
+        and "confusion" not in results["baseline"]
+    )
     assert results["constant_prediction"] is None
 
 
@@ -120,7 +123,10 @@ def test_a_model_that_learns_nothing_is_said_also_of_one_of_several_seeds(config
     constant = sum(one["constant_prediction"] is not None for one in each)
     assert json.loads((tmp_path / "runs" / "results.json").read_text())["constant_predictions"] == constant > 0
     printed = capsys.readouterr().out
-    assert f"{constant} of 2 seeds predict one answer for every row: nothing was learned from the texts" in printed
+    assert (
+        f"{constant} of 2 seeds predict one answer for every row: little or nothing was learned from the texts"
+        in printed
+    )
 
 
 def test_several_labels_a_row_are_learned_measured_predicted_and_exported(config, tmp_path, capsys):
@@ -148,7 +154,7 @@ def test_the_compute_type_is_that_of_the_run_or_auto_for_an_imported_model(confi
     mesh, run = make_mesh(config.mesh), RunDirectory(tmp_path / "run")
     model = TrainedModel.open(init)
     settings = json.loads(tiny_run.config_file.read_text())
-    settings["model"]["compute_dtype"] = "bfloat16"
+    settings["config"]["model"]["compute_dtype"] = "bfloat16"
     (tmp_path / "config.json").write_text(json.dumps(settings))
     params = model.read(jax.tree.map(lambda _: None, model.shapes))
     write_model(tmp_path / "half" / "checkpoints", params, (tmp_path / "config.json", tiny_run.tokenizer))

@@ -5,8 +5,7 @@ import pytest
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.choice_task import ChoiceTask
-from bert_jax.finetuning.sentence_task import ClassTask, LabelsTask, NumberTask
+from bert_jax.finetuning.sentence_task import ChoiceTask, ClassTask, LabelsTask, NumberTask
 from bert_jax.finetuning.task import Task
 from bert_jax.model.task import HeadShape
 from bert_jax.system.errors import UsageError
