@@ -123,8 +123,9 @@ def _baseline_remark(results: dict[str, Any]) -> str:
     else:
         return ""
     return (
-        f"{found}: little or nothing was learned from the texts. Try another learning rate (--optimizer.peak-learning-rate), "
-        "more epochs (--task.epochs), more rows, or --seeds 3: some seeds fail on small sets."
+        f"{found}: little or nothing was learned from the texts. Try another learning rate "
+        "(--optimizer.peak-learning-rate), more epochs (--task.epochs), more rows, or --seeds 3: "
+        "some seeds fail on small sets."
     )
 
 

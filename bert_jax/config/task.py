@@ -80,7 +80,7 @@ class TaskConfig(Settings):
     characters, and type."""
     character_spans: bool = False
     """For kind `tags`: whether a row has a text and character spans rather than words and tags. It follows from the
-    first training row, whatever is set."""
+    first training row, not from this setting."""
     label_separator: Annotated[str, Field(min_length=1)] = ","
     """What stands between the labels in a text, for kind `labels`."""
     labels: tuple[str, ...] | None = None

@@ -1,10 +1,10 @@
-"""What is to be known of each kind of task, in one row; the code of a kind is its class in `finetuning`."""
+"""The facts of each kind of task, in one table; the code of a kind is its class in `finetuning`."""
 
 from typing import Literal, NamedTuple
 
 HeadInput = Literal["pooled", "choices", "marked", "tokens"]
-"""What a head takes: the pooled vector; that of each choice; the pooled one and beside it the mean vector of each
-marked word; every token's vector."""
+"""The input of a head: the pooled vector; that of each choice; the pooled one and the mean vector of each marked word;
+every token's vector."""
 Loss = Literal["classes", "labels", "squares", "tags", "ends"]
 """Cross-entropy over classes or choices; the mean of the binary cross-entropies of all labels; squared error of a
 number; cross-entropy over the tags of words that have one; the mean of the cross-entropies of an answer's first and

@@ -5,7 +5,7 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,37 +15,28 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ASCII_PUNCTUATION = frozenset(string.punctuation)
 
 
-class Answered(NamedTuple):
-    """The prediction for one question."""
+def answer_metrics(
+    golds: Sequence[Sequence[str]], predictions: Sequence[dict[str, Any]], by_character: bool
+) -> dict[str, float]:
+    """`exact_match` and `f1`, each by the best of a question's `golds`; a question without an answer has none.
 
-    answer: str
-    """The predicted answer; empty if the prediction is that the text holds none."""
-    best: str
-    """The best non-empty answer, whether or not it is the prediction."""
-    null_odds: float | None
-    """Score of no answer minus the best answer's score; None if every question has an answer."""
-
-
-def answer_metrics(golds: Sequence[Sequence[str]], answers: Sequence[Answered], by_character: bool) -> dict[str, float]:
-    """`exact_match` and `f1`, the best over a question's `golds`, of which a question without an answer has none.
-
-    Where answers have null odds also both for the questions with (`answerable_`) and for those without an answer
-    (`unanswerable_`), if there are such, and `best_f1` with the `best_f1_threshold` of the null odds that it would be
-    had with.
+    `predictions` are those of BestSpans. With null odds also both metrics of the questions with (`answerable_`) and
+    without an answer (`unanswerable_`), if there are any, and `best_f1` with its threshold of the odds,
+    `best_f1_threshold`.
     """
-    pairs = list(zip(golds, answers, strict=True))
-    scores = np.array([scored(gold, one.answer, by_character) for gold, one in pairs]).reshape(-1, 2)
+    pairs = list(zip(golds, predictions, strict=True))
+    scores = np.array([scored(gold, one["predicted_answer"], by_character) for gold, one in pairs]).reshape(-1, 2)
     found = {"exact_match": _mean(scores[:, 0]), "f1": _mean(scores[:, 1])}
-    if not answers or answers[0].null_odds is None:
+    if not pairs or predictions[0]["null_odds"] is None:
         return found
-    answerable = np.array([any(gold) for gold, _ in pairs])
-    groups = {"answerable": answerable, "unanswerable": ~answerable}
-    for name, chosen in ((name, chosen) for name, chosen in groups.items() if chosen.any()):
-        found[f"{name}_exact_match"], found[f"{name}_f1"] = (_mean(scores[chosen, place]) for place in (0, 1))
-    given = np.array([scored(gold, one.best, by_character)[1] for gold, one in pairs])
-    found["best_f1"], found["best_f1_threshold"] = _best(
-        given, ~answerable, np.array([one.null_odds for one in answers])
-    )
+    answerable = np.array([any(gold) for gold in golds])
+    for name, chosen in (("answerable", answerable), ("unanswerable", ~answerable)):
+        if chosen.any():
+            found[f"{name}_exact_match"], found[f"{name}_f1"] = (_mean(scores[chosen, place]) for place in (0, 1))
+    texts = [next((answer["text"] for answer in one["best"] if answer["text"]), "") for one in predictions]
+    given = np.array([scored(gold, text, by_character)[1] for gold, text in zip(golds, texts)])
+    odds = np.array([one["null_odds"] for one in predictions])
+    found["best_f1"], found["best_f1_threshold"] = _best(given, ~answerable, odds)
     return found
 
 

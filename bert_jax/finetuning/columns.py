@@ -22,9 +22,9 @@ _LARGEST = 1e18
 
 
 def text(record: Record, template: str) -> str:
-    """The text of a column, or of several: `{title}. {body}`; empty where it is null.
+    """The text of a column, or of several: `{title}. {body}`; empty if it is null.
 
-    Raises UsageError where a column is missing or is no text.
+    Raises UsageError for a column that is missing or not a text.
     """
     if "{" not in template:
         return _text(record, template)
@@ -37,7 +37,7 @@ def clean(characters: str) -> str:
 
 
 def words(record: Record, name: str) -> list[str]:
-    """A column of words, or of their tags. Raises UsageError where it is something else."""
+    """A column of words, or of their tags. Raises UsageError for anything else."""
     value = record.value(name)
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
         raise UsageError(

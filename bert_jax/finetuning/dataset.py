@@ -244,7 +244,7 @@ def balanced_weights(examples: Sequence[Example], count: int) -> tuple[float, ..
 
 
 def _lengths(config: TaskConfig, examples: Sequence[Example], compiling: float) -> tuple[int, ...]:
-    """The lengths to pad training batches to: a function of these rows and settings alone, whatever the seed."""
+    """The lengths to pad training batches to. They depend on these rows and settings alone, not on the seed."""
     sizes = sorted((example.size for example in examples), reverse=True)
     longest = sizes[:: config.batch_size]  # of the batches of an epoch, or nearly: TrainingBatches sorts so
     rows = config.batch_size * max(len(config.choices), 1)

@@ -16,11 +16,11 @@ _DROPPED = "rows whose marked word has no piece"
 
 
 class MarkedTask(ClassTask):
-    """As SuperGLUE's WiC: is a word meant alike in two texts?"""
+    """Whether a word has the same meaning in two texts, as in SuperGLUE's WiC."""
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
-        """An example for each record, with the places of its marked words. A text that is too long keeps what is around
-        its word. A record whose marked word has no piece is not learned from; to predict, [CLS] stands for it."""
+        """An example for each record, with the places of its marked words. A long text is cut around its word. A record
+        whose marked word has no piece is not learned from; in prediction [CLS] stands for it."""
         encoded = []
         for record in records:
             example, found = self._example(record, repairs)

@@ -25,7 +25,7 @@ from bert_jax.training.cross_entropy import cross_entropy
 from bert_jax.training.step import Moment
 
 _NOWHERE = -1e30
-"""Score of padding as an answer's first or last token: a sequence has the same loss whatever it is padded to."""
+"""Score of padding as an answer's first or last token: the loss doesn't depend on padding."""
 
 
 class Outputs:

@@ -1,4 +1,4 @@
-"""Rows to predictions, streaming: whatever the model is run by."""
+"""Streams rows through a model to predictions, and measures them."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping

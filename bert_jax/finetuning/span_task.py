@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.shown import kind_of
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.answer_metrics import Answered, answer_metrics
+from bert_jax.finetuning.answer_metrics import answer_metrics
 from bert_jax.finetuning.columns import clean, text, whole_number
 from bert_jax.finetuning.pieces import pieces_of
 from bert_jax.finetuning.task import EMPTY, Example, Prediction, Task
@@ -34,21 +34,21 @@ class SpanTask(Task):
         self._spans = functools.lru_cache(maxsize=4)(tokenizer.encode_spans)
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
-        """An example for each window of a record's text; its `origin` is a TextWindow. A record without a question or
-        without a text is not learned from."""
+        """An example for each window of a record's text, with a TextWindow as `origin`. A record with an empty question
+        or text is not learned from."""
         settings, encoded = self.config.span, []
         for record in records:
             question, context = (text(record, template) for template in self.config.texts)
-            asked, spans = self._tokenizer.encode(question), self._spans(context)
-            empty = not (asked and spans)
+            question_ids, spans = self._tokenizer.encode(question), self._spans(context)
+            empty = not (question_ids and spans)
             repairs[EMPTY] += empty
-            repairs[_QUESTION.format(settings.question_length)] += len(asked) > settings.question_length
-            asked = asked[: settings.question_length]
+            repairs[_QUESTION.format(settings.question_length)] += len(question_ids) > settings.question_length
+            question_ids = question_ids[: settings.question_length]
             if not train:
-                encoded.append(self._examples(asked, spans))
+                encoded.append(self._examples(question_ids, spans))
                 continue
             answer = None if empty else self._pieces(record, context, spans, repairs)
-            encoded.append([] if answer is None else self._targeted(self._examples(asked, spans), answer))
+            encoded.append([] if answer is None else self._targeted(self._examples(question_ids, spans), answer))
         return encoded
 
     def _examples(self, question: list[int], spans: Sequence[PieceSpan]) -> list[Example]:
@@ -60,7 +60,7 @@ class SpanTask(Task):
         for window, best_context in zip(found, with_best_context(found, len(spans))):
             ids = [vocabulary.cls_id, *question, *[vocabulary.sep_id] * vocabulary.separators]
             offset = len(ids)
-            ids += [*(piece.id for piece in spans[window.begin : window.end]), vocabulary.sep_id]
+            ids += [*(piece.id for piece in spans[window.start : window.stop]), vocabulary.sep_id]
             origin = TextWindow(window, best_context, spans, offset)
             examples.append(Example((TokenSequence(ids, offset),), origin=origin))
         return examples
@@ -69,9 +69,9 @@ class SpanTask(Task):
         """`examples` with the tokens of `answer`'s first and last piece, both 0 where a window lacks any of it."""
         targeted = []
         for example in examples:
-            (begin, end), offset = example.origin.window, example.origin.offset
-            inside = len(answer) and begin <= answer.start and answer.stop <= end
-            first = answer.start - begin + offset if inside else 0
+            window, offset = example.origin.window, example.origin.offset
+            inside = len(answer) and window.start <= answer.start and answer.stop <= window.stop
+            first = answer.start - window.start + offset if inside else 0
             targeted.append(example._replace(target=(first, first + len(answer) - 1 if inside else 0), origin=None))
         return targeted
 
@@ -115,16 +115,8 @@ class SpanTask(Task):
         return best.prediction()
 
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """F1 and exact match, and both of the questions with and without an answer where there are such."""
-        answers = [
-            Answered(
-                one["predicted_answer"],
-                next((answer["text"] for answer in one["best"] if answer["text"]), ""),
-                one["null_odds"],
-            )
-            for one in predictions
-        ]
-        return answer_metrics(golds, answers, self.config.span.by_character)
+        """F1 and exact match, also of the questions with and without an answer if there are both kinds."""
+        return answer_metrics(golds, predictions, self.config.span.by_character)
 
     def baseline(self, golds: Sequence[list[str]]) -> list[Prediction]:
         """Predicts no answer for every question."""

@@ -28,12 +28,12 @@ class Example(NamedTuple):
     sequences: tuple[TokenSequence, ...]
     """One sequence, or one for each choice."""
     target: int | float | Sequence[int] | None = None
-    """What the right output is: a class, a number, a tag for each token, an answer's first and last token. None where
-    it is asked for."""
+    """The right output: a class, a number, a tag for each token, or an answer's first and last token. None in
+    prediction."""
     marks: tuple[tuple[int, int], ...] = ()
     """Begin and end (exclusive) of the marked words, in tokens; empty where none are marked."""
     origin: Any = None
-    """Where in the text its tokens come from, as the kind of task needs it; None while training."""
+    """Maps tokens to the text, as the kind of task needs it; None in training."""
 
     @property
     def size(self) -> int:
@@ -41,7 +41,7 @@ class Example(NamedTuple):
         return max(len(one.ids) for one in self.sequences)
 
     def mostly(self, piece: int) -> bool:
-        """Whether more than half of its pieces, but for the special ones at their ends, are this one."""
+        """Whether more than half of its pieces are this one, not counting the special ones at the ends."""
         pieces = [one.ids[1:-1] for one in self.sequences]
         return 2 * sum(list(some).count(piece) for some in pieces) > sum(map(len, pieces))
 
@@ -50,7 +50,7 @@ class Task:
     """A task: maps rows to what the model reads, and the model's outputs to predictions. A kind is a subclass."""
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
-        """`config.labels` is set if the kind has labels. Raises UsageError if it has and there aren't two."""
+        """`config.labels` is set if the kind has labels. Raises UsageError for fewer than two."""
         self.config, self._tokenizer = config, tokenizer
         self.unknown_id = tokenizer.vocabulary.unknown_id
         if config.facts.labelled:
@@ -78,18 +78,15 @@ class Task:
         return bool(value.strip()) if isinstance(value, str) else value is not None
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
-        """For each record what the model reads of it.
+        """The examples of each record, at least one; in training with targets, and none if there is nothing to learn.
 
-        While training with targets, and nothing where there is nothing to learn from; otherwise one at least. `repairs`
-        counts both, and what was cut. Raises UsageError for what a record lacks.
+        `repairs` counts such records and what was cut. Raises UsageError for missing columns.
         """
         raise NotImplementedError
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
-        """What the model says of a record, by its outputs for each of its examples.
-
-        They are [outputs]; [choices] for `choice`; [T, outputs] for `tags` and `span`, T at least the number of tokens.
-        """
+        """The prediction for a record from the outputs for each of its examples: [outputs]; [choices] for `choice`;
+        [T, outputs] for `tags` and `span`, with T at least the number of tokens."""
         raise NotImplementedError
 
     def gold(self, record: Record) -> Any:
@@ -101,7 +98,7 @@ class Task:
         raise NotImplementedError
 
     def baseline(self, golds: Sequence[Any]) -> list[Prediction]:
-        """Predictions that don't depend on the rows: the commonest of `golds`, or their mean, for each of them."""
+        """The same prediction for each of `golds`: the commonest of them, or their mean."""
         raise NotImplementedError
 
 

@@ -13,47 +13,40 @@ from bert_jax.finetuning.task import Prediction, probabilities
 from bert_jax.text.vocabulary import PieceSpan
 
 
-class Window(NamedTuple):
-    """A range of a text's pieces, begin to end - 1, that stands in one sequence with the question."""
-
-    begin: int
-    end: int
-
-
 class TextWindow(NamedTuple):
     """The window of a text that an example holds."""
 
-    window: Window
+    window: range
+    """The numbers of its pieces in the text."""
     best_context: Bool[np.ndarray, " N"]
-    """Pieces that have their best context in this window: an answer may begin with these alone."""
+    """The pieces of the window that have their best context there: an answer may begin with these alone."""
     spans: Sequence[PieceSpan]
-    """The pieces of all the text."""
+    """The pieces of the whole text."""
     offset: int
     """Place in the sequence of the window's first piece."""
 
 
-def windows(count: int, most: int, stride: int) -> list[Window]:
-    """Windows of at most `most` pieces over `count`, each `stride` pieces after the one before; the last ends there."""
-    found = [Window(0, min(most, count))]
-    while found[-1].end < count:
-        begin = found[-1].begin + min(most, stride)
-        found.append(Window(begin, min(begin + most, count)))
+def windows(count: int, most: int, stride: int) -> list[range]:
+    """Windows of at most `most` pieces over `count`, each `stride` pieces after the one before, up to the end."""
+    found = [range(min(most, count))]
+    while found[-1].stop < count:
+        begin = found[-1].start + min(most, stride)
+        found.append(range(begin, min(begin + most, count)))
     return found
 
 
-def with_best_context(all_windows: list[Window], count: int) -> list[Bool[np.ndarray, " N"]]:
-    """For each window which of its pieces have the best context there: an answer may begin with these alone.
+def with_best_context(all_windows: Sequence[range], count: int) -> list[Bool[np.ndarray, " N"]]:
+    """For each window, which of its pieces have their best context there.
 
-    It is the window where min(pieces to the left, pieces to the right) + 0.01 x its size is largest, the first of
-    several, as in the original's run_squad.py.
+    That is the first window with the largest min(pieces to the left, pieces to the right) + 0.01 x its size, as in the
+    original's run_squad.py.
     """
-    places = np.arange(count)
     scores = np.full((len(all_windows), count), -np.inf)
-    for row, (begin, end) in zip(scores, all_windows):
-        inside = places[begin:end]
-        row[begin:end] = np.minimum(inside - begin, end - 1 - inside) + 0.01 * (end - begin)
-    best = scores.argmax(axis=0) if count else places
-    return [best[begin:end] == number for number, (begin, end) in enumerate(all_windows)]
+    for row, window in zip(scores, all_windows):
+        inside = np.arange(len(window))
+        row[window.start : window.stop] = np.minimum(inside, len(window) - 1 - inside) + 0.01 * len(window)
+    best = scores.argmax(axis=0) if count else np.arange(0)
+    return [best[window.start : window.stop] == number for number, window in enumerate(all_windows)]
 
 
 class _Candidate(NamedTuple):
@@ -73,26 +66,23 @@ class BestSpans:
         self._null = math.inf
 
     def add(self, part: TextWindow, logits: Float[np.ndarray, "T 2"]) -> None:
-        """The candidates of one window: pairs of its best beginnings and ends, the first with its best context here."""
+        """Adds the candidates of one window: pairs of its best first and last tokens."""
         self._null = min(self._null, float(logits[0].sum()))
         firsts, lasts = (np.argsort(-scores, kind="stable")[: self._config.best] - part.offset for scores in logits.T)
-        size = part.window.end - part.window.begin
+        size = len(part.window)
         for first in firsts.tolist():
             if not (0 <= first < size and part.best_context[first]):
                 continue
             for last in lasts.tolist():
                 if first <= last < min(size, first + self._config.answer_length):
                     score = logits[first + part.offset, 0] + logits[last + part.offset, 1]
-                    within = part.window.begin + first, part.window.begin + last
-                    begin, end = characters_of(self._text, part.spans, *within)
+                    begin, end = characters_of(self._text, part.spans, part.window[first], part.window[last])
                     if begin < end:  # a boundary by itself stands for nothing
                         self._candidates.append(_Candidate(float(score), begin, end))
 
     def prediction(self) -> Prediction:
-        """`predicted_answer`, its `probability`, the `best` answers with theirs and their characters, and `null_odds`.
-
-        The odds are the score of no answer, the lowest of all windows', minus that of the best answer; None where every
-        question has one. Of several candidates with the same text the best is listed.
+        """`predicted_answer`, its `probability`, the `best` answers with theirs and their characters, and `null_odds`:
+        the score of no answer, the lowest of all windows, minus the best answer's, or None if every question has one.
         """
         listed = self._listed()
         shares = probabilities(np.array([one.score for one in listed])).tolist() if listed else []

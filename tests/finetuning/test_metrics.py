@@ -4,7 +4,7 @@ import pytest
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning import metrics
-from bert_jax.finetuning.answer_metrics import Answered, answer_metrics, normalised, scored, words
+from bert_jax.finetuning.answer_metrics import answer_metrics, normalised, scored, words
 from bert_jax.finetuning.metrics import (
     check_entity_tags,
     class_metrics,
@@ -174,11 +174,15 @@ def test_an_answer_is_compared_with_the_best_of_the_right_ones(golds, answer, ex
     assert scored(golds, answer, False) == (exact, pytest.approx(f1))
 
 
+def answered(answer, best, odds):
+    return {"predicted_answer": answer, "best": [{"text": ""}, {"text": best}], "null_odds": odds}
+
+
 def test_answers_are_measured_with_and_without_null_answers():
     golds = [["cat"], ["dog"], [], []]
-    always = [Answered(text, text, None) for text in ("cat", "the old dog", "", "x")]
+    always = [answered(text, text, None) for text in ("cat", "the old dog", "", "x")]
     assert answer_metrics(golds, always, False) == {"exact_match": 0.5, "f1": pytest.approx((1 + 2 / 3 + 1) / 4)}
-    odds = [Answered("cat", "cat", -2.0), Answered("", "dog", 1.0), Answered("x", "x", -1.0), Answered("", "y", 3.0)]
+    odds = [answered("cat", "cat", -2.0), answered("", "dog", 1.0), answered("x", "x", -1.0), answered("", "y", 3.0)]
     found = answer_metrics(golds, odds, False)
     assert (found["f1"], found["answerable_f1"], found["unanswerable_exact_match"]) == (0.5, 0.5, 0.5)
     # Answers up to 1.0 give cat and dog, and x wrongly; all thresholds from -2.0 to 1.0 are right three times.
@@ -186,12 +190,12 @@ def test_answers_are_measured_with_and_without_null_answers():
 
 
 def test_questions_of_a_kind_that_none_is_of_are_not_measured():
-    found = answer_metrics([["cat"]], [Answered("cat", "cat", -2.0)], False)
+    found = answer_metrics([["cat"]], [answered("cat", "cat", -2.0)], False)
     assert found["answerable_f1"] == 1.0 and not any(name.startswith("unanswerable") for name in found)
 
 
 def test_the_best_threshold_takes_all_answers_of_the_same_odds():
     golds, odds = [["cat"], []], 1.0
-    answers = [Answered("", text, odds) for text in ("cat", "x")]
+    answers = [answered("", text, odds) for text in ("cat", "x")]
     found = answer_metrics(golds, answers, False)
     assert found["best_f1"] == 0.5 and found["best_f1_threshold"] < odds

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.config.task import SpanConfig
-from bert_jax.finetuning.windows import BestSpans, TextWindow, Window, windows, with_best_context
+from bert_jax.finetuning.windows import BestSpans, TextWindow, windows, with_best_context
 from bert_jax.text.vocabulary import PieceSpan
 
 TEXT = "a b c d e f g h"
@@ -25,7 +25,7 @@ OFFSET = 3
     ],
 )
 def test_windows_overlap_by_a_stride_and_end_with_the_text(count, most, stride, expected):
-    assert windows(count, most, stride) == expected
+    assert [(window.start, window.stop) for window in windows(count, most, stride)] == expected
 
 
 def original(count, all_windows):
@@ -34,7 +34,7 @@ def original(count, all_windows):
     for place in range(count):
         scores = [
             min(place - begin, end - 1 - place) + 0.01 * (end - begin) if begin <= place < end else -1.0
-            for begin, end in all_windows
+            for begin, end in ((window.start, window.stop) for window in all_windows)
         ]
         best.append(scores.index(max(scores)))
     return best
@@ -45,22 +45,22 @@ def original(count, all_windows):
 def test_every_piece_has_its_best_context_in_one_window(count, most, stride):
     found = windows(count, most, stride)
     flags = with_best_context(found, count)
-    assert [len(one) for one in flags] == [end - begin for begin, end in found]
+    assert [len(one) for one in flags] == list(map(len, found))
     where = np.full(count, -1)
     for number, (window, best) in enumerate(zip(found, flags)):
-        assert (where[window.begin : window.end][best] == -1).all()
-        where[window.begin : window.end][best] = number
+        assert (where[window.start : window.stop][best] == -1).all()
+        where[window.start : window.stop][best] = number
     assert where.tolist() == original(count, found)
 
 
 def test_the_papers_example():
     """The original's comment: of `bought` in two windows the second has one piece to its left and the third four."""
-    flags = with_best_context([Window(0, 5), Window(3, 8), Window(6, 11)], 11)
+    flags = with_best_context([range(0, 5), range(3, 8), range(6, 11)], 11)
     assert [one.tolist() for one in flags][1] == [False, True, True, True, False]
 
 
 def test_of_two_contexts_alike_the_larger_windows_is_better():
-    first, second = with_best_context([Window(0, 4), Window(1, 8)], 8)
+    first, second = with_best_context([range(0, 4), range(1, 8)], 8)
     assert first.tolist() == [True, True, False, False] and second[1]
 
 
