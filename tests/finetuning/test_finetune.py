@@ -150,23 +150,16 @@ def test_several_labels_a_row_are_learned_measured_predicted_and_exported(config
     assert exported["problem_type"] == "multi_label_classification" and exported["id2label"]["1"] == "animal"
 
 
-def test_the_compute_type_is_that_of_the_run_or_auto_for_an_imported_model(config, init, tiny_run, tmp_path):
-    mesh, run = make_mesh(config.mesh), RunDirectory(tmp_path / "run")
+@pytest.mark.parametrize("steps, planned", [((8,), "bfloat16"), ((0,), "auto")], ids=["run", "imported"])
+def test_the_compute_type_is_that_of_the_run_or_auto_for_an_imported_model(config, init, monkeypatch, steps, planned):
+    """An imported model is one checkpoint at step 0."""
     model = TrainedModel.open(init)
-    settings = json.loads(tiny_run.config_file.read_text())
-    settings["config"]["model"]["compute_dtype"] = "bfloat16"
-    (tmp_path / "config.json").write_text(json.dumps(settings))
-    params = model.read(jax.tree.map(lambda _: None, model.shapes))
-    write_model(tmp_path / "half" / "checkpoints", params, (tmp_path / "config.json", tiny_run.tokenizer))
-    assert bert_jax_command(["export", str(tmp_path / "half"), str(tmp_path / "exported")]) == 0
-    for name, given, planned in (
-        ("half", None, "bfloat16"),
-        ("half", "float32", "float32"),
-        ("exported", None, "auto"),
-        ("exported", "bfloat16", "bfloat16"),
-    ):
-        asked = config.replace(init=str(tmp_path / name), compute_dtype=given)
-        assert plan_finetuning(asked, mesh, run).config.model.compute_dtype == planned
+    half = model._replace(config=model.config.replace(compute_dtype="bfloat16"), steps=steps)
+    monkeypatch.setattr(finetune_module, "open_initial", lambda config: half)
+    mesh, run = make_mesh(config.mesh), RunDirectory(init / "run")
+    assert plan_finetuning(config, mesh, run).config.model.compute_dtype == planned
+    asked = config.replace(compute_dtype="float32")
+    assert plan_finetuning(asked, mesh, run).config.model.compute_dtype == "float32"
 
 
 def test_the_best_evaluation_gives_the_results(finished, config, tmp_path, monkeypatch):
