@@ -348,7 +348,8 @@ def _accuracy(run: Path, measured: Path) -> dict[str, float]:
     from bert_jax.pretraining.dataset import prepared_for
     from bert_jax.pretraining.objective import pretraining_trainer
     from bert_jax.pretraining.pretrain import held_out_sequences
-    from bert_jax.run.run_directory import RunDirectory, read_pretraining_config
+    from bert_jax.run.run_config import read_pretraining_config
+    from bert_jax.run.run_directory import RunDirectory
     from bert_jax.run.trained_model import TrainedModel
     from bert_jax.text.tokenizer import load_tokenizer
 

@@ -89,7 +89,7 @@ def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
     """
     path = place_of(given)
     if kind is RunConfig and (path / "config.json").is_file():
-        from bert_jax.run.run_directory import read_pretraining_config  # needs Orbax; a config file doesn't
+        from bert_jax.run.run_config import read_pretraining_config  # needs Orbax; a config file doesn't
 
         return _without_connections(read_pretraining_config(path), path)
     if not path.is_file():

@@ -43,7 +43,7 @@ def run(words: list[str]) -> None:
         raise UsageError(f"--words {args.words} finds the words of --data, which is not given; give both")
     from bert_jax.cli.summary import print_results, print_task_results
     from bert_jax.config.finetune import TaskRunConfig
-    from bert_jax.run.run_directory import read_config
+    from bert_jax.run.run_config import read_config
 
     config = read_config(args.run)
     _check(args, isinstance(config, TaskRunConfig))

@@ -1,6 +1,5 @@
 """bert-jax finetune CONFIG --init RUN --workdir RUN2: trains a pretrained model for a task."""
 
-import shlex
 from typing import Annotated
 
 from pydantic import Field
@@ -77,4 +76,4 @@ def run(words: list[str]) -> None:
         results = finetune_seeds(config, args.workdir, args.seeds)
     if is_first():
         print_task_results(results)
-        print_next_steps(results["run"], [f"bert-jax predict {shlex.quote(results['run'])} INPUT OUTPUT"])
+        print_next_steps(results["run"], [("bert-jax", "predict", results["run"], "INPUT", "OUTPUT")])

@@ -1,7 +1,6 @@
 """bert-jax pretrain CONFIG --workdir RUN: text to a trained model."""
 
 import json
-import shlex
 
 from bert_jax.cli.arguments import Command, TrainingArguments
 from bert_jax.cli.config_files import config_source
@@ -81,13 +80,12 @@ def run(words: list[str]) -> None:
         example = examples[0].text if examples else None
     if example is None or config.data.source == DataConfig().source:
         example = _EXAMPLE
-    run = shlex.quote(str(workdir))
-    lines = [f"bert-jax fill-mask {run} {shlex.quote(example)}"] if fills_masks else []
-    lines += [f"bert-jax inspect {run}", f"bert-jax evaluate {run}"]
+    commands: list[tuple[object, ...]] = [("bert-jax", "fill-mask", workdir, example)] if fills_masks else []
+    commands += [("bert-jax", "inspect", workdir), ("bert-jax", "evaluate", workdir)]
     vectors = "tokens" if config.objective.pair == "none" else "pooled"  # without pairs no pooler is learned
     loaded = f"bert_jax.load({json.dumps(str(workdir), ensure_ascii=False)})"
     script = f'import bert_jax; print({loaded}.encode(["some text"]).{vectors}.shape)'
-    lines.append(f"python -P -c {shlex.quote(script)}")  # -P: a clone called bert_jax here isn't the package
+    commands.append(("python", "-P", "-c", script))  # -P: a clone called bert_jax here isn't the package
     if config.logging.tensorboard:
-        lines.append(f"tensorboard --logdir {run}")
-    print_next_steps(workdir, lines)
+        commands.append(("tensorboard", "--logdir", workdir))
+    print_next_steps(workdir, commands)

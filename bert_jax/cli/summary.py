@@ -17,6 +17,7 @@ from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.inspection import SeenSequence
 from bert_jax.pretraining.questions import QUESTIONS
 from bert_jax.system.bucket import Place
+from bert_jax.system.errors import command_line
 from bert_jax.system.progress import output, print_line
 
 _MOST_CELLS = 160
@@ -59,13 +60,13 @@ def _averaged(results: dict[str, Any]) -> str:
     return f"Mean of steps {', '.join(map(str, steps))}" if steps else ""
 
 
-def print_next_steps(path: Place | str, lines: Sequence[str]) -> None:
+def print_next_steps(path: Place | str, commands: Sequence[Sequence[object]]) -> None:
     """Prints commands for a finished run; first, if bert-jax isn't on PATH, the one that puts it there."""
     print_line(f"\nThe run is in {path}. To go on from here:")
     if not shutil.which("bert-jax") and sys.prefix != sys.base_prefix:
-        print_line(f"  source {sys.prefix}/bin/activate")
-    for line in lines:
-        print_line(f"  {line}")
+        commands = [("source", f"{sys.prefix}/bin/activate"), *commands]
+    for words in commands:
+        print_line(f"  {command_line(*words)}")
 
 
 def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:

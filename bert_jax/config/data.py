@@ -1,5 +1,6 @@
 """Settings of the training text."""
 
+import shlex
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -23,7 +24,7 @@ class RecordedCode(str):
         """The message of the error for whatever needs the function."""
         return (
             f"the words of the text are found by the function {self}, which only the run's config.json names, and no "
-            f"code is run because a file of a run names it; if you trust it, add --data.words {self}"
+            f"code is run because a file of a run names it; if you trust it, add --data.words {shlex.quote(self)}"
         )
 
 

@@ -13,6 +13,7 @@ from bert_jax.corpora.jsonl_files import JsonlFiles
 from bert_jax.corpora.parquet_files import ParquetFiles
 from bert_jax.corpora.python_docs import PythonDocs
 from bert_jax.corpora.tfds_dataset import TfdsDataset, tfds_place
+from bert_jax.system.bucket import place_of, scheme_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import matching_files
 
@@ -154,7 +155,7 @@ def source_of(text: str) -> str:
     files, _, field = text.rpartition("#")
     if not files or matching_files(text):
         files, field = text, ""
-    if Path(files).is_dir():
+    if not scheme_of(files) and place_of(files).is_dir():
         raise UsageError(f"{text!r} is a folder; name its files by a pattern like {Path(files) / '*.txt'}")
     if not matching_files(files):
         raise UsageError(f"no file matches {text!r}; expected a path or pattern, or {' or '.join(_EXAMPLES.values())}")

@@ -3,7 +3,6 @@
 import codecs
 import io
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from hashlib import blake2b
@@ -12,7 +11,7 @@ from bert_jax.corpora.compressed_files import DAMAGE, decompressed, opened
 from bert_jax.corpora.shown import reason_of
 from bert_jax.corpora.text_source import TextSource, numbered_parts
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, command_line
 from bert_jax.system.files import matching_files
 
 _END_BYTES = 1 << 12
@@ -110,12 +109,12 @@ def _check_text(path: Place, number: int, part: bytes) -> None:
         encoding = next((name for mark, name in _OTHER_MARKS.items() if part.startswith(mark)), None)
     if encoding:
         raise UsageError(
-            f"{path} is {encoding} text; convert it: iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > NEW"
+            f"{path} is {encoding} text; convert it: {command_line('iconv', '-f', encoding, '-t', 'UTF-8', path)} > NEW"
         )
     if b"\0" in part:
         raise UsageError(
             f"{path}, line {number:,}: byte {part.index(0) + 1:,} is NUL, which text doesn't have: the file is UTF-16 "
-            f"without a mark (convert it: iconv -f UTF-16LE -t UTF-8 {shlex.quote(str(path))} > NEW) "
+            f"without a mark (convert it: {command_line('iconv', '-f', 'UTF-16LE', '-t', 'UTF-8', path)} > NEW) "
             "or is not text (leave it out)"
         )
 

@@ -44,7 +44,7 @@ class HfDataset(TextSource):
         """
         super().__init__(undecodable, document_bytes)
         self._name, self._split, self._field = f"hf:{name}:{split}", split, field
-        library, (path, config) = _library(), _path_and_config(name)
+        library, (path, config) = _library(), _path_and_config(os.path.expanduser(name))
         try:
             self._builder = library.load_dataset_builder(path, config)
             self._rows = self._builder.as_streaming_dataset(split=split)

@@ -23,7 +23,8 @@ from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows
 from bert_jax.model.task import HeadShape, pools_tokens
 from bert_jax.run.hosts import first_alone, is_first
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_directory import RunDirectory, read_config
+from bert_jax.run.run_config import read_config
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.tracking import check_trackers
 from bert_jax.run.trained_model import TrainedModel, initial_parameters
 from bert_jax.system.errors import UsageError

@@ -12,7 +12,7 @@ from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.pretraining.questions import QUESTIONS, REPLACED_SHARE
 from bert_jax.run.checkpoint_choice import checkpoint_of
-from bert_jax.run.run_directory import origin_of, read_config
+from bert_jax.run.run_config import origin_of, read_config
 from bert_jax.system.bucket import Place
 from bert_jax.system.json_file import read_object
 

@@ -36,7 +36,7 @@ from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store_metadata import write_metadata
 from bert_jax.system.disk import disk_explained
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import FileSum, sync
+from bert_jax.system.files import FileSum, remove_temporary, sync
 from bert_jax.system.progress import say, stage, warn
 from bert_jax.system.workers import available_cores, map_in_processes
 from bert_jax.text.sentences import has_rules
@@ -65,6 +65,7 @@ def prepare(corpus: Mixture, recipes: dict[Path, Recipe], processes: int | None 
     for directory in recipes:
         with disk_explained(directory):
             (directory / "chunks").mkdir(parents=True, exist_ok=True)
+            remove_temporary(directory)
     chunks = _chunks(corpus, targets, processes or available_cores())
     # Held-out documents and their text don't depend on the length.
     kept, dropped = _separate_held_out(

@@ -1,7 +1,6 @@
 """Reads models from directories in the format of Hugging Face or of Google's BERT release."""
 
 import re
-import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from bert_jax.interchange.tokenizer_files import SPECIAL_NAMES, read_tokenizer
 from bert_jax.model.bert import Parameters
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, command_line, shown
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -125,7 +124,7 @@ def _nothing_to_read(directory: Path) -> str:
         script = (
             f"import sys, transformers; transformers.{kind}.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])"
         )
-        command = f"python -c {shlex.quote(script)} {shlex.quote(str(directory))} converted"
+        command = command_line("python", "-c", script, directory, "converted")
         return (
             f"{directory / found[0]} is a pickle, which can run any code when it is read; convert it where that is "
             f"safe: {command} ; and put its vocabulary there too"

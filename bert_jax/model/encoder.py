@@ -185,7 +185,7 @@ class Encoder(nn.Module):
         params = self.param("layers", _stacked(config), x, pattern)
         if config.shared_layers:
             return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.num_layers, *leaf.shape[1:])), params)
-        if config.norm == "pre":  # a row for the first block, which doesn't read it
+        if config.norm == "pre" and config.num_layers > 1:  # a row for the first block, which doesn't read it
             norm = jax.tree.map(lambda leaf: jnp.pad(leaf, [(1, 0), (0, 0)]), params["attention_norm"])
             return {**params, "attention_norm": norm}
         return params
@@ -273,7 +273,8 @@ def _apart(layers: Any, places: Sequence[int]) -> list[Any]:
 def _stacked(config: ModelConfig) -> Callable[..., Any]:
     """Initialiser of the stacked parameters of all blocks that have their own, each from its own key.
 
-    With model.norm=pre the norm before attention has a row less: that of the first block is missing.
+    With model.norm=pre the first block has no norm before its attention: the array of these norms has one row less,
+    and a model of one block has no such array, as checkpoints can't hold empty ones.
     """
     block = Block(config, attention="exact", parent=None)  # the call of cuDNN can't be mapped over blocks
 
@@ -282,7 +283,9 @@ def _stacked(config: ModelConfig) -> Callable[..., Any]:
             jax.random.split(key, config.stored_layers)
         )
         if config.norm == "pre":
-            params["attention_norm"] = jax.tree.map(lambda leaf: leaf[1:], params["attention_norm"])
+            norms = params.pop("attention_norm")
+            if config.num_layers > 1:
+                params["attention_norm"] = jax.tree.map(lambda leaf: leaf[1:], norms)
         return params
 
     return init

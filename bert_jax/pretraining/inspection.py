@@ -15,7 +15,8 @@ from bert_jax.pretraining.masking import Masked, divide_sequences
 from bert_jax.pretraining.objective import PretrainingTargets, pretraining_trainer
 from bert_jax.pretraining.pretrain import training_source
 from bert_jax.pretraining.questions import OF_PAIRS
-from bert_jax.run.run_directory import RunDirectory, read_pretraining_config
+from bert_jax.run.run_config import read_pretraining_config
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.training.batch import Batch

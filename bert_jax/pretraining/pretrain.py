@@ -1,7 +1,6 @@
 """Pretraining as a whole: from text to vocabulary, sequences and a trained model."""
 
 import contextlib
-import shlex
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -34,10 +33,11 @@ from bert_jax.pretraining.objective import PretrainingTrainer, planned_vocabular
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.run.hosts import first_alone, is_first
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_directory import RunDirectory, read_pretraining_config
+from bert_jax.run.run_config import read_pretraining_config
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.tracking import check_trackers
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, command_line
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.devices import check_room, keep_compiled_programs, phase_memory
@@ -270,4 +270,4 @@ class PretrainingPhase(PhaseWork):
 
     def records_hint(self, step: int) -> str:
         """The command that shows the sequences of a step."""
-        return f"bert-jax inspect {shlex.quote(str(self._run.path))} --step {step} shows them"
+        return f"{command_line('bert-jax', 'inspect', self._run.path, '--step', step)} shows them"

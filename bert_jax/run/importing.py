@@ -9,7 +9,8 @@ from bert_jax.interchange.model_directory import PublishedModel, open_model_dire
 from bert_jax.interchange.model_settings import Activation
 from bert_jax.interchange.relatives import relative_of
 from bert_jax.run.checkpoint import write_model
-from bert_jax.run.run_directory import RunDirectory, write_config
+from bert_jax.run.run_config import write_config
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.files import new_directory
 from bert_jax.text.wordpiece import WordPieceTokenizer

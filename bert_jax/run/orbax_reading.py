@@ -9,7 +9,8 @@ from typing import Any
 
 import tensorstore
 
-from bert_jax.system.bucket import SCHEME, Place, in_bucket
+from bert_jax.system.bucket import Place, in_bucket, is_trained_in, object_name
+from bert_jax.system.copies import fetched
 from bert_jax.system.errors import BertJaxError, RunError, UsageError
 from bert_jax.system.files import absolute
 from bert_jax.system.json_file import Shape, as_shape, parse_object, read_object
@@ -31,17 +32,21 @@ class _Array(Shape):
 
 
 @contextlib.contextmanager
-def by_orbax(path: Place) -> Iterator[None]:
-    """Has all that is raised while the block reads the checkpoint at `path` by Orbax be a RunError of one line."""
+def by_orbax(path: Place) -> Iterator[Place]:
+    """Yields the absolute place from which Orbax reads the checkpoint at `path`: a local copy if it can't read there.
+
+    Turns every error in the block into a RunError of one line.
+    """
     logging.getLogger("asyncio").addFilter(_is_of_others)
     if not isinstance(sys.unraisablehook, _Others):
         sys.unraisablehook = _Others(sys.unraisablehook)
     try:
-        for file in (path / name for name in _METADATA):
+        readable = absolute(path) if is_trained_in(path) else fetched(path)
+        for file in (readable / name for name in _METADATA):
             if file.exists():  # Orbax says which it needs
                 read_object(file)  # its own parser has no bounds
-        _check_chunks(path)
-        yield
+        _check_chunks(readable)
+        yield readable
     except (BertJaxError, MemoryError):
         raise
     except Exception as error:  # ValueError, KeyError, OSError, and whatever comes out of C++
@@ -54,21 +59,22 @@ def by_orbax(path: Place) -> Iterator[None]:
         ) from error
 
 
-def check_for_tensorstore(path: Place) -> None:
-    """Raises UsageError if TensorStore can't store arrays at `path`: it takes a backslash for a slash."""
-    if "\\" in str(path):
-        raise UsageError(
-            f"{path} has a backslash, and checkpoints can't be kept under such a name; choose or rename the folder"
-        )
+def check_name(path: Place, written: bool = False) -> None:
+    """Raises UsageError if checkpoints can't be read at `path`, or not be `written` there, because of its name.
+
+    TensorStore takes a backslash for a slash. Orbax takes *, ? and [ for signs of a pattern when it writes.
+    """
+    if sign := next((sign for sign in ("\\*?[" if written else "\\") if sign in os.fspath(path)), None):
+        raise UsageError(f"{path}: checkpoints can't be kept in a folder with {sign} in its path; choose or rename it")
 
 
 def _check_chunks(path: Place) -> None:
     """Raises ValueError where an array's chunks are larger than it is: TensorStore fills whole chunks in memory."""
     if in_bucket(path):
-        bucket, _, name = os.fspath(path).removeprefix(SCHEME).partition("/")
-        base = {"driver": "gcs", "bucket": bucket, "path": f"{name}/"}
+        bucket, _, folder = object_name(path).partition("/")
+        base = {"driver": "gcs", "bucket": bucket, "path": f"{folder}/"}
     else:
-        check_for_tensorstore(path)
+        check_name(path)
         base = {"driver": "file", "path": f"{absolute(path)}/"}
     store = tensorstore.KvStore.open({"driver": "ocdbt", "base": base}).result()
     names = [name for name in store.list().result() if name.endswith(b"/.zarray")]

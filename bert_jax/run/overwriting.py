@@ -1,13 +1,15 @@
 """A run deleted so that another may begin in its place."""
 
 import fcntl
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bert_jax.corpora.corpus import KINDS
 from bert_jax.run.hosts import first_alone, is_first
-from bert_jax.run.run_directory import OF_A_RUN, RunDirectory, read_config
+from bert_jax.run.run_config import read_config
+from bert_jax.run.run_directory import OF_A_RUN, RunDirectory
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import open_lock, remove_directory
@@ -67,7 +69,7 @@ def runs_to_delete(path: Place, read: Iterable[str | None]) -> list[Place]:
             "--workdir"
         )
     for name in filter(None, read):
-        if any(Path(place).resolve().is_relative_to(path.resolve()) for place in _places(name)):
+        if any(_is_below(place, path) for place in _places(name)):
             raise UsageError(f"--overwrite would delete {name}, which is to be read; choose another --workdir")
     return runs
 
@@ -80,6 +82,10 @@ def _places(name: str) -> list[str]:
     if kind == "hf":  # the name may be a folder
         return [rest.partition("#")[0].rpartition(":")[0]]
     return [rest.partition("#")[0] if kind in KINDS else name]
+
+
+def _is_below(place: str, path: Path) -> bool:
+    return Path(os.path.expanduser(place)).resolve().is_relative_to(path.resolve())
 
 
 def _delete(run: RunDirectory) -> None:

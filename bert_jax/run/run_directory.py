@@ -6,34 +6,26 @@ import json
 import os
 import platform
 import re
-import shlex
 import uuid
 from typing import Any
 
-from bert_jax.config.data import RecordedCode
-from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.phase import same_until
 from bert_jax.config.run import RunConfig
-from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.config.training import TrainingConfig
-from bert_jax.run.checkpoint_choice import runs_within
 from bert_jax.run.events import open_events
 from bert_jax.run.hosts import is_first
 from bert_jax.run.manifest import complete, damaged_file, path_of
-from bert_jax.run.orbax_reading import check_for_tensorstore
+from bert_jax.run.orbax_reading import check_name
+from bert_jax.run.run_config import described, differences, origin_of, read_config, refuse_passwords, write_config
 from bert_jax.run.run_manifest import RunManifest
-from bert_jax.system.bucket import Place, in_bucket, place_of
+from bert_jax.system.bucket import Place, in_bucket, is_trained_in, place_of
 from bert_jax.system.disk import FULL_DISK, disk_explained
-from bert_jax.system.errors import RunError, UsageError, shown, without_passwords
+from bert_jax.system.errors import RunError, UsageError, command_line, shown
 from bert_jax.system.files import open_lock, remove_directory, remove_temporary, write_json, write_text
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
-SCHEMA_VERSION = 1
-"""Version of the format of config.json."""
-_IMPORTED = "imported_from"
-"""Key in config.json under which an imported model's source stands."""
 OF_A_RUN = re.compile(
     r"config\.json|tokenizer|data|data-\d+\.json|checkpoints|metrics\.jsonl.*|results\.json|manifest\.json"
     r"|skipped_steps\.json|profile|\.lock|\.owner"
@@ -42,8 +34,12 @@ OF_A_RUN = re.compile(
     r"|\..*\.tmp|.*\.orbax-checkpoint-tmp.*"
 )
 """Names of the files and directories in a run's directory."""
-_MOST_TOLD = 8
-"""Most differences between two runs that an error lists."""
+_BEFORE_CONFIG = re.compile(r"manifest\.json|\.lock|\.owner|events\.jsonl|\..*\.tmp")
+"""Names of the files and directories that a run may write before its config.json."""
+_PREPARED = re.compile(r"length-\d+|\..*\.tmp")
+"""Names of the directories in a run's data/."""
+_ORIGIN = "origin.json"
+"""File in a run's tokenizer/ that says what the tokenizer was made from."""
 
 
 class RunDirectory:
@@ -52,7 +48,7 @@ class RunDirectory:
 
     def __init__(self, path: str | os.PathLike):
         self.path = place_of(path)
-        check_for_tensorstore(self.path)
+        check_name(self.path)
         self.config_file = self.path / "config.json"
         self.tokenizer = self.path / "tokenizer"
         self.checkpoints = self.path / "checkpoints"
@@ -127,14 +123,14 @@ class RunDirectory:
         return damaged and f"is damaged ({damaged} is not as it was written)"
 
     def save_tokenizer(self, tokenizer: Tokenizer, origin: dict[str, Any] | None = None) -> None:
-        """Writes tokenizer/, with an origin.json that tells what it was made of, on the first of several processes."""
+        """Writes tokenizer/, with an origin.json that says what it was made from, on the first of several processes."""
         if not is_first():
             return
         self.manifest.forget(self.tokenizer)
         remove_directory(self.tokenizer)  # another kind's has files of other names
         tokenizer.save(self.tokenizer)
         if origin is not None:
-            write_json(self.tokenizer / "origin.json", origin)
+            write_json(self.tokenizer / _ORIGIN, origin)
         self.manifest.note(self.tokenizer)
 
     def write_results(self, results: dict[str, Any]) -> None:
@@ -183,16 +179,26 @@ class RunDirectory:
     def check(self, config: TrainingConfig) -> None:
         """Raises UsageError where the run that is under way here can't go on with `config`, or where the directory is
         another program's, or where a setting holds a password, which would be written. Writes nothing."""
-        _refuse_passwords(config)
+        self._refuse_place()
+        refuse_passwords(config)
         if not self.under_way:
             self._refuse_another_program()
             return
-        if origin := _read(self.path).get(_IMPORTED):
+        if origin := origin_of(self.path):
             raise UsageError(
-                f"{self.path} was imported from {origin} and can't be trained on itself; start a run from it: --init "
-                f"{shlex.quote(str(self.path))} --workdir ANOTHER"
+                f"{self.path} was imported from {origin} and can't be trained on itself; start a run from it: "
+                f"{command_line('--init', self.path, '--workdir', 'ANOTHER')}"
             )
         self._refuse_another_run(config)
+
+    def _refuse_place(self) -> None:
+        """Refuses a place where Orbax can't write checkpoints."""
+        if not is_trained_in(self.path):
+            raise UsageError(
+                f"--workdir {self.path}: training writes to a folder on this machine or to gs://, and runs in other "
+                "buckets are only read; give a folder, and copy the finished run there"
+            )
+        check_name(self.path, written=True)
 
     def _refuse_another_program(self) -> None:
         """Refuses a directory, of a Hugging Face model for example, of which config.json would be overwritten."""
@@ -213,7 +219,7 @@ class RunDirectory:
         """Refuses a directory without config.json that holds files which aren't a run's, such as a corpus."""
         if not self.path.is_dir():
             return
-        other = [child.name for child in self.path.iterdir() if not OF_A_RUN.fullmatch(child.name)]
+        other = [child.name for child in self.path.iterdir() if not _precedes_config(child)]
         if other:
             raise UsageError(
                 f"--workdir {self.path} is no run and not empty: it holds {shown(min(other))}; choose another "
@@ -231,12 +237,12 @@ class RunDirectory:
         replanned = [change for change in changed if change[0].partition(".")[0] == may_change]
         if refused := [change for change in changed if change not in replanned]:
             raise UsageError(
-                f"{self.path} is another run: {_described(refused)}. Give what it was given before to go on with it, "
+                f"{self.path} is another run: {described(refused)}. Give what it was given before to go on with it, "
                 "or another --workdir"
             )
         if replanned:
             say(
-                f"{_described(replanned)}: from step {self.newest_step:,} on, the learning rate is that of a run "
+                f"{described(replanned)}: from step {self.newest_step:,} on, the learning rate is that of a run "
                 f"planned with {config.steps:,} steps from its start"
             )
 
@@ -273,100 +279,11 @@ class RunDirectory:
             ) from None
 
 
-def _refuse_passwords(config: TrainingConfig) -> None:
-    for name, value in config.flat().items():
-        if isinstance(value, str) and (shown := without_passwords(value)) != value:
-            others = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN"
-            where = others if name == "logging.mlflow" else "the variables of its service"
-            raise UsageError(
-                f"{name}={shown} holds a user or password, which would be written to the run's files; leave it out and "
-                f"set the environment variables instead: {where}"
-            )
-
-
-def write_config(path: Place, config: TrainingConfig, imported_from: str | None = None) -> None:
-    """Writes a run's config.json; `imported_from` says where a model that was not trained here comes from."""
-    origin = {_IMPORTED: imported_from} if imported_from else {}
-    value = {"schema_version": SCHEMA_VERSION, **origin, "config": config.model_dump(mode="json")}
-    RunManifest(path.parent).write_json(path, value)
-
-
-def read_config(path: Place) -> RunConfig | TaskRunConfig:
-    """The settings of the run (or checkpoint) at `path`, by which it was pretrained or fine-tuned.
-
-    They are data: a function that they name is a RecordedCode, which isn't imported.
-    Raises UsageError where there is none or a later release's, RunError where it, or the tokenizer beside it, isn't as
-    it was written.
-    """
-    settings = _read(path)["config"]
-    RunManifest(path).check(path / "config.json", path / "tokenizer")
-    try:
-        config = TaskRunConfig(**settings) if "task" in settings else RunConfig(**settings)
-    except SettingsError as error:
-        raise UsageError(f"{path / 'config.json'}: {error}") from None
-    if isinstance(config, RunConfig) and config.data.words not in (None, "jieba"):
-        return config.replace(data=config.data.replace(words=RecordedCode(config.data.words)))
-    return config
-
-
-def origin_of(path: Place) -> str | None:
-    """Where the model of the run (or checkpoint) at `path` was imported from; None of one that was trained here."""
-    origin = _read(path).get(_IMPORTED)
-    return origin if isinstance(origin, str) else None
-
-
-def read_pretraining_config(path: Place) -> RunConfig:
-    """The settings of a pretraining run. Raises UsageError as `read_config` does, and for a fine-tuned run."""
-    config = read_config(path)
-    if not isinstance(config, RunConfig):
-        raise UsageError(
-            f"{path} was fine-tuned for {config.task.name}, and a run that was pretrained is needed here; its "
-            "config.json names the one that it began with"
-        )
-    return config
-
-
-def _read(path: Place) -> dict[str, Any]:
-    try:
-        value = read_object(path / "config.json")
-    except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"{path} is no run: it has no config.json{runs_within(path)}") from None
-    except (OSError, ValueError) as error:
-        raise _damaged_config(path, getattr(error, "strerror", None) or str(error)) from None
-    if "schema_version" not in value:
-        raise UsageError(
-            f"{path} is no run, its config.json is another program's; make a run of it with bert-jax import"
-        )
-    if value["schema_version"] != SCHEMA_VERSION:
-        raise UsageError(
-            f"{path / 'config.json'} has schema_version {value['schema_version']!r} and this release reads "
-            f"{SCHEMA_VERSION}; install the release of bert_jax that wrote it"
-        )
-    if not isinstance(value.get("config"), dict):
-        raise _damaged_config(path, "it has no settings")
-    return value
-
-
-def _damaged_config(path: Place, reason: str) -> RunError:
-    return RunError(
-        f"{path / 'config.json'} is damaged ({reason}); put a good copy in its place: every checkpoint of a run has one"
-    )
-
-
-def differences(first: Settings, second: Settings) -> list[tuple[str, Any, Any]]:
-    """Dotted name and both values of every setting that differs."""
-    old, new = first.flat(), second.flat()
-    names = dict.fromkeys([*old, *new])
-    return [(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
-
-
-def _described(changes: list[tuple[str, Any, Any]]) -> str:
-    """The first differences, as text."""
-    told = [
-        "the rows of its files or sets are others now"  # of which the config has a checksum
-        if name == "rows_hash"
-        else f"{name} is {json.dumps(old)} there and {json.dumps(new)} now"
-        for name, old, new in sorted(changes, key=lambda change: change[0] != "rows_hash")
-    ]
-    more = [f"and {len(told) - _MOST_TOLD} more"] if len(told) > _MOST_TOLD else []
-    return "; ".join(told[:_MOST_TOLD] + more)
+def _precedes_config(child: Place) -> bool:
+    """Whether a file or directory of a run may be there without config.json: if the run was killed before it was
+    written, or if only its tokenizer and prepared data were copied."""
+    if child.name == "tokenizer" and child.is_dir():
+        return (child / _ORIGIN).is_file() or not any(child.iterdir())
+    if child.name == "data" and child.is_dir():
+        return all(_PREPARED.fullmatch(prepared.name) for prepared in child.iterdir())
+    return bool(_BEFORE_CONFIG.fullmatch(child.name))

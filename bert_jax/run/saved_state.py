@@ -38,8 +38,8 @@ def saved_shapes(path: Place) -> dict[str, Any]:
 
     Raises RunError where Orbax can't read it, CheckpointGone where it is deleted meanwhile.
     """
-    with being_read(path), by_orbax(path), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-        return checkpointer.metadata(absolute(path)).item_metadata.tree["params"]
+    with being_read(path), by_orbax(path) as place, ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+        return checkpointer.metadata(place).item_metadata.tree["params"]
 
 
 def bits_on_disk(path: Place, skeleton: dict[str, Any]) -> int:
@@ -56,8 +56,8 @@ def bits_on_disk(path: Place, skeleton: dict[str, Any]) -> int:
 def _restored(path: Place, item: dict[str, Any]) -> dict[str, Any]:
     """The part of a checkpoint that `item` asks for, a tree of shapes and shardings."""
     restore_args = ocp.checkpoint_utils.construct_restore_args(item)
-    with by_orbax(path), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+    with by_orbax(path) as place, ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
         return checkpointer.restore(
-            absolute(path),
+            place,
             args=ocp.args.PyTreeRestore(item, restore_args=restore_args, partial_restore=True),
         )

@@ -25,7 +25,8 @@ from bert_jax.run.checkpoint_choice import (
     not_of_a_run,
 )
 from bert_jax.run.manifest import Manifest
-from bert_jax.run.run_directory import RunDirectory, read_config
+from bert_jax.run.run_config import read_config
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.run.saved_state import load_parameters, saved_shapes
 from bert_jax.system.bucket import Place

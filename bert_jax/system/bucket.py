@@ -1,10 +1,12 @@
-"""Objects in a bucket of Cloud Storage: gs://BUCKET/NAME, by etils.epath and the gcsfs under it."""
+"""Objects in a bucket of Cloud Storage, S3 or Azure: SCHEME://BUCKET/NAME, by etils.epath and fsspec under it."""
 
 import base64
+import importlib
 import io
 import logging
 import os
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -13,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import fsspec
 from etils import epath
 
-from bert_jax.system.errors import RunError, UsageError, install_extra
+from bert_jax.system.errors import RunError, UsageError, command_line, install_extra
 
 # One library for every gs:// path, whatever else is installed: epath would take TensorFlow where it finds it.
 os.environ.setdefault("EPATH_USE_TF", "false")
@@ -23,10 +25,45 @@ Place: TypeAlias = Path | epath.Path
 everything else use the functions of this module, of files.py and of copies.py."""
 TRANSFERS = 16
 """Objects copied in parallel, since a single transfer mostly waits for answers."""
-SCHEME = "gs://"
 _BLOCK_BYTES = 1 << 23
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(gs|s3|az|abfs|https?|memory):/")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(gs|s3|az|abfs|https?):/")
 """The scheme of a URL. pathlib reduces gs:// to gs:/, so known schemes are found in that form too."""
+
+
+class _Service(NamedTuple):
+    """A service that stores objects, read and written by a library of fsspec."""
+
+    library: str
+    extra: str
+    """The extra that installs the library."""
+    probe: Callable[[Any, str], object]
+    """Raises an error if the file system can't read the bucket."""
+    login: str
+    """How a user gives credentials."""
+
+
+_SERVICES = {
+    "gs": _Service(
+        "gcsfs",
+        "gcs",
+        lambda store, bucket: store.call("GET", "b/{}/o", bucket, maxResults=1, json_out=True),
+        "gcloud auth application-default login",
+    ),
+    "s3": _Service(
+        "s3fs",
+        "s3",
+        lambda store, bucket: store.call_s3("list_objects_v2", Bucket=bucket, MaxKeys=1),
+        "aws configure, and AWS_ENDPOINT_URL for a server of your own",
+    ),
+    "az": _Service(
+        "adlfs",
+        "azure",
+        lambda store, bucket: store.info(bucket),
+        "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME and a key",
+    ),
+}
+"""The services by the scheme of their URLs."""
+_OTHER_NAMES = {"abfs": "az", "s3a": "s3"}
 
 
 class Stored(NamedTuple):
@@ -35,17 +72,17 @@ class Stored(NamedTuple):
     size: int
     """Size in bytes."""
     generation: str
-    """Changes whenever the object is written."""
-    crc32c: str
-    """Checksum, in the form of `crc32c_of`."""
+    """Changes whenever the object is written: a generation (Cloud Storage), a version or an ETag."""
+    crc32c: str | None
+    """Checksum, in the form of `crc32c_of`; None from services that store none."""
 
 
 def place_of(path: str | os.PathLike) -> Place:
-    """The place that `path` names: in a bucket if it begins with gs://, otherwise on this machine.
+    """The place that `path` names: in a bucket if it begins with gs://, s3:// or az://, otherwise on this machine.
 
     A local path is returned absolute and without `..`; `~` is the user's home. Symbolic links are kept, except those
-    before a `..`, whose parent is that of the link's target. Raises UsageError if the path is empty, has another
-    scheme than gs://, the libraries for buckets aren't installed, or the bucket doesn't answer.
+    before a `..`, whose parent is that of the link's target. Raises UsageError if the path is empty or has another
+    scheme, if the library for the scheme isn't installed, or if the bucket doesn't answer.
     """
     text = os.fspath(path)
     if not text:
@@ -53,22 +90,26 @@ def place_of(path: str | os.PathLike) -> Place:
     scheme = scheme_of(text)
     if scheme is None:
         return _normal(Path(os.path.expanduser(text)).absolute())
-    if scheme != "gs":
+    if scheme in ("http", "https"):
+        raise UsageError(f"{text} is a web address, which isn't read; download it: {command_line('curl', '-LO', text)}")
+    if scheme not in _SERVICES:
+        known = ", ".join(f"{known}://" for known in _SERVICES)
         raise UsageError(
             f"{text} has the scheme {scheme}://, which isn't supported; give a path on this machine, to which the "
-            "files are copied first, or gs://BUCKET/NAME (the extra gcs)"
+            f"files are copied first, or one of {known}"
         )
-    inside = PurePosixPath(text.removeprefix(SCHEME.removesuffix("//")).lstrip("/"))
+    inside = PurePosixPath(text.partition(":")[2].lstrip("/"))
     if not inside.parts or ".." in inside.parts:
-        raise UsageError(f"{text} names no place in a bucket; give one like gs://BUCKET/FOLDER")
-    _check_answers(inside.parts[0])
-    return epath.Path(f"{SCHEME}{inside}")
+        raise UsageError(f"{text} names no place in a bucket; give one like {scheme}://BUCKET/FOLDER")
+    _check_answers(scheme, inside.parts[0])
+    return epath.Path(f"{scheme}://{inside}")
 
 
 def scheme_of(text: str) -> str | None:
     """The scheme of a URL, such as gs or s3; None for a path on this machine."""
     found = _SCHEME.match(text)
-    return found and (found[1] or found[2]).lower()
+    scheme = found and (found[1] or found[2]).lower()
+    return _OTHER_NAMES.get(scheme, scheme) if scheme else None
 
 
 def _normal(path: Path) -> Path:
@@ -84,10 +125,23 @@ def in_bucket(path: Place) -> bool:
     return isinstance(path, epath.Path)
 
 
+def is_trained_in(path: Place) -> bool:
+    """Whether Orbax reads and writes checkpoints at `path`: on this machine, or in Cloud Storage."""
+    return not in_bucket(path) or path.parts[1] == "gs"
+
+
+def object_name(path: epath.Path) -> str:
+    """BUCKET/NAME of a place in a bucket."""
+    return "/".join(path.parts[2:])
+
+
 def objects(folder: epath.Path) -> dict[str, Stored]:
     """All objects below `folder`, by their path relative to it; "" for an object with the name of `folder`."""
-    top = os.fspath(folder).removeprefix(SCHEME)
-    found = _store().find(os.fspath(folder), detail=True)
+    top = object_name(folder)
+    store = _store_of(folder)
+    found = store.find(os.fspath(folder), detail=True)
+    if isinstance(found, list):  # adlfs, if `folder` is an object
+        found = {name: store.info(name) for name in found}
     return {
         name.removeprefix(top).lstrip("/"): _stored(about)
         for name, about in found.items()
@@ -97,10 +151,13 @@ def objects(folder: epath.Path) -> dict[str, Stored]:
 
 def matching(pattern: str) -> dict[epath.Path, Stored]:
     """The objects whose names match `pattern`, sorted by name. * doesn't match a slash, ** does."""
-    place_of(pattern.partition("*")[0])
-    found = _store().glob(pattern, detail=True)
+    root = place_of(pattern.partition("*")[0])
+    scheme = root.parts[1]
+    found = _store_of(root).glob(f"{scheme}:{pattern.partition(':')[2]}", detail=True)
     return {
-        epath.Path(SCHEME + name): _stored(about) for name, about in sorted(found.items()) if about["type"] == "file"
+        epath.Path(f"{scheme}://{name}"): _stored(about)
+        for name, about in sorted(found.items())
+        if about["type"] == "file"
     }
 
 
@@ -113,25 +170,26 @@ def open_object(path: epath.Path) -> io.BufferedReader:
 
 
 def download(path: epath.Path, stored: Stored, file: Path) -> None:
-    """Writes the object at `path` to `file`. Raises RunError if its checksum isn't that of `stored`."""
+    """Writes the object at `path` to `file`. Raises RunError if its size or checksum isn't that of `stored`."""
     # Of a download gcsfs itself could compare MD5 alone, which objects composed of others don't have.
-    _store().get_file(os.fspath(path), os.fspath(file), consistency="none")
-    if crc32c_of(file) != stored.crc32c:
-        raise RunError(f"{path} did not arrive as it is stored (its CRC32C differs); give the same command again")
+    options = {"consistency": "none"} if path.parts[1] == "gs" else {}
+    _store_of(path).get_file(os.fspath(path), os.fspath(file), **options)
+    if file.stat().st_size != stored.size or (stored.crc32c and crc32c_of(file) != stored.crc32c):
+        raise RunError(f"{path} did not arrive as it is stored (size or CRC32C differs); give the same command again")
 
 
 def upload(file: Path, path: epath.Path) -> None:
     """Uploads `file` to `path`, atomically: readers see the old or the new object. gcsfs compares the MD5."""
     if file.stat().st_size < _BLOCK_BYTES:
-        _store().pipe_file(os.fspath(path), file.read_bytes())  # read at once, because the file may be growing
+        _store_of(path).pipe_file(os.fspath(path), file.read_bytes())  # read at once, because the file may be growing
     else:
-        _store().put_file(os.fspath(file), os.fspath(path))
+        _store_of(path).put_file(os.fspath(file), os.fspath(path))
 
 
 def upload_folder(folder: Path, target: epath.Path, last: str | None = None) -> None:
     """Uploads every file below `folder` to `target`, the file `last` after all others.
 
-    Files that the bucket has already, unchanged, are skipped.
+    Files that the bucket has already, with the same checksum, are skipped.
     """
     there = objects(target)
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
@@ -152,7 +210,7 @@ def upload_folder(folder: Path, target: epath.Path, last: str | None = None) -> 
 def delete(path: epath.Path) -> None:
     """Deletes the object at `path` and all objects below it, if there are any."""
     try:
-        _store().rm(os.fspath(path), recursive=True)
+        _store_of(path).rm(os.fspath(path), recursive=True)
     except FileNotFoundError:
         pass
 
@@ -172,8 +230,8 @@ class _ObjectReader(io.RawIOBase):
     """Reads an object by ranges, and checks their lengths: gcsfs' own file waits for ever after a short answer."""
 
     def __init__(self, path: epath.Path):
-        self._path, self._position = os.fspath(path), 0
-        self._size = _store().info(self._path)["size"]
+        self._path, self._position, self._store = os.fspath(path), 0, _store_of(path)
+        self._size = self._store.info(self._path)["size"]
 
     def readable(self) -> bool:
         return True
@@ -193,7 +251,7 @@ class _ObjectReader(io.RawIOBase):
         wanted = min(len(buffer), self._size - self._position)
         if wanted <= 0:
             return 0
-        data = _store().cat_file(self._path, start=self._position, end=self._position + wanted)
+        data = self._store.cat_file(self._path, start=self._position, end=self._position + wanted)
         if len(data) != wanted:
             raise RunError(
                 f"{self._path}: {len(data):,} bytes came from byte {self._position:,} on where {wanted:,} were asked "
@@ -205,31 +263,41 @@ class _ObjectReader(io.RawIOBase):
 
 
 def _stored(about: dict[str, Any]) -> Stored:
-    return Stored(int(about["size"]), about["generation"], about["crc32c"])
+    """`about`: an object's description by gcsfs, s3fs or adlfs, which name its revision differently."""
+    revision = next(about[name] for name in ("generation", "VersionId", "ETag", "etag") if about.get(name))
+    return Stored(int(about["size"]), str(revision).strip('"'), about.get("crc32c"))
+
+
+def _store_of(path: epath.Path) -> Any:
+    return _store(path.parts[1])
 
 
 @cache
-def _store() -> fsspec.AbstractFileSystem:
+def _store(scheme: str) -> fsspec.AbstractFileSystem:
+    service = _SERVICES[scheme]
     try:
-        import gcsfs  # noqa: F401
+        importlib.import_module(service.library)
     except ImportError:
-        raise UsageError(f"gs:// paths need gcsfs, which is not installed; {install_extra('gcs')}") from None
-    for library in ("gcsfs", "fsspec"):
+        raise UsageError(
+            f"{scheme}:// paths need {service.library}, which is not installed; {install_extra(service.extra)}"
+        ) from None
+    for library in (service.library, "fsspec"):
         logging.getLogger(library).setLevel(logging.CRITICAL)  # our own errors say in one line what failed
-    # Also for the file systems of epath and Orbax. Cached listings would miss what tensorstore writes.
-    fsspec.config.conf.setdefault("gs", {}).update(use_listings_cache=False, consistency="md5")
-    return fsspec.filesystem("gs")
+    # Also for the file systems of epath and Orbax. Cached listings would miss what others write, such as TensorStore.
+    options = {"use_listings_cache": False} | ({"consistency": "md5"} if scheme == "gs" else {})
+    fsspec.config.conf.setdefault(scheme, {}).update(options)
+    return fsspec.filesystem(scheme)
 
 
 @cache
-def _check_answers(bucket: str) -> None:
+def _check_answers(scheme: str, bucket: str) -> None:
     try:
-        _store().call("GET", "b/{}/o", bucket, maxResults=1, json_out=True)
+        _SERVICES[scheme].probe(_store(scheme), bucket)
     except UsageError:
         raise
-    except Exception as error:  # gcsfs, Google's libraries and aiohttp have error classes of their own
+    except Exception as error:  # fsspec's libraries, Google's, Amazon's and aiohttp have error classes of their own
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise UsageError(
-            f"{SCHEME}{bucket} can't be read ({reason}); check its name, and that you may use it: "
-            "gcloud auth application-default login"
+            f"{scheme}://{bucket} can't be read ({reason}); check its name, and that you may use it: "
+            f"{_SERVICES[scheme].login}"
         ) from None

@@ -56,7 +56,7 @@ def worked_on(path: Place) -> Path:
     """`path` itself if it is on this machine, otherwise its local copy, which `publish` uploads."""
     if not in_bucket(path):
         return path
-    copy = cache_directory() / "buckets" / Path(*path.parts[2:])
+    copy = cache_directory() / "buckets" / Path(*path.parts[1:])
     copy.parent.mkdir(parents=True, exist_ok=True)
     return copy
 

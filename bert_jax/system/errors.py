@@ -1,6 +1,7 @@
 """The errors that a user sees, each as one line."""
 
 import re
+import shlex
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)|(?<=http://)[^/@\s]+(?=@)|(?<=https://)[^/@\s]+(?=@)")
 """USER:PASSWORD of a URL, or the token in that place of a web address."""
@@ -12,6 +13,11 @@ def shown(value: object) -> str:
     """`value` for an error message: on one line, and cut if it is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def command_line(*words: object) -> str:
+    """The words of a command as a line for a shell, quoted where they need it: a path may hold blanks or `$(...)`."""
+    return shlex.join(map(str, words))
 
 
 def without_passwords(text: str) -> str:

@@ -146,8 +146,11 @@ def check_written(path: Place, read: str) -> None:
 
     Reasons: the parent folder is missing, the path is a folder, it isn't writable, or it is the input file.
     """
-    named = str(path) in (read, os.path.abspath(read))
-    if named or (os.path.exists(read) and os.path.exists(path) and os.path.samefile(read, path)):
+    read_file = os.path.expanduser(read)
+    same = str(path) in (read, os.path.abspath(read_file))
+    if os.path.exists(read_file) and os.path.exists(path):
+        same |= os.path.samefile(read_file, path)
+    if same:
         raise UsageError(f"{path} is the input ({read}); choose another output")
     if in_bucket(path):
         return

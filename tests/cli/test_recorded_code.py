@@ -7,7 +7,8 @@ import pytest
 from bert_jax.cli.main import run as bert_jax
 from bert_jax.config.operation import HostsConfig
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.run.run_directory import RunDirectory, read_config
+from bert_jax.run.run_config import read_config
+from bert_jax.run.run_directory import RunDirectory
 
 MODULE = """
 import pathlib

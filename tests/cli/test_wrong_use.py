@@ -134,8 +134,8 @@ def test_right_uses_that_look_wrong_are_taken(tmp_path, monkeypatch, capsys):
     """Negative numbers, values that begin with hyphens, and words behind --; what they name isn't there."""
     monkeypatch.chdir(tmp_path)
     for line, words in {
-        "features absent in.txt out.npz --layers -1 -2": "there is nothing at ",
-        "features --layers -1 -2 absent in.txt out.npz": "there is nothing at ",
+        "features absent in.txt out.npz --layers -1 -2": "absent; give a run",
+        "features --layers -1 -2 absent in.txt out.npz": "absent; give a run",
         "features absent - out.txt": "features are written to",
         "fill-mask absent -- --the-[MASK]": "absent",
         "evaluate absent --data=--x.txt": "absent",

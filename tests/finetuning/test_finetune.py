@@ -24,7 +24,8 @@ from bert_jax.run.checkpoint import write_model
 from bert_jax.run.checkpoint_choice import best_of, checkpoint_of
 from bert_jax.run.manifest import Manifest, complete, path_of
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_directory import RunDirectory, read_config, write_config
+from bert_jax.run.run_config import read_config, write_config
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Interrupted, UsageError
 

@@ -12,7 +12,8 @@ from bert_jax.cli.main import run
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.run.checkpoint import write_model
-from bert_jax.run.run_directory import RunDirectory, write_config
+from bert_jax.run.run_config import write_config
+from bert_jax.run.run_directory import RunDirectory
 
 HEADS = {
     "class": ("BertForSequenceClassification", "classifier", 3),

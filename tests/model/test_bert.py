@@ -46,6 +46,14 @@ def largest_difference(first, second):
     return max(jax.tree.leaves(jax.tree.map(lambda a, b: float(jnp.max(jnp.abs(a - b))), first, second)))
 
 
+def test_a_single_block_with_norms_first_has_no_empty_array():
+    config = CONFIG.replace(norm="pre", num_layers=1)
+    params = init(config, jax.random.key(0))
+    assert all(leaf.size for leaf in jax.tree.leaves(params))  # checkpoints can't hold empty arrays
+    assert "attention_norm" not in params["bert"]["encoder"]["layers"]
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(logits(config, params, inputs())))
+
+
 def test_padding_changes_nothing(params):
     plain = logits(CONFIG, params, inputs())
     padded = logits(CONFIG, params, inputs(padding=8))

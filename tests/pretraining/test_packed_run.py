@@ -13,7 +13,8 @@ from bert_jax.inference.bert import load
 from bert_jax.pretraining.inspection import seen_sequences
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_directory import RunDirectory, read_config, write_config
+from bert_jax.run.run_config import read_config, write_config
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system import progress
 from bert_jax.system.errors import Interrupted, UsageError
 from bert_jax.training import loop

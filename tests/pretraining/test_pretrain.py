@@ -33,7 +33,8 @@ from bert_jax.pretraining.pretrain import evaluate_run, pretrain
 from bert_jax.run.manifest import Manifest, complete, path_of
 from bert_jax.run.measurement import Mean
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_directory import RunDirectory, read_config, write_config
+from bert_jax.run.run_config import read_config, write_config
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.state import TrainState
 from bert_jax.system.errors import Interrupted, RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer

@@ -16,7 +16,8 @@ from bert_jax.run.checkpoint import Checkpoints
 from bert_jax.run.checkpoint_choice import checkpoint_of
 from bert_jax.run.manifest import Manifest, complete, damaged_file, noted_metrics
 from bert_jax.run.metrics import MetricsLog, changed_lines, read_metrics
-from bert_jax.run.run_directory import RunDirectory, read_config
+from bert_jax.run.run_config import read_config
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.saved_state import load_parameters, saved_shapes
 from bert_jax.run.verification import verify
 from bert_jax.system.errors import RunError

@@ -7,7 +7,8 @@ import pytest
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.run.overwriting import runs_to_delete
-from bert_jax.run.run_directory import RunDirectory, differences, read_config
+from bert_jax.run.run_config import differences, read_config
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import RunError, UsageError
 
 
@@ -130,16 +131,31 @@ def test_a_password_in_a_setting_is_refused_before_anything_is_written(tiny_conf
     assert ("MLFLOW_TRACKING_USERNAME" in str(refused.value)) == (name == "mlflow")
 
 
-def test_a_folder_that_holds_other_files_is_refused(tmp_path):
-    (tmp_path / "corpus.txt").write_text("text")
-    with pytest.raises(UsageError, match="is no run and not empty: it holds 'corpus.txt'"):
+@pytest.mark.parametrize(
+    "name", ["corpus.txt", "data/corpus.txt", "tokenizer/vocab.txt", "wandb/x", "data", "results.json"]
+)
+def test_a_folder_that_holds_other_files_is_refused(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("text")
+    with pytest.raises(UsageError, match=f"is no run and not empty: it holds '{name.partition('/')[0]}'"):
         RunDirectory(tmp_path).open(RunConfig())
-    assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()] == [name]
 
 
-def test_a_path_with_a_backslash_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="has a backslash"):
+def test_a_copied_tokenizer_and_copied_data_are_those_of_a_run(tmp_path):
+    for name in ("data/length-32/prepared.json", "tokenizer/origin.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("{}")
+    RunDirectory(tmp_path).open(RunConfig())
+
+
+def test_names_that_checkpoints_cannot_be_kept_under_are_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"can't be kept in a folder with \\ in its path"):
         RunDirectory(tmp_path / "a\\b")
+    for sign in "*?[":
+        with pytest.raises(UsageError, match=rf"can't be kept in a folder with \{sign} in its path"):
+            RunDirectory(tmp_path / f"a{sign}b").open(RunConfig())
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_set_named_like_the_run_may_be_read(tmp_path, monkeypatch):

@@ -20,7 +20,8 @@ from bert_jax.run.manifest import (
     set_aside,
     write_evaluation,
 )
-from bert_jax.run.run_directory import RunDirectory, read_config
+from bert_jax.run.run_config import read_config
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.verification import verify
 from bert_jax.system import files
 from bert_jax.system.errors import RunError

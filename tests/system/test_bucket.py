@@ -1,12 +1,14 @@
 """Paths are absolute and normal, and unknown schemes are refused."""
 
-from pathlib import Path
+import sys
 
 import pytest
 
-from bert_jax.system.bucket import place_of
-from bert_jax.system.errors import UsageError
-from bert_jax.system.files import matching_files
+from bert_jax.system import bucket
+from bert_jax.system.bucket import object_name, place_of
+from bert_jax.system.copies import fetched
+from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.files import files_below, matching_files, new_directory, open_binary, remove_directory, write_text
 
 
 def test_local_paths_are_absolute_and_without_double_dots(tmp_path, monkeypatch):
@@ -24,11 +26,90 @@ def test_local_paths_are_absolute_and_without_double_dots(tmp_path, monkeypatch)
     assert place_of("link/../x") == real / "far/x"  # as the system reads it
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/x", "https://host/a.txt", "abfs://c/x", "memory://x", "hdfs://h/x"])
+@pytest.mark.parametrize("url", ["ftp://host/x", "memory://x", "hdfs://h/x"])
 def test_an_unknown_scheme_is_refused_by_name(url):
     scheme = url.partition(":")[0]
     for use in (place_of, matching_files):
-        with pytest.raises(UsageError, match=f"^{url} has the scheme {scheme}://"):
+        with pytest.raises(UsageError, match=f"^{url} has the scheme {scheme}://.* or one of gs://, s3://, az://$"):
             use(url)
-    with pytest.raises(UsageError, match=scheme) if scheme != "hdfs" else pytest.raises(UsageError):
-        place_of(Path(url) if scheme != "hdfs" else url)
+
+
+def test_a_web_address_is_refused_with_the_command_that_downloads_it():
+    with pytest.raises(UsageError, match=r"web address, which isn't read; download it: curl -LO 'https://host/a\?b'$"):
+        place_of("https://host/a?b")
+
+
+@pytest.mark.parametrize(
+    "scheme, library, extra", [("s3", "s3fs", "s3"), ("az", "adlfs", "azure"), ("abfs", "adlfs", "azure")]
+)
+def test_a_missing_library_is_named_with_its_extra(scheme, library, extra, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setattr(bucket, "_store", bucket._store.__wrapped__)
+    with pytest.raises(UsageError, match=rf"paths need {library}, which is not installed; .*\[{extra}\]"):
+        place_of(f"{scheme}://missing/x")
+
+
+def test_a_bucket_that_does_not_answer_is_one_line(s3_server, monkeypatch):
+    monkeypatch.setattr(s3_server, "objects", None)  # every answer fails
+    with pytest.raises(UsageError, match="^s3://silent can't be read .*check its name"):
+        place_of("s3://silent/x")
+
+
+CONTENT = {"a.txt": b"first", "sub/b %c": bytes(range(256)) * 100, "sub/deep/c": b""}
+
+
+@pytest.fixture(params=["s3_server", "azure_server"])
+def server(request, tmp_path, monkeypatch):
+    """A stand-in for a service, of which this machine has no copies."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def folder(server, tmp_path):
+    """A folder of three objects in a bucket."""
+    folder = place_of(f"{server.scheme}://bucket/{tmp_path.name}")
+    for name, data in CONTENT.items():
+        server.objects[object_name(folder / name)] = data
+    return folder
+
+
+def content(directory):
+    return {name: path.read_bytes() for name, path in files_below(directory).items()}
+
+
+def test_files_in_a_bucket_are_found_and_read(folder):
+    assert content(folder) == CONTENT
+    assert [path.name for path in matching_files(f"{folder}/*.txt")] == ["a.txt"]
+    assert len(matching_files(f"{folder}/**")) == 3 and not matching_files(f"{folder}/*.gz")
+    assert fetched(folder / "a.txt").read_bytes() == b"first"
+    with open_binary(folder / "sub" / "b %c") as file:
+        assert file.seek(1000) == 1000 and file.read(5) == CONTENT["sub/b %c"][1000:1005]
+    with pytest.raises(FileNotFoundError):
+        open_binary(folder / "missing")
+
+
+def test_a_copy_is_made_once_and_again_when_an_object_changes(server, folder):
+    assert content(fetched(folder)) == CONTENT
+    server.objects[object_name(folder / "a.txt")] = b"other"  # of the same length
+    server.requests.clear()
+    assert content(fetched(folder))["a.txt"] == b"other"
+    assert [request for request in server.requests if "/sub/" in request] == []
+
+
+@pytest.mark.parametrize("server", ["s3_server"], indirect=True)
+def test_an_object_that_is_cut_short_is_no_copy(server, folder):
+    server.short.append("GET /.*/sub/b")
+    with pytest.raises(RunError, match="did not arrive as it is stored"):
+        fetched(folder)
+    assert content(fetched(folder)) == CONTENT
+
+
+def test_files_are_written_to_a_bucket(server, folder):
+    write_text(folder / "new.txt", "text")
+    with new_directory(folder / "made") as made:
+        (made / "x").write_text("y")
+    assert server.objects[object_name(folder / "new.txt")] == b"text"
+    assert server.objects[object_name(folder / "made" / "x")] == b"y"
+    remove_directory(folder / "made")
+    assert content(folder) == CONTENT | {"new.txt": b"text"}

@@ -8,7 +8,7 @@ import pytest
 from conftest import command, faked_devices, program
 
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_directory import read_config, write_config
+from bert_jax.run.run_config import read_config, write_config
 
 ON_EIGHT_DEVICES = """
 import json, math, sys
@@ -21,7 +21,8 @@ from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.pretraining.pretrain import training_source
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.input import read_ahead
-from bert_jax.run.run_directory import RunDirectory, read_config
+from bert_jax.run.run_config import read_config
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.model.sharding import batch_sharding, make_mesh, parameter_spec, parts
 
 run = RunDirectory(sys.argv[1])

@@ -1,0 +1,122 @@
+"""A run's config.json: written, read and compared."""
+
+import json
+from typing import Any
+
+from bert_jax.config.data import RecordedCode
+from bert_jax.config.finetune import TaskRunConfig
+from bert_jax.config.run import RunConfig
+from bert_jax.config.settings import Settings, SettingsError
+from bert_jax.config.training import TrainingConfig
+from bert_jax.run.checkpoint_choice import runs_within
+from bert_jax.run.run_manifest import RunManifest
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import RunError, UsageError, without_passwords
+from bert_jax.system.json_file import read_object
+
+SCHEMA_VERSION = 1
+"""Version of the format of config.json."""
+_IMPORTED = "imported_from"
+"""Key in config.json under which an imported model's source stands."""
+_MOST_TOLD = 8
+"""Most differences between two runs that an error lists."""
+
+
+def refuse_passwords(config: TrainingConfig) -> None:
+    """Raises UsageError if a setting holds a password, which would be written to the run's files."""
+    for name, value in config.flat().items():
+        if isinstance(value, str) and (shown := without_passwords(value)) != value:
+            others = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN"
+            where = others if name == "logging.mlflow" else "the variables of its service"
+            raise UsageError(
+                f"{name}={shown} holds a user or password, which would be written to the run's files; leave it out and "
+                f"set the environment variables instead: {where}"
+            )
+
+
+def write_config(path: Place, config: TrainingConfig, imported_from: str | None = None) -> None:
+    """Writes a run's config.json; `imported_from` says where a model that was not trained here comes from."""
+    origin = {_IMPORTED: imported_from} if imported_from else {}
+    value = {"schema_version": SCHEMA_VERSION, **origin, "config": config.model_dump(mode="json")}
+    RunManifest(path.parent).write_json(path, value)
+
+
+def read_config(path: Place) -> RunConfig | TaskRunConfig:
+    """The settings of the run (or checkpoint) at `path`, by which it was pretrained or fine-tuned.
+
+    They are data: a function that they name is a RecordedCode, which isn't imported.
+    Raises UsageError where there is none or a later release's, RunError where it, or the tokenizer beside it, isn't as
+    it was written.
+    """
+    settings = _read(path)["config"]
+    RunManifest(path).check(path / "config.json", path / "tokenizer")
+    try:
+        config = TaskRunConfig(**settings) if "task" in settings else RunConfig(**settings)
+    except SettingsError as error:
+        raise UsageError(f"{path / 'config.json'}: {error}") from None
+    if isinstance(config, RunConfig) and config.data.words not in (None, "jieba"):
+        return config.replace(data=config.data.replace(words=RecordedCode(config.data.words)))
+    return config
+
+
+def origin_of(path: Place) -> str | None:
+    """Where the model of the run (or checkpoint) at `path` was imported from; None of one that was trained here."""
+    origin = _read(path).get(_IMPORTED)
+    return origin if isinstance(origin, str) else None
+
+
+def read_pretraining_config(path: Place) -> RunConfig:
+    """The settings of a pretraining run. Raises UsageError as `read_config` does, and for a fine-tuned run."""
+    config = read_config(path)
+    if not isinstance(config, RunConfig):
+        raise UsageError(
+            f"{path} was fine-tuned for {config.task.name}, and a run that was pretrained is needed here; its "
+            "config.json names the one that it began with"
+        )
+    return config
+
+
+def _read(path: Place) -> dict[str, Any]:
+    try:
+        value = read_object(path / "config.json")
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"{path} is no run: it has no config.json{runs_within(path)}") from None
+    except (OSError, ValueError) as error:
+        raise _damaged_config(path, getattr(error, "strerror", None) or str(error)) from None
+    if "schema_version" not in value:
+        raise UsageError(
+            f"{path} is no run, its config.json is another program's; make a run of it with bert-jax import"
+        )
+    if value["schema_version"] != SCHEMA_VERSION:
+        raise UsageError(
+            f"{path / 'config.json'} has schema_version {value['schema_version']!r} and this release reads "
+            f"{SCHEMA_VERSION}; install the release of bert_jax that wrote it"
+        )
+    if not isinstance(value.get("config"), dict):
+        raise _damaged_config(path, "it has no settings")
+    return value
+
+
+def _damaged_config(path: Place, reason: str) -> RunError:
+    return RunError(
+        f"{path / 'config.json'} is damaged ({reason}); put a good copy in its place: every checkpoint of a run has one"
+    )
+
+
+def differences(first: Settings, second: Settings) -> list[tuple[str, Any, Any]]:
+    """Dotted name and both values of every setting that differs."""
+    old, new = first.flat(), second.flat()
+    names = dict.fromkeys([*old, *new])
+    return [(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
+
+
+def described(changes: list[tuple[str, Any, Any]]) -> str:
+    """The first differences, as text."""
+    told = [
+        "the rows of its files or sets are others now"  # of which the config has a checksum
+        if name == "rows_hash"
+        else f"{name} is {json.dumps(old)} there and {json.dumps(new)} now"
+        for name, old, new in sorted(changes, key=lambda change: change[0] != "rows_hash")
+    ]
+    more = [f"and {len(told) - _MOST_TOLD} more"] if len(told) > _MOST_TOLD else []
+    return "; ".join(told[:_MOST_TOLD] + more)

@@ -1,0 +1,82 @@
+"""Every command takes a path however it is spelled: with .., ., ~, links, blanks, signs of a shell."""
+
+import shlex
+import shutil
+
+import pytest
+
+import bert_jax
+from bert_jax.cli.main import run
+from bert_jax.cli.summary import print_next_steps
+
+NAME = "rü $(id) {step} s"
+"""The name of a folder; shells, str.format and rich would each change it if they were given it as it is."""
+TEXT = "The old [MASK] sees the house."
+
+
+@pytest.fixture(scope="module")
+def home(tiny_run, corpus, tmp_path_factory):
+    """A home with a copy of the tiny run, a link to it, text and rows."""
+    home = tmp_path_factory.mktemp("home")
+    shutil.copytree(tiny_run.path, home / NAME)
+    (home / "link").symlink_to(NAME)
+    (home / "in put").mkdir()
+    shutil.copy(corpus, home / "in put" / "é.txt")
+    rows = [f"The {word} sees the house.\t{number % 2}" for number, word in enumerate(["old", "cat", "dog"] * 8)]
+    (home / "in put" / "rows.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    return home
+
+
+@pytest.fixture(params=["../{}", "./../here/../{}", "~/{}", "../link"])
+def spelled(request, home, monkeypatch):
+    """The run's path as a user may spell it in the folder `here`."""
+    (home / "here").mkdir(exist_ok=True)
+    monkeypatch.chdir(home / "here")
+    monkeypatch.setenv("HOME", str(home))
+    return request.param.format(NAME)
+
+
+def done(*arguments):
+    assert run(list(map(str, arguments))) == 0, arguments
+
+
+def test_commands_that_read_a_run(spelled, capsys):
+    done("inspect", spelled, "--step", 3)
+    done("evaluate", spelled)
+    done("evaluate", spelled, "--data", "~/in put/*.txt")
+    done("fill-mask", spelled, TEXT)
+    done("verify", spelled)
+    done("features", spelled, "../in put/é.txt", "./../in put/ü.npz")
+    done("pretrain", spelled, "--workdir", spelled)
+    assert "is finished" in capsys.readouterr().err.replace("\n", "")
+    assert bert_jax.load(spelled).fill_mask(TEXT)
+    assert bert_jax.load_tokenizer(spelled).encode("house")
+
+
+def test_a_model_is_exported_and_imported(spelled, home):
+    done("export", spelled, "./ex pört")
+    done("import", "../here/ex pört", "~/imp ört")
+    done("fill-mask", "../imp ört", TEXT)
+    shutil.rmtree("ex pört")
+    shutil.rmtree(home / "imp ört")
+
+
+def test_a_run_is_made_and_fine_tuned(spelled, home, config_file, capsys):
+    if "~" not in spelled:
+        pytest.skip("one shape is enough")
+    done("vocab", config_file, "--data.source", "text:~/in put/*.txt", "--workdir", f"{spelled} new")
+    done("prepare", config_file, "--data.source", "text:~/in put/*.txt", "--workdir", f"../{NAME} new")
+    flags = ("--task.train", "~/in put/rows.tsv", "--task.dev", "../in put/rows.tsv", "--task.epochs", 1)
+    done("finetune", "sst2", "--init", spelled, "--workdir", f"../{NAME} tuned", *flags, "--task.max-length", 32)
+    last = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert last == ["bert-jax", "predict", str(home / f"{NAME} tuned"), "INPUT", "OUTPUT"]
+    done("predict", f"{spelled} tuned", "../in put/rows.tsv", "~/pre dicted.tsv")
+    done("predict", f"../{NAME} tuned", "~/in put/rows.tsv", "../pre dicted.tsv")
+    assert run(["predict", f"{spelled} tuned", "~/in put/rows.tsv", "../in put/rows.tsv"]) == 2  # the input
+
+
+def test_printed_commands_can_be_pasted(home, capsys):
+    commands = [("bert-jax", "inspect", home / NAME), ("python", "-P", "-c", 'print("$(id)")')]
+    print_next_steps(home / NAME, commands)
+    lines = capsys.readouterr().out.splitlines()[-2:]
+    assert [shlex.split(line) for line in lines] == [list(map(str, words)) for words in commands]
