@@ -70,6 +70,9 @@ class ModelConfig(Settings):
     files of a discriminator."""
     vocabulary_size: Rows | None = None
     """Pieces in the vocabulary (V). None: the size of the tokenizer's vocabulary."""
+    word_rows: Rows | None = None
+    """Rows of the word table. None: one for each piece. Published models may have more; the rows after those of the
+    pieces are kept and exported, and their ids are never predicted or drawn."""
     activation: Literal["gelu_tanh", "gelu_erf"] = "gelu_tanh"
     """GELU by tanh (the original's code since February 2019) or by the error function (its checkpoints of 2018)."""
     norm: Literal["post", "pre"] = "post"
@@ -170,6 +173,11 @@ class ModelConfig(Settings):
     def table_size(self) -> int:
         """Width of the tables (E): `embedding_size` or its default."""
         return self.embedding_size or self.hidden_size
+
+    @property
+    def table_rows(self) -> int:
+        """Rows of the word table: `word_rows`, or one for each piece where those are more. Needs `vocabulary_size`."""
+        return max(self.word_rows or 0, self.vocabulary_size or 0)
 
     @property
     def generator(self) -> "ModelConfig | None":

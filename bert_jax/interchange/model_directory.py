@@ -64,6 +64,8 @@ def open_model_directory(
 ) -> PublishedModel:
     """Opens the model in `directory`: safetensors files or a TensorFlow checkpoint, a config, and a vocabulary.
 
+    Rows of the word table after those of the vocabulary's pieces are kept.
+
     `activation` and `lowercase` override the files. If neither says, as with Google's files, GELU has the tanh form,
     which Google's code has used since February 2019, and the letters in the vocabulary decide the casing. Pickles are
     never read. Raises UsageError if a file is missing, damaged, or inconsistent with the others.
@@ -99,6 +101,10 @@ def open_model_directory(
                 f"{path}: {name}_id is {shown(said)}, and {vocabulary.pieces[number]} is piece {number} of the "
                 "vocabulary; tokenizer and model don't belong together"
             )
+    rows = config.table_rows
+    if unused_rows := rows - len(vocabulary):
+        say(f"the model has {rows:,} rows for {len(vocabulary):,} pieces: {unused_rows:,} are kept and never predicted")
+        config = config.replace(vocabulary_size=len(vocabulary), word_rows=rows)
     unused = selection.unused | dict.fromkeys(not_listed, f"not listed in {INDEX}")
     return PublishedModel(config, tokenizer, selection.absent, unused, slots, tensors)
 

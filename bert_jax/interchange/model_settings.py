@@ -64,6 +64,7 @@ def config_values(
     Raises UsageError where the files of its `model_type` can't say what it is.
     """
     relative = relative_of(model.model_type, "model.model_type")
+    model = model.replace(vocabulary_size=model.table_rows, word_rows=None)  # the files count the unused rows too
     written = {form: name for name, form in ACTIVATIONS.items() if name in ("gelu", "gelu_new")}
     values: dict[str, Any] = {"architectures": [class_name]}
     values |= {theirs: getattr(model, ours) for theirs, ours in (relative.sizes | relative.rates).items()}

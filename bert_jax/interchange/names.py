@@ -40,9 +40,7 @@ def expected_tensors(config: ModelConfig) -> Iterator[Expected]:
     shapes = flatten_dict(parameter_shapes(config), sep="/")
     for parameter in PARAMETERS:
         if parameter.path in shapes:
-            shape = _shape_of_theirs(
-                parameter, parameter.own_shape(shapes[parameter.path].shape, config.vocabulary_size)
-            )
+            shape = _shape_of_theirs(parameter, parameter.own_shape(shapes[parameter.path].shape, config.table_rows))
             for layer in _layers(parameter, shapes[parameter.path].shape, config):
                 for name in parameter.tensors:
                     yield Expected(name.format(layer=layer), shape, parameter.path)
@@ -75,7 +73,7 @@ def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.nd
     for parameter in PARAMETERS:
         if parameter.path in leaves:
             whole = np.asarray(leaves[parameter.path])
-            shape = _shape_of_theirs(parameter, parameter.own_shape(whole.shape, config.vocabulary_size))
+            shape = _shape_of_theirs(parameter, parameter.own_shape(whole.shape, config.table_rows))
             for name, place in _places(parameter, whole, config):
                 tensor = place.reshape(shape[::-1]).T if parameter.inputs else place.reshape(shape)
                 tensors[name] = np.ascontiguousarray(tensor)
@@ -86,7 +84,7 @@ def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.nd
 
 def _places(parameter: Parameter, whole: np.ndarray, config: ModelConfig) -> Iterator[tuple[str, np.ndarray]]:
     """Yields each tensor's name and the view of `whole`, our parameter, that holds it, without vocabulary padding."""
-    inside = whole[: config.vocabulary_size] if parameter.padded else whole
+    inside = whole[: config.table_rows] if parameter.padded else whole
     for layer, block in zip(_layers(parameter, whole.shape, config), inside if parameter.of_a_block else [inside]):
         for number, name in enumerate(parameter.tensors):
             yield name.format(layer=layer), block[..., number, :, :] if len(parameter.tensors) > 1 else block

@@ -160,7 +160,7 @@ def _first_of(directory: Path, model_type: str, settings: _Settings, lowercase: 
 
 def _contradiction(settings: _Settings, vocabulary: Vocabulary, config: ModelConfig) -> str | None:
     """A description of how the vocabulary contradicts its settings or the model; None if it doesn't."""
-    if len(vocabulary) != config.vocabulary_size:
+    if len(vocabulary) > (config.vocabulary_size or 0):
         return f"the vocabulary has {len(vocabulary):,} pieces and the model's table {config.vocabulary_size:,} rows"
     for number, piece in settings.added_tokens_decoder.items():
         numbers = number.isdecimal() and len(number) <= _MOST_DIGITS

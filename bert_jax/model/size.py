@@ -58,7 +58,7 @@ def _parts_below(root: str, shapes: dict[str, tuple[int, ...]], config: ModelCon
     present = [parameter for parameter in PARAMETERS if root + parameter.path in shapes]
     for (group, name), same in itertools.groupby(present, lambda parameter: (parameter.group, parameter.part)):
         of_all = [(parameter, shapes[root + parameter.path]) for parameter in same]
-        own = [parameter.own_shape(shape, vocabulary_size(config)) for parameter, shape in of_all]
+        own = [parameter.own_shape(shape, config.table_rows) for parameter, shape in of_all]
         copies = of_all[0][1][0] if group == "block" else 1
         yield Part(group, name, tuple(sorted(own, key=len, reverse=True)), copies, root == _GENERATOR)
 

@@ -91,7 +91,8 @@ def _shaping(model: ModelConfig, learned_positions: bool) -> dict[str, Any]:
 
 def _lengthened(params: Parameters, old: ModelConfig, new: ModelConfig, rows: list[list[int]]) -> Parameters:
     """`params` with one more row for each added piece in every table over the vocabulary: the mean of the rows of the
-    old pieces that spell the added one, which `rows` lists.
+    old pieces that spell the added one, which `rows` lists. Added pieces take
+    the unused rows first.
     """
     added = rows[old.vocabulary_size :]
     most = max(map(len, added))
@@ -100,8 +101,9 @@ def _lengthened(params: Parameters, old: ModelConfig, new: ModelConfig, rows: li
 
     def lengthened(table: Float[Array, "V *D"]) -> Float[Array, "W *D"]:
         means = jnp.einsum("nk,nk...->n...", shares, table[numbers])
-        padding = padded_vocabulary_size(new) - vocabulary_size(new)
-        longer = jnp.concatenate([table[: old.vocabulary_size], means])
+        unused = table[vocabulary_size(new) : old.table_rows]
+        longer = jnp.concatenate([table[: old.vocabulary_size], means, unused])
+        padding = padded_vocabulary_size(new) - len(longer)
         return jnp.pad(longer, [(0, padding)] + [(0, 0)] * (table.ndim - 1))
 
     def changed(path, leaf: Array) -> Array:

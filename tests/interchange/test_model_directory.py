@@ -14,12 +14,16 @@ import bert_jax
 from bert_jax.cli.main import run
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
+from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.tensors import read_safetensors, select
 from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
+from bert_jax.model.sharding import make_mesh
+from bert_jax.pretraining.initial import InitialModel
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
+from bert_jax.text.tokenizer import load_tokenizer
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gelu_erf"
 HEADER_BYTES = 8
@@ -316,9 +320,9 @@ SPOILED = {
         lambda folder: (folder / "vocab.txt").unlink(),
         "has no vocabulary; put the model's",
     ),
-    "fewer pieces": (
-        lambda folder: _lines("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", folder=folder),
-        "the vocabulary has 6 pieces and the model's table 97 rows",
+    "more pieces than rows": (
+        lambda folder: _lines("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(str, range(93)), folder=folder),
+        "the vocabulary has 98 pieces and the model's table 97 rows",
     ),
     "another [MASK]": (
         _settings("tokenizer_config.json", added_tokens_decoder={"103": {"content": "[MASK]"}}),
@@ -510,6 +514,34 @@ def test_an_imported_run_is_started_from_and_not_trained(folder, tmp_path, capsy
     assert run(again) == 2 and "start a run from it: --init" in capsys.readouterr().err
     assert run(["import", str(folder), str(tmp_path / "run")]) == 2
     assert "exists already" in capsys.readouterr().err
+
+
+def test_rows_without_a_piece_are_kept_and_never_predicted(folder, shaped, tmp_path, capsys):
+    pieces = (folder / "vocab.txt").read_text().splitlines()
+    _lines(*pieces[:90], folder=folder)
+    assert run(["import", str(folder), str(tmp_path / "run")]) == 0
+    assert "97 rows for 90 pieces: 7 are kept and never predicted" in " ".join(capsys.readouterr().err.split())
+    bert = bert_jax.load(tmp_path / "run")
+    assert sorted(piece for piece, _ in bert.fill_mask("piece1 [MASK]", top=97)[0]) == sorted(pieces[:90])
+    assert run(["export", str(tmp_path / "run"), str(tmp_path / "again")]) == 0
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+
+    (tmp_path / "longer.txt").write_text("\n".join([*pieces[:90], "newword", "longword"]))
+    settings = shaped.replace(init=str(folder), vocabulary=VocabularyConfig(file=str(tmp_path / "longer.txt")))
+    with pytest.raises(UsageError, match="model.word_rows is 97 there and None here"):
+        InitialModel.open(settings)
+    settings = settings.replace(model=shaped.model.replace(word_rows=97))
+    longer = load_tokenizer(tmp_path / "longer.txt")
+    word = InitialModel.open(settings).parameters(longer, make_mesh(settings.mesh))["bert"]["embeddings"]["word"]
+    before = bert.params["bert"]["embeddings"]["word"]
+    np.testing.assert_array_equal(np.delete(word, [90, 91], axis=0), np.delete(before, [90, 91], axis=0))
+    pretrain(settings, RunDirectory(tmp_path / "trained"))
+    assert run(["export", str(tmp_path / "trained"), str(tmp_path / "last")]) == 0
+    shapes = (
+        {name: tensor.shape for name, tensor in load_file(place).items()}
+        for place in (tmp_path / "last" / "model.safetensors", folder / "model.safetensors")
+    )
+    assert next(shapes) == next(shapes)
 
 
 def test_what_a_wrapper_puts_before_all_names_is_left_out(folder, capsys):
