@@ -1,6 +1,6 @@
 """bert-jax vocab CONFIG --workdir RUN: makes the vocabulary, the first step of pretrain.
 
-bert-jax vocab --extend VOCAB --words FILE: adds words to a vocabulary.
+bert-jax vocab --extend VOCAB --words FILE --markers FILE: adds words and markers to a vocabulary.
 """
 
 from bert_jax.cli.arguments import Command, RunArguments
@@ -31,7 +31,7 @@ COMMAND = Command(
 
 def run(words: list[str]) -> None:
     """Parses the command line, makes the tokenizer and prints where it is."""
-    if any(word.partition("=")[0] in ("--extend", "--words") for word in words):
+    if any(word.partition("=")[0] in ("--extend", "--words", "--markers") for word in words):
         from bert_jax.cli import vocab_extend
 
         vocab_extend.run(words)

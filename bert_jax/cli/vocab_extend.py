@@ -1,4 +1,4 @@
-"""bert-jax vocab --extend VOCAB --words FILE: adds words to a vocabulary."""
+"""bert-jax vocab --extend VOCAB --words FILE --markers FILE: adds words and markers to a vocabulary."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from bert_jax.system.progress import print_line
 from bert_jax.text.extension import extend
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, tokenizer_directory
 from bert_jax.text.vocabulary import read_lines
-from bert_jax.text.wordpiece import MANY_CAPITALS
+from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
 
 
 class Extend(Arguments):
@@ -18,8 +18,11 @@ class Extend(Arguments):
 
     extend: PlaceArgument
     """A vocab.txt, a sentencepiece .model, a tokenizer.json, a run or a tokenizer directory."""
-    words: PlaceArgument
+    words: PlaceArgument | None = None
     """Words to add: a UTF-8 file with one word on each line. They are cleaned as the tokenizer cleans text."""
+    markers: PlaceArgument | None = None
+    """Markers to add, such as [E11]: a UTF-8 file with one on each line. They are found in text as they are written,
+    before it is cleaned and split. A vocabulary with markers is written as a tokenizer.json."""
     output: PlaceArgument | None = None
     """File to write. Without it: VOCAB.extended.txt, .model or .json beside the vocabulary."""
     lowercase: bool = True
@@ -30,7 +33,7 @@ class Extend(Arguments):
 COMMAND = Command(
     "vocab",
     Extend,
-    "Add words to a vocabulary: every old piece keeps its id, and words that aren't pieces yet follow.",
+    "Add words and markers to a vocabulary: every old piece keeps its id, and those that aren't pieces yet follow.",
 )
 
 
@@ -39,27 +42,33 @@ def run(words: list[str]) -> None:
     args = COMMAND.parse(words)
     tokenizer = load_tokenizer(args.extend, args.lowercase)
     _check_casing(args, tokenizer)
-    output = args.output or _beside(args.extend, tokenizer)
-    _check_output(output, tokenizer)
-    lines = read_lines(_words_here(args.words), "file of words", "one with a word a line")
-    made = extend(tokenizer, [line for line in lines if line.strip()])
+    if args.words is None and args.markers is None:
+        raise UsageError("nothing to add was given; name a file of words by --words, or one of markers by --markers")
+    made = extend(tokenizer, _lines_of(args.words), [line.strip() for line in _lines_of(args.markers)])
+    output = args.output or _beside(args.extend, made.tokenizer)
+    _check_output(output, made.tokenizer)
     counts = f"{made.added:,} words added, {made.known:,} known already, {made.split:,} left out: they are always split"
-    if not made.added:
-        raise UsageError(f"{args.words} adds nothing to {args.extend} ({counts}); nothing was written")
+    counts += f"; {made.markers:,} markers added" if args.markers else ""
+    if not made.added + made.markers:
+        given = " and ".join(str(path) for path in (args.words, args.markers) if path)
+        raise UsageError(f"{given} adds nothing to {args.extend} ({counts}); nothing was written")
     made.tokenizer.write_vocabulary(output)
     print_line(f"{len(made.tokenizer.vocabulary):,} pieces ({counts}): {output}")
 
 
-def _words_here(words: Place) -> Path:
-    """The file of words, copied to this machine if it is in a bucket."""
+def _lines_of(words: Place | None) -> list[str]:
+    """The lines of a file of words that aren't empty; none where there is no file."""
+    if words is None:
+        return []
     if in_bucket(words) and not words.is_file():
         raise UsageError(f"no file of words at {words}; give the path of one with a word a line")
-    return fetched(words)
+    lines = read_lines(fetched(words), "file of words", "one with a word a line")
+    return [line for line in lines if line.strip()]
 
 
 def _check_casing(args: Extend, tokenizer: Tokenizer) -> None:
     """Raises UsageError if a vocab.txt has pieces with capitals and would be used with lower-casing."""
-    given = args.lowercase and tokenizer.kind == "wordpiece" and not tokenizer_directory(args.extend)
+    given = args.lowercase and isinstance(tokenizer, WordPieceTokenizer) and not tokenizer_directory(args.extend)
     if given and tokenizer.vocabulary.share_of_capitals > MANY_CAPITALS:
         raise UsageError(f"{args.extend} has pieces with capitals and words would be lower-cased; add --no-lowercase")
 

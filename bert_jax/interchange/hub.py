@@ -16,7 +16,7 @@ _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 """The name of a model in the hub, with an optional organization."""
 _FILES = (
     *("config.json", WEIGHTS, INDEX, "model-*-of-*.safetensors"),
-    *("vocab.txt", "tokenizer.json", "tokenizer_config.json", "tokenizer.model"),
+    *("vocab.txt", "tokenizer.json", "tokenizer_config.json", "added_tokens.json", "tokenizer.model"),
     *("vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model"),
 )
 """Patterns of the files to download: those that this package reads. None of them can run code."""

@@ -75,6 +75,8 @@ def read_numbered_model(path: Path, model_type: str, lowercase: bool, keep_accen
     *others, mask = special
     tokenizer.add_special_tokens([AddedToken(name, normalized=False) for name in others])
     tokenizer.add_special_tokens([AddedToken(mask, lstrip=True, normalized=False)])
+    whole = [piece.piece for piece in model.pieces if piece.type == piece.USER_DEFINED]
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in whole if piece not in special])
     _, _, cls, sep, _ = special
     second = ":1" if way.separators == 1 else ":0"
     tokenizer.post_processor = processors.TemplateProcessing(

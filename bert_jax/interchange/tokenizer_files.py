@@ -1,25 +1,26 @@
 """Reads and writes tokenizers: in the formats of Hugging Face and Google, and for AutoTokenizer of transformers."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
-from tokenizers import AddedToken, processors
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.interchange.json_file import Shape, read_object, read_shape, shaped
+from bert_jax.interchange.json_file import Shape, read_object, read_shape
 from bert_jax.interchange.sentencepiece_files import NUMBERED_MODELS, read_numbered_model
+from bert_jax.interchange.wordpiece_files import model_type_in, read_vocabulary, read_wordpiece_json
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import write_json, write_text
-from bert_jax.system.progress import say, warn
+from bert_jax.system.progress import say
 from bert_jax.text.byte_level_bpe import pipeline_of_merges
 from bert_jax.text.pipeline import PipelineTokenizer
 from bert_jax.text.sentencepiece import BOUNDARY, SentencePieceTokenizer
-from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.vocabulary import CONTINUATION, UNKNOWN, Vocabulary, check_numbers
-from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
+from bert_jax.text.tokenizer import Tokenizer, pipeline_of
+from bert_jax.text.tokenizer_json import added_token
+from bert_jax.text.vocabulary import Vocabulary, check_numbers
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
-TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
+TOKENIZER, SETTINGS, ADDED = "tokenizer.json", "tokenizer_config.json", "added_tokens.json"
 _PIECES = "vocab.json"
 _VOCABULARIES = (SentencePieceTokenizer.file_name, TOKENIZER, _PIECES, *NUMBERED_MODELS, WordPieceTokenizer.file_name)
 """Files that a vocabulary is read from, the first that is there."""
@@ -28,7 +29,8 @@ SPECIAL_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token
 _CLASSES = {
     **{"XLMRobertaTokenizer": "xlm-roberta", "CamembertTokenizer": "camembert", "AlbertTokenizer": "albert"},
     **dict.fromkeys(("BertTokenizer", "ElectraTokenizer", "DistilBertTokenizer", "RobertaTokenizer")),
-    **dict.fromkeys(("PreTrainedTokenizer", "TokenizersBackend")),
+    # A RoBERTa's files may name GPT-2's class: its pieces are the same, and the special ones are found by their names.
+    **dict.fromkeys(("GPT2Tokenizer", "PreTrainedTokenizer", "TokenizersBackend")),
 }
 """Classes of transformers whose ids are given here, without the `Fast` at the end of some; with the model_type whose
 sentencepiece models they number, whatever the model's own is."""
@@ -41,43 +43,15 @@ _MOST_DIGITS = 9
 
 
 class _Piece(Shape):
+    """An added token as tokenizer_config.json describes it."""
+
     content: str
-
-
-class _AddedPiece(_Piece):
-    id: int
-
-
-class _WordPiece(Shape):
-    """The `model` of a tokenizer.json, except `type` and `vocab`, which `_numbered_pieces` reads."""
-
-    unk_token: Literal["[UNK]"] = UNKNOWN
-    continuing_subword_prefix: Literal["##"] = CONTINUATION
-    max_input_chars_per_word: Annotated[int, Field(ge=100, le=200)] = 100
-    """Longest word that is split into pieces; a longer word is unknown.
-
-    The limit is 200 characters in the original BERT and here, but 100 in most files."""
-
-
-class _Cleaning(Shape):
-    type: Literal["BertNormalizer"]
-    clean_text: Literal[True] = True
-    handle_chinese_chars: Literal[True] = True
-    strip_accents: bool | None = None
-    lowercase: bool = True
-
-
-class _Splitting(Shape):
-    type: Literal["BertPreTokenizer"]
-
-
-class _TokenizerFile(Shape):
-    """A tokenizer.json of BERT. Settings that would change the tokenization are refused."""
-
-    model: _WordPiece
-    normalizer: _Cleaning
-    pre_tokenizer: _Splitting
-    added_tokens: list[_AddedPiece] = []
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    special: bool = False
+    normalized: bool | None = None
+    """None: unless it is special."""
 
 
 class _Class(Shape):
@@ -96,7 +70,11 @@ class _Settings(_Class):
     add_prefix_space: bool | None = None
     model_max_length: float | None = None
     do_basic_tokenize: Literal[True] = True
+    never_split: Annotated[list[str], Field(max_length=0)] | None = None
+    word_tokenizer_type: Literal["basic"] | None = None
+    subword_tokenizer_type: Literal["wordpiece"] | None = None
     added_tokens_decoder: dict[str, _Piece] = {}
+    additional_special_tokens: list[str | _Piece] | None = None
     pad_token: str | _Piece | None = None
     unk_token: str | _Piece | None = None
     cls_token: str | _Piece | None = None
@@ -116,7 +94,8 @@ def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None 
     named = _class_of(directory, settings)
     tokenizer = _first_of(directory, _CLASSES.get(named) or config.model_type, settings, lowercase)
     _check_spelling(directory, tokenizer)
-    if lowercase is not None and not isinstance(tokenizer, WordPieceTokenizer):
+    tokenizer = _with_added(tokenizer, directory, settings)
+    if lowercase is not None and tokenizer.kind != "wordpiece":
         raise UsageError(
             f"--{'' if lowercase else 'no-'}lowercase is for a WordPiece; the vocabulary in {directory} is a "
             f"{tokenizer.kind} and says itself how text is cleaned; leave the option out"
@@ -146,8 +125,8 @@ def _first_of(directory: Path, model_type: str, settings: _Settings, lowercase: 
         return tokenizer
     if path.name == TOKENIZER:
         value = read_object(path)
-        if _model_type(value) == "WordPiece":
-            return _wordpiece_of(directory, value, settings, lowercase)
+        if model_type_in(value) == "WordPiece":
+            return read_wordpiece_json(path, value, settings.do_lower_case, lowercase)
         return PipelineTokenizer(value, str(path))
     if path.name == _PIECES:
         value = pipeline_of_merges(read_object(path), path, leading_space=bool(settings.add_prefix_space))
@@ -155,7 +134,7 @@ def _first_of(directory: Path, model_type: str, settings: _Settings, lowercase: 
     if path.name in NUMBERED_MODELS:
         lowercases = settings.do_lower_case is not False
         return read_numbered_model(path, model_type, lowercases, bool(settings.keep_accents))
-    return _wordpiece_over(path, settings, lowercase)
+    return read_vocabulary(path, settings.do_lower_case if lowercase is None else lowercase, settings.strip_accents)
 
 
 def _contradiction(settings: _Settings, vocabulary: Vocabulary, config: ModelConfig) -> str | None:
@@ -197,7 +176,7 @@ def _class_of(directory: Path, settings: _Settings) -> str | None:
 
 def _check_spelling(directory: Path, tokenizer: Tokenizer) -> None:
     """Raises UsageError for a WordPiece vocabulary that another algorithm made: its pieces would match no text."""
-    if not isinstance(tokenizer, WordPieceTokenizer):
+    if tokenizer.kind != "wordpiece":
         return
     pieces = tokenizer.vocabulary.pieces
     for sign, maker, holds in (
@@ -211,62 +190,41 @@ def _check_spelling(directory: Path, tokenizer: Tokenizer) -> None:
             )
 
 
-def _wordpiece_over(path: Path, settings: _Settings, lowercase: bool | None) -> WordPieceTokenizer:
-    """A tokenizer with the vocabulary in the vocab.txt at `path`."""
-    vocabulary = Vocabulary.read(path)
-    if lowercase is None:
-        lowercase = settings.do_lower_case
-    if lowercase is None:
-        lowercase = vocabulary.share_of_capitals < MANY_CAPITALS
-    return WordPieceTokenizer(vocabulary, lowercase, settings.strip_accents)
+def _with_added(tokenizer: Tokenizer, directory: Path, settings: _Settings) -> Tokenizer:
+    """`tokenizer` with the tokens that added_tokens.json and tokenizer_config.json add to it, unless they are special
+    pieces. A tokenizer.json has its own.
 
-
-def _wordpiece_of(
-    directory: Path, value: dict[str, Any], settings: _Settings, lowercase: bool | None
-) -> WordPieceTokenizer:
-    """The tokenizer in tokenizer.json, whose contents are `value`. Raises UsageError if the file is invalid or
-    contradicts `settings`."""
-    path = directory / TOKENIZER
-    ids = _numbered_pieces(value, path)
-    in_words = len(ids)
-    file = shaped(value, _TokenizerFile, path)
-    told = settings.do_lower_case
-    if lowercase is None and told not in (None, file.normalizer.lowercase):
-        raise UsageError(
-            f"{directory}: lowercase in {TOKENIZER} is {file.normalizer.lowercase} and do_lower_case in {SETTINGS} is "
-            f"{told}; say which by --lowercase True or False"
-        )
-    for piece in file.added_tokens:
-        if ids.setdefault(piece.content, piece.id) != piece.id:
-            numbers = f"piece {ids[piece.content]} and piece {shown(piece.id)}"
-            raise UsageError(f"{path}: {shown(piece.content)} is {numbers}; it has one id")
-    pieces = sorted(ids, key=ids.get)
-    if [ids[piece] for piece in pieces] != list(range(len(pieces))):
-        raise UsageError(f"{path}: its pieces aren't numbered from 0 to {len(pieces) - 1:,}, each number once")
-    vocabulary = Vocabulary(pieces, str(path))
-    if added := list(ids)[in_words:]:
-        warn(f"{path} adds {len(added):,} pieces ({shown(added[0])}, ...), which are never found in text here")
-    lowercase = file.normalizer.lowercase if lowercase is None else lowercase
-    return WordPieceTokenizer(vocabulary, lowercase, file.normalizer.strip_accents)
-
-
-def _model_type(value: dict[str, Any]) -> Any:
-    """The type of the model in a tokenizer.json; WordPiece where a file doesn't say, as old ones don't."""
-    model = value.get("model")
-    return model.get("type", "WordPiece") if isinstance(model, dict) else model
-
-
-def _numbered_pieces(value: dict[str, Any], path: Path) -> dict[str, int]:
-    """Removes `vocab` from the `model` of a tokenizer.json and returns it: the number of every piece.
-
-    It is checked without pydantic, which would describe each of a million wrong numbers. Raises UsageError if a number
-    isn't an integer.
+    Raises UsageError if they are numbered otherwise than on from its last piece.
     """
-    vocab = value["model"].pop("vocab", None)
-    if not isinstance(vocab, dict):
-        raise UsageError(f"{path}: model.vocab is {shown(vocab)}; an object with a number for each piece was expected")
-    check_numbers(vocab, path)
-    return vocab
+    vocabulary = tokenizer.vocabulary
+    if (directory / TOKENIZER).is_file():
+        return tokenizer
+    extra = [
+        one if isinstance(one, _Piece) else _Piece(content=one) for one in settings.additional_special_tokens or []
+    ]
+    special = {one.content for one in extra}
+    found = {
+        vocabulary.ids[one.content]: one.model_copy(update={"special": True})
+        for one in extra
+        if one.content in vocabulary.ids
+    }
+    if (directory / ADDED).is_file():
+        numbers = read_object(directory / ADDED)
+        check_numbers(numbers, directory / ADDED)
+        found |= {number: _Piece(content=text, special=text in special) for text, number in numbers.items()}
+    found |= {
+        int(number): one
+        for number, one in settings.added_tokens_decoder.items()
+        if number.isdecimal() and len(number) <= _MOST_DIGITS
+    }
+    names = {vocabulary.pieces[number] for number in vocabulary.special_ids}
+    tokens = []
+    for number, one in sorted(found.items()):
+        if one.content not in names:
+            flags = one.model_dump(exclude={"content"})
+            flags["normalized"] = not one.special if one.normalized is None else one.normalized
+            tokens.append(added_token(one.content, number, **flags))
+    return pipeline_of(tokenizer).with_added(tokens) if tokens else tokenizer
 
 
 def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -> None:
@@ -278,20 +236,11 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -
     """
     vocabulary = tokenizer.vocabulary
     special = {name: vocabulary.pieces[number] for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids)}
-    theirs = tokenizer.as_huggingface()
-    if isinstance(tokenizer, PipelineTokenizer):  # it says itself what is added to texts
-        # The two older files can't say either.
-        if tokenizer.kind == "byte_bpe" and not theirs.model.ignore_merges and theirs.normalizer is None:
-            theirs.model.save(str(directory))
-    else:
-        cls, sep = vocabulary.pieces[vocabulary.cls_id], vocabulary.pieces[vocabulary.sep_id]
-        theirs.post_processor = processors.TemplateProcessing(
-            single=f"{cls} $A {sep}",
-            pair=f"{cls} $A {sep} $B:1 {sep}:1",
-            special_tokens=[(cls, vocabulary.cls_id), (sep, vocabulary.sep_id)],
-        )
-        theirs.add_special_tokens([AddedToken(piece, normalized=False) for piece in special.values()])
+    theirs = pipeline_of(tokenizer).as_huggingface()
+    if not isinstance(tokenizer, PipelineTokenizer):
         tokenizer.write_vocabulary(directory / tokenizer.file_name)
+    elif tokenizer.kind == "byte_bpe" and not (tokenizer.added or theirs.model.ignore_merges or theirs.normalizer):
+        theirs.model.save(str(directory))  # the two older files can't say any of these
     write_text(directory / TOKENIZER, theirs.to_str(pretty=True))
     of_segments = ["token_type_ids"] if vocabulary.separators == 1 else []
     casing = {}

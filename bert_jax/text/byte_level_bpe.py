@@ -10,7 +10,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from bert_jax.config.vocabulary import LEAST_OF_BYTES
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.text.byte_alphabet import BYTES
-from bert_jax.text.pipeline import PipelineTokenizer, read_json
+from bert_jax.text.pipeline import PipelineTokenizer
+from bert_jax.text.tokenizer_json import read_json
 from bert_jax.text.vocabulary import check_numbers, read_lines, special_names
 
 _MANY = 0.02

@@ -1,10 +1,11 @@
-"""Extends a vocabulary by words, after its old pieces."""
+"""Extends a vocabulary by words and markers, after its old pieces."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from bert_jax.system.errors import UsageError
-from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer import Tokenizer, pipeline_of
+from bert_jax.text.tokenizer_json import added_token
 
 
 class Extension(NamedTuple):
@@ -16,12 +17,16 @@ class Extension(NamedTuple):
     """Words that are pieces already, or that occurred before."""
     split: int
     """Words left out because the tokenizer always splits them, at punctuation, spaces or ideographs."""
+    markers: int
+    """Markers that were added."""
 
 
-def extend(tokenizer: Tokenizer, words: Iterable[str]) -> Extension:
-    """`tokenizer` with each of `words` as a piece; every old piece keeps its id.
+def extend(tokenizer: Tokenizer, words: Iterable[str], markers: Iterable[str] = ()) -> Extension:
+    """`tokenizer` with each of `words` and `markers` as a piece; every old piece keeps its id.
 
-    Words are cleaned as the tokenizer cleans text. A word that it always splits is left out and counted.
+    Words are cleaned as the tokenizer cleans text. A word that it always splits is left out and counted. A marker, such
+    as [E11], is found in a text as it is written, before the text is cleaned and split; with markers the tokenizer is
+    a tokenizer.json, whatever its kind. Raises UsageError if it can't be one.
     """
     new, known, split = {}, 0, 0
     for word in words:
@@ -32,7 +37,12 @@ def extend(tokenizer: Tokenizer, words: Iterable[str]) -> Extension:
             known += 1
         else:
             new[piece] = None
-    return Extension(tokenizer.with_pieces(list(new)), len(new), known, split)
+    extended = tokenizer.with_pieces(list(new)) if new else tokenizer
+    added = [marker for marker in dict.fromkeys(markers) if marker not in extended.vocabulary.ids]
+    if added:
+        numbered = enumerate(added, len(extended.vocabulary))
+        extended = pipeline_of(extended).with_added([added_token(marker, number) for number, marker in numbered])
+    return Extension(extended, len(new), known, split, len(added))
 
 
 def replaced_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:

@@ -1,5 +1,6 @@
 """The interface of all tokenizers, and loading one from a path."""
 
+import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
@@ -7,6 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import tokenizers
 from jaxtyping import Bool
+from tokenizers import AddedToken, processors
 
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.copies import fetched
@@ -101,14 +103,15 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accent
     directory = tokenizer_directory(path)
     if directory:
         directory = fetched(directory)
-        return _KINDS[read_settings(directory, TokenizerSettings).kind].load(directory)
+        kind = _KINDS[read_settings(directory, TokenizerSettings).kind]
+        return (PipelineTokenizer if (directory / PipelineTokenizer.file_name).is_file() else kind).load(directory)
     if path.is_dir():
         raise UsageError(f"{path} holds no tokenizer; give a run, its tokenizer directory, a vocab.txt or a .model")
     return read_vocabulary_file(path, lowercase, strip_accents)
 
 
 def read_vocabulary_file(path: Place, lowercase: bool, strip_accents: bool | None) -> Tokenizer:
-    """Loads a tokenizer by the suffix: a sentencepiece .model, a .json of byte-level BPE, or else a vocab.txt.
+    """Loads a tokenizer by the suffix: a sentencepiece .model, a tokenizer.json or vocab.json, or else a vocab.txt.
 
     Raises UsageError.
     """
@@ -121,6 +124,25 @@ def read_vocabulary_file(path: Place, lowercase: bool, strip_accents: bool | Non
     if path.suffix == ".model":
         return SentencePieceTokenizer.read(path)
     return WordPieceTokenizer(Vocabulary.read(path), lowercase, strip_accents)
+
+
+def pipeline_of(tokenizer: Tokenizer) -> PipelineTokenizer:
+    """The same tokenizer as a tokenizer.json, which sets [CLS] and [SEP] round one text or two.
+
+    Raises UsageError for a sentencepiece model that the library can't express.
+    """
+    if isinstance(tokenizer, PipelineTokenizer):
+        return tokenizer
+    vocabulary, theirs = tokenizer.vocabulary, tokenizer.as_huggingface()
+    names = [vocabulary.pieces[number] for number in vocabulary.special_ids]
+    _, _, cls, sep, _ = names
+    theirs.post_processor = processors.TemplateProcessing(
+        single=f"{cls} $A {sep}",
+        pair=f"{cls} $A {sep} $B:1 {sep}:1",
+        special_tokens=[(cls, vocabulary.cls_id), (sep, vocabulary.sep_id)],
+    )
+    theirs.add_special_tokens([AddedToken(name, normalized=False) for name in names])
+    return PipelineTokenizer(json.loads(theirs.to_str()), tokenizer.file_name)
 
 
 def tokenizer_directory(path: Place) -> Place | None:

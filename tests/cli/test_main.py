@@ -267,6 +267,14 @@ def test_a_vocabulary_is_made_longer(tiny_run, tmp_path, capsys):
         assert longer.read_text().splitlines() == [*load_tokenizer(tiny_run.path).vocabulary.pieces, "coronavirus"]
         longer.unlink()
     assert run(["vocab", "--extend", str(tmp_path / "run"), f"--words={words}", "--output", str(longer)]) == 0
+    (tmp_path / "markers.txt").write_text("[E11]\n<num>\n")
+    marked = tmp_path / "run" / "vocab.extended.json"
+    assert (
+        run(["vocab", "--extend", str(longer), "--markers", str(tmp_path / "markers.txt"), "--output", str(marked)])
+        == 0
+    )
+    assert "153 pieces (0 words added, 0 known already" in capsys.readouterr().out
+    assert load_tokenizer(marked).encode("[E11]<num>") == [151, 152]
 
 
 @pytest.mark.parametrize(
@@ -278,11 +286,13 @@ def test_a_vocabulary_is_made_longer(tiny_run, tmp_path, capsys):
         ({"--output": "vocab.txt"}, "exists already; choose another --output"),
         ({"--output": "x.model"}, "a wordpiece vocabulary is written as vocab.txt"),
         ({"--output": "absent/x.txt"}, "there is no directory"),
+        ({"--markers": "markers.txt", "--output": "x.txt"}, "a wordpiece vocabulary is written as tokenizer.json"),
     ],
 )
 def test_a_vocabulary_that_cannot_be_made_longer_is_one_line(tmp_path, capsys, flags, words):
     pieces = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
     contents = {"vocab.txt": f"{pieces}a\n", "cased.txt": f"{pieces}A\n", "words.txt": "b\n", "known.txt": "a\n"}
+    contents["markers.txt"] = "[E11]\n"
     for name, content in contents.items():
         (tmp_path / name).write_text(content)
     given = {"--extend": "vocab.txt", "--words": "words.txt"} | flags

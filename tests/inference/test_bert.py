@@ -1,13 +1,18 @@
 import itertools
 
+import jax
 import numpy as np
 import pytest
 from token_rows import tokens_of
 
 import bert_jax
+from bert_jax.cli.main import run
+from bert_jax.config.model import ModelConfig
 from bert_jax.inference.bert import Bert
-from bert_jax.model.bert import BertForPretraining
+from bert_jax.interchange.export import write_model_directory
+from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.system.errors import UsageError
+from bert_jax.text.byte_level_bpe import train_byte_level_bpe
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +30,18 @@ def test_masks_are_filled_in_order_with_probabilities(bert):
     everything = bert.fill_mask("The [MASK].", top=1000)[0]
     assert len(everything) == len(bert.tokenizer.vocabulary)
     assert sum(probability for _, probability in everything) == pytest.approx(1, abs=1e-5)
+
+
+def test_python_and_the_command_spell_pieces_of_bytes_alike(tmp_path, capsys):
+    texts = ["Straßen und Häuser, naïve cafés"] * 9
+    tokenizer = train_byte_level_bpe(texts, 275, lowercase=False, strip_accents=None)
+    config = ModelConfig(num_layers=1, hidden_size=16, num_heads=2, max_positions=16, vocabulary_size=275)
+    write_model_directory(tmp_path / "model", config, init(config, jax.random.key(0)), tokenizer)
+    fills = bert_jax.load(tmp_path / "model").fill_mask("und [MASK]", top=275)[0]
+    assert run(["fill-mask", str(tmp_path / "model"), "und [MASK]", "--top", "275"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    assert [row[1] for row in rows] == [piece for piece, _ in fills]
+    assert any(piece.startswith("▁") for piece, _ in fills) and not any("Ġ" in piece for piece, _ in fills)
 
 
 @pytest.mark.parametrize(

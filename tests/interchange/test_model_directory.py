@@ -24,6 +24,7 @@ from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.text.tokenizer_json import added_token
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gelu_erf"
 HEADER_BYTES = 8
@@ -350,11 +351,18 @@ SPOILED = {
         "model 'BPE' over pre-tokenizers ['BertPreTokenizer'] isn't",
     ),
     "one piece, two ids": (
-        _tokenizer(added_tokens=[{"id": 9, "content": "[MASK]"}]),
-        "'[MASK]' is piece 4 and piece 9",
+        _tokenizer(added_tokens=[added_token("[MASK]", 9)]),
+        "the added token '[MASK]' has the number 9 and its place is 4",
     ),
-    "a line break in a piece": (_tokenizer(added_tokens=[{"id": 97, "content": "a\nb"}]), "tab or a line break"),
-    "a blank in a piece": (_tokenizer(added_tokens=[{"id": 97, "content": "a b"}]), "line 98: the piece 'a b' holds a"),
+    "a gap before an added token": (_tokenizer(added_tokens=[added_token("a b", 99)]), "its place is 97"),
+    "a key that isn't known": (
+        _tokenizer(pre_tokenizer={"type": "BertPreTokenizer", "later": True}),
+        "has 'pre_tokenizer.later', which isn't read here",
+    ),
+    "words of MeCab": (
+        _settings("tokenizer_config.json", word_tokenizer_type="mecab"),
+        "word_tokenizer_type is 'mecab': input should be 'basic'",
+    ),
     "half a character in a piece": (_tokenizer(added_tokens=[{"id": 97, "content": "\ud800"}]), "half of a surrogate"),
     "numbers of thousands of digits": (
         _settings("tokenizer_config.json", added_tokens_decoder={"9" * 5_000: {"content": "[MASK]"}}),
@@ -368,7 +376,7 @@ SPOILED = {
         _tokenizer(model={"type": "WordPiece", "vocab": {"a": "0"}}),
         "the piece 'a' has the number '0'; expected an integer",
     ),
-    "a million wrong pieces": (_tokenizer(added_tokens=[{}] * 300_000), "more than 200,000 values, which no such file"),
+    "a million wrong pieces": (_tokenizer(added_tokens=[{}] * 300_000), "is no good tokenizer.json"),
     "a tokenizer.json of 33 MB": (_tokenizer(x="x" * 33_000_000), "more than 32,000,000 bytes, which no such file"),
     "an index with a NUL": (_index("model\0.safetensors"), "names 'model\\x00.safetensors', which is no safetensors"),
     "an index to a folder of its own": (_index("/etc/x.safetensors"), "names '/etc/x.safetensors', which is no"),

@@ -184,6 +184,14 @@ def test_pieces_with_ends_of_words_are_refused(tmp_path):
         read(tmp_path, "roberta")
 
 
+def test_a_roberta_whose_files_name_the_class_of_gpt2_is_read(tmp_path):
+    before = read(copied("roberta", tmp_path), "roberta")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer"}))
+    after = read(tmp_path, "roberta")
+    assert after.encode_batch(TEXTS[:100]) == before.encode_batch(TEXTS[:100])
+    assert after.vocabulary.special_ids == before.vocabulary.special_ids
+
+
 @pytest.mark.parametrize("file", ["tokenizer_config.json", "config.json"])
 def test_a_tokenizer_is_read_by_its_class(file, tmp_path):
     copied("xlm-roberta", tmp_path)

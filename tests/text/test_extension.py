@@ -31,7 +31,7 @@ def written(tokenizer, ids):
 
 
 def test_old_pieces_keep_their_ids_and_new_words_are_whole(old):
-    longer, added, known, split = extend(old, WORDS)
+    longer, added, known, split, _ = extend(old, WORDS)
     new = longer.vocabulary.pieces[len(old.vocabulary) :]
     assert longer.vocabulary.pieces[: len(old.vocabulary)] == old.vocabulary.pieces
     # WordPiece sets every ideograph apart.

@@ -1,0 +1,160 @@
+"""The contents of a tokenizer.json: reading and checking them, and the tokens that it adds to its model's pieces.
+
+Added tokens are found in a text before anything else splits it, as transformers finds them.
+"""
+
+import json
+from collections.abc import Container, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+
+from bert_jax.system import json_file
+from bert_jax.system.errors import UsageError, shown
+from bert_jax.text.charsmap import normalizer_fault
+from bert_jax.text.tokenizer_settings import Kind
+from bert_jax.text.vocabulary import CONTINUATION, MOST_BYTES
+
+_KINDS: dict[Any, Kind] = {"ByteLevel": "byte_bpe", "Metaspace": "metaspace", "BertPreTokenizer": "wordpiece"}
+"""Kinds by the type of the pre-tokenizer that splits words."""
+_MODELS: dict[Kind, tuple[str, ...]] = {
+    "byte_bpe": ("BPE",),
+    "metaspace": ("Unigram", "BPE"),
+    "wordpiece": ("WordPiece",),
+}
+_PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder", "model")
+_KEYS = ("version", "truncation", "padding", "added_tokens", *_PARTS)
+_OLD_KEYS = {"str_rep", "add_prefix_space"}
+"""Keys of a Metaspace that the library reads and no longer writes."""
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a vocabulary's file. Raises UsageError if it can't be read or is damaged."""
+    try:
+        return json_file.read_object(path, MOST_BYTES)
+    except OSError as error:
+        raise UsageError(f"{path} can't be read ({error.strerror}); give the path of a tokenizer.json") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is no tokenizer.json ({error}); give one, a vocab.txt or a .model") from None
+
+
+def kind_of(file: dict[str, Any], name: str) -> Kind:
+    """The kind of the pipeline in `file`. Raises UsageError for one that isn't read here."""
+    if unknown := [key for key in file if key not in _KEYS]:
+        raise UsageError(
+            f"{name} has the part {shown(unknown[0])}, which isn't read here; known are {', '.join(_KEYS)}"
+        )
+    steps = file.get("pre_tokenizer")
+    steps = steps if isinstance(steps, dict) else {}
+    parts = steps.get("pretokenizers") if steps.get("type") == "Sequence" else [steps]
+    types = [part.get("type") for part in parts or [] if isinstance(part, dict)]
+    model = file.get("model")
+    kind = next((kind for step, kind in _KINDS.items() if step in types), None)
+    found = model.get("type", "WordPiece" if kind == "wordpiece" else None) if isinstance(model, dict) else None
+    if kind is None or found not in _MODELS[kind]:
+        raise UsageError(
+            f"{name}: model {shown(found)} over pre-tokenizers {shown(types)} isn't read here; give a BPE over bytes "
+            "(ByteLevel), a Unigram or BPE that marks spaces (Metaspace), or a WordPiece (BertPreTokenizer)"
+        )
+    if suffix := file["model"].get("end_of_word_suffix"):
+        raise UsageError(
+            f"{name}: its pieces have {shown(suffix)} at the ends of words (as HerBERT's), which isn't read here; give "
+            "a BPE over bytes or one that marks spaces"
+        )
+    if kind == "wordpiece" and file["model"].get("continuing_subword_prefix", CONTINUATION) != CONTINUATION:
+        raise UsageError(f"{name}: pieces within words begin with {CONTINUATION} in a WordPiece that is read here")
+    return kind
+
+
+def built(file: dict[str, Any], name: str) -> Tokenizer:
+    """The library's tokenizer for `file`, read from `name`. Raises UsageError if the library refuses it."""
+    if fault := normalizer_fault(file.get("normalizer")):
+        raise UsageError(f"{name}: its precompiled_charsmap is damaged ({fault}); fetch the file again")
+    try:
+        tokenizer = Tokenizer.from_str(json.dumps(file))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises Exception itself, and a panic in it is a BaseException
+        raise UsageError(f"{name} is no good tokenizer.json ({shown(str(error))}); give another") from None
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def check(file: dict[str, Any], tokenizer: Tokenizer, name: str) -> None:
+    """Raises UsageError for keys of `file` that `tokenizer`, built from it, doesn't know, and for wrong numbers."""
+    written = json.loads(tokenizer.to_str())
+    unknown = [key for part in _PARTS for key in _unknown(file.get(part), written[part], part)]
+    if unknown:
+        raise UsageError(f"{name} has {shown(unknown[0])}, which isn't read here; its ids may depend on it")
+    for one in file.get("added_tokens") or []:
+        number = tokenizer.token_to_id(one["content"])
+        if number != one["id"]:
+            raise UsageError(
+                f"{name}: the added token {shown(one['content'])} has the number {shown(one['id'])} and its place is "
+                f"{number}; added tokens are numbered on from the model's pieces"
+            )
+
+
+def _unknown(part: Any, written: Any, path: str) -> list[str]:
+    """The keys in a part of a file that are not in what the library makes of that part."""
+    if isinstance(part, list) and isinstance(written, list):
+        if path == "model.vocab" or path == "model.merges":
+            return []
+        return [key for one, other in zip(part, written) for key in _unknown(one, other, path)]
+    if not isinstance(part, dict) or not isinstance(written, dict) or path == "model.vocab":
+        return []
+    new = [f"{path}.{key}" for key in part if key not in written and key not in _OLD_KEYS]
+    return new + [
+        key for name in part.keys() & written.keys() for key in _unknown(part[name], written[name], f"{path}.{name}")
+    ]
+
+
+def added_token(content: str, number: int, **flags: bool) -> dict[str, Any]:
+    """An entry of `added_tokens`: found exactly as it is written, anywhere, unless `flags` say otherwise."""
+    default = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    return {"id": number, "content": content, **default, **flags}
+
+
+def with_added(file: dict[str, Any], tokens: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """`file` with added tokens, which take the place of those with the same text."""
+    replaced = {one["content"] for one in tokens}
+    kept = [one for one in file.get("added_tokens") or [] if one["content"] not in replaced]
+    return file | {"added_tokens": sorted([*kept, *tokens], key=lambda one: one["id"])}
+
+
+def ordinary(file: dict[str, Any], name: str, hidden: Container[str], found: str | None = None) -> Tokenizer:
+    """The pipeline in `file`, to which the texts in `hidden`, but for `found`, are ordinary characters.
+
+    All other added tokens are found. The library's mark `special` is for those that are not.
+    """
+    names = {one["content"] for one in file.get("added_tokens") or []}
+    added = [
+        one | {"special": one["content"] in hidden and one["content"] != found}
+        for one in file.get("added_tokens") or []
+    ]
+    model = file["model"]
+    if model["type"] == "Unigram":
+        # The model itself would find them in a text. A piece with a space it doesn't: spaces are written otherwise.
+        vocab = [
+            [f" {piece}" if piece in hidden and piece != found else piece, score] for piece, score in model["vocab"]
+        ]
+        own = {piece for piece, _ in model["vocab"]}
+        added = [one for one in added if not (one["special"] and one["content"] in own)]
+        model = model | {"vocab": vocab}
+    tokenizer = built(file | {"model": model, "added_tokens": added}, name)
+    tokenizer.encode_special_tokens = True
+    if found and found not in names:
+        tokenizer.add_tokens([AddedToken(found, normalized=False)])
+    return tokenizer
+
+
+def separators(file: dict[str, Any], separator: str) -> int:
+    """How many separators stand between two texts, as the file's last step says."""
+    step = file.get("post_processor") or {}
+    if step.get("type") == "RobertaProcessing":
+        return 2
+    pair = step.get("pair") if step.get("type") == "TemplateProcessing" else None
+    names = [next(iter(part.values())).get("id") for part in pair or []]
+    return max(1, names[names.index("A") : names.index("B")].count(separator)) if {"A", "B"} <= {*names} else 1

@@ -1,0 +1,154 @@
+"""Added tokens are found in texts as transformers finds them, by a tokenizer of each relative."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from tokenizers import AddedToken
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
+from bert_jax.system.errors import UsageError
+from bert_jax.text.extension import extend
+from bert_jax.text.sentencepiece import read_model
+from bert_jax.text.sentencepiece_training import train_sentencepiece
+from bert_jax.text.tokenizer import load_tokenizer, pipeline_of
+from bert_jax.text.vocabulary import MASK, SPECIAL_PIECES, Vocabulary
+from bert_jax.text.wordpiece import WordPieceTokenizer
+
+FOLDER = Path(__file__).parents[1] / "golden" / "tokenizers"
+CLASSES = {
+    "bert": ("BertTokenizer", ()),
+    "roberta": ("RobertaTokenizer", ("vocab.json", "merges.txt")),
+    "xlm-roberta": ("XLMRobertaTokenizer", ("sentencepiece.bpe.model",)),
+    "albert": ("AlbertTokenizer", ("spiece.model",)),
+    "modernbert": ("PreTrainedTokenizerFast", ("tokenizer.json",)),
+}
+ADDED = ["[E11]", "<num>", "river", "old house", "Straße", "@", "e1", " x", "ing", "中"]
+WORDS = ["the", "river's", "house", "caf\u00e9", "中文", "a1", "(x)", "running", "\u00ad", "STRASSE"]
+PIECES = [*SPECIAL_PIECES, *"the river ' s house cafe a ##1 ( x ) run ##ning e 中 文 ##s [ ] old".split()]
+
+
+def theirs_in(kind: str, folder: Path):
+    """transformers' tokenizer of a relative, from its vocabulary alone."""
+    transformers = pytest.importorskip("transformers")
+    name, files = CLASSES[kind]
+    for file in files:
+        shutil.copy(FOLDER / file, folder)
+    if kind == "bert":
+        (folder / "vocab.txt").write_text("\n".join(PIECES))
+    special = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+    named = {f"{key}_token": piece for key, piece in special.items()} if kind == "modernbert" else {}
+    return getattr(transformers, name).from_pretrained(folder, **named)
+
+
+def texts(rng: random.Random, count: int) -> list[str]:
+    """Words with added tokens before, within and after them."""
+    made = []
+    for _ in range(count):
+        parts = []
+        for word in rng.choices(WORDS, k=6):
+            token = rng.choice(ADDED)
+            parts += [word, rng.choice(["", " ", "  "]), rng.choice([token, token.upper(), ""]), rng.choice(["", " "])]
+        made.append("".join(parts))
+    return made
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("kind", CLASSES)
+def test_the_ids_are_those_of_transformers(kind, seed, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    rng, (source, saved, exported) = random.Random(seed), (tmp_path / name for name in ("source", "saved", "exported"))
+    source.mkdir()
+    theirs = theirs_in(kind, source)
+    from transformers import AutoTokenizer
+
+    flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    added = rng.sample(ADDED, 6)
+    theirs.add_tokens([AddedToken(text, **{flag: rng.random() < 0.4 for flag in flags}) for text in added])
+    theirs.save_pretrained(saved)
+    theirs = AutoTokenizer.from_pretrained(saved)
+    config = ModelConfig(model_type=kind, vocabulary_size=len(theirs))
+    ours = read_tokenizer(saved, config)
+    exported.mkdir()
+    write_tokenizer(ours, exported, 512)
+    again, theirs_again = read_tokenizer(exported, config), AutoTokenizer.from_pretrained(exported)
+    found = 0
+    for text in texts(rng, 60):
+        expected = theirs(text, add_special_tokens=False).input_ids
+        spans = ours.encode_spans(text)
+        assert ours.encode(text) == again.encode(text) == [span.id for span in spans] == expected, text
+        assert theirs_again(text, add_special_tokens=False).input_ids == expected, text
+        for span in spans:
+            if span.id in ours.added:
+                found += 1
+                assert ours.starts_word[span.id] and text[span.begin : span.end] == text[span.begin : span.end].strip()
+        masked = f"{text[:9]}{MASK}{text[9:]}"
+        as_theirs = masked.replace(MASK, theirs.mask_token)
+        assert ours.encode_masked(masked) == theirs(as_theirs, add_special_tokens=False).input_ids, text
+    assert found > 20
+
+
+def test_the_added_tokens_of_an_old_folder_are_read(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(PIECES))
+    size = len(PIECES)
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"covid": size, "[E11]": size + 1, "<Q>": size + 2}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"additional_special_tokens": ["<Q>"]}))
+    tokenizer = read_tokenizer(tmp_path, ModelConfig(vocabulary_size=size + 3))
+    pieces = [tokenizer.vocabulary.pieces[number] for number in tokenizer.encode("The Covids[e11] <q> <Q>a")]
+    assert pieces == ["the", "covid", "s", "[E11]", "[UNK]", "[UNK]", "[UNK]", "<Q>", "a"]
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"covid": size + 1}))
+    with pytest.raises(UsageError, match=f"'covid' has the number {size + 1} and its place is {size}"):
+        read_tokenizer(tmp_path, ModelConfig(vocabulary_size=size + 3))
+
+
+def test_pieces_that_a_sentencepiece_model_never_splits_are_found_as_transformers_finds_them(tmp_path):
+    model = read_model(FOLDER / "spiece.model")
+    names = [piece.piece for piece in model.pieces]
+    chosen = [name for name in ("(", ".", "-", '"') if name in names]
+    for name in chosen:
+        piece = model.pieces[names.index(name)]
+        piece.type = piece.USER_DEFINED
+    (tmp_path / "spiece.model").write_bytes(model.SerializeToString())
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
+    ours = read_tokenizer(tmp_path, ModelConfig(model_type="albert", vocabulary_size=len(theirs)))
+    assert chosen and ours.added
+    for text in ("a (b) river-house.", '"the (river" .- x', "([MASK])", "a-[MASK]."):
+        assert ours.encode_masked(text) == theirs(text, add_special_tokens=False).input_ids, text
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram", "bpe", "roberta", "albert"])
+def test_markers_are_added_to_every_kind(kind, tmp_path):
+    if kind == "wordpiece":
+        old = WordPieceTokenizer(Vocabulary(PIECES))
+    elif kind in CLASSES:
+        shutil.copytree(FOLDER, tmp_path / "files")
+        for path in (tmp_path / "files").iterdir():
+            if path.name not in CLASSES[kind][1]:
+                path.unlink()
+        old = read_tokenizer(tmp_path / "files", ModelConfig(model_type=kind, vocabulary_size=5_000))
+    else:
+        settings = {"lowercase": True, "strip_accents": None, "character_coverage": 1.0}
+        old = train_sentencepiece(["the old house by the river is a house"] * 9, 21, kind=kind, **settings)
+    longer = extend(old, [], ["[E11]", "<num>", "[E11]"]).tokenizer
+    size = len(old.vocabulary)
+    assert longer.vocabulary.pieces == (*old.vocabulary.pieces, "[E11]", "<num>")
+    assert longer.vocabulary.special_ids == old.vocabulary.special_ids
+    text = "the [E11]house <num> [e11]"
+    assert [number for number in longer.encode(text) if number >= size] == [size, size + 1]
+    assert {text[span.begin : span.end] for span in longer.encode_spans(text) if span.id >= size} == {"[E11]", "<num>"}
+    assert longer.encode("the house") == pipeline_of(old).encode("the house")
+    longer.save(tmp_path / "run")
+    assert load_tokenizer(tmp_path / "run").encode(text) == longer.encode(text)
+    assert load_tokenizer(tmp_path / "run").vocabulary.pieces == longer.vocabulary.pieces
+
+
+def test_words_follow_markers():
+    longer = extend(WordPieceTokenizer(Vocabulary(PIECES)), ["covid"], ["[E11]"]).tokenizer
+    last = extend(longer, ["riverhouse"]).tokenizer
+    assert last.vocabulary.pieces == (*PIECES, "covid", "[E11]", "riverhouse")
+    words = [last.vocabulary.pieces[number] for number in last.encode("Covids [E11] Riverhouse riverhouses")]
+    assert words == ["covid", "##s", "[E11]", "riverhouse", "[UNK]"]
