@@ -77,6 +77,11 @@ class SavedArguments(Arguments):
     average: Annotated[int, Field(gt=0)] | None = None
     """Take the mean of the parameters of the last N saved steps of the run, up to --step or the newest, as far as they
     are of one phase. Without it: the parameters of one step."""
+
+
+class InferenceArguments(SavedArguments):
+    """The parameters, and the type in which they are computed with."""
+
     dtype: Literal["float32", "bfloat16"] | None = None
     """Type of the matrix products. Without it: float32 on a CPU, elsewhere the type that the model was trained in."""
 

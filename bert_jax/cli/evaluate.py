@@ -3,11 +3,11 @@
 import json
 from typing import Any, Literal
 
-from bert_jax.cli.arguments import ROWS_NAMES, Command, JsonArguments, RowsArguments, RunArgument, SavedArguments
+from bert_jax.cli.arguments import ROWS_NAMES, Command, InferenceArguments, JsonArguments, RowsArguments, RunArgument
 from bert_jax.system.errors import UsageError
 
 
-class Evaluate(JsonArguments, RowsArguments, SavedArguments):
+class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
     """Arguments of bert-jax evaluate."""
 
     run: RunArgument

@@ -1,10 +1,10 @@
 """bert-jax fill-mask RUN TEXT: prints the most probable pieces for each [MASK]."""
 
-from bert_jax.cli.arguments import Command, RunArgument, SavedArguments
+from bert_jax.cli.arguments import Command, InferenceArguments, RunArgument
 from bert_jax.cli.flags import Positional
 
 
-class FillMask(SavedArguments):
+class FillMask(InferenceArguments):
     """Arguments of bert-jax fill-mask."""
 
     run: RunArgument

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from bert_jax.cli.arguments import ROWS_NAMES, Command, PlaceArgument, RowsArguments, RunArgument, SavedArguments
+from bert_jax.cli.arguments import ROWS_NAMES, Command, InferenceArguments, PlaceArgument, RowsArguments, RunArgument
 from bert_jax.cli.flags import Positional
 
 
-class Predict(RowsArguments, SavedArguments):
+class Predict(RowsArguments, InferenceArguments):
     """Arguments of bert-jax predict."""
 
     run: RunArgument

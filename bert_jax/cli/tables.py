@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table as RichTable
+from rich.text import Text
 
 
 class Table(RichTable):
@@ -14,13 +14,13 @@ class Table(RichTable):
     """
 
     def __init__(self, title: str, *headings: str, **options: Any):
-        super().__init__(title=escape(title) or None, title_justify="left", **options)
+        super().__init__(title=Text(title) if title else None, title_justify="left", **options)
         for heading in headings:
             self.add_column(heading.removeprefix(">"), justify="right" if heading.startswith(">") else "left")
 
     def add_row(self, *cells: Any, **options: Any) -> None:
         """Adds a row of texts or of rich's renderables; `options` are those of rich."""
-        super().add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+        super().add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
 def facts_table(title: str, facts: Iterable[tuple[str, ...]]) -> Table:
