@@ -113,7 +113,7 @@ def _of_a_run(config: RunConfig, path: Place) -> tuple[Any, Iterator[Any]]:
     from bert_jax.pretraining.pretrain import training_source
     from bert_jax.run.run_directory import RunDirectory
     from bert_jax.text.tokenizer import load_tokenizer
-    from bert_jax.training.input import read_ahead
+    from bert_jax.training.batch import read_ahead
 
     run = RunDirectory(path)
     prepared = prepared_for(config, run, config.phases[0].length)

@@ -17,8 +17,8 @@ from bert_jax.model.sharding import batch_sharding, local_rows, on_mesh, placed,
 from bert_jax.pretraining.objective import PretrainingTrainer
 from bert_jax.pretraining.questions import REPLACED_SHARE, REPLACED_TOKENS
 from bert_jax.run.measurement import Mean, Means
-from bert_jax.training.batch import Batch
-from bert_jax.training.input import BatchSource, InOrder, read_ahead
+from bert_jax.training.batch import Batch, read_ahead
+from bert_jax.training.input import BatchSource, InOrder
 from bert_jax.training.step import example_keys, make_evaluation_step
 
 

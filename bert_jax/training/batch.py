@@ -1,12 +1,17 @@
 """Batches of a step: of a prepared data set, or of random pieces for benchmarks."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int, UInt32
 
+from bert_jax.batching.grouping import ahead
 from bert_jax.instances.instances import Instances
 from bert_jax.layout import MASKABLE, WORD_START, Tokens, lay_out
+
+_READ_THREADS = 2
+_BATCHES_AHEAD = 8
 
 
 @runtime_checkable
@@ -24,6 +29,18 @@ class AnyBatch(Protocol):
     @property
     def ordinal(self) -> UInt32[Any, "B *N"]:
         """The number of the sequence or row in the phase's order: the source of its random keys."""
+
+
+@runtime_checkable
+class NumberedBatches(Protocol):
+    """The batches of a training by their number, at random access: what is read ahead and counted."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int) -> AnyBatch: ...
+
+    def records(self, number: int) -> list[int]:
+        """The numbers of the records in batch `number`, over all processes; fillers have none."""
 
 
 class Batch(NamedTuple):
@@ -75,3 +92,9 @@ def synthetic_batch(batch_size: int, length: int, vocabulary_size: int, most: in
     labels = rng.integers(0, 2, len(lengths), np.int32)
     instances = Instances(ids, units, ends, first, labels, rows if most > 1 else None)
     return assemble(instances, np.arange(batch_size), length, most)
+
+
+def read_ahead(source: NumberedBatches, first: int = 0) -> Iterator[AnyBatch]:
+    """The batches of `source` from number `first` on, read ahead by threads."""
+    read = ahead(source.__getitem__, range(first, len(source)), _READ_THREADS, _BATCHES_AHEAD)
+    return (batch for _, batch in read)

@@ -2,21 +2,18 @@
 
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from grain.experimental import index_shuffle
 from jaxtyping import Int
 
-from bert_jax.batching.grouping import ahead
 from bert_jax.instances.store import InstanceSource
 from bert_jax.system.errors import RunError
-from bert_jax.training.batch import AnyBatch, Batch, assemble
+from bert_jax.training.batch import Batch, assemble
 
 _SHUFFLE_ROUNDS = 4
-_READ_THREADS = 2
-_BATCHES_AHEAD = 8
 
 
 @runtime_checkable
@@ -110,18 +107,6 @@ class InOrder(NamedTuple):
         return ordinal * self.size // self.reads if ordinal < self.reads else None
 
 
-@runtime_checkable
-class NumberedBatches(Protocol):
-    """The batches of a training by their number, at random access: what is read ahead and counted."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, number: int) -> AnyBatch: ...
-
-    def records(self, number: int) -> list[int]:
-        """The numbers of the records in batch `number`, over all processes; fillers have none."""
-
-
 class BatchSource:
     """The batches of a prepared data set."""
 
@@ -172,9 +157,3 @@ class BatchSource:
     def _records(self, ordinals: Int[np.ndarray, " b"]) -> list[int]:
         records = map(self._order.record, ordinals.tolist())
         return [record for record in records if record is not None]
-
-
-def read_ahead(source: NumberedBatches, first: int = 0) -> Iterator[AnyBatch]:
-    """The batches of `source` from number `first` on, read ahead by threads."""
-    read = ahead(source.__getitem__, range(first, len(source)), _READ_THREADS, _BATCHES_AHEAD)
-    return (batch for _, batch in read)

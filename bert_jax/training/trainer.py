@@ -15,8 +15,7 @@ from bert_jax.model.bert import Parameters, completed
 from bert_jax.model.sharding import abstract, batch_sharding, on_mesh, placed, slot_shardings, tree_shardings
 from bert_jax.run.measurement import Means
 from bert_jax.run.state import TrainState
-from bert_jax.training.batch import AnyBatch
-from bert_jax.training.input import NumberedBatches, read_ahead
+from bert_jax.training.batch import AnyBatch, NumberedBatches, read_ahead
 from bert_jax.training.optimizer import learning_only, learning_rate, make_optimizer
 from bert_jax.training.step import (
     STEP_MEASUREMENTS,

@@ -25,7 +25,7 @@ from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import Interrupted, UsageError
 from bert_jax.training import loop
-from bert_jax.training.input import read_ahead
+from bert_jax.training.batch import read_ahead
 
 STEPS = 40
 

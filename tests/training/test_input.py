@@ -6,8 +6,8 @@ import pytest
 from bert_jax.instances.instances import Instances
 from bert_jax.instances.store import InstanceSource
 from bert_jax.system.errors import RunError
-from bert_jax.training.batch import assemble
-from bert_jax.training.input import BatchSource, InOrder, MixedOrder, ShuffledOrder, apportion, read_ahead
+from bert_jax.training.batch import assemble, read_ahead
+from bert_jax.training.input import BatchSource, InOrder, MixedOrder, ShuffledOrder, apportion
 
 
 class Numbered(InstanceSource):

@@ -20,7 +20,7 @@ from bert_jax.config.operation import MeshConfig
 from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.pretraining.pretrain import training_source
 from bert_jax.pretraining.objective import pretraining_trainer
-from bert_jax.training.input import read_ahead
+from bert_jax.training.batch import read_ahead
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.model.sharding import batch_sharding, make_mesh, parameter_spec, parts
