@@ -24,6 +24,7 @@ from bert_jax.text.tokenizer import Tokenizer
 HUGGING_FACE_CONFIG, GOOGLE_CONFIG = "config.json", "bert_config.json"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl")
 _OTHERS = ("*.h5", "*.msgpack", "*.onnx")
+_SEGMENTS = "bert.embeddings.token_type_embeddings.weight"
 _FLOATS = ("float32", "float16", "bfloat16", "float64")
 
 
@@ -105,6 +106,12 @@ def open_model_directory(
     if unused_rows := rows - len(vocabulary):
         say(f"the model has {rows:,} rows for {len(vocabulary):,} pieces: {unused_rows:,} are kept and never predicted")
         config = config.replace(vocabulary_size=len(vocabulary), word_rows=rows)
+    if vocabulary.separators > 1 and config.num_segments > 1:
+        # Tokenizers of XLM-R's kind give no segments, so transformers puts both texts of a pair in segment 0.
+        say(f"of {config.num_segments} segments the first alone is kept: the tokenizer puts both texts of a pair in it")
+        config = config.replace(num_segments=1)
+        table = tensors[_SEGMENTS]
+        tensors[_SEGMENTS] = Tensor(table.source, (1, *table.shape[1:]), lambda: table.read()[:1])
     unused = selection.unused | dict.fromkeys(not_listed, f"not listed in {INDEX}")
     return PublishedModel(config, tokenizer, selection.absent, unused, slots, tensors)
 

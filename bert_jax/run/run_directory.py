@@ -34,7 +34,7 @@ OF_A_RUN = re.compile(
     r"|\..*\.tmp|.*\.orbax-checkpoint-tmp.*"
 )
 """Names of the files and directories in a run's directory."""
-_BEFORE_CONFIG = re.compile(r"manifest\.json|\.lock|\.owner|events\.jsonl|\..*\.tmp")
+_BEFORE_CONFIG = re.compile(r"data-\d+\.json|manifest\.json|\.lock|\.owner|events\.jsonl|\..*\.tmp")
 """Names of the files and directories that a run may write before its config.json."""
 _PREPARED = re.compile(r"length-\d+|\..*\.tmp")
 """Names of the directories in a run's data/."""

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from bert_jax.batching.sequences import joined
 from bert_jax.config.model import ModelConfig
+from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
@@ -201,6 +203,24 @@ def test_a_tokenizer_is_read_by_its_class(file, tmp_path):
     (tmp_path / file).write_text(json.dumps({"tokenizer_class": "BertJapaneseTokenizer"}))
     with pytest.raises(UsageError, match=f"{file}: tokenizer_class is 'BertJapaneseTokenizer', whose ids"):
         read(tmp_path, "xlm-roberta")
+
+
+def test_a_bert_with_a_tokenizer_of_two_separators_has_one_segment(tmp_path, capsys):
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(FOLDER.parent / "gelu_erf" / name, tmp_path)
+    copied("xlm-roberta", tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "XLMRobertaTokenizerFast"}))
+    size, tensors = int(IDS["xlm-roberta.size"]), load_file(tmp_path / "model.safetensors")
+    for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
+        tensors[name] = np.resize(tensors[name], (size, *tensors[name].shape[1:]))
+    save_file(tensors, tmp_path / "model.safetensors")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": size}))
+    model = open_model_directory(tmp_path)
+    assert model.config.num_segments == 1
+    assert "of 2 segments the first alone is kept" in capsys.readouterr().err
+    theirs = tensors["bert.embeddings.token_type_embeddings.weight"]
+    np.testing.assert_array_equal(model.parameters()["bert"]["embeddings"]["segment"], theirs[:1])
 
 
 @pytest.mark.parametrize(("piece", "words"), [("▁{}", "sentencepiece's"), ("{}</w>", "a BPE's with ends of words")])

@@ -44,7 +44,7 @@ InstanceSource.read = lambda self, numbers: rows.add(len(numbers)) or read(self,
 from bert_jax.cli.main import run
 
 code = run(sys.argv[1:])
-print("most rows read at once:", max(rows))
+print("most rows read at once:", max(rows, default=0))
 sys.exit(code)
 """
 """The command, watched: what it reads, and what it opens for writing."""
