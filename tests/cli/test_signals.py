@@ -98,6 +98,7 @@ def test_a_second_ctrl_c_in_training_names_the_newest_checkpoint(config_file, ti
     line = ["pretrain", config_file, "--workdir", tmp_path, "--phases.0.steps", 10_000, "--checkpoints.every", 10_000]
     process = program(SLOW_TO_END, *line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "metrics.jsonl").exists() or not (tmp_path / "metrics.jsonl").stat().st_size:
+        assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "saved\n"

@@ -100,9 +100,10 @@ def test_a_model_is_fetched_by_its_name_without_its_pickles_and_found_again_offl
 
 def test_a_folder_of_that_name_wins_and_it_is_said(published, capsys):
     shutil.copytree(GOLDEN, NAME)
-    assert model_place(NAME) == Path(NAME)
+    folder = Path.cwd() / NAME
+    assert model_place(NAME) == folder
     assert f"{NAME} is the folder of this name" in capsys.readouterr().err
-    assert model_place(f"./{NAME}") == Path(NAME) and model_place(Path(NAME)) == Path(NAME)
+    assert model_place(f"./{NAME}") == folder and model_place(Path(NAME)) == folder
     assert not capsys.readouterr().err and not published.requests
 
 
