@@ -40,10 +40,10 @@ COMMAND = Command(
 def run(words: list[str]) -> None:
     """Parses the command line, writes the extended vocabulary and prints where it is."""
     args = COMMAND.parse(words)
+    if args.words is None and args.markers is None:
+        raise UsageError("vocab needs --words PATH or --markers PATH as well: a file of what to add")
     tokenizer = load_tokenizer(args.extend, args.lowercase)
     _check_casing(args, tokenizer)
-    if args.words is None and args.markers is None:
-        raise UsageError("nothing to add was given; name a file of words by --words, or one of markers by --markers")
     made = extend(tokenizer, _lines_of(args.words), [line.strip() for line in _lines_of(args.markers)])
     output = args.output or _beside(args.extend, made.tokenizer)
     _check_output(output, made.tokenizer)

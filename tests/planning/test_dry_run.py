@@ -22,7 +22,7 @@ def test_a_new_run_is_planned_with_its_text_steps_and_memory(tiny_config, tmp_pa
     ]
     assert facts["run"].endswith("a new one of 12 steps")
     size = corpus.stat().st_size / 1e6
-    assert facts["data, length 32"] == f"to be prepared from text:{corpus}: {size:,.4g} MB as stored"
+    assert facts["data, length 32"] == f"to be prepared from text:{corpus}: {size:,.4g} MB"
     assert facts["vocabulary"].startswith("150 pieces, wordpiece, trained on the text")
     assert facts["phase 0"].startswith("12 steps of 8 sequences of up to 32 tokens, 3.072e+03 tokens at most, ")
     # By default two checkpoints are kept; the best one and one being written lie beside them.
