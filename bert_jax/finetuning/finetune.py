@@ -77,7 +77,7 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     results |= {"planned_steps": planned.steps, "stopped_early": steps < planned.steps}
     if dev:
         best = TrainedModel.open(run.path)
-        found = evaluations.get(best.step) or dev.measure(best.read(tree_shardings(best.shapes, mesh)))
+        found = evaluations.get(best.step) or dev.evaluate(best.read(tree_shardings(best.shapes, mesh)))
         results |= found | {"best_step": best.step, "dev_rows": dev.count}
     results |= {"training_rows": learned.rows, "skipped_steps": int(last.skipped)}
     run.write_results(results)
