@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -237,7 +238,8 @@ def run_of_kind(request, tiny_config, tmp_path_factory):
 def test_such_a_vocabulary_serves_the_whole_job(run_of_kind):
     bert, asked = bert_jax.load(run_of_kind.path), read_config(run_of_kind.path).vocabulary
     assert (bert.tokenizer.kind, len(bert.tokenizer.vocabulary)) == (asked.kind, asked.size)
-    assert bert.fill_mask("The old [MASK] sees the [MASK].")[1][0][0] in bert.tokenizer.vocabulary.ids
+    best = bert.fill_mask("The old [MASK] sees the [MASK].")[1][0][0]
+    assert {best, best.replace("▁", "Ġ")} & bert.tokenizer.vocabulary.ids.keys()
     assert {path.name for path in run_of_kind.tokenizer.iterdir()} == {
         bert.tokenizer.file_name,
         "tokenizer_config.json",
@@ -352,7 +354,7 @@ def test_without_held_out_documents_it_trains_and_says_so(tiny_config, tmp_path,
     [
         ({"mesh": MeshConfig(fsdp=2)}, "this machine has 1 device"),
         ({"data": {"source": "text:absent"}}, "no file matches 'absent'"),
-        ({"vocabulary": VocabularyConfig(file="absent.txt")}, "no vocabulary at absent.txt"),
+        ({"vocabulary": VocabularyConfig(file="absent.txt")}, f"no vocabulary at {Path('absent.txt').absolute()}"),
     ],
 )
 def test_what_can_be_refused_is_refused_before_anything_is_written(tiny_config, tmp_path, changes, words):
