@@ -62,11 +62,11 @@ def test_a_machine_is_checked_once(unchecked, monkeypatch):
     assert len(checked) == 2
 
 
-def test_a_place_that_another_process_writes_stops_no_training(unchecked, monkeypatch):
-    """The temporary file is a folder here; of two trainings that begin together, it is gone for one."""
+def test_a_record_that_cannot_be_written_stops_no_training(unchecked, monkeypatch):
     monkeypatch.setattr(trust, "parts", lambda: [])
     monkeypatch.setattr(trust, "_circumstances_hash", lambda: "same")
-    (unchecked / "bert_jax/trusted/.same.json.tmp").mkdir(parents=True)
+    (unchecked / "bert_jax").mkdir()
+    (unchecked / "bert_jax/trusted").touch()  # a file where the folder of records should be
     check_compiler()
     assert not list(unchecked.rglob("same.json"))
 
