@@ -41,11 +41,13 @@ from collections.abc import Iterable
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import tyro
+from pydantic import Field
 
+from bert_jax.cli.arguments import Arguments, Command
 from bert_jax.cli.config_files import load_config
+from bert_jax.cli.tables import markdown
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.run.metrics import read_metrics
@@ -69,8 +71,7 @@ RUNNING: set[subprocess.Popen[str]] = set()
 """The commands at work, which end with this one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
+class Options(Arguments):
     """What is trained, and where the results go."""
 
     output: Path
@@ -86,46 +87,47 @@ class Asked:
     """Names in configs/experiments.py."""
     seeds: tuple[int, ...] = (0,)
     """Seeds of each recipe."""
-    seconds: float = 600.0
+    seconds: Annotated[float, Field(gt=0.0)] = 600.0
     """Seconds of training, at the step time measured: on a CPU seconds of one core."""
     at_once: int = 1
     """How many runs are at work at a time, each with its share of the CPU's cores."""
-    rounds: int = 5
+    rounds: Annotated[int, Field(gt=0)] = 5
     """How often the step of each recipe is measured."""
     tasks: Path | None = None
     """A JSON file of tasks to fine-tune on."""
 
 
-def experiment(asked: Asked) -> None:
+COMMAND = Command("launch/experiments.py", Options, __doc__, program="python")
+
+
+def experiment(options: Options) -> None:
     """Trains and measures the recipes and seeds that the file doesn't hold yet.
 
     Raises UsageError where the file holds results of other text or time, a recipe has several phases, or what is asked
     can't be done.
     """
-    for name in ("seconds", "rounds"):
-        if not getattr(asked, name) > 0:
-            raise UsageError(f"--{name} {getattr(asked, name):g}: give more than 0")
-    tasks = _tasks(asked.tasks) if asked.tasks else {}
-    needed = [*dict.fromkeys(name for recipe in asked.recipes for name in (BEGUN_BY.get(recipe), recipe) if name)]
+    tasks = _tasks(options.tasks) if options.tasks else {}
+    needed = [*dict.fromkeys(name for recipe in options.recipes for name in (BEGUN_BY.get(recipe), recipe) if name)]
     configs = {name: load_config(f"experiments/{name}") for name in needed}
     if several := [name for name, config in configs.items() if len(config.phases) > 1]:
         raise UsageError(f"{', '.join(several)}: more than one phase, of which the steps can't be set; keep one")
-    same = {"source": list(asked.source), "seconds": asked.seconds, "at_once": asked.at_once}
-    results = Results(asked.output, same)
-    with _workers(asked.at_once) as pool:
-        measured = prepared(asked, load_config(f"experiments/{MEASURED_AS}"), 0)
-        pool.submit(calibrate, asked, configs, results).result()
-        common = Experiment(asked, configs, tasks, results, measured)
-        for seed in asked.seeds:
+    same = {"source": list(options.source), "seconds": options.seconds, "at_once": options.at_once}
+    results = Results(options.output, same)
+    with _workers(options.at_once) as pool:
+        measured = prepared(options, load_config(f"experiments/{MEASURED_AS}"), 0)
+        pool.submit(calibrate, options, configs, results).result()
+        common = Experiment(options, configs, tasks, results, measured)
+        for seed in options.seeds:
             for config in configs.values():  # now, as two runs that share sequences must not both make them
-                prepared(asked, config, seed, common.vocabulary)
-        runs = [pool.submit(common.complete, name, seed) for seed in asked.seeds for name in asked.recipes]
+                prepared(options, config, seed, common.vocabulary)
+        runs = [pool.submit(common.complete, name, seed) for seed in options.seeds for name in options.recipes]
         try:
             for run in wait(runs, return_when=FIRST_EXCEPTION).done:
                 run.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-    say(f"{len(results.values['runs'])} runs are in {asked.output}, their table in {asked.output.with_suffix('.md')}")
+    table_file = options.output.with_suffix(".md")
+    say(f"{len(results.values['runs'])} runs are in {options.output}, their table in {table_file}")
 
 
 def _tasks(path: Path) -> dict[str, list[str]]:
@@ -181,24 +183,24 @@ class Results:
             write_text(self.path.with_suffix(".md"), table(self.values))
 
 
-def prepared(asked: Asked, config: RunConfig, seed: int, vocabulary: Path | None = None) -> Path:
+def prepared(options: Options, config: RunConfig, seed: int, vocabulary: Path | None = None) -> Path:
     """A directory with the tokenizer and the sequences of `config`, made once for all recipes that share them."""
     lengths = [phase.length for phase in config.phases]
     shaped_by = [config.data.model_dump(mode="json"), config.objective.pair, lengths, seed, vocabulary is None]
     name = hashlib.sha256(json.dumps(shaped_by).encode()).hexdigest()[:12]
-    directory, path = asked.workdir / "data" / name, asked.workdir / "data" / f"{name}.py"
+    directory, path = options.workdir / "data" / name, options.workdir / "data" / f"{name}.py"
     if not (directory / f"data-{lengths[0]}.json").exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        command("prepare", *_written(config, path), "--workdir", directory, *_of_text(asked, vocabulary, seed))
+        command("prepare", *_written(config, path), "--workdir", directory, *_of_text(options, vocabulary, seed))
     return directory
 
 
-def calibrate(asked: Asked, configs: dict[str, RunConfig], results: Results) -> None:
+def calibrate(options: Options, configs: dict[str, RunConfig], results: Results) -> None:
     """Measures the steps that `results` doesn't hold yet."""
     if missing := [name for name in configs if name not in results.values["step_times"]]:
         say(f"measuring a step of {', '.join(missing)}")
         of = {name: configs[name] for name in missing}
-        machine, times = _alone(_step_times, of, asked.rounds, asked.at_once)
+        machine, times = _alone(_step_times, of, options.rounds, options.at_once)
         results.add(results.values, {"machine": machine, "step_times": results.values["step_times"] | times})
 
 
@@ -246,7 +248,7 @@ def step_seconds(result: dict[str, Any], name: str) -> float:
 class Experiment:
     """What all runs have in common."""
 
-    asked: Asked
+    options: Options
     configs: dict[str, RunConfig]
     tasks: dict[str, list[str]]
     results: Results
@@ -259,7 +261,7 @@ class Experiment:
 
     def complete(self, name: str, seed: int) -> None:
         """Does what is missing of one run: the training, its accuracy, the tasks."""
-        row, run = self.results.row(name, seed), _run_of(self.asked, name, seed)
+        row, run = self.results.row(name, seed), _run_of(self.options, name, seed)
         if "steps" not in row:
             steps, batch_size = self.train(name, seed), self.configs[name].phases[0].batch_size
             accuracy = _alone(_accuracy, run, self.measured)
@@ -271,7 +273,7 @@ class Experiment:
 
     def train(self, name: str, seed: int) -> int:
         """Trains a recipe, and before it the one that it starts from; returns the steps of the recipe itself."""
-        run, first, seconds, start = _run_of(self.asked, name, seed), BEGUN_BY.get(name), self.asked.seconds, []
+        run, first, seconds, start = _run_of(self.options, name, seed), BEGUN_BY.get(name), self.options.seconds, []
         if first:
             seconds, before = seconds / 2, run.with_name(f"{run.name}-first")
             self._train_alone(first, seed, self._steps(first, seconds), before, [])
@@ -287,7 +289,7 @@ class Experiment:
         """Trains one run on a copy of its prepared data; goes on with one that was stopped."""
         config = self.configs[name]
         if not run.exists():
-            of_text = prepared(self.asked, config, seed, self.vocabulary)
+            of_text = prepared(self.options, config, seed, self.vocabulary)
             unfinished = run.with_name(f"{run.name}-copied")
             shutil.rmtree(unfinished, ignore_errors=True)
             ignored = shutil.ignore_patterns("config.json", "manifest.json", ".lock")
@@ -299,11 +301,11 @@ class Experiment:
         )
         recipe = _written(config, run.with_name(f"{run.name}.py"))
         say(f"{name}, seed {seed}: {steps:,} steps")
-        command("pretrain", *recipe, "--workdir", run, *start, *_of_text(self.asked, self.vocabulary, seed))
+        command("pretrain", *recipe, "--workdir", run, *start, *_of_text(self.options, self.vocabulary, seed))
 
 
-def _run_of(asked: Asked, name: str, seed: int) -> Path:
-    return asked.workdir / f"{name}-{seed}"
+def _run_of(options: Options, name: str, seed: int) -> Path:
+    return options.workdir / f"{name}-{seed}"
 
 
 def _plateau(run: Path, batch_size: int) -> int | None:
@@ -323,9 +325,15 @@ def _written(config: RunConfig, path: Path) -> list[Path]:
     return [path]
 
 
-def _of_text(asked: Asked, vocabulary: Path | None, seed: int) -> list[Any]:
+def _of_text(options: Options, vocabulary: Path | None, seed: int) -> list[Any]:
     """The flags for text, vocabulary and seed."""
-    return ["--data.source", *asked.source, "--seed", seed, *(["--vocabulary.file", vocabulary] if vocabulary else [])]
+    return [
+        "--data.source",
+        *options.source,
+        "--seed",
+        seed,
+        *(["--vocabulary.file", vocabulary] if vocabulary else []),
+    ]
 
 
 def fine_tuned(task: str, flags: list[str], run: Path, seed: int) -> float:
@@ -393,8 +401,7 @@ def table(result: dict[str, Any]) -> str:
     tasks = [*dict.fromkeys(task for row in finished for task in row.get("tasks", {}))]
     by_recipe = {name: [row for row in finished if row["recipe"] == name] for name in _names(finished)}
     base = [row["mlm_accuracy"] for row in by_recipe.get(MEASURED_AS, [])]
-    head = ["recipe", "step", "steps", "sequences", "plateau", "seeds", "MLM loss", "MLM accuracy", "differs", *tasks]
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1)]
+    lines = []
     for name, rows in by_recipe.items():
         accuracies = [row["mlm_accuracy"] for row in rows if "mlm_accuracy" in row]
         comparable = base and accuracies and name != MEASURED_AS
@@ -416,8 +423,9 @@ def table(result: dict[str, Any]) -> str:
             ]
         )
     where = f"{result['machine']}; {result['seconds']:g} s of training, {result['at_once']} at once"
-    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{where}; text: {' '.join(result['source'])}\n\n{body}\n"
+    numbers = ("step", "steps", "sequences", "plateau", "seeds", "MLM loss", "MLM accuracy", "differs", *tasks)
+    body = markdown(["recipe", *(f">{name}" for name in numbers)], lines)
+    return f"{where}; text: {' '.join(result['source'])}\n\n{body}"
 
 
 def _names(rows: Iterable[dict[str, Any]]) -> list[str]:
@@ -441,7 +449,7 @@ def main() -> int:
     """Exits with 2 for wrong use or a run that failed, 143 for SIGTERM."""
     signal.signal(signal.SIGTERM, _end)
     try:
-        experiment(tyro.cli(Asked, description=__doc__))
+        experiment(COMMAND.parse(sys.argv[1:]))
     except BertJaxError as error:
         complain(str(error))
         return error.exit_code

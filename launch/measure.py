@@ -21,13 +21,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import tyro
-
+from bert_jax.cli.arguments import Arguments, Command
+from bert_jax.cli.tables import markdown
 from bert_jax.system.errors import BertJaxError, UsageError
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import read_object
@@ -42,13 +41,16 @@ DROPOUT = {
 """What is dropped, and the flags of bench for it: all that the config says; not attention's probabilities; nothing."""
 BENCH = '. launch/flags.sh; gpu_flags; tpu_flags; exec "$@"'
 """Runs its arguments with the compiler flags of the launchers, each of which one kind of device reads."""
+HEADINGS = (
+    *("config", "tokens", "dropout", "attention", ">sequences a step", ">step", ">80% of steps", ">sequences/s"),
+    *(">MFU", ">of the matrix rate", ">peak memory", ">compilation", "remark"),
+)
 _REFUSED = UsageError.exit_code
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """Exit codes of a process that Linux ends when memory runs out."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
+class Options(Arguments):
     """What is measured, and where the results go."""
 
     output: Path
@@ -70,9 +72,24 @@ class Asked:
     tiny: bool = False
     """Measure configs/tiny.py on short sequences for a moment, in place of what the other flags say."""
 
-    def fitted(self) -> "Asked":
+    def fitted(self) -> "Options":
         """What is measured in the end: the tiny sizes where they are asked for."""
-        return replace(self, configs=("tiny",), lengths=(16,), batch_sizes=(8, 4), seconds=0.1) if self.tiny else self
+        return self.replace(configs=("tiny",), lengths=(16,), batch_sizes=(8, 4), seconds=0.1) if self.tiny else self
+
+
+COMMAND = Command("launch/measure.py", Options, __doc__, program="python")
+
+
+def split(words: list[str]) -> tuple[list[str], list[str]]:
+    """The words of a command line that belong to Options, and the others, which are bench's."""
+    names = {"--help", "--help-all", *(f"--{flag.name}" for flag in COMMAND.flags())}
+    parts: dict[bool, list[str]] = {True: [], False: []}
+    own = True
+    for word in words:
+        if word.startswith("--"):
+            own = word.partition("=")[0].replace("_", "-") in names
+        parts[own].append(word)
+    return parts[True], parts[False]
 
 
 class Case(NamedTuple):
@@ -193,29 +210,34 @@ def _reason(errors: str) -> str:
 
 
 def measure(
-    asked: Asked, settings: list[str], look: Callable[..., Machine] = examined, run: Callable[..., Attempt] = run_bench
+    options: Options,
+    settings: list[str],
+    look: Callable[..., Machine] = examined,
+    run: Callable[..., Attempt] = run_bench,
 ) -> bool:
     """Measures the cases that the file doesn't hold yet; returns whether any failed.
 
     Raises UsageError where the file holds measurements of other devices or settings.
     """
-    cases = [Case(*each) for each in itertools.product(asked.configs, asked.lengths, asked.dropout, asked.attention)]
-    machine = look(cases, asked.batch_sizes, settings)
+    cases = [
+        Case(*each) for each in itertools.product(options.configs, options.lengths, options.dropout, options.attention)
+    ]
+    machine = look(cases, options.batch_sizes, settings)
     result = {"device": machine.device, "devices": machine.devices, "settings": settings}
-    rows = _rows_before(asked.output, result)
+    rows = _rows_before(options.output, result)
     result["versions"] = {name: version(name) for name in ("jax", "jaxlib")}
 
     def attempt(flags: list[str]) -> Attempt:
-        return run([*flags, "--seconds", str(asked.seconds), *settings], asked.minutes)
+        return run([*flags, "--seconds", str(options.seconds), *settings], options.minutes)
 
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
     for case in cases:
         if case not in rows or rows[case]["failed"]:
             rows[case] = row_of(case, machine.prospects[case], attempt)
         result["cases"] = list(rows.values())
-        write_json(asked.output, result)
-        write_text(asked.output.with_suffix(".md"), table(result))
-    say(f"{len(rows)} cases are in {asked.output}, their table in {asked.output.with_suffix('.md')}")
+        write_json(options.output, result)
+        write_text(options.output.with_suffix(".md"), table(result))
+    say(f"{len(rows)} cases are in {options.output}, their table in {options.output.with_suffix('.md')}")
     return any(rows[case]["failed"] for case in cases)
 
 
@@ -239,13 +261,8 @@ def table(result: dict[str, Any]) -> str:
     """The rows in Markdown, below the devices and the versions that they are of."""
     made_by = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
     passed = f", with {shlex.join(result['settings'])}" if result["settings"] else ""
-    head = [
-        *("config", "tokens", "dropout", "attention", "sequences a step", "step", "80% of steps", "sequences/s"),
-        *("MFU", "of the matrix rate", "peak memory", "compilation", "remark"),
-    ]
-    lines = [head, ["---"] * 4 + ["---:"] * 8 + ["---"], *map(_line, result["cases"])]
-    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{result['devices']} x {result['device']}; {made_by}; bert-jax bench{passed}\n\n{body}\n"
+    rows = markdown(HEADINGS, map(_line, result["cases"]))
+    return f"{result['devices']} x {result['device']}; {made_by}; bert-jax bench{passed}\n\n{rows}"
 
 
 def _line(row: dict[str, Any]) -> list[str]:
@@ -272,9 +289,10 @@ def _line(row: dict[str, Any]) -> list[str]:
 def main() -> int:
     """Exits with 2 for wrong use, 1 where a case failed, 143 for SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the process of bench too
-    asked, settings = tyro.cli(Asked, description=__doc__, return_unknown_args=True)
+    own, settings = split(sys.argv[1:])
     try:
-        failed = measure(asked.fitted(), settings)
+        options = COMMAND.parse(own)
+        failed = measure(options.fitted(), settings)
     except BertJaxError as error:
         complain(str(error))
         return error.exit_code

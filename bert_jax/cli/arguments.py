@@ -112,8 +112,13 @@ with warnings.catch_warnings():
         """Print JSON instead of tables."""
 
 
+def dotted(groups: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The names of settings by group, as `model.num-layers`; "" is the group of those without one."""
+    return tuple(f"{group}.{name}".removeprefix(".") for group, names in groups.items() for name in names)
+
+
 class Command(NamedTuple):
-    """A command of bert-jax."""
+    """A command of bert-jax, or a script with such a command line."""
 
     name: str
     arguments: type[Arguments]
@@ -128,6 +133,8 @@ class Command(NamedTuple):
     """Settings of a run that a flag of this command sets, as in {"data.source": "--data"}; messages name the flag."""
     reads: tuple[str, ...] = ()
     """Settings of CONFIG, or groups of settings, that the command reads; --help-all shows only these. Empty: all."""
+    program: str = "bert-jax"
+    """The program that has this command; of a script, "python"."""
 
     def flags(self, config: Settings | None = None) -> list[Flag]:
         """All flags of the command line, with the values of `config` (or of `defaults`) as defaults."""
@@ -148,12 +155,13 @@ class Command(NamedTuple):
         flags, needed = self.flags(), _NEEDED.get(type(self.defaults), ())
         of_config = [flag for flag in flags if not flag.own and flag.name in needed]
         required = map(usage, [*of_config, *(flag for flag in flags if flag.required)])
-        return " ".join(["bert-jax", self.name, *config, *required])
+        return " ".join([self.program, self.name, *config, *required])
 
     def help(self, config: Settings | None = None, everything: bool = False) -> str:
         """The text of --help, with the values of `config` as defaults; if `everything`, the text of --help-all."""
         flags = self.shown(self.flags(config))
-        text = f"usage: {self.usage} [--NAME VALUE ...]\n\n{paragraph(self.text)}"
+        about = self.text if "\n" in self.text else paragraph(self.text)
+        text = f"usage: {self.usage} [--NAME VALUE ...]\n\n{about}"
         if self.defaults:
             whose = "are those of this CONFIG" if config else "apply to settings that CONFIG doesn't set"
             text += paragraph(f"{_CONFIG_TEXT[type(self.defaults)]} The defaults below {whose}.")
@@ -180,7 +188,7 @@ class Command(NamedTuple):
                 f"give a config first: {self.usage}; bert-jax configs lists the configs that come with bert-jax"
             )
         flags = self.flags(config)
-        values = parse_line(rest, flags, self.name)
+        values = parse_line(rest, flags, f"{self.program} {self.name}")
         own = {flag.name.replace("-", "_"): values.pop(flag.name) for flag in flags if flag.own and flag.name in values}
         if config is not None:
             own[CONFIG] = config.set({name.replace("-", "_"): value for name, value in values.items()})

@@ -1,12 +1,11 @@
 """bert-jax bench CONFIG: measures the train step on this machine, and what its time is spent on."""
 
-import json
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from bert_jax.cli.arguments import Arguments, Command, PlaceArgument
+from bert_jax.cli.arguments import Arguments, Command, PlaceArgument, dotted
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.system.bucket import Place, place_of
@@ -34,20 +33,14 @@ COMMAND = Command(
     Bench,
     "Time the train step on random sequences; with a run in place of CONFIG, on the run's sequences.",
     RunConfig(),
-    first=(
-        "model.num-layers",
-        "model.hidden-size",
-        "model.num-heads",
-        "model.compute-dtype",
-        "model.attention-dropout",
-        "vocabulary.size",
-        "optimizer.name",
-        "mesh.data",
-        "mesh.fsdp",
-        "mesh.tensor",
-        "execution.accumulation",
-        "execution.remat",
-        "execution.unroll",
+    first=dotted(
+        {
+            "model": ("num-layers", "hidden-size", "num-heads", "compute-dtype", "attention-dropout"),
+            "vocabulary": ("size",),
+            "optimizer": ("name",),
+            "mesh": ("data", "fsdp", "tensor"),
+            "execution": ("accumulation", "remat", "unroll"),
+        }
     ),
     reads=("model", "vocabulary.file", "vocabulary.size", "objective", "optimizer", "mesh", "execution", "seed"),
 )
@@ -57,14 +50,8 @@ def run(words: list[str]) -> None:
     """Parses the command line, measures, prints tables and, last, one JSON object."""
     args = COMMAND.parse(words)
     of_a_run = place_of(words[0]).is_dir()
-    from bert_jax.cli.bench_tables import (
-        COLUMNS,
-        RATIOS,
-        comparison_lines,
-        comparison_table,
-        roofline_table,
-        step_table,
-    )
+    from bert_jax.cli.bench_tables import bench_tables, comparison_lines, comparison_tables
+    from bert_jax.cli.tables import as_json
     from bert_jax.model.attention import check_attention
     from bert_jax.model.linear import compute_dtype
     from bert_jax.model.sharding import check_batch_size, make_mesh
@@ -96,12 +83,12 @@ def run(words: list[str]) -> None:
     dtype = compute_dtype(config.model).name
     say(f"Measuring steps of {phase.batch_size:,} sequences of {phase.length:,} tokens, {dtype}")
     measured = bench(trainer, args.seconds, batches, args.operations)
-    output.print(step_table(measured), roofline_table(measured), COLUMNS, sep="\n")
+    output.print(*bench_tables(measured), sep="\n")
     if there:
-        output.print("", comparison_table(there, measured, str(args.compare)), RATIOS, sep="\n")
+        output.print(*comparison_tables(there, measured, str(args.compare)), sep="\n")
         for line in comparison_lines(there, measured):
             print_line(line)
-    print(json.dumps(measured.model_dump()))
+    print(as_json(measured))
 
 
 def _of_a_run(config: RunConfig, path: Place) -> tuple[Any, Iterator[Any]]:

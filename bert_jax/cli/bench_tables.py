@@ -1,12 +1,14 @@
 """The tables of bert-jax bench."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from rich import box
 
-from bert_jax.cli.tables import Table, facts_table, milliseconds
-from bert_jax.planning.bench_record import Bench, Part, Scalar, differences
+from bert_jax.cli.tables import Table, meanings_table, rows_table
+from bert_jax.planning.bench_record import Bench, Scalar, compared, differences
 from bert_jax.system.errors import shown
+from bert_jax.system.facts import bytes_per_second, flops_per_second
 
 COLUMNS = """\
 runs        how often a step runs it; other figures of operations: of one run
@@ -17,90 +19,43 @@ limit, by   the longer of GFLOP at the matrix rate and MB at the bandwidth
 time        median; backward and optimizer are differences of programs
 limit/time  100% is the best that this hardware allows; ~: lost in the noise
 of step     share of the step's time, all runs together"""
-"""What the columns of `roofline_table` mean; it fits into 80 columns."""
+"""What the columns of `bench_tables` mean; it fits into 80 columns."""
 
 RATIOS = "ratio: here over there; of times, below 1 is faster here; ~: lost in the noise"
-"""What the last column of `comparison_table` means."""
+"""What the last column of `comparison_tables` means."""
+_NARROW: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "padding": 0}
+"""Tables without borders: eight columns of figures beside the part fit into 80."""
 
 
-def step_table(measured: Bench) -> Table:
-    """Times, rates and memory of the whole step."""
-    table = facts_table("{devices} x {device}, {processor}, {cores} cores".format(**measured.machine), _facts(measured))
-    table.columns[1].justify = "right"
-    return table
+_OF_STEP = (
+    *("step", "sequences_per_second", "tokens_per_second", "fill", "model_flops_per_step", "model_flops_per_second"),
+    *("matrix_rate", "share_of_matrix_rate", "mfu", "transfer", "compile_seconds", "peak_memory_bytes"),
+    "input_sequences_per_second",
+)
+_OF_PARTS = (
+    *("name", "count", "flops", "bytes", "limit.seconds", "limit.binds", "time.median", "limit_share", "step_share"),
+)
 
 
-def _facts(measured: Bench) -> Iterator[tuple[str, str, str]]:
-    step, sequences = measured.step, measured.sequences_per_second
-    spread = f"80% in {step.low * 1e3:,.1f} to {milliseconds(step.high, 1)}"
-    yield "step", milliseconds(step.median, 1), f"median of {step.rounds}; {spread}"
-    yield "sequences", f"{sequences:,.4g} /s", f"{sequences * step.median:,.4g} a step"
-    padding = f"without padding; {measured.fill:.1%} of the positions"
-    yield "tokens", f"{measured.tokens_per_second:,.0f} /s", padding
-    by_formula = f"{measured.model_flops_per_step / 1e9:,.1f} GFLOP a step, by formula"
-    yield "model", _flops(measured.model_flops_per_second), by_formula
-    yield "matrix products", _flops(measured.rates.matrix.measured), "large square matrices, best of several"
-    yield "share of that", f"{measured.share_of_matrix_rate:.1%}", ""
-    if measured.mfu is not None:
-        yield "MFU", f"{measured.mfu:.1%}", "of the bfloat16 peak in the data sheet"
-    yield "transfer", milliseconds(measured.transfer.median, 1), "of a batch to the device; not in the step"
-    yield "compilation", f"{measured.compile_seconds:,.1f} s", "short if the program was cached"
-    yield "memory", f"{measured.peak_memory_bytes / 1e9:,.2f} GB", "at the peak"
-    if measured.input_sequences_per_second:
-        yield "input alone", f"{measured.input_sequences_per_second:,.0f} sequences/s", "reading and batching"
-
-
-def roofline_table(measured: Bench) -> Table:
-    """Work, limit and time of each part of a step and of each operation that was measured."""
-    matrix, memory = measured.rates.matrix, measured.rates.memory
-    title = f"Limits of a device: {_flops(matrix.per_second)} {matrix.source}, "
-    title += f"{memory.per_second / 1e9:,.1f} GB/s {memory.source}"
-    table = _plain_table(
-        title, ">runs", ">GFLOP", ">MB", ">limit\nms", ">by", ">time\nms", ">limit/\ntime", ">of\nstep"
+def bench_tables(measured: Bench) -> Iterator[Table | str]:
+    """Yields times, rates and memory of the whole step, then work, limit and time of its parts and operations."""
+    yield meanings_table(
+        "{devices} x {device}, {processor}, {cores} cores".format(**measured.machine), measured, _OF_STEP
     )
-    for part in [*measured.parts, *measured.operations]:
-        table.add_row(*_cells(part, measured.step.median), end_section=part is measured.parts[-1])
-    return table
+    matrix, memory = measured.rates.matrix, measured.rates.memory
+    title = f"Limits of a device: {flops_per_second(matrix.per_second)} {matrix.source}, "
+    title += f"{bytes_per_second(memory.per_second)} {memory.source}"
+    table = rows_table(title, [*measured.parts, *measured.operations], _OF_PARTS, **_NARROW)
+    table.rows[len(measured.parts) - 1].end_section = True
+    yield table
+    yield COLUMNS
 
 
-def _cells(part: Part, step: float) -> list[str]:
-    return [
-        part.name,
-        f"{part.count:,}",
-        _short(part.flops / 1e9),
-        _short(part.bytes / 1e6),
-        _short(part.limit.seconds * 1e3),
-        part.limit.binds,
-        _short(part.time.median * 1e3),
-        "~" if part.limit_share is None else _percent(part.limit_share),
-        _percent(part.count * part.time.median / step),
-    ]
-
-
-def comparison_table(there: Bench, here: Bench, path: str) -> Table:
-    """Times of the parts that both benches have, side by side."""
-    table = _plain_table(f"Compared with {path}", ">there", ">here", ">ratio")
-    for name, time in here.times.items():
-        if earlier := there.times.get(name):
-            # There is no ratio of a difference of times that is lost in their noise.
-            ratio = f"{time.median / earlier.median:.2f}" if time.low > 0 and earlier.low > 0 else "~"
-            table.add_row(name, milliseconds(earlier.median), milliseconds(time.median), ratio)
-    table.add_section()
-    a, b = there.rates, here.rates
-    for name, before, now, unit, form in (
-        ("tokens", there.tokens_per_second, here.tokens_per_second, "/s", ",.0f"),
-        ("matrix rate", a.matrix.per_second / 1e9, b.matrix.per_second / 1e9, "GFLOP/s", ",.1f"),
-        ("memory bandwidth", a.memory.per_second / 1e9, b.memory.per_second / 1e9, "GB/s", ",.1f"),
-    ):
-        table.add_row(name, f"{before:{form}} {unit}", f"{now:{form}} {unit}", f"{now / before:.2f}")
-    return table
-
-
-def _plain_table(title: str, *headings: str) -> Table:
-    """A table without borders, whose first column is the part; eight columns of figures beside it fit into 80."""
-    table = Table(title, "part", *headings, box=box.SIMPLE_HEAD, show_edge=False, padding=0)
-    table.columns[0].no_wrap = True
-    return table
+def comparison_tables(there: Bench, here: Bench, path: str) -> Iterator[Table | str]:
+    """Yields times and rates of both benches, side by side."""
+    yield ""
+    yield rows_table(f"Compared with {path}", list(compared(there, here)), **_NARROW)
+    yield RATIOS
 
 
 def comparison_lines(there: Bench, here: Bench) -> Iterator[str]:
@@ -126,15 +81,3 @@ def _value(value: Scalar) -> str:
 def _printable(text: str) -> str:
     """`text` of a file that somebody else may have written: control characters would steer the terminal."""
     return text if text.isprintable() else shown(text)
-
-
-def _short(value: float) -> str:
-    return f"{value:,.{0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 2}f}"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}" if abs(share) >= 0.1 else f"{share:.1%}"
-
-
-def _flops(rate: float) -> str:
-    return f"{rate / 1e12:,.1f} TFLOP/s" if rate > 1e13 else f"{rate / 1e9:,.1f} GFLOP/s"

@@ -17,7 +17,7 @@ _MOST_MEANT = 3
 
 
 def parse_line(words: Iterable[str], flags: list[Flag], command: str) -> dict[str, Any]:
-    """The values of the flags and positional arguments on a command line, by name.
+    """The values of the flags and positional arguments on a command line, by name; `command`: "bert-jax pretrain".
 
     Raises UsageError for an unknown flag, a wrong value or a missing argument, whichever comes first. Whether settings
     fit each other is checked later, by the settings classes.
@@ -86,8 +86,8 @@ def _check_whole(missing: list[Flag], flags: list[Flag], command: str) -> None:
     named = " and ".join(usage(flag) for flag in missing)
     if any(flag.positional for flag in missing):
         whole = " ".join(flag.typed for flag in flags if flag.positional)
-        raise UsageError(f"{command} lacks {named}; give bert-jax {command} {whole} (see --help)")
-    raise UsageError(f"{command} needs {named} as well (see --help)")
+        raise UsageError(f"{command.split()[-1]} lacks {named}; give {command} {whole} (see --help)")
+    raise UsageError(f"{command.split()[-1]} needs {named} as well (see --help)")
 
 
 def usage(flag: Flag) -> str:
@@ -100,7 +100,7 @@ def _stray(word: str, flags: list[Flag], command: str) -> str:
     if switches:
         return f"{shown(word)} stands by itself: a switch takes no value, it is --NAME or --no-NAME (see --help)"
     names = " ".join(flag.typed for flag in flags if flag.positional)
-    takes = f"bert-jax {command} takes {names} and settings" if names else f"bert-jax {command} takes settings"
+    takes = f"{command} takes {names} and settings" if names else f"{command} takes settings"
     return f"{shown(word)} stands where no value is expected: {takes} like --NAME VALUE; quote a value with blanks"
 
 
@@ -111,19 +111,19 @@ def _unknown(name: str, known: dict[str, Flag], command: str) -> str:
             there = f"{entry[1]} has {len(entries)}, numbered from 0"
             return f"{name}: there is no entry {entry[2]}: {there}; a config file adds one"
     meant = _near(name, known) or _described(name, known)
-    suggestion = f"did you mean {' or '.join(meant)}?" if meant else f"bert-jax {command} --help-all lists all"
-    return f"{shown(name)} is no setting of bert-jax {command}; {suggestion}"
+    suggestion = f"did you mean {' or '.join(meant)}?" if meant else f"{command} --help-all lists all"
+    return f"{shown(name)} is no setting of {command}; {suggestion}"
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:
     """Known flags spelled like the unknown flag `name`, most similar first."""
     known, last = list(known), _last(name)
     same = [each for each in known if _last(each) == last]
-    alike = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    similar = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     within = [each for each in known if len(last) > 3 and last in _last(each)]
     ends = {_last(each): each for each in known}
     close = [ends[each] for each in difflib.get_close_matches(last, ends, n=2, cutoff=0.7)]
-    return list(dict.fromkeys(same or alike or within or close))[:_MOST_MEANT]
+    return list(dict.fromkeys(same or similar or within or close))[:_MOST_MEANT]
 
 
 def _described(name: str, known: dict[str, Flag]) -> list[str]:

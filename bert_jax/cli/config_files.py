@@ -6,6 +6,8 @@ import runpy
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from rich.pretty import pretty_repr
+
 from bert_jax.config.data import RecordedCode
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.operation import HostsConfig
@@ -21,7 +23,6 @@ TASKS = "finetune"
 """File of the configs for `bert-jax finetune`; all others are for pretraining."""
 _TABLES = ("ablations", "experiments", TASKS)
 """Files that build several configs, `RECIPES`: name -> (docstring, config). Every other file builds one, `config`."""
-_INDENT = "    "
 
 
 class NamedConfig(NamedTuple):
@@ -81,13 +82,13 @@ def _recipes(path: Path) -> dict[str, tuple[str, RunConfig | FinetuneConfig]]:
     return recipes
 
 
-def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
-    """Loads the config `given`: a Python file (.py) that builds `config`, a run (if `kind` is RunConfig), or a name.
+def load_config(name_or_path: str, kind: type[Config] = RunConfig) -> Config:
+    """Loads a config: a Python file (.py) that builds `config`, a run (if `kind` is RunConfig), or a name.
 
     An existing path takes precedence over a config of the same name. Raises UsageError with a one-line message for
     anything that isn't such a config, and for any exception that the file raises.
     """
-    path = place_of(given)
+    path = place_of(name_or_path)
     if kind is RunConfig and (path / "config.json").is_file():
         from bert_jax.run.run_config import read_pretraining_config  # needs Orbax; a config file doesn't
 
@@ -95,9 +96,9 @@ def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
     if not path.is_file():
         if kind is RunConfig and in_bucket(path) and path.is_dir():
             raise UsageError(f"{path} is no run: it has no config.json")
-        named = find_config(given)
+        named = find_config(name_or_path)
         if named is None:
-            raise absent(given, names_for(kind))
+            raise absent(name_or_path, names_for(kind))
         return _of_kind(named.config, kind, named.name)
     if path.suffix != ".py":
         if kind is RunConfig:
@@ -106,7 +107,7 @@ def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
             others, flag = "a name", "task.train"
         raise UsageError(
             f"{path} is no config: give a Python file (.py), {others} (bert-jax configs lists the names); what to "
-            f"learn from is given by --{flag} {given}"
+            f"learn from is given by --{flag} {name_or_path}"
         )
     try:
         config = runpy.run_path(str(fetched(path))).get("config")
@@ -120,22 +121,21 @@ def load_config(given: str, kind: type[Config] = RunConfig) -> Config:
 
 def _without_connections(config: RunConfig, run: Place) -> RunConfig:
     """`config` without the trackers and hosts to which it would connect: a file of a run doesn't choose them."""
-    logging = config.logging
-    asked = [
-        f"logging.{name}={where}" for name, where in (("wandb", logging.wandb), ("mlflow", logging.mlflow)) if where
-    ]
-    if asked:
-        say(f"{' and '.join(asked)} of {run} is not taken over; give it again to track this run")
-    return config.replace(logging=logging.replace(wandb=None, mlflow=None), hosts=HostsConfig())
+    if trackers := config.logging.trackers:
+        named = " and ".join(f"logging.{name}={where}" for name, where in trackers.items())
+        say(f"{named} of {run} is not taken over; give it again to track this run")
+    return config.replace(logging=config.logging.replace(**dict.fromkeys(trackers)), hosts=HostsConfig())
 
 
-def absent(given: str, names: list[str]) -> UsageError:
+def absent(name_or_path: str, names: list[str]) -> UsageError:
     """The error for a config that is neither a file nor one of `names`."""
-    asked = Path(given).stem
+    stem = Path(name_or_path).stem
     known = {name.rpartition("/")[2]: name for name in names}
-    meant = difflib.get_close_matches(asked, known, n=1, cutoff=0.6)
+    meant = difflib.get_close_matches(stem, known, n=1, cutoff=0.6)
     suggestion = f"did you mean {known[meant[0]]}? " if meant else ""
-    return UsageError(f"no config file at {given} and no config of that name; {suggestion}bert-jax configs lists them")
+    return UsageError(
+        f"no config file at {name_or_path} and no config of that name; {suggestion}bert-jax configs lists them"
+    )
 
 
 def _of_kind(config: object, kind: type[Config], where: str) -> Config:
@@ -160,19 +160,9 @@ def config_source(config: Settings, text: str) -> str:
     """
     if isinstance(config, RunConfig) and isinstance(config.data.words, RecordedCode):
         raise UsageError(config.data.words.refusal)
-    names: dict[str, list[str]] = {}
-    for kind in sorted(_kinds(config), key=lambda kind: (kind.__module__, kind.__name__)):
-        names.setdefault(kind.__module__, []).append(kind.__name__)
-    imports = "\n".join(_import(module, classes) for module, classes in names.items())
+    imports = "\n".join(sorted({f"from {kind.__module__} import {kind.__name__}" for kind in _kinds(config)}))
     written = text.strip().replace("\\", "\\\\")
-    return f'"""{written}\n"""\n\n{imports}\n\nconfig = {_written(config, 0)}\n'
-
-
-def _import(module: str, classes: list[str]) -> str:
-    if len(classes) == 1:
-        return f"from {module} import {classes[0]}"
-    lines = [f"{_INDENT}{name},\n" for name in classes]
-    return f"from {module} import (\n{''.join(lines)})"
+    return f'"""{written}\n"""\n\n{imports}\n\nconfig = {pretty_repr(config, expand_all=True)}\n'
 
 
 def _kinds(value: Any) -> set[type[Settings]]:
@@ -182,14 +172,3 @@ def _kinds(value: Any) -> set[type[Settings]]:
     if not isinstance(value, Settings):
         return set()
     return {type(value)} | {kind for name in type(value).model_fields for kind in _kinds(getattr(value, name))}
-
-
-def _written(value: Any, depth: int) -> str:
-    inner, outer = _INDENT * (depth + 1), _INDENT * depth
-    if isinstance(value, Settings):
-        lines = [f"{inner}{name}={_written(getattr(value, name), depth + 1)},\n" for name in type(value).model_fields]
-        return f"{type(value).__name__}(\n{''.join(lines)}{outer})"
-    if isinstance(value, tuple) and value and isinstance(value[0], Settings):
-        lines = [f"{inner}{_written(each, depth + 1)},\n" for each in value]
-        return f"(\n{''.join(lines)}{outer})"
-    return repr(value)

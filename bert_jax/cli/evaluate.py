@@ -1,6 +1,5 @@
 """bert-jax evaluate RUN [--data FILE]: measures a run on its held-out text, or on other text or rows."""
 
-import json
 from typing import Any, Literal
 
 from bert_jax.cli.arguments import ROWS_NAMES, Command, InferenceArguments, JsonArguments, RowsArguments, RunArgument
@@ -42,6 +41,7 @@ def run(words: list[str]) -> None:
     if args.words and not args.data:
         raise UsageError(f"--words {args.words} finds the words of --data, which is not given; give both")
     from bert_jax.cli.summary import print_results, print_task_results
+    from bert_jax.cli.tables import as_json
     from bert_jax.config.finetune import TaskRunConfig
     from bert_jax.run.run_config import read_config
 
@@ -52,7 +52,7 @@ def run(words: list[str]) -> None:
     else:
         results = _of_text(args)
     if args.json:
-        print(json.dumps(results, ensure_ascii=False))
+        print(as_json(results))
     elif isinstance(config, TaskRunConfig):
         print_task_results(results, f"rows of {args.data}" if args.data else "dev rows")
     else:
@@ -65,8 +65,8 @@ def _check(args: Evaluate, of_rows: bool) -> None:
         raise UsageError(f"--words {args.words} is for text, and {args.run} measures rows; leave it out")
     if of_rows and args.language:
         raise UsageError(f"--language {args.language} is that of a text, and {args.run} measures rows; leave it out")
-    given = (args.format, args.separator, args.columns)
-    if any(one is not None for one in given) and not (of_rows and args.data):
+    of_rows_alone = (args.format, args.separator, args.columns)
+    if any(one is not None for one in of_rows_alone) and not (of_rows and args.data):
         raise UsageError(
             "--format, --separator and --columns are those of rows, the --data of a fine-tuned run; leave them out"
         )

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bert_jax.cli.arguments import Command, TrainingArguments
+from bert_jax.cli.arguments import Command, TrainingArguments, dotted
 from bert_jax.cli.config_files import config_source
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
@@ -24,18 +24,8 @@ COMMAND = Command(
     FinetuneConfig(task=TaskConfig(name="task", kind="class")),
     first=(
         "init",
-        "task.train",
-        "task.dev",
-        "task.texts",
-        "task.label",
-        "task.format",
-        "task.train-rows",
-        "task.max-length",
-        "task.epochs",
-        "task.batch-size",
-        "task.metric",
-        "optimizer.peak-learning-rate",
-        "optimizer.warmup",
+        *dotted({"task": ("train", "dev", "texts", "label", "format", "train-rows", "max-length", "epochs")}),
+        *dotted({"task": ("batch-size", "metric"), "optimizer": ("peak-learning-rate", "warmup")}),
         "dropout",
         "seed",
     ),
@@ -46,20 +36,15 @@ def run(words: list[str]) -> None:
     """Parses the command line, fine-tunes, and prints results and next steps."""
     args = COMMAND.parse(words)
     if args.print_config:
-        print(
-            config_source(
-                args.config, "All settings of a run.\n\n    bert-jax finetune CONFIG --init RUN --workdir RUN2"
-            ),
-            end="",
-        )
+        print(config_source(args.config, f"All settings of a run.\n\n    {COMMAND.usage}"), end="")
         return
     if args.dry_run:
-        from bert_jax.cli.tables import facts_table
+        from bert_jax.cli.tables import print_pairs
         from bert_jax.planning.dry_run import planned_finetuning
-        from bert_jax.system.progress import output
 
-        facts = planned_finetuning(args.config, args.workdir, args.overwrite, args.seeds)
-        output.print(facts_table("bert-jax finetune would", facts))
+        print_pairs(
+            "bert-jax finetune would", planned_finetuning(args.config, args.workdir, args.overwrite, args.seeds)
+        )
         return
     from bert_jax.cli.summary import print_next_steps, print_task_results
     from bert_jax.cli.supervision import on_all_hosts

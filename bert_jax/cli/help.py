@@ -25,15 +25,15 @@ def short_help(flags: Iterable[Flag]) -> str:
 
 def full_help(flags: Iterable[Flag]) -> str:
     """All flags with their full help text, by group."""
-    text, said = "", set()
+    text, described = "", set()
     for group, members in groupby(
         sorted(flags, key=lambda flag: _group(flag) != ""), key=lambda flag: (_group(flag), flag.group)
     ):
         name, about = group
         if name:
-            heading = name if about in said else f"{name}: {about}"
+            heading = name if about in described else f"{name}: {about}"
             text += "\n" + textwrap.fill(heading, _width()) + "\n"
-            said.add(about)
+            described.add(about)
         text += "".join(_entry(flag, flag.help) for flag in members)
     return text
 

@@ -1,7 +1,5 @@
 """bert-jax inspect RUN: prints sequences as the model sees them."""
 
-import json
-
 from bert_jax.cli.arguments import Command, JsonArguments, RunArgument
 from bert_jax.system.errors import UsageError
 
@@ -32,6 +30,7 @@ def run(words: list[str]) -> None:
     if args.rows < 1:
         raise UsageError(f"--rows {args.rows} shows nothing; give how many rows, from 1")
     from bert_jax.cli.summary import print_sequences
+    from bert_jax.cli.tables import as_json
     from bert_jax.pretraining.inspection import seen_sequences
     from bert_jax.run.run_directory import RunDirectory
 
@@ -39,4 +38,4 @@ def run(words: list[str]) -> None:
     if not args.json:
         print_sequences(sequences)
     for sequence in sequences if args.json else ():
-        print(json.dumps(sequence.as_json(), ensure_ascii=False))
+        print(as_json(sequence.as_json()))

@@ -1,6 +1,6 @@
 """bert-jax params CONFIG: prints the parameters of a model, its memory and the FLOPs of its training."""
 
-from bert_jax.cli.arguments import Arguments, Command
+from bert_jax.cli.arguments import Arguments, Command, dotted
 from bert_jax.config.run import RunConfig
 
 
@@ -13,31 +13,21 @@ COMMAND = Command(
     Params,
     "The model's parameters, FLOPs and memory.",
     RunConfig(),
-    first=(
-        "model.num-layers",
-        "model.hidden-size",
-        "model.num-heads",
-        "model.feedforward-size",
-        "model.max-positions",
-        "model.vocabulary-size",
-        "vocabulary.size",
-        "vocabulary.file",
-        "phases.0.steps",
-        "phases.0.length",
-        "phases.0.batch-size",
+    first=dotted(
+        {
+            "model": ("num-layers", "hidden-size", "num-heads", "feedforward-size", "max-positions", "vocabulary-size"),
+            "vocabulary": ("size", "file"),
+            "phases.0": ("steps", "length", "batch-size"),
+        }
     ),
     reads=(
-        *(f"model.{name}" for name in ("num-layers", "hidden-size", "num-heads", "feedforward-size")),
-        *(f"model.{name}" for name in ("max-positions", "positions", "num-segments", "vocabulary-size")),
-        *("model.embedding-size", "model.shared-layers", "model.discriminator", "model.generator-divisor"),
-        *(
-            "vocabulary.file",
-            "vocabulary.size",
-            "objective.predict",
-            "objective.pair",
-            "objective.masked-share",
-            "phases",
+        *dotted(
+            {"model": ("num-layers", "hidden-size", "num-heads", "feedforward-size", "max-positions", "positions")}
         ),
+        *dotted({"model": ("num-segments", "vocabulary-size", "embedding-size", "shared-layers", "discriminator")}),
+        "model.generator-divisor",
+        *dotted({"vocabulary": ("file", "size"), "objective": ("predict", "pair", "masked-share")}),
+        "phases",
     ),
 )
 

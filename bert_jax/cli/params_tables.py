@@ -15,6 +15,8 @@ from bert_jax.training.optimizer import make_optimizer
 
 _PAIR_NAMES = {"next_sentence": "NSP dense", "sentence_order": "SOP dense", "none": "pair dense, not trained"}
 """Names of the head for pairs by `objective.pair`."""
+_ENCODER = ("embeddings", "block", "last norm", "pooler")
+"""The groups of parameters of the model without its heads."""
 
 
 def parameter_table(model: ModelConfig, pair: str) -> Table:
@@ -27,40 +29,29 @@ def parameter_table(model: ModelConfig, pair: str) -> Table:
     counted = [part._replace(name=_PAIR_NAMES[pair]) if part.group == "pair head" else part for part in parts(model)]
     own = [part for part in counted if not part.of_generator]
     generator = [part for part in counted if part.of_generator]
-    _add_encoder(table, own, model.num_layers)
+    _add_groups(table, own, _ENCODER, model.num_layers)
     _add_total(table, "total without heads", [part for part in own if part.kept])
-    _add_heads(table, own)
+    _add_groups(table, own, HEADS, model.num_layers)
     _add_total(table, "total with heads", own)
     if generator:
         table.add_row("generator's embeddings", "the tables, shared")
-        _add_encoder(table, generator, model.num_layers)
-        _add_heads(table, generator)
+        _add_groups(table, generator, (*_ENCODER, *HEADS), model.num_layers)
         _add_total(table, "generator", generator)
         _add_total(table, "total with generator", counted)
     return table
 
 
-def _add_encoder(table: Table, counted: list[Part], num_layers: int) -> None:
-    named = (("embeddings", "embeddings"), ("block", f"{num_layers} blocks"), ("last norm", None), ("pooler", None))
-    for group, name in named:
+def _add_groups(table: Table, counted: list[Part], groups: Iterable[str], num_layers: int) -> None:
+    """Adds a row for each part of `groups`, and the subtotals of embeddings and blocks."""
+    for group in groups:
         own = [part for part in counted if part.group == group]
-        _add_rows(table, own)
-        if name and own:
-            _add_total(table, name, own)
-
-
-def _add_heads(table: Table, counted: list[Part]) -> None:
-    for group in HEADS:
-        own = [part for part in counted if part.group == group]
-        _add_rows(table, own)
+        for part in own:
+            shapes = " + ".join(f"[{','.join(map(str, shape))}]" for shape in part.shapes)
+            table.add_row(part.name, shapes, *_counts([part], group == "block"))
+        if own and group in ("embeddings", "block"):
+            _add_total(table, f"{num_layers} blocks" if group == "block" else group, own)
         if own and group == "MLM head":
             table.add_row("MLM output", "the word table, shared")
-
-
-def _add_rows(table: Table, group: Iterable[Part]) -> None:
-    for part in group:
-        shapes = " + ".join(f"[{','.join(map(str, shape))}]" for shape in part.shapes)
-        table.add_row(part.name, shapes, *_counts([part], part.group == "block"))
 
 
 def _add_total(table: Table, name: str, group: list[Part]) -> None:

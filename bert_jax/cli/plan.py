@@ -1,8 +1,6 @@
 """bert-jax plan CONFIG --topology v5e:4x4: memory, collectives and time of a run on a TPU slice, without one."""
 
-import json
-
-from bert_jax.cli.arguments import Command, JsonArguments
+from bert_jax.cli.arguments import Command, JsonArguments, dotted
 from bert_jax.config.run import RunConfig
 
 
@@ -26,20 +24,14 @@ COMMAND = Command(
     "Compile the train step for a TPU slice on this machine's CPU (needs the extra `plan`), and print the memory of a "
     "chip, collectives and time. Compiler flags in LIBTPU_INIT_ARGS are used.",
     RunConfig(),
-    first=(
-        "model.num-layers",
-        "model.hidden-size",
-        "model.num-heads",
-        "model.compute-dtype",
-        "vocabulary.size",
-        "phases.0.steps",
-        "phases.0.length",
-        "phases.0.batch-size",
-        "mesh.data",
-        "mesh.fsdp",
-        "mesh.tensor",
-        "execution.accumulation",
-        "execution.remat",
+    first=dotted(
+        {
+            "model": ("num-layers", "hidden-size", "num-heads", "compute-dtype"),
+            "vocabulary": ("size",),
+            "phases.0": ("steps", "length", "batch-size"),
+            "mesh": ("data", "fsdp", "tensor"),
+            "execution": ("accumulation", "remat"),
+        }
     ),
     reads=("model", "vocabulary.file", "vocabulary.size", "objective", "optimizer", "phases", "mesh", "execution"),
 )
@@ -48,14 +40,14 @@ COMMAND = Command(
 def run(words: list[str]) -> None:
     """Parses the command line, compiles the step of each phase for the slice and prints tables or JSON."""
     args = COMMAND.parse(words)
-    from bert_jax.cli.plan_tables import plan_tables
-    from bert_jax.cli.planning import planned
+    from bert_jax.cli.planning import plan_tables, planned
+    from bert_jax.cli.tables import as_json
     from bert_jax.planning.topology import parse_topology
     from bert_jax.system.progress import output
 
     topology = parse_topology(args.topology)
     result = planned(args.config, topology, args.sweep, args.exact)
     if args.json:
-        print(json.dumps(result))
+        print(as_json(result))
     else:
         output.print(*plan_tables(topology, result, args.operations), sep="\n")

@@ -1,8 +1,6 @@
 """bert-jax prepare CONFIG --workdir RUN: makes the vocabulary and the sequences, the first two steps of pretrain."""
 
-import json
-
-from bert_jax.cli.arguments import Command, JsonArguments, RunArguments
+from bert_jax.cli.arguments import Command, JsonArguments, RunArguments, dotted
 from bert_jax.cli.vocab import COMMAND as VOCAB
 from bert_jax.config.run import RunConfig
 
@@ -18,22 +16,9 @@ COMMAND = Command(
     "sequences, tokens, fill, pairs_random, units and sources.",
     RunConfig(),
     first=(
-        "data.source",
-        "data.layout",
-        "data.language",
-        "data.weights",
-        "data.held-out",
-        "data.short-sequence-probability",
-        "data.dupe-factor",
-        "data.packed",
-        "vocabulary.kind",
-        "vocabulary.size",
-        "vocabulary.file",
-        "vocabulary.lowercase",
-        "objective.pair",
-        "phases.0.length",
-        "seed",
-        "preparation.processes",
+        *dotted({"data": ("source", "layout", "language", "weights", "held-out", "short-sequence-probability")}),
+        *dotted({"data": ("dupe-factor", "packed"), "vocabulary": ("kind", "size", "file", "lowercase")}),
+        *("objective.pair", "phases.0.length", "seed", "preparation.processes"),
     ),
     reads=(*VOCAB.reads, "objective.pair", "phases", "seed", "preparation"),
 )
@@ -43,6 +28,7 @@ def run(words: list[str]) -> None:
     """Parses the command line, prepares the data and prints statistics of the text."""
     args = COMMAND.parse(words)
     from bert_jax.cli.summary import print_preparation
+    from bert_jax.cli.tables import as_json
     from bert_jax.config.objective import num_predictions
     from bert_jax.pretraining.dataset import check_preparation, prepare_lengths
     from bert_jax.pretraining.vocabulary import make_tokenizer
@@ -52,11 +38,11 @@ def run(words: list[str]) -> None:
     check_preparation(config, directory)
     directory.open(config)
     make_tokenizer(config, directory)
-    made = prepare_lengths(config, directory)
-    budgets = {length: num_predictions(config.objective.masked_share, length) for length in made}
+    by_length = prepare_lengths(config, directory)
+    budgets = {length: num_predictions(config.objective.masked_share, length) for length in by_length}
     if args.json:
-        found = {str(length): prepared.as_json(config.data, budgets[length]) for length, prepared in made.items()}
-        print(json.dumps(found))
+        found = {str(length): prepared.as_json(config.data, budgets[length]) for length, prepared in by_length.items()}
+        print(as_json(found))
     else:
-        for length, prepared in made.items():
+        for length, prepared in by_length.items():
             print_preparation(prepared, config.data.source, budgets[length])

@@ -2,7 +2,7 @@
 
 import json
 
-from bert_jax.cli.arguments import Command, TrainingArguments
+from bert_jax.cli.arguments import Command, TrainingArguments, dotted
 from bert_jax.cli.config_files import config_source
 from bert_jax.config.data import DataConfig
 from bert_jax.config.run import RunConfig
@@ -12,23 +12,16 @@ COMMAND = Command(
     TrainingArguments,
     "Train a BERT on text in one command. The same command continues a run that was stopped.",
     RunConfig(),
-    first=(
-        "data.source",
-        "data.language",
-        "vocabulary.size",
-        "vocabulary.file",
-        "vocabulary.lowercase",
-        "model.num-layers",
-        "model.hidden-size",
-        "model.num-heads",
-        "phases.0.steps",
-        "phases.0.length",
-        "phases.0.batch-size",
-        "optimizer.peak-learning-rate",
-        "optimizer.warmup",
-        "objective.pair",
-        "init",
-        "seed",
+    first=dotted(
+        {
+            "data": ("source", "language"),
+            "vocabulary": ("size", "file", "lowercase"),
+            "model": ("num-layers", "hidden-size", "num-heads"),
+            "phases.0": ("steps", "length", "batch-size"),
+            "optimizer": ("peak-learning-rate", "warmup"),
+            "objective": ("pair",),
+            "": ("init", "seed"),
+        }
     ),
 )
 
@@ -40,17 +33,13 @@ def run(words: list[str]) -> None:
     """Parses the command line, trains, and prints results, examples and next steps."""
     args = COMMAND.parse(words)
     if args.print_config:
-        print(
-            config_source(args.config, "All settings of a run.\n\n    bert-jax pretrain CONFIG --workdir RUN"), end=""
-        )
+        print(config_source(args.config, f"All settings of a run.\n\n    {COMMAND.usage}"), end="")
         return
     if args.dry_run:
-        from bert_jax.cli.tables import facts_table
+        from bert_jax.cli.tables import print_pairs
         from bert_jax.planning.dry_run import planned_pretraining
-        from bert_jax.system.progress import output
 
-        facts = planned_pretraining(args.config, args.workdir, args.overwrite)
-        output.print(facts_table("bert-jax pretrain would", facts))
+        print_pairs("bert-jax pretrain would", planned_pretraining(args.config, args.workdir, args.overwrite))
         return
     import jax
 

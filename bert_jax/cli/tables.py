@@ -1,10 +1,16 @@
-"""Tables of plain text, and numbers with units as commands print them."""
+"""The renderer of facts: tables of plain text and JSON."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
+from pydantic import BaseModel
 from rich.table import Table as RichTable
 from rich.text import Text
+
+from bert_jax.system.facts import Fact, Facts, facts_of
+from bert_jax.system.progress import output
 
 
 class Table(RichTable):
@@ -23,19 +29,84 @@ class Table(RichTable):
         super().add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
-def facts_table(title: str, facts: Iterable[tuple[str, ...]]) -> Table:
-    """A table without headings: the name of each fact and, in further columns, its value."""
-    table = Table(title, show_header=False)
-    for fact in facts:
-        table.add_row(*fact)
+def rows_table(title: str, rows: Sequence[Facts], names: Iterable[str] = (), **options: Any) -> Table:
+    """One row for each record and one column for each of `names`: fields or properties, also of fields' records, as
+    `time.at_best.hours`. Without `names`: all fields. `options` are those of rich's tables."""
+    if not rows:
+        return Table(title)
+    names = list(names or facts_of(type(rows[0])))
+    facts = [_fact(rows[0], name) for name in names]
+    first = [_value(rows[0], name) for name in names]
+    numbers = [isinstance(value, int | float) or value is None for value in first]
+    table = Table(title, *(f"{'>' * number}{fact.heading}" for fact, number in zip(facts, numbers)), **options)
+    for row in rows:
+        table.add_row(*(fact.text(_value(row, name)) for fact, name in zip(facts, names)))
     return table
 
 
-def gib(size: float) -> str:
-    """`size` in bytes as text in GiB."""
-    return f"{size / 2**30:,.2f} GiB"
+def facts_table(title: str, columns: Mapping[str, Facts], names: Iterable[str] = ()) -> Table:
+    """One column for each record, under its heading, and one row for each of its facts.
+
+    A record in a field has rows of its own below the field's name, and so has each record in a list.
+    """
+    table = Table(title, "", *(f">{heading}" for heading in columns))
+    _add_rows(table, list(columns.values()), list(names), "")
+    return table
 
 
-def milliseconds(seconds: float, decimals: int = 2) -> str:
-    """`seconds` as text in ms."""
-    return f"{seconds * 1e3:,.{decimals}f} ms"
+def meanings_table(title: str, record: Facts, names: Iterable[str]) -> Table:
+    """The facts of one record that are known, each with its value and what it means."""
+    table = Table(title, "", ">", "", show_header=False)
+    for name in names:
+        fact, value = Fact(type(record), name), getattr(record, name)
+        if value is not None:
+            table.add_row(fact.heading, fact.text(value), fact.meaning.partition(". ")[0].rstrip("."))
+    return table
+
+
+def print_pairs(title: str, pairs: Iterable[tuple[str, str]]) -> None:
+    """Prints names and texts, a pair a row."""
+    table = Table(title, show_header=False)
+    for pair in pairs:
+        table.add_row(*pair)
+    output.print(table)
+
+
+def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown; ">" before a heading aligns its column to the right."""
+    rule = ["---:" if heading.startswith(">") else "---" for heading in headings]
+    lines = [[heading.removeprefix(">") for heading in headings], rule, *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def as_json(facts: Any) -> str:
+    """Facts, or objects that hold some, as one line of JSON."""
+    return json.dumps(facts, ensure_ascii=False, default=BaseModel.model_dump)
+
+
+def _add_rows(table: Table, records: Sequence[Facts | None], names: Iterable[str], indent: str) -> None:
+    kind = next((type(record) for record in records if record is not None), Facts)
+    for name in names or facts_of(kind):
+        fact, values = Fact(kind, name), [record and getattr(record, name) for record in records]
+        if any(isinstance(value, Facts) for value in values):
+            table.add_row(f"{indent}{fact.heading}", style="bold")
+            _add_rows(table, values, (), f"{indent}  ")
+        elif any(isinstance(value, list) for value in values):
+            entries = [
+                {str(getattr(entry, next(facts_of(type(entry))))): str(entry) for entry in value or ()}
+                for value in values
+            ]
+            table.add_row(f"{indent}{fact.heading}", style="bold")
+            for entry in dict.fromkeys(name for each in entries for name in each):
+                table.add_row(f"{indent}  {entry}", *(each.get(entry, "") for each in entries))
+        else:
+            table.add_row(f"{indent}{fact.heading}", *map(fact.text, values))
+
+
+def _value(record: Any, name: str) -> Any:
+    return reduce(getattr, name.split("."), record)
+
+
+def _fact(record: Any, name: str) -> Fact:
+    before, _, last = name.rpartition(".")
+    return Fact(type(_value(record, before) if before else record), last)

@@ -3,7 +3,7 @@
 bert-jax vocab --extend VOCAB --words FILE --markers FILE: adds words and markers to a vocabulary.
 """
 
-from bert_jax.cli.arguments import Command, RunArguments
+from bert_jax.cli.arguments import Command, RunArguments, dotted
 from bert_jax.config.run import RunConfig
 
 COMMAND = Command(
@@ -13,17 +13,8 @@ COMMAND = Command(
     "VOCAB --words FILE (bert-jax vocab --extend --help).",
     RunConfig(),
     first=(
-        "data.source",
-        "data.layout",
-        "data.weights",
-        "data.held-out",
-        "vocabulary.kind",
-        "vocabulary.size",
-        "vocabulary.file",
-        "vocabulary.lowercase",
-        "vocabulary.strip-accents",
-        "vocabulary.character-coverage",
-        "vocabulary.sample-megabytes",
+        *dotted({"data": ("source", "layout", "weights", "held-out"), "vocabulary": ("kind", "size", "file")}),
+        *dotted({"vocabulary": ("lowercase", "strip-accents", "character-coverage", "sample-megabytes")}),
     ),
     reads=("data", "vocabulary", "init"),
 )

@@ -118,6 +118,11 @@ class LoggingConfig(Settings):
     mlflow: str | None = None
     """Also track the run in MLflow: the server's URI, or a folder."""
 
+    @property
+    def trackers(self) -> dict[str, str]:
+        """The project or URI of each experiment tracker in use, by its setting."""
+        return {name: where for name, where in (("wandb", self.wandb), ("mlflow", self.mlflow)) if where}
+
 
 class PreparationConfig(Settings):
     """How the data is prepared."""

@@ -1,6 +1,7 @@
 """Measures the train step on this machine: its time and that of its parts, each beside the limit of the hardware."""
 
 import resource
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,9 +14,9 @@ from bert_jax.config.run import RunConfig
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.sharding import batch_sharding
 from bert_jax.planning.bench_record import FORMAT, KIND, Bench, Part, Timing, machine, settings, versions
-from bert_jax.planning.operations import Operation, operations
+from bert_jax.planning.operations import operations
 from bert_jax.planning.program import Program
-from bert_jax.planning.rates import RateProbes, Rates
+from bert_jax.planning.rates import Limit, RateProbes, Rates
 from bert_jax.planning.traffic import movers
 from bert_jax.training.batch import Batch, synthetic_batch
 from bert_jax.training.devices import peak_flops
@@ -57,6 +58,12 @@ def bench(
     machines = _machines(trainer.mesh)
     parts = _parts(times, trainer.flops(0), programs.bytes, rates, trainer.mesh.size, machines)
     step = parts[-1].time.median
+    measured = [
+        _part(
+            one.name, one.count, one.flops, one.bytes, of_operations[one.name], rates.limit(one.flops, one.bytes), step
+        )
+        for one in found
+    ]
     rate = trainer.flops(0) / step
     peak = peak_flops(jax.devices()[0])
     return Bench(
@@ -67,7 +74,7 @@ def bench(
         settings=settings(trainer) | {"sequences": "of a run" if batches else "random"},
         compile_seconds=programs.compile_seconds,
         parts=parts,
-        operations=[_measured(operation, of_operations, rates) for operation in found],
+        operations=measured,
         rates=rates,
         transfer=Timing.of(times["transfer"]),
         sequences_per_second=float((batch.weight > 0).sum()) / step,
@@ -144,28 +151,24 @@ def _parts(
         "optimizer": (0.0, max(moved["step"] - moved["gradients"], 0)),
         "step": (flops, moved["step"]),
     }
+    step = statistics.median(times["step"])
     return [
-        Part(
-            name=name,
-            count=1,
-            flops=work,
-            bytes=size * devices,
-            limit=rates.limit(work / machines, size * devices / machines),
-            time=Timing.of(seconds[name]),
+        _part(
+            name, 1, work, size * devices, seconds[name], rates.limit(work / machines, size * devices / machines), step
         )
         for name, (work, size) in of_parts.items()
     ]
 
 
+def _part(name: str, count: int, flops: float, moved: float, seconds: list[float], limit: Limit, step: float) -> Part:
+    """`seconds` of each run; `step`: those of a whole step, which has `count` runs."""
+    time = Timing.of(seconds)
+    share = count * time.median / step
+    return Part(name=name, count=count, flops=flops, bytes=moved, limit=limit, time=time, step_share=share)
+
+
 def _differences(longer: list[float], shorter: list[float]) -> list[float]:
     return [a - b for a, b in zip(longer, shorter, strict=True)]
-
-
-def _measured(operation: Operation, times: dict[str, list[float]], rates: Rates) -> Part:
-    flops, moved = operation.flops, operation.bytes
-    time = Timing.of(times[operation.name])
-    limit = rates.limit(flops, moved)
-    return Part(name=operation.name, count=operation.count, flops=flops, bytes=moved, limit=limit, time=time)
 
 
 def peak_memory() -> int:

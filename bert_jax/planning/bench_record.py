@@ -4,8 +4,9 @@ import importlib
 import os
 import platform
 import statistics
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, cast
+from typing import Annotated, Final, Literal, NamedTuple, cast
 
 import jax
 import jaxlib
@@ -18,9 +19,11 @@ from bert_jax.model.attention import training_forms
 from bert_jax.model.encoder import Computation
 from bert_jax.model.linear import compute_dtype
 from bert_jax.planning.rates import Limit, Positive, Rates
+from bert_jax.system import facts
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
-from bert_jax.system.json_file import MOST_BYTES, Shape, as_shape, check_format, parse_object, read_bytes
+from bert_jax.system.facts import Facts
+from bert_jax.system.json_file import MOST_BYTES, as_shape, check_format, parse_object, read_bytes
 from bert_jax.training.trainer import Trainer
 
 KIND: Final = "bert-jax bench"
@@ -38,10 +41,10 @@ _SAME_WORK = (
 """Settings of the model that leave its matrix products as they are."""
 
 
-class Timing(Shape):
+class Timing(Facts):
     """Seconds of repeated measurements of one thing."""
 
-    median: float
+    median: Annotated[facts.BareMilliseconds, "time\nms"]
     low: float
     """The 10th percentile."""
     high: float
@@ -55,6 +58,10 @@ class Timing(Shape):
         deciles = statistics.quantiles(seconds, n=10, method="inclusive")
         return cls(median=statistics.median(seconds), low=deciles[0], high=deciles[-1], rounds=len(seconds))
 
+    def __str__(self) -> str:
+        spread = f"80% in {self.low * 1e3:,.1f} to {facts.milliseconds(self.high, 1)}"
+        return f"{facts.milliseconds(self.median, 1)}; median of {self.rounds}; {spread}"
+
     @model_validator(mode="after")
     def _median_is_not_below(self) -> "Timing":
         # Not simply low <= median: of equal times the percentile may be a rounding error above them.
@@ -63,28 +70,30 @@ class Timing(Shape):
         return self
 
 
-class Part(Shape):
+class Part(Facts):
     """The work, limit and time of a part of a step, or of one run of an operation."""
 
-    name: str
-    count: int
+    name: Annotated[str, "part"]
+    count: Annotated[int, "runs"]
     """How often a step runs it."""
-    flops: float
+    flops: Annotated[facts.Gigaflops, "GFLOP"]
     """FLOPs of its matrix products by formula, without recomputation."""
-    bytes: float
+    bytes: Annotated[facts.Megabytes, "MB"]
     """Of a part: what its compiled program reads from and writes to memory (see `traffic`). Of an operation: its
     arguments and results, each read or written once."""
     limit: Limit
     time: Timing
+    step_share: Annotated[float | None, facts.Unit(facts.percent), "of\nstep"] = None
+    """Share of the step's time, all runs together."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
-    def limit_share(self) -> float | None:
+    def limit_share(self) -> Annotated[float | None, facts.Unit(facts.percent, unknown="~"), "limit/\ntime"]:
         """The limit over the median time; None for a difference of times that is lost in their noise."""
         return self.limit.seconds / self.time.median if self.time.low > 0 else None
 
 
-class Bench(Shape):
+class Bench(Facts):
     """The JSON object of a bench. Figures are over all devices."""
 
     kind: Literal["bert-jax bench"]
@@ -92,8 +101,8 @@ class Bench(Shape):
     versions: dict[str, str]
     machine: dict[str, Scalar]
     settings: dict[str, Scalar]
-    compile_seconds: float
-    """Seconds for tracing, lowering and compiling the step; few if it is in the compilation cache."""
+    compile_seconds: Annotated[facts.Seconds, "compilation"]
+    """Tracing, lowering and compiling the step; short if the program was cached."""
     parts: list[Part]
     """Forward, backward, optimizer and step. Forward and step are measured by themselves; backward and optimizer are
     the differences between forward, forward with backward, and step, round by round."""
@@ -101,27 +110,34 @@ class Bench(Shape):
     """The main operations, at one device's share of the batch; empty if they weren't asked for."""
     rates: Rates
     transfer: Timing
-    """Seconds in which a batch is sent to the device, which isn't in the step."""
-    sequences_per_second: float
-    tokens_per_second: Positive
+    """Of a batch to the device, which isn't in the step."""
+    sequences_per_second: Annotated[float, facts.Unit("{:,.4g} /s".format), "sequences"]
+    tokens_per_second: Annotated[Positive, facts.Unit("{:,.0f} /s".format), "tokens"]
     """Without padding."""
-    fill: float
+    fill: Annotated[facts.Share, "positions filled"]
     """Share of the batch's positions that hold tokens."""
-    model_flops_per_step: float
-    model_flops_per_second: float
-    share_of_matrix_rate: float
+    model_flops_per_step: Annotated[float, facts.Unit(lambda flops: f"{flops / 1e9:,.1f} GFLOP"), "model"]
+    """Of a step, by formula."""
+    model_flops_per_second: Annotated[facts.FlopRate, "model rate"]
+    """By formula, at the median time of a step."""
+    share_of_matrix_rate: Annotated[facts.Share, "share of that"]
     """Model FLOPs a second over the rate of square products that was measured in this process."""
-    mfu: float | None
-    """Model FLOPs utilisation: share of the bfloat16 peak in the data sheet; None if the peak is unknown."""
-    peak_memory_bytes: int
+    mfu: Annotated[facts.Share | None, "MFU"]
+    """Model FLOPs utilisation: share of the bfloat16 peak in the data sheet."""
+    peak_memory_bytes: Annotated[facts.Memory, "memory"]
     """Peak memory of the fullest device; on a CPU, of this process."""
-    input_sequences_per_second: float | None
+    input_sequences_per_second: Annotated[facts.PerSecond | None, "input alone"]
     """Rate of reading and batching the run's data; None for random sequences."""
 
     @property
     def step(self) -> Timing:
         """Time of the whole step."""
         return self.parts[-1].time
+
+    @property
+    def matrix_rate(self) -> Annotated[facts.FlopRate, "matrix products"]:
+        """Large square matrices, best of several."""
+        return self.rates.matrix.measured
 
     @property
     def times(self) -> dict[str, Timing]:
@@ -137,6 +153,32 @@ class Difference(NamedTuple):
     here: Scalar
     work: bool
     """Whether it changes the work of a step, so that the times aren't of the same work."""
+
+
+class Compared(Facts):
+    """A figure of two benches."""
+
+    part: str
+    there: str
+    here: str
+    ratio: Annotated[float | None, facts.Unit("{:.2f}".format, unknown="~")]
+    """Here over there; None for a difference of times that is lost in its noise."""
+
+
+def compared(there: Bench, here: Bench) -> Iterator[Compared]:
+    """Yields the times of the parts that both have, then the rates."""
+    for name, time in here.times.items():
+        if earlier := there.times.get(name):
+            ratio = time.median / earlier.median if time.low > 0 and earlier.low > 0 else None
+            texts = (facts.milliseconds(each.median) for each in (earlier, time))
+            yield Compared(part=name, **dict(zip(("there", "here"), texts)), ratio=ratio)
+    for name, rate, text in (
+        ("tokens", lambda bench: bench.tokens_per_second, "{:,.0f} /s".format),
+        ("matrix rate", lambda bench: bench.rates.matrix.per_second, facts.flops_per_second),
+        ("memory bandwidth", lambda bench: bench.rates.memory.per_second, facts.bytes_per_second),
+    ):
+        before, now = rate(there), rate(here)
+        yield Compared(part=name, there=text(before), here=text(now), ratio=now / before)
 
 
 def versions() -> dict[str, str]:

@@ -1,113 +1,83 @@
-"""Finds the smallest change of settings with which a run fits a TPU slice, and gives the plan with it as JSON."""
+"""Finds the smallest change of settings with which a run fits a TPU slice."""
 
+import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from pydantic import computed_field
 
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
-from bert_jax.planning.plan import STEP_TIMES, PhasePlan, Planner, held, hours_json
-from bert_jax.planning.topology import Topology
+from bert_jax.planning.plan import Planner, held
+from bert_jax.planning.plan_record import PhasePlan
 from bert_jax.system.errors import UsageError
+from bert_jax.system.facts import Facts
 
 _REMATS = ("none", "dots", "full")
 """From the cheapest: nothing, elementwise operations, or a whole forward pass is computed again."""
 
 
-class Change(NamedTuple):
-    """Changed settings of a run, none of which changes its result."""
+class ChangedPlan(Facts):
+    """The plan of a run with changed settings, none of which changes its result."""
 
     settings: dict[str, Any]
     """New values by the name of the setting: `execution.remat`."""
-    config: RunConfig
+    phases: list[PhasePlan]
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def flags(self) -> str:
         """The settings as flags of a command line."""
         return " ".join(f"--{name} {value}" for name, value in self.settings.items())
 
 
-def changes(config: RunConfig, chips: int) -> Iterator[Change]:
-    """Yields changes, cheapest first: remat of elementwise operations, more microbatches, remat of whole blocks, the
-    state split over devices; then pairs of these, and finally all three. Changes that the run has already are left out.
+def changes(config: RunConfig, chips: int) -> Iterator[dict[str, Any]]:
+    """Yields changed settings, cheapest first: remat of elementwise operations, more microbatches, remat of whole
+    blocks, the state split over devices; then pairs of these, and finally all three. Settings of the run are left out.
     """
     execution = config.execution
+    most = min(phase.batch_size for phase in config.phases)
     remats: list[dict[str, Any]] = [
         {"execution.remat": remat} for remat in _REMATS[_REMATS.index(execution.remat) + 1 :]
     ]
-    most = min(phase.batch_size for phase in config.phases)
     accumulations: list[dict[str, Any]] = [
         {"execution.accumulation": n} for n in _doubled(execution.accumulation, most)
     ]
-    splits: list[dict[str, Any]] = [{"mesh.fsdp": n} for n in _doubled(max(config.mesh.fsdp, 1), chips)]
+    splits = [{"mesh.fsdp": n} for n in _doubled(max(config.mesh.fsdp, 1), chips)]
     last = remats[-1:] or [{}]
-    alone = remats[:-1] + accumulations + last + splits
-    pairs = [last[0] | more for more in accumulations] + [last[0] | more for more in splits]
-    every = [last[0] | more | split for split in splits[-1:] for more in accumulations]
-    seen: list[dict[str, Any]] = [{}]
-    for settings in alone + pairs + every:
-        if settings not in seen:
-            seen.append(settings)
-            if change := _changed(config, settings):
-                yield change
+    pairs = itertools.product(last, accumulations + splits)
+    every = itertools.product(last, splits[-1:], accumulations)
+    found: list[dict[str, Any]] = [*remats[:-1], *accumulations, *remats[-1:], *splits]
+    found += [first | second for first, second in pairs] + [remat | more | split for remat, split, more in every]
+    yield from (settings for number, settings in enumerate(found) if settings not in found[:number])
 
 
-def change_that_fits(
-    planner: Planner, config: RunConfig, found: list[PhasePlan]
-) -> tuple[Change, list[PhasePlan]] | None:
-    """The first of `changes` with which all phases fit, and their plans with it; None if none does.
+def change_that_fits(planner: Planner, config: RunConfig, found: list[PhasePlan]) -> ChangedPlan | None:
+    """The plan with the first of `changes` with which all phases fit; None if there is none.
 
     `found`: the plans without a change. The phases that need most memory are tried first.
     """
     hardest = sorted(found, key=lambda each: (each.fits, -(each.needed_bytes or 0)))
-    for change in changes(config, planner.topology.chips):
+    for settings in changes(config, planner.topology.chips):
+        # With more devices in one axis of the mesh, the data axis takes the rest.
+        rest = {"mesh.data": -1} if "mesh.fsdp" in settings else {}
         try:
-            state = planner.trainer(change.config).state_shapes
-        except UsageError:  # the batch or an axis can't be divided over the mesh
+            changed = config.set(settings | rest)
+            state = planner.trainer(changed).state_shapes
+        except (SettingsError, UsageError):  # the batch or an axis can't be divided over the mesh
             continue
         if held(state) > planner.topology.chip.memory:  # too large for a chip, whatever the activations take
             continue
         fitting = []
         for each in hardest:
-            fitting.append(planner.phase(change.config, each.phase))
+            fitting.append(planner.phase(changed, each.phase))
             if not fitting[-1].fits:
                 break
         else:
-            return change, sorted(fitting, key=lambda each: each.phase)
+            return ChangedPlan(settings=settings, phases=sorted(fitting, key=lambda each: each.phase))
     return None
 
 
 def _doubled(start: int, most: int) -> list[int]:
     """2, 4, 8 ... times `start`, up to `most`."""
     return [start << power for power in range(1, most.bit_length()) if start << power <= most]
-
-
-def _changed(config: RunConfig, settings: dict[str, Any]) -> Change | None:
-    """The change of `config` to `settings`; None if they don't fit each other."""
-    # With more devices in one axis of the mesh, the data axis takes the rest.
-    rest = {"mesh.data": -1} if "mesh.fsdp" in settings else {}
-    try:
-        return Change(settings, config.set(settings | rest))
-    except SettingsError:
-        return None
-
-
-def plan_json(
-    topology: Topology, phases: list[PhasePlan], change: tuple[Change, list[PhasePlan]] | None
-) -> dict[str, Any]:
-    """The plan as a JSON object; `total` sums all phases, with the change that makes them fit if one is needed."""
-    fitting = phases if all(each.fits for each in phases) else change and change[1]
-    return {
-        "fits": fitting is phases,
-        "phases": [each.as_json(topology.chips) for each in phases],
-        "change": change
-        and {
-            "flags": change[0].flags,
-            "settings": change[0].settings,
-            "phases": [each.as_json(topology.chips) for each in change[1]],
-        },
-        "total": fitting
-        and {
-            name: hours_json(sum(each.steps * getattr(each.time, name) for each in fitting), topology.chips)
-            for name in STEP_TIMES
-        },
-    }

@@ -3,9 +3,10 @@
 import math
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from bert_jax.planning.program import Computation, Instruction, Program
+from bert_jax.system import facts
+from bert_jax.system.facts import Facts
 
 KINDS = (
     "all-reduce",
@@ -17,33 +18,36 @@ KINDS = (
 )
 
 
-class Collective(NamedTuple):
+class Collective(Facts):
     """All collectives of one kind in a step, as one device sees them."""
 
     kind: str
-    count: int  # type: ignore[assignment]  # hides a method of tuples
+    count: int
     """Number of executions in a step."""
-    bytes: int
+    bytes: facts.Traffic
     """Bytes of the whole arrays that are summed, gathered, scattered or exchanged, in the device's own group."""
-    sent: int
+    sent: facts.Traffic
     """Bytes that the device sends if each collective uses a ring over its group."""
+
+    def __str__(self) -> str:
+        return f"{self.count:,} x, {facts.bytes_moved(self.bytes)}, {facts.bytes_moved(self.sent)}"
 
 
 def collectives(program: Program) -> list[Collective]:
     """One item for each kind, in the order of KINDS; collectives in a loop count once for each iteration."""
-    found: dict[tuple[str, str, str], Collective] = {}
+    found: dict[tuple[str, str, str], tuple[int, int, int]] = {}
     for computation, instruction, times in program.executed():
         for kind, one in _within(program, computation, instruction):
             # A collective that overlaps with several fusions appears in each of them, with the same channel.
             channel = re.search(r"channel_id=(\d+)", one.attributes)
-            key = (computation.name, kind, channel[1] if channel else one.name)
+            key = (kind, computation.name, channel[1] if channel else one.name)
             size = _size(one, kind, group := _group(one, program.devices))
-            found.setdefault(key, Collective(kind, times, times * size, times * _sent(kind, size, group)))
-    return [
-        Collective(kind, *map(sum, zip(*(rest for name, *rest in found.values() if name == kind))))
+            found.setdefault(key, (times, times * size, times * _sent(kind, size, group)))
+    sums = {
+        kind: [sum(column) for column in zip(*(row for key, row in found.items() if key[0] == kind), strict=True)]
         for kind in KINDS
-        if any(name == kind for name, *_ in found.values())
-    ]
+    }
+    return [Collective(kind=kind, count=row[0], bytes=row[1], sent=row[2]) for kind, row in sums.items() if row]
 
 
 def kind_of(instruction: Instruction) -> str | None:

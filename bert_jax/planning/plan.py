@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import jax
 
@@ -16,10 +16,11 @@ from bert_jax.config.run import RunConfig
 from bert_jax.model.attention import check_attention
 from bert_jax.model.sharding import abstract, batch_sharding, check_batch_size, make_mesh
 from bert_jax.model.size import train_flops
-from bert_jax.planning.collectives import Collective, collectives
+from bert_jax.planning.collectives import collectives
+from bert_jax.planning.plan_record import FormulaPlan, Memory, Pace, PhasePlan, StepTime
 from bert_jax.planning.program import Program
 from bert_jax.planning.topology import Topology, topology_devices
-from bert_jax.planning.traffic import Mover, movers
+from bert_jax.planning.traffic import movers
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.system.errors import RunError, install_extra
 from bert_jax.training.batch import synthetic_batch
@@ -36,8 +37,6 @@ LEAST_EFFORT = {"exec_time_optimization_effort": -1.0}
 moves 29 ms of bytes instead of 17 at 512 tokens, 14 instead of 10 at 128; its memory is within a tenth (libtpu
 0.0.42)."""
 
-_LISTS = ("collectives", "movers")
-"""Fields of a plan that are lists."""
 _MOST_MOVERS = 40
 """How many movers, the largest ones, a plan lists."""
 
@@ -47,99 +46,6 @@ _REFUSALS = (
     r"Requires ([\d.]+[KMGT]?), has ([\d.]+[KMGT]?) available",
 )
 """Compiler messages with the memory that a program needs and the memory of a chip."""
-
-
-class Memory(NamedTuple):
-    """Bytes of a step on one chip, as the compiled program reports them."""
-
-    parameters: int
-    optimizer: int
-    """Bytes of the optimizer state."""
-    other_arguments: int
-    """The batch, counters, and padding by layouts."""
-    outputs: int
-    """Outputs that don't reuse the memory of an argument."""
-    temporaries: int
-    """Gradients, activations and other arrays within the step."""
-    code: int
-
-    @property
-    def total(self) -> int:
-        """Sum of all parts."""
-        return sum(self)
-
-
-class StepTime(NamedTuple):
-    """Least seconds of a step by three limits of the hardware, computed rather than measured."""
-
-    compute: float
-    """Matrix products, including recomputation, at the peak of the chips."""
-    memory: float
-    """Memory traffic of the program at the memory bandwidth."""
-    links: float
-    """Bytes sent by collectives, over all links of a chip in parallel, without latency."""
-
-    @property
-    def at_best(self) -> float:
-        """Seconds if all three overlap."""
-        return max(self)
-
-    @property
-    def in_turn(self) -> float:
-        """Seconds if nothing overlaps."""
-        return sum(self)
-
-
-STEP_TIMES = ("at_best", "in_turn")
-"""Names of the two times of a step in StepTime: the shortest, and the longest that the limits explain."""
-
-
-class PhasePlan(NamedTuple):
-    """The plan of one phase's step."""
-
-    phase: int
-    steps: int
-    length: int
-    batch_size: int
-    mesh: dict[str, int]
-    remat: str
-    accumulation: int
-    flops: float
-    """FLOPs of one step over all chips by formula, without recomputation."""
-    compile_seconds: float
-    needed_bytes: int | None
-    """Bytes needed on a chip: the total, or the figure in the compiler's refusal; None if the refusal has none."""
-    fits: bool
-    memory: Memory | None
-    """None if the program doesn't fit: the compiler then stops."""
-    collectives: list[Collective]
-    time: StepTime | None
-    traffic_bytes: int | None
-    """Bytes that a chip moves to and from its main memory in a step."""
-    movers: list[Mover]
-    """What moves most bytes to and from main memory, largest first."""
-
-    @property
-    def sequences_per_second(self) -> float:
-        """The rate if nothing overlaps; 0 if the program doesn't fit."""
-        return self.batch_size / self.time.in_turn if self.time else 0.0
-
-    def as_json(self, chips: int) -> dict[str, Any]:
-        """The plan as a JSON object."""
-        known = self._asdict() | {name: [each._asdict() for each in getattr(self, name)] for name in _LISTS}
-        if self.memory:
-            known["memory"] = self.memory._asdict() | {"total": self.memory.total}
-        if self.time:
-            known["time"] = self.time._asdict()
-            for name in STEP_TIMES:
-                seconds = getattr(self.time, name)
-                known["time"][name] = hours_json(self.steps * seconds, chips) | {"step_seconds": seconds}
-        return known
-
-
-def hours_json(seconds: float, chips: int) -> dict[str, float]:
-    """`seconds` in hours, and in hours times chips."""
-    return {"hours": seconds / 3600, "chip_hours": seconds / 3600 * chips}
 
 
 class Planner:
@@ -197,13 +103,14 @@ class Planner:
             accumulation=config.execution.accumulation,
             flops=trainer.flops(number),
             compile_seconds=time.perf_counter() - began,
+            memory=memory,
             needed_bytes=needed,
+            available_bytes=round(self.topology.chip.memory),
             # The compiler may accept a program that needs more memory than a chip has.
             fits=memory is not None and memory.total <= self.topology.chip.memory,
-            memory=memory,
             collectives=sent,
-            time=step_time,
             traffic_bytes=traffic,
+            time=step_time,
             movers=moved[:_MOST_MOVERS],
         )
         with self._one_at_a_time:
@@ -216,12 +123,15 @@ class Planner:
         return in_threads(lambda number: self.phase(config, number), range(len(config.phases)))
 
     def _time(self, trainer: Trainer, number: int, moved: int, sent: int) -> StepTime:
-        chip = self.topology.chip
-        flops = trainer.flops(number) * _RECOMPUTED[trainer.config.execution.remat]
-        return StepTime(
-            compute=self.topology.seconds(flops),
+        topology, chip = self.topology, self.topology.chip
+        flops = trainer.flops(number)
+        return StepTime.of(
+            trainer.config.phases[number],
+            flops,
+            topology,
+            compute=topology.seconds(flops * _RECOMPUTED[trainer.config.execution.remat]),
             memory=moved / chip.memory_bandwidth,
-            links=sent / (chip.link_bandwidth * max(self.topology.links, 1)),
+            links=sent / (chip.link_bandwidth * max(topology.links, 1)),
         )
 
 
@@ -243,15 +153,15 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
         return list(pool.map(work, items))
 
 
-def formulas(config: RunConfig, topology: Topology, vocabulary_size: int) -> list[dict[str, Any]]:
-    """FLOPs of each phase and their time at the peak of the chips, by formula, without a compiler."""
+def formulas(config: RunConfig, topology: Topology, vocabulary_size: int) -> list[FormulaPlan]:
+    """FLOPs of each phase and their time at the peak of the chips."""
     model = config.model.replace(vocabulary_size=vocabulary_size)
     phases = []
     for number, phase in enumerate(config.phases):
         flops = phase.batch_size * train_flops(model, phase.length, config.slots(phase.length))
-        seconds = topology.seconds(flops)
-        at_best = {"step_seconds": seconds} | hours_json(phase.steps * seconds, topology.chips)
-        phases.append({"phase": number, **phase.model_dump(), "flops": flops, "at_best": at_best})
+        at_best = Pace.of(phase, flops, topology.seconds(flops), topology)
+        sizes = {"steps": phase.steps, "length": phase.length, "batch_size": phase.batch_size}
+        phases.append(FormulaPlan(phase=number, **sizes, flops=flops, at_best=at_best))
     return phases
 
 

@@ -1,7 +1,7 @@
 """The two rates that bound a computation, of matrix products and of main memory, and the limit that they set."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,8 @@ from jaxtyping import Array, DTypeLike
 from pydantic import Field
 
 from bert_jax.model.products import product
+from bert_jax.system import facts
+from bert_jax.system.facts import Facts
 from bert_jax.system.json_file import Shape
 from bert_jax.training.devices import chip_of
 
@@ -32,11 +34,11 @@ class Rate(Shape):
     """What this process measured, per second; where the data sheet is the source, too."""
 
 
-class Limit(Shape):
+class Limit(Facts):
     """The least time of some work."""
 
-    seconds: float
-    binds: Literal["FLOPs", "bytes"]
+    seconds: Annotated[facts.BareMilliseconds, "limit\nms"]
+    binds: Annotated[Literal["FLOPs", "bytes"], "by"]
     """Which of the two takes the longer time."""
 
 
@@ -54,55 +56,51 @@ class Rates(Shape):
         return Limit(seconds=max(compute, memory), binds="FLOPs" if compute >= memory else "bytes")
 
 
-class SquareProduct:
+class Probe(NamedTuple):
+    """Work whose time gives a rate."""
+
+    run: Callable[[], Array]
+    amount: int
+    """FLOPs, or bytes moved, of one run."""
+
+
+def square_product(size: int, dtype: DTypeLike) -> Probe:
     """The product of two square matrices of `dtype` on one device, with a float32 result."""
-
-    def __init__(self, size: int, dtype: DTypeLike):
-        self._size = size
-        self._factors = [jax.random.normal(jax.random.key(number), (size, size), dtype) for number in range(2)]
-        self._product = jax.jit(lambda a, b: product(a, b, jnp.float32))
-
-    @property
-    def flops(self) -> int:
-        """FLOPs of one product."""
-        return 2 * self._size**3
-
-    def __call__(self) -> Array:
-        return self._product(*self._factors)
+    factors = [jax.random.normal(jax.random.key(number), (size, size), dtype) for number in range(2)]
+    multiply = jax.jit(lambda a, b: product(a, b, jnp.float32))
+    return Probe(lambda: multiply(*factors), 2 * size**3)
 
 
-class Copy:
-    """An addition to a float32 array that is larger than any cache, in place: it reads and writes each element."""
+def copy(elements: int = _COPIED) -> Probe:
+    """An addition to a float32 array that is larger than any cache: it reads and writes each element.
 
-    def __init__(self, elements: int = _COPIED):
-        self._array = jnp.zeros(elements, jnp.float32)
-        # In place, since the first writes to new memory wait for the system to map it.
-        self._add = jax.jit(lambda x: x + 1, donate_argnums=0)
+    It is in place, since the first writes to new memory wait for the system to map it.
+    """
+    array = jnp.zeros(elements, jnp.float32)
+    add = jax.jit(lambda x: x + 1, donate_argnums=0)
 
-    @property
-    def bytes(self) -> int:
-        """Bytes that are read and written."""
-        return 2 * self._array.nbytes
+    def run() -> Array:
+        nonlocal array
+        array = add(array)
+        return array
 
-    def __call__(self) -> Array:
-        self._array = self._add(self._array)
-        return self._array
+    return Probe(run, 2 * array.nbytes)
 
 
 class RateProbes:
-    """Work whose times tell the rates. It is timed in turn with what the rates are to bound."""
+    """Work whose times give the rates. It is timed in turn with the work that the rates are to bound."""
 
     def __init__(self, dtype: DTypeLike):
         """`dtype`: the compute dtype."""
         self._dtype = jnp.dtype(dtype)
         sizes = _CPU_SIZES if jax.default_backend() == "cpu" else _ACCELERATOR_SIZES
-        self._products = {f"product of {size}": SquareProduct(size, dtype) for size in sizes}
-        self._copy = Copy()
+        self._products = {f"product of {size}": square_product(size, dtype) for size in sizes}
+        self._copy = copy()
 
     @property
     def work(self) -> dict[str, Callable[[], Any]]:
-        """What is to be timed, by name."""
-        return {**self._products, "copy": self._copy}
+        """The work to be timed, by name."""
+        return {name: probe.run for name, probe in self._products.items()} | {"copy": self._copy.run}
 
     def rates(self, times: dict[str, list[float]]) -> Rates:
         """The rates by the shortest of the seconds that each of `work` took.
@@ -110,8 +108,8 @@ class RateProbes:
         Of known chips they are those of the data sheet, whose matrix rate is that of bfloat16.
         """
         chip = chip_of(jax.devices()[0].device_kind)
-        matrix = max(product.flops / min(times[name]) for name, product in self._products.items())
-        memory = self._copy.bytes / min(times["copy"])
+        matrix = max(probe.amount / min(times[name]) for name, probe in self._products.items())
+        memory = self._copy.amount / min(times["copy"])
         known = chip.flops if chip and self._dtype == jnp.bfloat16 else None
         return Rates(matrix=_rate(known, matrix), memory=_rate(chip and chip.memory_bandwidth, memory))
 

@@ -4,7 +4,8 @@ import itertools
 
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
-from bert_jax.planning.plan import PhasePlan, Planner, in_threads
+from bert_jax.planning.plan import Planner, in_threads
+from bert_jax.planning.plan_record import PhasePlan
 from bert_jax.system.errors import UsageError
 
 _LARGER: tuple[float, ...] = (1, 2, 4)
@@ -31,8 +32,12 @@ def sweep(planner: Planner, config: RunConfig) -> list[PhasePlan]:
     for number in range(len(config.phases)):
         on_meshes = in_threads(lambda split: _on_mesh(planner, config, number, split), splits(planner.topology.chips))
         found = itertools.chain.from_iterable(on_meshes)
-        fitting += sorted(found, key=lambda plan: plan.sequences_per_second, reverse=True)
+        fitting += sorted(found, key=_rate, reverse=True)
     return fitting
+
+
+def _rate(plan: PhasePlan) -> float:
+    return plan.time.in_turn.sequences_per_second if plan.time else 0.0
 
 
 def _on_mesh(planner: Planner, config: RunConfig, number: int, split: int) -> list[PhasePlan]:
@@ -59,10 +64,9 @@ def _with_batch(planner: Planner, config: RunConfig, number: int, factor: float)
     size = int(phase.batch_size * factor)
     if not size:
         return None
+    phases = list(config.phases)
     try:
-        alone = phase.replace(batch_size=size, steps=1)
-        return planner.phase(config.replace(phases=(alone,), profile_steps=None), 0)._replace(
-            phase=number, steps=phase.steps
-        )
+        phases[number] = phase.replace(batch_size=size)
+        return planner.phase(config.replace(phases=tuple(phases)), number)
     except (UsageError, SettingsError):
         return None

@@ -2,10 +2,12 @@
 
 import re
 from collections import Counter
-from typing import NamedTuple
+from typing import Annotated
 
 from bert_jax.planning.collectives import kind_of
 from bert_jax.planning.program import Buffer, Computation, Instruction, Program, buffers
+from bert_jax.system import facts
+from bert_jax.system.facts import Facts
 
 _MOVES_NOTHING = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call")
 _NAMES_ONLY = ('custom_call_target="AllocateBuffer"', 'custom_call_target="ConcatBitcast"')
@@ -17,19 +19,21 @@ _MODULES_OF_ALL = ("bert", "encoder", "Block")
 _SLICES = ("slice", "dynamic-slice", "gather")
 
 
-class Mover(NamedTuple):
+class Mover(Facts):
     """Operations of a step that stand at the same place of the model, with their traffic."""
 
     part: str
     """The module, such as `attention/output`; `optimizer`, or `step` for what is neither."""
-    direction: str
+    direction: Annotated[str, "pass"]
     """`forward`, `backward` or, of the optimizer and the step, empty."""
     operation: str
     """JAX' name of the operation that ends the fusion, such as `dot_general`."""
-    times: int
+    times: Annotated[int, facts.Unit("{:,} x".format), "how often"]
     """How often such operations run in a step, together."""
-    bytes: int
+    bytes: facts.Traffic
     """Bytes that they move together."""
+    share: Annotated[facts.Share, "of all"]
+    """Share of all bytes that a step moves."""
 
 
 def movers(program: Program) -> list[Mover]:
@@ -46,7 +50,17 @@ def movers(program: Program) -> list[Mover]:
             where = _where(found[1]) if found else ("step", "", one.kind)
             moved[where] += times * size
             runs[where] += times
-    return [Mover(*where, runs[where], size) for where, size in moved.most_common()]
+    return [
+        Mover(
+            part=part,
+            direction=way,
+            operation=name,
+            times=runs[part, way, name],
+            bytes=size,
+            share=size / moved.total(),
+        )
+        for (part, way, name), size in moved.most_common()
+    ]
 
 
 def _where(name: str) -> tuple[str, str, str]:

@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -123,30 +124,31 @@ class MLflow:
 class Background:
     """A tracker at work in a thread of its own: one that fails, or doesn't answer, neither ends nor delays training.
 
-    Its first failure is said, in one line.
+    Prints a warning of its first failure, in one line.
     """
 
     def __init__(self, name: str, tracker: Tracker):
         self._name, self._tracker, self._failed = name, tracker, False
-        self._waiting: queue.Queue[tuple[int, Mapping[str, float]]] = queue.Queue(_MOST_WAITING)
-        self._closed, self._finished = threading.Event(), False
+        self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue(_MOST_WAITING)
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Has the thread add measurements of a step; returns at once."""
         try:
-            self._waiting.put_nowait((step, values))
+            self._waiting.put_nowait(partial(self._tracker.log, step, values))
         except queue.Full:
-            self._tell(f"it is {_MOST_WAITING:,} lines behind")
+            self._warn(f"it is {_MOST_WAITING:,} lines behind")
 
     def close(self, finished: bool, wait_s: float = _CLOSE_S) -> None:
-        """Has the thread send what is left and say how the run ended; waits `wait_s` seconds at most."""
-        self._finished = finished
-        self._closed.set()
-        self._thread.join(wait_s)
+        """Has the thread send what is left and end the run; waits `wait_s` seconds at most."""
+        began = time.monotonic()
+        with contextlib.suppress(queue.Full):
+            self._waiting.put(partial(self._tracker.close, finished), timeout=wait_s)
+            self._waiting.put(None, timeout=wait_s)
+        self._thread.join(max(0.0, wait_s - (time.monotonic() - began)))
         if self._thread.is_alive():
-            self._tell(f"it took more than {wait_s:.0f} s, and its last lines may be missing there")
+            self._warn(f"it took more than {wait_s:.0f} s, and its last lines may be missing there")
 
     def __enter__(self) -> "Background":
         return self
@@ -156,18 +158,13 @@ class Background:
         self.close(finished=kind is None)
 
     def _work(self) -> None:
-        while not (self._closed.is_set() and self._waiting.empty()):
-            with contextlib.suppress(queue.Empty):
-                self._try(self._tracker.log, *self._waiting.get(timeout=0.1))
-        self._try(self._tracker.close, self._finished)
+        while send := self._waiting.get():
+            try:
+                send()
+            except Exception as error:  # of whatever library
+                self._warn(_first_line(error))
 
-    def _try(self, do: Callable[..., None], *arguments: Any) -> None:
-        try:
-            do(*arguments)
-        except Exception as error:  # of whatever library
-            self._tell(_first_line(error))
-
-    def _tell(self, reason: str) -> None:
+    def _warn(self, reason: str) -> None:
         if not self._failed:
             warn(f"{self._name} failed ({reason}); training goes on, and metrics.jsonl has every line")
         self._failed = True
@@ -179,15 +176,10 @@ _TRACKERS: dict[str, Callable[[Tracked], Tracker]] = {"wandb": WeightsAndBiases,
 
 def check_trackers(logging: LoggingConfig) -> None:
     """Raises UsageError where a tracker is asked for that isn't installed."""
-    for name, where in _asked(logging).items():
+    for name, where in logging.trackers.items():
         spec = find_spec(name)
         if spec is None or spec.origin is None:  # a folder of that name, as wandb makes, has no origin
             raise UsageError(f"logging.{name}={where} needs {name}, which isn't installed; {install_extra(name)}")
-
-
-def _asked(logging: LoggingConfig) -> dict[str, str]:
-    """The project or URI of each tracker that is asked for."""
-    return {name: where for name, where in (("wandb", logging.wandb), ("mlflow", logging.mlflow)) if where}
 
 
 def open_trackers(config: TrainingConfig, path: Place) -> list[Background]:
@@ -195,11 +187,10 @@ def open_trackers(config: TrainingConfig, path: Place) -> list[Background]:
 
     One that doesn't start is said and left out. What each calls the run is kept in its trackers.json.
     """
-    asked = _asked(config.logging)
-    if not asked or not is_first():
+    if not config.logging.trackers or not is_first():
         return []
     known, trackers = _read_ids(path / "trackers.json"), []
-    for name, where in asked.items():
+    for name, where in config.logging.trackers.items():
         before = known.get(name)
         run_id = before.get("id") if isinstance(before, dict) and before.get("where") == where else None
         if run_id is not None and not (isinstance(run_id, str) and _ID.fullmatch(run_id)):

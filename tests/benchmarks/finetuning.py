@@ -17,14 +17,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
-import tyro
 from turns import WORK, Process, answer, answers_go_to_output, take_turns, tell_warm_up
 
+from bert_jax.cli.arguments import Arguments, Command
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
@@ -46,8 +45,7 @@ from bert_jax.training.trainer import Trainer
 BATCH, LENGTH = 32, 64
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
+class Options(Arguments):
     """What is measured."""
 
     init: str
@@ -66,25 +64,28 @@ class Asked:
     """task.padded_lengths of ours: a few compile sooner. None: those that it chooses by the training rows."""
 
 
+COMMAND = Command("tests/benchmarks/finetuning.py", Options, __doc__, program="python")
+
+
 class Ours:
     """Fine-tuning's own loop and predictor."""
 
-    def __init__(self, asked: Asked, model: str):
+    def __init__(self, options: Options, model: str):
         keep_compiled_programs()
-        self._steps = asked.steps
+        self._steps = options.steps
         task = TaskConfig(
             name="rows",
             kind="class",
-            train=asked.train,
-            dev=asked.dev,
+            train=options.train,
+            dev=options.dev,
             max_length=LENGTH,
-            padded_lengths=asked.lengths,
+            padded_lengths=options.lengths,
         )
-        config = FinetuneConfig(task=task, init=model, compute_dtype=asked.dtype)
+        config = FinetuneConfig(task=task, init=model, compute_dtype=options.dtype)
         started = TrainedModel.open(place_of(model))
         tokenizer = started.tokenizer
         learned = read_training(task, tokenizer, compiling_tokens(started.config))
-        self._records = read_records(task, asked.dev, "dev", Counter())
+        self._records = read_records(task, options.dev, "dev", Counter())
         self._source = TrainingBatches(learned.examples, learned.task.config, 0, tokenizer.vocabulary.pad_id)
         planned = config.planned(started.config, learned.task.config, "", len(self._source))
         mesh = make_mesh(MeshConfig())
@@ -145,13 +146,13 @@ class Ours:
 class Theirs:
     """transformers' Trainer."""
 
-    def __init__(self, asked: Asked, model: str):
+    def __init__(self, options: Options, model: str):
         import transformers
 
-        self._transformers, self._asked = transformers, asked
+        self._transformers, self._options = transformers, options
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(model)
         self._model = transformers.AutoModelForSequenceClassification.from_pretrained(model, num_labels=2)
-        self._train, self._dev = self._encoded(asked.train), self._encoded(asked.dev)
+        self._train, self._dev = self._encoded(options.train), self._encoded(options.dev)
         self._turn = 0
 
     def _encoded(self, path: str) -> list[dict[str, Any]]:
@@ -171,7 +172,7 @@ class Theirs:
     def train(self) -> float:
         """Seconds of a turn's steps, by its own clock."""
         self._turn += 1
-        return self._trainer(self._asked.steps).train().metrics["train_runtime"]
+        return self._trainer(self._options.steps).train().metrics["train_runtime"]
 
     def predict(self) -> float:
         """Seconds for all dev rows, by its own clock."""
@@ -186,7 +187,7 @@ class Theirs:
             learning_rate=2e-5,
             seed=self._turn,
             use_cpu=True,
-            bf16=self._asked.dtype == "bfloat16",
+            bf16=self._options.dtype == "bfloat16",
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
@@ -202,40 +203,40 @@ class Theirs:
 SIDES = {"ours": Ours, "theirs": Theirs}
 
 
-def write_model(asked: Asked, directory: Path) -> None:
+def write_model(options: Options, directory: Path) -> None:
     """A model of random parameters, as both read it."""
-    tokenizer = tokenizer_of(place_of(asked.init))
+    tokenizer = tokenizer_of(place_of(options.init))
     config = ModelConfig(
         num_layers=6, hidden_size=384, num_heads=6, max_positions=128, vocabulary_size=len(tokenizer.vocabulary)
     )
     write_model_directory(directory, config, jax.device_get(init(config, jax.random.key(0))), tokenizer)
 
 
-def compare(asked: Asked) -> None:
+def compare(options: Options) -> None:
     """Takes turns and prints what came out."""
-    dev = len(read_records(TaskConfig(name="rows", kind="class"), asked.dev, "dev", Counter()))
+    dev = len(read_records(TaskConfig(name="rows", kind="class"), options.dev, "dev", Counter()))
     with tempfile.TemporaryDirectory() as folder:
-        write_model(asked, model := Path(folder) / "model")
+        write_model(options, model := Path(folder) / "model")
         compiled = {"JAX_COMPILATION_CACHE_DIR": str(model.parent / "compiled")}
-        told = json.dumps(asdict(asked))
+        told = options.model_dump_json(exclude={"config"})
         sides = {name: Process(__file__, name, str(model), told, settings=compiled) for name in SIDES}
         tell_warm_up(sides)
-        take_turns(sides, "train", asked.steps * BATCH, asked.rounds)
-        take_turns(sides, "predict", dev, 3 * asked.rounds)
+        take_turns(sides, "train", options.steps * BATCH, options.rounds)
+        take_turns(sides, "predict", dev, 3 * options.rounds)
         for side in sides.values():
             side.end()
 
 
-def work(name: str, model: str, asked: Asked) -> None:
+def work(name: str, model: str, options: Options) -> None:
     """Does the work of one side."""
     answers = answers_go_to_output()
     if name == "ours":
         keep_freed_memory()  # as the command bert-jax does for itself
-    answer(SIDES[name](asked, model), answers)
+    answer(SIDES[name](options, model), answers)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == [WORK]:
-        work(*sys.argv[2:4], Asked(**json.loads(sys.argv[4])))
+        work(*sys.argv[2:4], Options(**json.loads(sys.argv[4])))
     else:
-        compare(tyro.cli(Asked))
+        compare(COMMAND.parse(sys.argv[1:]))

@@ -12,15 +12,14 @@ PyTorch's head is computed at all positions, as transformers does; ours at the p
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
 import numpy as np
-import tyro
 from bert_jax.system.allocator import keep_freed_memory
 from turns import WORK, Process, answer, answers_go_to_output, take_turns, tell_warm_up
 
+from bert_jax.cli.arguments import Arguments, Command
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.phase import Phase
@@ -35,8 +34,7 @@ _STEPS = 2
 """Steps of a turn."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
+class Options(Arguments):
     """What is measured."""
 
     batch_size: int = 8
@@ -45,15 +43,18 @@ class Asked:
     """Turns of each."""
 
 
+COMMAND = Command("tests/benchmarks/pretraining.py", Options, __doc__, program="python")
+
+
 class Ours:
     """The train step of configs/base.py."""
 
-    def __init__(self, asked: Asked, dtype: str):
+    def __init__(self, options: Options, dtype: str):
         keep_compiled_programs()
-        phase = Phase(steps=1 << 20, length=asked.length, batch_size=asked.batch_size)
+        phase = Phase(steps=1 << 20, length=options.length, batch_size=options.batch_size)
         config = RunConfig(model=ModelConfig.base(compute_dtype=dtype), phases=(phase,))
         trainer = pretraining_trainer(config, make_mesh(MeshConfig()), VOCABULARY, mask_id=103)
-        self._batch = jax.device_put(synthetic_batch(asked.batch_size, asked.length, VOCABULARY))
+        self._batch = jax.device_put(synthetic_batch(options.batch_size, options.length, VOCABULARY))
         self._state, self._step = trainer.initial_state(), trainer.train_step(0)
 
     def warm_up(self) -> dict[str, Any]:
@@ -74,7 +75,7 @@ class Ours:
 class Theirs:
     """transformers' model with PyTorch's AdamW."""
 
-    def __init__(self, asked: Asked, dtype: str):
+    def __init__(self, options: Options, dtype: str):
         import torch
         from transformers import BertConfig, BertForPreTraining
 
@@ -82,7 +83,7 @@ class Theirs:
         self._torch, self._dtype = torch, dtype
         self._model = BertForPreTraining(BertConfig(vocab_size=VOCABULARY)).train()
         self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=1e-4, weight_decay=0.01)
-        shape = asked.batch_size, asked.length
+        shape = options.batch_size, options.length
         random = np.random.default_rng(0)
         ids = torch.tensor(random.integers(1000, VOCABULARY, shape))
         labels = torch.tensor(np.where(random.random(shape) < 0.15, ids, -100))
@@ -90,7 +91,7 @@ class Theirs:
             "input_ids": ids,
             "attention_mask": torch.ones_like(ids),
             "labels": labels,
-            "next_sentence_label": torch.zeros(asked.batch_size, dtype=torch.long),
+            "next_sentence_label": torch.zeros(options.batch_size, dtype=torch.long),
         }
 
     def warm_up(self) -> dict[str, Any]:
@@ -119,26 +120,26 @@ SIDES = {
 }
 
 
-def work(name: str, asked: Asked) -> None:
+def work(name: str, options: Options) -> None:
     """Does the work of one side."""
     answers = answers_go_to_output()
     kind, dtype = SIDES[name]
     if kind is Ours:
         keep_freed_memory()  # as the command bert-jax does for itself
-    answer(kind(asked, dtype), answers)
+    answer(kind(options, dtype), answers)
 
 
-def compare(asked: Asked) -> None:
+def compare(options: Options) -> None:
     """Takes turns and prints what came out."""
-    sides = {name: Process(__file__, name, json.dumps(asdict(asked))) for name in SIDES}
+    sides = {name: Process(__file__, name, options.model_dump_json(exclude={"config"})) for name in SIDES}
     tell_warm_up(sides)
-    take_turns(sides, "train", _STEPS * asked.batch_size, asked.rounds, "sequences/s")
+    take_turns(sides, "train", _STEPS * options.batch_size, options.rounds, "sequences/s")
     for side in sides.values():
         side.end()
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == [WORK]:
-        work(sys.argv[2], Asked(**json.loads(sys.argv[3])))
+        work(sys.argv[2], Options(**json.loads(sys.argv[3])))
     else:
-        compare(tyro.cli(Asked))
+        compare(COMMAND.parse(sys.argv[1:]))

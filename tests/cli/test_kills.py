@@ -21,7 +21,7 @@ from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.verification import verify
 
-KILLS, KILLS_WHEN_SLOW = 6, 100
+KILLS, KILLS_WHEN_SLOW = 5, 100
 PARTS, STRIDE = 6, 5
 """The time in which it is killed has so many parts; each kill is in the part so many after that of the kill before."""
 SAVE_EVERY = 7

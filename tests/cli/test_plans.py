@@ -23,26 +23,14 @@ def contents(folder):
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
-def test_a_dry_run_tells_everything_and_writes_nothing(config_file, tmp_path, capsys):
+def test_a_dry_run_tells_what_would_be_done_and_writes_nothing(config_file, tiny_run, tmp_path, capsys):
     assert run(["pretrain", str(config_file), "--workdir", str(tmp_path / "run"), "--dry-run"]) == 0
-    shown = capsys.readouterr().out
-    for words in ("a new one of 12 steps", "150 pieces, wordpiece, trained on the text", "to be prepared from text:"):
-        assert words in shown
-    for words in ("12 steps of 8 sequences of up to 32 tokens", "a device by formula: state", "each, every 4 steps"):
-        assert words in shown
+    assert "a new one of 12 steps" in (shown := capsys.readouterr().out) and "a device by formula: state" in shown
     assert not list(tmp_path.iterdir())
-
-
-def test_a_dry_run_tells_what_is_there(config_file, tiny_run, capsys):
     before = contents(tiny_run.path)
     command = ["pretrain", str(config_file), "--workdir", str(tiny_run.path), "--dry-run"]
-    assert run(command) == 0
-    shown = capsys.readouterr().out
-    assert "finished: nothing to do" in shown and "there: " in shown and "training sequences" in shown
     assert run([*command, "--phases.0.steps", "20"]) == 0
     assert "go on from step 12 of 20" in (shown := capsys.readouterr().out) and "20 steps (8 left)" in shown
-    assert run([*command, "--overwrite"]) == 0
-    assert "the run there, at step 12, would be deleted; begin anew" in capsys.readouterr().out
     assert run([*command, "--seed", "9"]) == 2
     assert "is another run: seed is 0 there and 9 now" in capsys.readouterr().err
     assert contents(tiny_run.path) == before

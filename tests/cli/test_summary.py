@@ -1,8 +1,8 @@
-"""What is printed of a task's results."""
+"""What is printed of the results of a training."""
 
 import pytest
 
-from bert_jax.cli.summary import print_task_results
+from bert_jax.cli.summary import print_results, print_task_results
 
 RESULTS = {"task": "x", "metric": "accuracy", "score": 0.75, "accuracy": 0.75, "dev_rows": 4, "steps": 8}
 LEARNED_NOTHING = ": little or nothing was learned from the texts. Try another learning rate (--opt"
@@ -39,3 +39,19 @@ def test_a_model_that_learned_nothing_is_named(changes, sentence, capsys):
     printed = capsys.readouterr().out
     assert (LEARNED_NOTHING in printed) == bool(sentence) and sentence in printed
     assert ("baseline │" in printed.replace("┃", "│")) == ("baseline" in changes)
+
+
+def test_the_share_of_unknown_pieces_is_said_once(capsys):
+    results = {"steps": 1, "held_out_sequences": 2, "baseline": {}}
+    print_results(results | {"unknown_share": 0.001})
+    assert "0.10% of the pieces" in capsys.readouterr().out
+    print_results(results | {"unknown_share": 0.9})  # of which a warning tells
+    assert "of the pieces" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("beats, said", [(False, True), (True, False), (None, False)])
+def test_a_model_no_better_than_frequencies_is_said(capsys, beats, said):
+    results = {"steps": 1, "held_out_sequences": 2, "baseline": {"mlm_loss": 6.6}, "mlm_loss": 6.7, "mlm_accuracy": 0.1}
+    results["baseline"]["mlm_accuracy"] = 0.1
+    print_results(results | ({} if beats is None else {"beats_baseline": beats}))
+    assert ("no better than guessing by frequency alone" in capsys.readouterr().out) == said

@@ -51,6 +51,7 @@ WRONG = {
     f"{FINETUNE} --epochs 3": "did you mean --task.epochs?",
     f"{FINETUNE} --data.source text:a": "--data.source is no setting of bert-jax finetune",
     "evaluate R --dat f": "--dat is no setting of bert-jax evaluate; did you mean --data?",
+    "evaluate R --language de": "--language de is that of --data, which is not given",
     "bench demo --batchsize 3": "did you mean --batch-size?",
     "params demo --model.width 3": "did you mean --model.hidden-size or --model.embedding-size",
     f"{PRETRAIN} --lr 3": "did you mean --optimizer.peak-learning-rate?",

@@ -13,13 +13,15 @@ def machine(place):
     return place
 
 
-def launch(machine, **environment):
-    return machine.run("gpu.sh", "config.py", "--workdir", "runs/a b", **environment)
+def launch(machine, code=0, **environment) -> str:
+    """What launch/gpu.sh prints. It must end by this exit code."""
+    ended, said = machine.run("gpu.sh", "config.py", "--workdir", "runs/a b", **environment)
+    assert ended == code, said
+    return said
 
 
 def test_one_process_for_all_gpus(machine):
-    code, said = launch(machine, XLA_FLAGS="--mine")
-    assert code == 0, said
+    launch(machine, XLA_FLAGS="--mine")
     (run,) = machine.lines("runs")
     assert run.startswith(f"{RUN} ")
     assert "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true --mine" in run  # the last of two wins
@@ -29,21 +31,20 @@ def test_one_process_for_all_gpus(machine):
 
 def test_goes_on_after_a_checkpoint_a_kill_the_loss_of_another_host_and_when_it_got_stuck(machine):
     machine.set("codes", 143, 137, 134, 124)
-    assert launch(machine)[0] == 0
+    launch(machine)
     assert len(machine.lines("runs")) == 5
 
 
 @pytest.mark.parametrize("code", [1, 2, 130, 139])
 def test_a_failure_ends_it(machine, code):
     machine.set("codes", code)
-    assert launch(machine)[0] == code
+    launch(machine, code=code)
     assert len(machine.lines("runs")) == 1
 
 
 def test_restarts_are_limited(machine):
     machine.set("codes", 137, 137, 137)
-    code, said = launch(machine, RESTARTS="1")
-    assert code == 137
+    said = launch(machine, RESTARTS="1", code=137)
     assert "killed once more (exit code 137) after 1 restarts: giving up" in said
     assert len(machine.lines("runs")) == 2
 
@@ -59,8 +60,7 @@ def test_a_signal_to_the_launcher_ends_the_run_and_is_no_reason_to_start_again(m
 
 
 def test_a_slurm_job_has_one_process_a_node_with_all_its_gpus(machine):
-    code, said = launch(machine, **JOB)
-    assert code == 0, said
+    launch(machine, **JOB)
     runs = machine.lines("runs")
     assert [run.split()[0:2] for run in runs] == [f"{RUN} ".split()] * 2
     assert all(run.endswith("JAX_LOCAL_DEVICE_IDS=0,1,2,3") for run in runs)
@@ -68,14 +68,13 @@ def test_a_slurm_job_has_one_process_a_node_with_all_its_gpus(machine):
 
 
 def test_slurm_may_lend_some_of_the_gpus(machine):
-    assert launch(machine, **JOB, CUDA_VISIBLE_DEVICES="2,3")[0] == 0
+    launch(machine, **JOB, CUDA_VISIBLE_DEVICES="2,3")
     assert all(run.endswith("JAX_LOCAL_DEVICE_IDS=0,1") for run in machine.lines("runs"))
 
 
 def test_a_preempted_job_is_queued_again(machine):
     machine.set("codes", 143, 143)
-    code, said = launch(machine, **JOB)
-    assert code == 143
+    said = launch(machine, **JOB, code=143)
     assert "stopped after a checkpoint (exit code 143); queueing job 7 again" in said
     assert machine.lines("calls")[-1] == "scontrol requeue 7"
 
@@ -83,18 +82,17 @@ def test_a_preempted_job_is_queued_again(machine):
 def test_a_cancelled_job_stays_cancelled(machine):
     machine.set("codes", 143, 143)
     machine.set("job", "CANCELLED")
-    assert launch(machine, **JOB)[0] == 143
+    launch(machine, **JOB, code=143)
     assert "scontrol requeue 7" not in machine.lines("calls")
 
 
 def test_restarts_of_a_job_are_limited_too(machine):
     machine.set("codes", 137, 137)
-    code, said = launch(machine, **JOB, RESTARTS="3", SLURM_RESTART_COUNT="3")
-    assert code == 137
+    said = launch(machine, **JOB, RESTARTS="3", SLURM_RESTART_COUNT="3", code=137)
     assert "killed once more (exit code 137) after 3 restarts: giving up" in said
     assert "scontrol requeue 7" not in machine.lines("calls")
     machine.set("codes", 137, 137)
-    launch(machine, **JOB, RESTARTS="3", SLURM_RESTART_COUNT="2")
+    launch(machine, **JOB, RESTARTS="3", SLURM_RESTART_COUNT="2", code=137)
     assert machine.lines("calls")[-1] == "scontrol requeue 7"
 
 
@@ -102,7 +100,7 @@ def test_restarts_of_a_job_are_limited_too(machine):
 def test_a_failed_job_is_not_queued_again(machine, codes, code):
     """Nor where the processes that lost the failed one end with a code that is higher."""
     machine.set("codes", *codes)
-    assert launch(machine, **JOB)[0] == code
+    launch(machine, **JOB, code=code)
     assert not [call for call in machine.lines("calls") if "scontrol" in call]
 
 
@@ -119,8 +117,7 @@ def test_sbatch_runs_a_copy_from_elsewhere(machine):
 
 def test_no_gpu_is_said(machine):
     machine.set("gpus", 0)
-    code, said = launch(machine)
-    assert code == 2
+    said = launch(machine, code=2)
     assert "There is no NVIDIA GPU on " in said
     assert not machine.lines("runs")
 

@@ -36,10 +36,10 @@ def script():
 class Devices:
     """Stands in for a machine: knows how each attempt ends, and which were made."""
 
-    def __init__(self, script, path, most=64, name="NVIDIA H100", **asked):
+    def __init__(self, script, path, most=64, name="NVIDIA H100", **options):
         self.script, self.most, self.name, self.ends, self.tried = script, most, name, {}, []
         sizes = {"configs": ("base",), "lengths": (512,), "dropout": ("all",), "attention": ("exact", "cudnn")}
-        self.asked = script.Asked(output=path, **sizes | {"batch_sizes": (128, 64, 32)} | asked)
+        self.options = script.Options(output=path, **sizes | {"batch_sizes": (128, 64, 32)} | options)
 
     def look(self, cases, batch_sizes, settings):
         refusals = {case: "no cuDNN" if case.attention == "cudnn" else None for case in cases}
@@ -54,8 +54,8 @@ class Devices:
         return self.ends.get(size, self.script.Attempt(0, f"a table\n{json.dumps(BENCH)}\n", ""))
 
     def measure(self, *settings):
-        failed = self.script.measure(self.asked, [*settings], self.look, self.run)
-        return failed, json.loads(self.asked.output.read_text())["cases"]
+        failed = self.script.measure(self.options, [*settings], self.look, self.run)
+        return failed, json.loads(self.options.output.read_text())["cases"]
 
 
 def test_the_largest_batch_that_fits_is_measured_and_all_of_its_figures_kept(script, tmp_path):
@@ -137,14 +137,19 @@ def test_batches_that_are_hopeless_by_formula_are_not_tried(script, monkeypatch)
     assert not sizes and refused.startswith("4,096 sequences take about ") and refused.endswith("there are 1.00 GB")
 
 
-def test_it_measures_this_machine_and_goes_on(tmp_path):
+def test_flags_of_bench_are_passed_on_and_a_wrong_one_ends_it(script):
+    own, others = script.split(["--output", "o", "--seed", "3", "--lengths", "8", "16", "--mesh.data=1"])
+    assert (own, others) == (["--output", "o", "--lengths", "8", "16"], ["--seed", "3", "--mesh.data=1"])
+    with pytest.raises(UsageError, match="--execution.no-such is no setting of bert-jax bench"):
+        script._prospect(script.Case("tiny", 128, "all", "exact"), (8,), ["--execution.no-such", "1"])
+
+
+def test_it_measures_this_machine(tmp_path):
     path = tmp_path / "tiny.json"
-    command = [sys.executable, SCRIPT, "--output", path, "--tiny", "--dropout", "outputs", *SMALL]
-
-    def run(*more):
-        return subprocess.run([*command, *more], capture_output=True, text=True, cwd=tmp_path)
-
-    ended = run("--attention", "exact", "cudnn")
+    flags = ["--tiny", "--dropout", "outputs", "--attention", "exact", "cudnn", *SMALL]
+    ended = subprocess.run(
+        [sys.executable, SCRIPT, "--output", path, *flags], capture_output=True, text=True, cwd=tmp_path
+    )
     assert ended.returncode == 0, ended.stderr
     result = json.loads(path.read_text())
     exact, cudnn = result["cases"]
@@ -152,6 +157,3 @@ def test_it_measures_this_machine_and_goes_on(tmp_path):
     assert exact["batch_size"] == exact["bench"]["settings"]["batch_size"] == 8
     assert cudnn["bench"] is None and "this is a CPU, and cuDNN is for NVIDIA's GPUs" in cudnn["remark"]
     assert " ms |" in path.with_suffix(".md").read_text()
-    ended = run("--attention", "exact", "tpu", "--execution.no-such 1")
-    assert ended.returncode == 2 and "no-such" in ended.stderr
-    assert json.loads(path.read_text()) == result

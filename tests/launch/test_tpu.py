@@ -20,8 +20,11 @@ def cloud(place):
     return place
 
 
-def launch(cloud, *arguments, **environment):
-    return cloud.run("tpu.sh", "config.py", "--workdir", "gs://bucket/run", *arguments, **environment)
+def launch(cloud, *arguments, code=0, **environment) -> str:
+    """What launch/tpu.sh prints. It must end by this exit code."""
+    ended, said = cloud.run("tpu.sh", "config.py", "--workdir", "gs://bucket/run", *arguments, **environment)
+    assert ended == code, said
+    return said
 
 
 def called(cloud, word: str) -> list[str]:
@@ -37,8 +40,7 @@ def until(condition) -> None:
 
 
 def test_creates_sets_up_runs_and_prints_the_first_workers_log(cloud):
-    code, said = launch(cloud)
-    assert code == 0, said
+    said = launch(cloud)
     (create,) = called(cloud, "create")
     assert create == (
         "gcloud compute tpus queued-resources create --zone=us-west4-a --quiet bert --node-id=bert "
@@ -56,15 +58,14 @@ def test_creates_sets_up_runs_and_prints_the_first_workers_log(cloud):
 
 def test_finds_what_is_there(cloud):
     cloud.set("states", "ACTIVE")
-    assert launch(cloud)[0] == 0
+    launch(cloud)
     assert not called(cloud, "create")
     assert len(cloud.lines("worker1/runs")) == 1
 
 
 def test_spot_project_and_other_flags(cloud):
     cloud.environment |= {"SPOT": "1", "PROJECT": "mine", "CREATE_FLAGS": "--reserved --service-account=me"}
-    code, said = launch(cloud, SSH_FLAGS="--internal-ip")
-    assert code == 0, said
+    launch(cloud, SSH_FLAGS="--internal-ip")
     (create,) = called(cloud, "create")
     assert create.endswith(" --reserved --service-account=me --spot")
     assert all("--project=mine" in call for call in called(cloud, "gcloud"))
@@ -74,8 +75,7 @@ def test_spot_project_and_other_flags(cloud):
 @pytest.mark.parametrize("state", ["FAILED", "SUSPENDED", "DELETING"])
 def test_gives_up_on_what_wont_come(cloud, state):
     cloud.set("coming", "PROVISIONING", state)
-    code, said = launch(cloud)
-    assert code == 1
+    said = launch(cloud, code=1)
     assert state in said or "is being deleted" in said
     assert len(said.splitlines()) <= 4
     assert not called(cloud, "tpu-vm")
@@ -83,8 +83,7 @@ def test_gives_up_on_what_wont_come(cloud, state):
 
 def test_gives_up_where_gcloud_cant_tell_from_the_start(cloud):
     cloud.set("states", "DENIED")
-    code, said = launch(cloud)
-    assert code == 1
+    said = launch(cloud, code=1)
     assert "PERMISSION_DENIED: Log in." in said
     assert "bert can't be looked up" in said
 
@@ -92,30 +91,26 @@ def test_gives_up_where_gcloud_cant_tell_from_the_start(cloud):
 def test_a_look_up_that_fails_later_is_repeated(cloud):
     cloud.set("coming", "PROVISIONING", "ACTIVE", "DENIED", "DENIED", "ACTIVE")
     cloud.set("worker0/codes", 143)
-    code, said = launch(cloud)
-    assert code == 0, said
+    said = launch(cloud)
     assert said.count("Log in.") == 2
     assert len(called(cloud, "create")) == 1
 
 
 def test_a_creation_that_fails_is_tried_again_after_a_preemption_alone(cloud):
     cloud.set("refusals", 1)
-    code, said = launch(cloud, SPOT="1")
-    assert code == 1
+    said = launch(cloud, SPOT="1", code=1)
     assert "RESOURCE_EXHAUSTED" in said
     assert "bert can't be created" in said
     cloud.set("states", "SUSPENDED")
     cloud.set("refusals", 1)
-    code, said = launch(cloud, SPOT="1")
-    assert code == 0, said
+    launch(cloud, SPOT="1")
     assert len(called(cloud, "create")) == 3
 
 
 def test_goes_on_after_a_checkpoint_and_after_a_kill(cloud):
     cloud.set("worker0/codes", 143, 134)
     cloud.set("worker1/codes", 143, 137)
-    code, said = launch(cloud)
-    assert code == 0, said
+    launch(cloud)
     assert len(cloud.lines("worker0/runs")) == len(cloud.lines("worker1/runs")) == 3
     assert len(called(cloud, "create")) == 1
 
@@ -123,8 +118,7 @@ def test_goes_on_after_a_checkpoint_and_after_a_kill(cloud):
 @pytest.mark.parametrize("state", ["SUSPENDED", "ABSENT"])
 def test_a_lost_machine_is_replaced(cloud, state):
     cloud.set("breaks", f"follow 255 {state}")
-    code, said = launch(cloud, SPOT="1")
-    assert code == 0, said
+    launch(cloud, SPOT="1")
     assert len(called(cloud, "create")) == 2
     assert [call.split()[-2:] for call in called(cloud, "delete")] == [["bert", "--force"]] * (state == "SUSPENDED")
     assert len(cloud.lines("worker0/runs")) == 1  # the disk of the first went with it
@@ -133,38 +127,33 @@ def test_a_lost_machine_is_replaced(cloud, state):
 def test_a_run_that_fails_as_its_machine_goes_is_no_failure(cloud):
     cloud.set("coming", "ACTIVE", "SUSPENDED")
     cloud.set("worker0/codes", 1)
-    code, said = launch(cloud, SPOT="1")
-    assert code == 0, said
+    launch(cloud, SPOT="1")
     assert len(called(cloud, "create")) == 2
 
 
 @pytest.mark.parametrize("step", ["scp", "setup", "start", "end"])
 def test_a_machine_may_be_lost_at_any_step(cloud, step):
     cloud.set("breaks", f"{step} 1 SUSPENDED")
-    code, said = launch(cloud, SPOT="1")
-    assert code == 0, said
+    launch(cloud, SPOT="1")
     assert len(called(cloud, "create")) == 2
 
 
 def test_a_broken_connection_leaves_the_run_alone(cloud):
     cloud.set("breaks", "follow 255")
-    code, said = launch(cloud)
-    assert code == 0, said
+    launch(cloud)
     assert len(called(cloud, "create")) == 1
 
 
 @pytest.mark.parametrize("code", [1, 2])
 def test_a_failure_ends_it(cloud, code):
     cloud.set("worker1/codes", code)
-    ended, said = launch(cloud)
-    assert ended == code, said
+    launch(cloud, code=code)
     assert len(cloud.lines("worker0/runs")) == 1
 
 
 def test_restarts_are_limited(cloud):
     cloud.set("worker0/codes", 143, 143, 143)
-    code, said = launch(cloud, RESTARTS="1")
-    assert code == 143
+    said = launch(cloud, RESTARTS="1", code=143)
     assert "giving up" in said
     assert len(cloud.lines("worker0/runs")) == 2
 
@@ -204,15 +193,13 @@ def test_what_is_left_of_a_run_is_killed_before_the_next(cloud):
     with cloud.start("tpu.sh", "config.py", "--workdir", "gs://bucket/run") as first:
         until(lambda: called(cloud, "follow"))
         first.kill()
-    code, said = launch(cloud)
-    assert code == 0, said
+    launch(cloud)
     assert len(cloud.lines("worker0/runs")) == len(cloud.lines("worker1/runs")) == 2
 
 
 def test_arguments_arrive_as_they_are(cloud):
     arguments = ["--data.source", "text:my corpus/*.txt", 'it\'s "$HOME"; exit 1']
-    code, said = launch(cloud, *arguments)
-    assert code == 0, said
+    launch(cloud, *arguments)
     (run,) = cloud.lines("worker1/runs")
     assert run.startswith(RUN + "".join(f"<{argument}>" for argument in arguments))
 
@@ -220,8 +207,7 @@ def test_arguments_arrive_as_they_are(cloud):
 @pytest.mark.parametrize("what", ["old_python", "bare_python"])
 def test_brings_a_python_where_there_is_none_to_use(cloud, what):
     cloud.set(what)
-    code, said = launch(cloud)
-    assert code == 0, said
+    launch(cloud)
     assert len(called(cloud, "--target .uv uv")) == 2
     assert len(cloud.lines("worker0/runs")) == 1
 
@@ -229,8 +215,7 @@ def test_brings_a_python_where_there_is_none_to_use(cloud, what):
 @pytest.mark.parametrize("name", ["TPU_NAME", "ZONE", "ACCELERATOR_TYPE", "RUNTIME_VERSION"])
 def test_says_what_to_set(cloud, name):
     del cloud.environment[name]
-    code, said = launch(cloud)
-    assert code == 2
+    said = launch(cloud, code=2)
     assert said.splitlines()[-1].startswith(f"{name} isn't set: ")
     assert not called(cloud, "create")
 

@@ -1,6 +1,9 @@
 """The JSON of a bench, and the comparison of two."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,17 +14,33 @@ from bert_jax.planning.bench_record import FORMAT, Bench, read_record
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import as_shape
 
-CONFIG = str(Path(__file__).parents[2] / "configs" / "tiny.py")
-FLAGS = "--length 16 --seconds 0.01 --vocabulary.size 200 --model.compute-dtype float32".split()
+ROOT = Path(__file__).parents[2]
+CONFIG = str(ROOT / "configs" / "tiny.py")
+FLAGS = "--batch-size 2 --length 16 --seconds 0.01 --vocabulary.size 200 --model.compute-dtype float32".split()
+LIBRARIES = (
+    "grain orbax tensorflow_datasets array_record tokenizers sentencepiece sentencex zstandard tensorboardX pyarrow"
+)
+BLOCKED = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in LIBRARIES:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+LIBRARIES = set(sys.argv.pop(1).split())
+sys.meta_path.insert(0, Blocked())
+from bert_jax.cli.main import run
+sys.exit(run(sys.argv[1:]))
+"""
 
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
-    """All that a bench prints, in a file."""
+    """All that a bench prints, in a file; where only JAX and what the settings need are installed."""
+    line = [sys.executable, "-c", BLOCKED, LIBRARIES, "bench", CONFIG, *FLAGS]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, env=os.environ | {"COLUMNS": "100"})
+    assert done.returncode == 0, done.stderr
     path = tmp_path_factory.mktemp("bench") / "there.txt"
-    with pytest.MonkeyPatch.context() as patch, open(path, "w") as file:
-        patch.setattr("sys.stdout", file)
-        assert run(["bench", CONFIG, "--batch-size", "2", *FLAGS]) == 0
+    path.write_text(done.stdout)
     return path
 
 
@@ -30,7 +49,9 @@ def found(printed):
     return json.loads(printed.read_text().splitlines()[-1])
 
 
-def test_it_tells_the_machine_the_versions_the_settings_and_how_the_rates_were_got(found):
+def test_it_has_the_machine_the_versions_the_settings_and_the_source_of_the_rates(printed, found):
+    for words in ("matrix products", "share of that", "compilation", "forward", "backward", "optimizer"):
+        assert words in printed.read_text()
     assert found["kind"] == "bert-jax bench" and found["format"] == FORMAT
     assert set(found["versions"]) == {"bert_jax", "jax", "jaxlib"}
     assert found["machine"]["platform"] == found["machine"]["device"] == "cpu" and found["machine"]["processor"]
@@ -62,13 +83,15 @@ def test_all_that_was_printed_is_read_as_well_as_the_json_alone(printed, found, 
     assert list(read_record(alone).times) == ["forward", "backward", "optimizer", "step"]
 
 
-def test_two_benches_stand_side_by_side_with_what_differs(printed, capsys):
-    assert run(["bench", CONFIG, "--batch-size", "4", *FLAGS, "--compare", str(printed)]) == 0
+def test_two_benches_stand_side_by_side_with_what_differs(printed, found, monkeypatch, capsys):
+    here = as_shape(found | {"settings": found["settings"] | {"batch_size": 4}}, Bench)
+    monkeypatch.setattr("bert_jax.planning.bench.bench", lambda *_: here)
+    assert run(["bench", CONFIG, *FLAGS, "--compare", str(printed)]) == 0
     shown = capsys.readouterr().out
     assert "there" in shown and "ratio" in shown and "matrix rate" in shown
     assert "The work of a step differs (batch_size): the times are not of the same work." in shown
     assert "  batch_size: 2 there, 4 here" in shown.splitlines()
-    assert json.loads(shown.splitlines()[-1])["settings"]["batch_size"] == 4
+    assert json.loads(shown.splitlines()[-1]) == here.model_dump()
 
 
 def test_versions_and_machines_differ_without_the_work(found):

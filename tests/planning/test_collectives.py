@@ -42,7 +42,9 @@ ENTRY %main (x: f32[16]) -> f32[16] {{
 
 def found(*lines, body=()):
     indented = ["".join(f"  {line}\n" for line in part) for part in (lines, body)]
-    return [tuple(each) for each in collectives(Program(MODULE.format(lines=indented[0], body=indented[1])))]
+    return [
+        tuple(dict(each).values()) for each in collectives(Program(MODULE.format(lines=indented[0], body=indented[1])))
+    ]
 
 
 @pytest.mark.parametrize(

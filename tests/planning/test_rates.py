@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import pytest
 
-from bert_jax.planning.rates import Copy, Limit, Rate, RateProbes, Rates, SquareProduct
+from bert_jax.planning.rates import Limit, Rate, RateProbes, Rates, copy, square_product
 
 
 def test_the_limit_is_that_of_products_or_of_memory():
@@ -15,16 +15,15 @@ def test_the_limit_is_that_of_products_or_of_memory():
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_square_products_are_of_the_compute_dtype_with_float32_results(dtype):
-    product = SquareProduct(16, dtype)
-    assert {factor.dtype for factor in product._factors} == {jnp.dtype(dtype)}
-    assert product().dtype == jnp.float32 and product.flops == 2 * 16**3
+    probe = square_product(16, dtype)
+    assert probe.run().dtype == jnp.float32 and probe.amount == 2 * 16**3
 
 
 def test_a_copy_is_in_place_and_counts_what_is_read_and_written():
-    copy = Copy(1024)
-    first = copy._array
-    assert float(copy()[0]) == 1.0 and float(copy()[-1]) == 2.0
-    assert first.is_deleted() and copy.bytes == 2 * 4096
+    probe = copy(1024)
+    first = probe.run()
+    assert float(first[0]) == 1.0 and float(probe.run()[-1]) == 2.0
+    assert first.is_deleted() and probe.amount == 2 * 4096
 
 
 def test_the_rates_are_those_of_the_shortest_times():

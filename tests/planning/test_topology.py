@@ -70,7 +70,7 @@ def test_the_longest_name_that_fits_is_the_chips():
 DEVICES = """
 import json
 from bert_jax.planning.topology import parse_topology, topology_devices
-names = "v4:1x1x1 v4:2x2x1 v4:4x4x4 v5e:1x1 v5e:16x16 v5e:32x32 v5p:1x1x1 v5p:4x4x4 v5p:8x8x16 v6e:1x2 v6e:8x8".split()
+names = "v4:1x1x1 v4:2x2x1 v4:4x4x4 v5e:1x1 v5e:16x16 v5p:1x1x1 v5p:4x4x4 v6e:1x2 v6e:8x8".split()
 found = {name: topology_devices(parse_topology(name)) for name in names}
 print(json.dumps({name: [len(devices), devices[0].device_kind] for name, devices in found.items()}))
 """

@@ -1,0 +1,89 @@
+"""The renderer of facts."""
+
+import io
+import json
+from typing import Annotated
+
+from pydantic import computed_field
+from rich.console import Console
+
+from bert_jax.cli.tables import as_json, facts_table, meanings_table, rows_table
+from bert_jax.system import facts
+from bert_jax.system.facts import Facts
+
+
+class Part(Facts):
+    """A record in a field or a list of another."""
+
+    name: str
+    size: facts.Memory
+    """Bytes. Of the whole part."""
+
+    def __str__(self) -> str:
+        return f"{self.size} bytes"
+
+
+class Whole(Facts):
+    """A record with facts of every form."""
+
+    steps: int
+    seconds: Annotated[facts.Milliseconds | None, "step"]
+    fits: bool
+    mesh: dict[str, int]
+    part: Annotated[Part | None, "its part"]
+    others: list[Part]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def share(self) -> Annotated[float | None, facts.Unit(facts.percent, unknown="~"), "of all"]:
+        """Share of the steps. Of a thousand."""
+        return self.steps / 1000 if self.seconds else None
+
+
+PART = Part(name="[b]", size=3 << 30)
+KNOWN = Whole(steps=1234, seconds=0.5, fits=True, mesh={"data": 2, "fsdp": 4}, part=PART, others=[PART])
+UNKNOWN = Whole(steps=5, seconds=None, fits=False, mesh={}, part=None, others=[])
+
+
+def printed(table) -> list[list[str]]:
+    """The cells of each row."""
+    file = io.StringIO()
+    Console(file=file, width=120).print(table)
+    lines = [line[1:-1].replace("┃", "│") for line in file.getvalue().splitlines() if line[0] in "│┃"]
+    return [[cell.strip() for cell in line.split("│")] for line in lines]
+
+
+def test_rows_have_columns_by_names_with_headings_and_units():
+    heading, *rows = (
+        row for row in printed(rows_table("", [KNOWN, UNKNOWN], ("steps", "seconds", "share"))) if row[1:]
+    )
+    assert heading == ["steps", "step", "of all"]
+    assert rows == [["1,234", "500.00 ms", "123%"], ["5", "", "~"]]
+    assert ["[b]", "3.00 GiB"] in printed(rows_table("", [KNOWN.part]))
+    assert ["3.00 GiB"] in printed(rows_table("", [KNOWN], ["part.size"]))
+
+
+def test_facts_have_a_column_for_each_record_and_rows_for_the_records_in_it():
+    rows = printed(facts_table("", {"one": KNOWN, "two": UNKNOWN}))
+    for row in (
+        ["", "one", "two"],
+        ["fits", "yes", "no"],
+        ["mesh", "data 2 x fsdp 4", ""],
+        ["its part", "", ""],
+        ["size", "3.00 GiB", ""],
+        ["others", "", ""],
+        ["[b]", "3221225472 bytes", ""],
+        ["of all", "123%", "~"],
+    ):
+        assert row in rows
+
+
+def test_a_fact_is_shown_with_its_meaning_if_it_is_known():
+    rows = printed(meanings_table("", UNKNOWN, ("steps", "seconds")))
+    assert ["steps", "5", ""] in rows and not [row for row in rows if row[0] == "step"]
+    assert ["of all", "123%", "Share of the steps"] in printed(meanings_table("", KNOWN, ("share",)))
+
+
+def test_json_has_all_facts_and_computed_ones():
+    found = json.loads(as_json({"all": [KNOWN]}))["all"][0]
+    assert found["part"] == {"name": "[b]", "size": 3 << 30} == found["others"][0] and found["share"] == 1.234
