@@ -72,12 +72,6 @@ def test_a_fine_tuned_model_is_of_the_class_with_its_head_and_labels(fine_tuned,
     said = json.loads((tmp_path / "model" / "config.json").read_text())
     assert said["architectures"] == [name]
     assert {key: said.get(key) for key in ("id2label", "label2id", "problem_type") if key in said} == SAID[kind]
-
-
-@pytest.mark.parametrize("kind", HEADS)
-def test_its_encoder_is_read_again(fine_tuned, kind, tmp_path):
-    model = fine_tuned(kind)
-    write_model_directory(tmp_path / "model", *model[1:], model.task)
     params = bert_jax.load(tmp_path / "model").params["bert"]
     assert params.keys() == model.params["bert"].keys()
     kernel = params["encoder"]["layers"]["attention"]["kernel"]

@@ -344,8 +344,11 @@ SPOILED = {
         _settings("tokenizer_config.json", added_tokens_decoder=[1]),
         "added_tokens_decoder is",
     ),
-    "words split otherwise": (_tokenizer(pre_tokenizer={"type": "WhitespaceSplit"}), "pre_tokenizer.type is 'White"),
-    "text not cleaned": (_tokenizer(normalizer={"type": "BertNormalizer", "clean_text": False}), "clean_text is False"),
+    "words split otherwise": (_tokenizer(pre_tokenizer={"type": "WhitespaceSplit"}), "isn't read here; give a BPE"),
+    "another sign of continuation": (
+        _tokenizer(model={"type": "WordPiece", "vocab": {}, "continuing_subword_prefix": "@@"}),
+        "and ## before pieces within words",
+    ),
     "another algorithm": (
         _tokenizer(model={"type": "BPE", "vocab": {}, "merges": []}),
         "model 'BPE' over pre-tokenizers ['BertPreTokenizer'] isn't",
