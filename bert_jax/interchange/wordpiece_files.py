@@ -8,7 +8,13 @@ from bert_jax.text.pipeline import Tokenizer
 from bert_jax.text.vocabulary import Vocabulary, check_numbers
 from bert_jax.text.wordpiece import MAX_WORD_CHARACTERS, WordPieceTokenizer
 
-_MODEL = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+_MODEL: dict[str, Any] = {
+    "type": "WordPiece",
+    "unk_token": "[UNK]",
+    "continuing_subword_prefix": "##",
+    "max_input_chars_per_word": 100,
+}
+_SPLITTING = {"type": "BertPreTokenizer"}
 _CLEANING = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
 _CASING = {"strip_accents": None, "lowercase": True}
 """Settings of BERT's model and normalizer that old files leave out."""
@@ -38,9 +44,15 @@ def read_wordpiece_json(
         cleaning["lowercase"] = cleaning["lowercase"] if lowercase is None else lowercase
     elif lowercase is not None:
         raise UsageError(f"{path}: its normalizer isn't BERT's, so --lowercase can't be applied; leave the option out")
-    whole = Tokenizer(value | {"model": _MODEL | value["model"], "normalizer": cleaning}, str(path))
-    longest = whole.as_huggingface().model.max_input_chars_per_word
-    if whole.added or not cleaning or {**cleaning, **_CLEANING} != cleaning or longest > MAX_WORD_CHARACTERS:
+    model = _MODEL | value["model"]
+    whole = Tokenizer(value | {"model": model, "normalizer": cleaning}, str(path))
+    has_berts_steps = (
+        cleaning is not None
+        and {**cleaning, **_CLEANING} == cleaning
+        and value["pre_tokenizer"] == _SPLITTING
+        and _MODEL["max_input_chars_per_word"] <= model["max_input_chars_per_word"] <= MAX_WORD_CHARACTERS
+    )
+    if whole.added or not has_berts_steps:
         return whole
     vocabulary = Vocabulary(whole.vocabulary.pieces, str(path))
     return WordPieceTokenizer(vocabulary, cleaning["lowercase"], cleaning["strip_accents"])
