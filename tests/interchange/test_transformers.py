@@ -186,6 +186,12 @@ def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, model_type, kind, tmp_
     assert not unexpected
     if labels := ours.task.labels:
         assert [model.config.id2label[number] for number in range(len(labels))] == list(labels)
+        assert [model.config.label2id[label] for label in labels] == list(range(len(labels)))
+    problems = {"class": "single_label_classification", "labels": "multi_label_classification", "number": "regression"}
+    assert model.config.problem_type == problems.get(kind)
+    again = open_model_directory(tmp_path / "model")
+    kernel = again.parameters()["bert"]["encoder"]["layers"]["attention"]["kernel"]
+    np.testing.assert_array_equal(kernel, ours.params["bert"]["encoder"]["layers"]["attention"]["kernel"])
     lengths = rng.integers(4, 13, (6, 3 if kind == "choice" else 1))
     pairs, vocabulary_size = ours.config.num_segments > 1, ours.config.vocabulary_size
     examples = [
