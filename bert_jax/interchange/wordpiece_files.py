@@ -46,13 +46,14 @@ def read_wordpiece_json(
         raise UsageError(f"{path}: its normalizer isn't BERT's, so --lowercase can't be applied; leave the option out")
     model = _MODEL | value["model"]
     whole = Tokenizer(value | {"model": model, "normalizer": cleaning}, str(path))
+    if whole.added or cleaning is None:
+        return whole
     has_berts_steps = (
-        cleaning is not None
-        and {**cleaning, **_CLEANING} == cleaning
+        {**cleaning, **_CLEANING} == cleaning
         and value["pre_tokenizer"] == _SPLITTING
         and _MODEL["max_input_chars_per_word"] <= model["max_input_chars_per_word"] <= MAX_WORD_CHARACTERS
     )
-    if whole.added or not has_berts_steps:
+    if not has_berts_steps:
         return whole
     vocabulary = Vocabulary(whole.vocabulary.pieces, str(path))
     return WordPieceTokenizer(vocabulary, cleaning["lowercase"], cleaning["strip_accents"])
