@@ -1,17 +1,24 @@
-"""Batches sequences of any length for the encoder, and puts the outputs back in the order of the sequences."""
+"""Batches texts of any length for the encoder, and puts the outputs back in the order of the texts."""
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from bert_jax.batching.grouping import WINDOW_GROUPS, grouped, usual_lengths
+from bert_jax.batching.sequences import joined
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
 from bert_jax.model.bert import Encoded
+from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.progress import say
+from bert_jax.text.tokenizer import Tokenizer
 
 Text = str | tuple[str, str]
 """A text, or a pair of texts: the model's first and second segment."""
+_TEXTS_AT_ONCE = 512
+"""Number of texts per call of the tokenizer, which uses several threads."""
 
 
 class Batch(NamedTuple):
@@ -40,6 +47,34 @@ class Vectors(NamedTuple):
     """The pooler's vector of each text; None if the model has no pooler."""
     mask: Bool[np.ndarray, "N T"]
     """True at tokens, False at padding."""
+
+
+def token_sequences(texts: Iterable, tokenizer: Tokenizer, longest: int) -> Iterator[TokenSequence]:
+    """Yields `texts` as token ids, cut to `longest` tokens; reports at the end how many texts were cut.
+
+    Raises UsageError for an element that is neither a text nor a pair.
+    """
+    texts, read, cut = iter(texts), 0, 0
+    try:
+        while some := [_segments(text) for text in islice(texts, _TEXTS_AT_ONCE)]:
+            pieces = iter(tokenizer.encode_batch([segment for text in some for segment in text]))
+            for segments in some:
+                one = joined(list(islice(pieces, len(segments))), tokenizer.vocabulary, longest)
+                read, cut = read + 1, cut + one.cut
+                yield one
+    finally:
+        if cut:
+            say(f"{cut:,} of {read:,} texts are longer than {longest} tokens and were cut")
+
+
+def _segments(text: object) -> tuple[str, ...]:
+    """The one or two segments of a text or a pair. Raises UsageError if `text` is neither."""
+    segments = (text,) if isinstance(text, str) else text
+    if not (isinstance(segments, (tuple, list)) and len(segments) in (1, 2)) or not all(
+        isinstance(segment, str) for segment in segments
+    ):
+        raise UsageError(f"{shown(text)} is neither a text nor a pair of texts, (first, second)")
+    return tuple(segments)
 
 
 def batches(

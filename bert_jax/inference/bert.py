@@ -17,7 +17,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.predicting import given_records
 from bert_jax.finetuning.task import Prediction
-from bert_jax.inference.batches import Batch, Output, Text, Vectors, batches, in_order
+from bert_jax.inference.batches import Batch, Output, Text, Vectors, batches, in_order, token_sequences
 from bert_jax.inference.features import Choice, Feature, features
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.hub import model_place
@@ -27,7 +27,6 @@ from bert_jax.model.linear import for_inference
 from bert_jax.model.sharding import on_first_device
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError, shown
-from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK
 from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, tokens_at_once
@@ -35,8 +34,6 @@ from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, 
 Computed = TypeVar("Computed", Encoded, Output)
 Fill = tuple[str, float]
 """A piece and its probability."""
-_TEXTS_AT_ONCE = 512
-"""Number of texts per call of the tokenizer, which uses several threads."""
 _MASKS_AT_ONCE = 256
 """Number of masks whose logits over the vocabulary are computed at once."""
 
@@ -199,28 +196,7 @@ class Bert:
         return encoded.attention[:, 0, :, :length, :length]
 
     def _rows(self, texts: Iterable) -> Iterator[TokenSequence]:
-        """Yields `texts` as token ids, cut to the model's positions; reports at the end how many texts were cut."""
-        texts, read, cut = iter(texts), 0, 0
-        try:
-            while some := [self._segments(text) for text in islice(texts, _TEXTS_AT_ONCE)]:
-                pieces = iter(self.tokenizer.encode_batch([segment for text in some for segment in text]))
-                for segments in some:
-                    own = list(islice(pieces, len(segments)))
-                    one = joined(own, self.tokenizer.vocabulary, self.config.max_positions)
-                    read, cut = read + 1, cut + one.cut
-                    yield one
-        finally:
-            if cut:
-                say(f"{cut:,} of {read:,} texts are longer than {self.config.max_positions} tokens and were cut")
-
-    def _segments(self, text: object) -> tuple[str, ...]:
-        """The one or two segments of a text or a pair. Raises UsageError if `text` is neither."""
-        segments = (text,) if isinstance(text, str) else text
-        if not (isinstance(segments, (tuple, list)) and len(segments) in (1, 2)) or not all(
-            isinstance(segment, str) for segment in segments
-        ):
-            raise UsageError(f"{shown(text)} is neither a text nor a pair of texts, (first, second)")
-        return tuple(segments)
+        return token_sequences(texts, self.tokenizer, self.config.max_positions)
 
     def _masked_sequence(self, text: object) -> TokenSequence:
         """The token ids of a text with [MASK]. Raises UsageError if it has none or is too long."""
@@ -236,12 +212,12 @@ class Bert:
         return one
 
     def _features_of(self, texts: Iterable[Text], choice: Choice) -> Iterator[Feature]:
-        texts, given = tee(texts)
+        texts, inputs = tee(texts)
         rows, read = tee(self._rows(texts))
         window = max(WINDOW_GROUPS // choice.vectors_a_token, 1)
         pieces = self.tokenizer.vocabulary.pieces
         computed = in_order(self._computed(rows, self._features, window, choice=choice))
-        for found, one, text in zip(computed, read, given):  # `computed` first: it drives the other two iterators
+        for found, one, text in zip(computed, read, inputs):  # `computed` first: it drives the other two iterators
             vectors = found.tokens if found.pooled is None else found.pooled
             yield Feature(text, [pieces[number] for number in one.ids], vectors)
 

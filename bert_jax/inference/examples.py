@@ -1,4 +1,4 @@
-"""Example sentences with one masked word, a model's predictions for it, and how they are shown."""
+"""Example sentences with one masked word, a model's predictions for it, and a view of them for tables."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -42,9 +42,9 @@ class MaskedText:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         for line in folded(self._text, options.max_width):
-            shown = Text(line)
-            shown.highlight_words([MASK], "bold")
-            yield shown
+            text = Text(line)
+            text.highlight_words([MASK], "bold")
+            yield text
 
 
 def folded(text: str, width: int) -> list[str]:

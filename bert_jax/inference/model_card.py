@@ -45,14 +45,14 @@ class _Training(NamedTuple):
         return self.steps[-1]
 
     @classmethod
-    def of(cls, path: Place, steps: tuple[int, ...], asked: int | None) -> "_Training":
+    def of(cls, path: Place, steps: tuple[int, ...], chosen: int | None) -> "_Training":
         """Reads how the model at `path` was trained: a run, a checkpoint, or another program's directory.
 
-        `steps` are those of its parameters, and `asked` is the one that the user has chosen, if any.
+        `steps` are those of its parameters, and `chosen` is the one that the user has chosen, if any.
         """
         if holds_published_model(path):
             return cls(None, (), {}, path.name)
-        checkpoint = checkpoint_of(path, asked)
+        checkpoint = checkpoint_of(path, chosen)
         if origin := origin_of(checkpoint):
             return cls(None, (), {}, origin)
         try:
@@ -80,7 +80,7 @@ def model_card(path: Place, model: Bert, architecture: str, name: str, step: int
         sections.append("## Results\n\n" + "\n".join(table))
     sections += [
         f"## Use\n\n```python\n{_loading(architecture, name)}\n```",
-        "Exported by bert_jax. Nothing is said here of intended uses, limits and biases: add what you know of them.",
+        "Exported by bert_jax. This card does not cover intended uses, limits and biases: add what you know of them.",
     ]
     return "\n\n".join(sections) + "\n"
 

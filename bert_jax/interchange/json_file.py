@@ -5,23 +5,16 @@ from typing import Any
 
 from bert_jax.system import json_file
 from bert_jax.system.errors import UsageError
-from bert_jax.system.json_file import Shape, ShapeKind, as_shape
+from bert_jax.system.json_file import ShapeKind, as_shape
 
 _MOST_BYTES = 32_000_000
 """Largest file that is read. The tokenizer.json of a BERT for 109 languages, with 501,153 pieces, has 13 MB."""
 
-__all__ = ["Shape", "read_object", "read_shape", "shaped"]
-
 
 def read_shape(path: Path, shape: type[ShapeKind]) -> ShapeKind:
     """Reads `path` and checks the fields of `shape`. Raises UsageError, in one line, for the first invalid field."""
-    return shaped(read_object(path), shape, path)
-
-
-def shaped(value: dict[str, Any], shape: type[ShapeKind], path: Path) -> ShapeKind:
-    """Checks the fields of `shape` in `value`, read from `path`. Raises UsageError for the first invalid field."""
     try:
-        return as_shape(value, shape)
+        return as_shape(read_object(path), shape)
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from None
 

@@ -74,32 +74,33 @@ def open_model_directory(
     if not directory.is_dir():
         raise UsageError(f"there is no folder {directory}; give one with a model's files")
     directory = fetched(directory)
-    slots: list[str] = []
-    if any((directory / name).is_file() for name in (WEIGHTS, INDEX)):
-        path = _config_file(directory)
-        values = read_object(path)
-        relative = relative_of(values.get("model_type", "bert"), str(path))
-        tensors, not_listed = read_safetensors(directory, relative, _class_of(values))
-        of_google = False
-    elif prefix := find_tensorflow_checkpoint(directory):
-        (tensors, slots), not_listed = read_tensorflow_checkpoint(prefix), []
-        of_google = True
-    else:
+    has_safetensors = any((directory / name).is_file() for name in (WEIGHTS, INDEX))
+    of_google = None if has_safetensors else find_tensorflow_checkpoint(directory)
+    if not has_safetensors and not of_google:
         raise UsageError(_nothing_to_read(directory))
     path = _config_file(directory)
     values = read_object(path)
-    config = model_config(values, path, activation, of_google)
+    slots: list[str] = []
+    not_listed: list[str] = []
+    if of_google:
+        tensors, slots = read_tensorflow_checkpoint(of_google)
+    else:
+        relative = relative_of(values.get("model_type", "bert"), str(path))
+        tensors, not_listed = read_safetensors(directory, relative, _class_of(values))
+    config = model_config(values, path, activation, bool(of_google))
     selection = select(tensors, config, directory)
     tokenizer = read_tokenizer(directory, config, lowercase)
     vocabulary = tokenizer.vocabulary
     for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids):
-        said = values.get(f"{name}_id")
+        written = values.get(f"{name}_id")
+        if written in (None, number):
+            continue
         # Only fairseq's relatives number positions from the padding's id; in others it changes no computation.
-        if name == "pad_token" and said not in (None, number) and not relative_of(config.model_type, "").after_padding:
-            say(f"{path}: {name}_id is {shown(said)}; padding is piece {number}, as the tokenizer says")
-        elif said not in (None, number):
+        if name == "pad_token" and not relative_of(config.model_type, "").after_padding:
+            say(f"{path}: {name}_id is {shown(written)}; padding is piece {number}, as the tokenizer says")
+        else:
             raise UsageError(
-                f"{path}: {name}_id is {shown(said)}, and {vocabulary.pieces[number]} is piece {number} of the "
+                f"{path}: {name}_id is {shown(written)}, and {vocabulary.pieces[number]} is piece {number} of the "
                 "vocabulary; tokenizer and model don't belong together"
             )
     rows = config.table_rows

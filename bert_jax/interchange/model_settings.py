@@ -41,13 +41,13 @@ def model_config(
     for name, value in relative.fixed.items():
         if values.get(name, value) not in (value, None):
             raise UsageError(f"{path}: {name} is {shown(values[name])}; bert_jax's {relative.classes} has {value!r}")
-    told: dict[str, Any] = {ours: _size(values, theirs, path) for theirs, ours in relative.sizes.items()}
-    told |= {ours: values[theirs] for theirs, ours in relative.rates.items() if values.get(theirs) is not None}
+    fields: dict[str, Any] = {ours: _size(values, theirs, path) for theirs, ours in relative.sizes.items()}
+    fields |= {ours: values[theirs] for theirs, ours in relative.rates.items() if values.get(theirs) is not None}
     try:
         named = _activation(values, relative.activations, path, activation, of_google)
-        told |= {"model_type": kind, "activation": named}
+        fields |= {"model_type": kind, "activation": named}
         # In float32 its vectors and predictions are those of the program that it comes from.
-        return ModelConfig(**told | further_settings(relative, values, str(path)), compute_dtype="float32")
+        return ModelConfig(**fields | further_settings(relative, values, str(path)), compute_dtype="float32")
     except SettingsError as error:
         names = relative.sizes | relative.rates
         named = [f"{ours} is {theirs} there" for theirs, ours in names.items() if ours in str(error) and ours != theirs]
@@ -122,7 +122,7 @@ def _size(values: dict[str, Any], name: str, path: Path) -> int:
 
 
 def _activation(
-    values: dict[str, Any], settings: tuple[str, ...], path: Path, asked: Activation | None, of_google: bool
+    values: dict[str, Any], settings: tuple[str, ...], path: Path, override: Activation | None, of_google: bool
 ) -> Activation:
     name = values.get(settings[0], "gelu")
     if not isinstance(name, str) or name not in ACTIVATIONS:
@@ -132,4 +132,4 @@ def _activation(
             raise UsageError(
                 f"{path}: {setting} is {shown(values[setting])} and {settings[0]} {name!r}; bert_jax has one"
             )
-    return asked or ("gelu_tanh" if of_google and name == "gelu" else ACTIVATIONS[name])
+    return override or ("gelu_tanh" if of_google and name == "gelu" else ACTIVATIONS[name])

@@ -33,8 +33,8 @@ _EVERY_THIRD = 3
 def _turns(values: dict[str, Any], place: str) -> dict[str, Any]:
     """Which blocks attend locally, how far, and the bases of their rotations: ModernBERT's settings, as transformers 4
     and 5 write them. Raises UsageError for an order that isn't every so many blocks, and for scaled rotations."""
-    every = _told(values, "global_attn_every_n_layers", _EVERY_THIRD, int, place)
-    kinds, count = _told(values, "layer_types", [], list, place), values["num_hidden_layers"]
+    every = _typed(values, "global_attn_every_n_layers", _EVERY_THIRD, int, place)
+    kinds, count = _typed(values, "layer_types", [], list, place), values["num_hidden_layers"]
     if kinds:
         every = next((number for number in range(1, len(kinds)) if kinds[number] == _LAYER_TYPES[0]), len(kinds))
         if kinds != [_LAYER_TYPES[number % every > 0] for number in range(count)]:
@@ -46,9 +46,9 @@ def _turns(values: dict[str, Any], place: str) -> dict[str, Any]:
         raise UsageError(f"{place}: global_attn_every_n_layers is {every}; 1 or more was expected")
     if values.get("rope_scaling"):
         raise UsageError(f"{place}: rope_scaling is {shown(values['rope_scaling'])}; bert_jax scales no rotations")
-    told = _told(values, "rope_parameters", {}, dict, place)
-    of_kinds = [_told(told, kind, {}, dict, f"{place}: rope_parameters") for kind in _LAYER_TYPES]
-    if others := [name for name in told if name not in _LAYER_TYPES]:
+    parameters = _typed(values, "rope_parameters", {}, dict, place)
+    of_kinds = [_typed(parameters, kind, {}, dict, f"{place}: rope_parameters") for kind in _LAYER_TYPES]
+    if others := [name for name in parameters if name not in _LAYER_TYPES]:
         raise UsageError(
             f"{place}: rope_parameters has {shown(others[0])}; bert_jax reads {' and '.join(_LAYER_TYPES)}"
         )
@@ -60,11 +60,11 @@ def _turns(values: dict[str, Any], place: str) -> dict[str, Any]:
         for one, (ours, theirs, default) in zip(of_kinds, bases)
     }
     # The window has a middle; with one kind of block there is none.
-    window = _told(values, "local_attention", 128, int, place) // 2 if every > 1 else None
+    window = _typed(values, "local_attention", 128, int, place) // 2 if every > 1 else None
     return found | {"global_every": every, "local_window": window}
 
 
-def _told(values: dict[str, Any], name: str, default: Any, kind: type, place: str) -> Any:
+def _typed(values: dict[str, Any], name: str, default: Any, kind: type, place: str) -> Any:
     """The value `name`, or `default` where there is none. Raises UsageError for one that isn't a `kind`."""
     found = values.get(name)
     if found is None:

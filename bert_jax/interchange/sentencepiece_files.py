@@ -1,16 +1,17 @@
 """Tokenizers of relatives that come as a sentencepiece model whose pieces their programs number and clean text for."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Pipeline
 
 from bert_jax.system.errors import UsageError
-from bert_jax.text.pipeline import PipelineTokenizer
-from bert_jax.text.sentencepiece import BOUNDARY, read_model
-from bert_jax.text.vocabulary import special_names
+from bert_jax.text.pipeline import Tokenizer
+from bert_jax.text.sentencepiece import read_model
+from bert_jax.text.tokenizer_json import finished
+from bert_jax.text.vocabulary import BOUNDARY, special_names
 
 _Scored = list[tuple[str, float]]
 
@@ -47,7 +48,7 @@ NUMBERED_MODELS = ("sentencepiece.bpe.model", "spiece.model")
 """Names of such models' files."""
 
 
-def read_numbered_model(path: Path, model_type: str, lowercase: bool, keep_accents: bool) -> PipelineTokenizer:
+def read_numbered_model(path: Path, model_type: str, lowercase: bool, keep_accents: bool) -> Tokenizer:
     """The sentencepiece model at `path` as models of `model_type` use it in transformers.
 
     `lowercase` and `keep_accents` apply to ALBERT. Raises UsageError if the file isn't a unigram model, or for a
@@ -61,9 +62,8 @@ def read_numbered_model(path: Path, model_type: str, lowercase: bool, keep_accen
     pieces = way.pieces([(piece.piece, piece.score) for piece in model.pieces])
     names = [piece for piece, _ in pieces]
     special = special_names(names)
-    if missing := [name for name in special if name not in names]:
-        raise UsageError(f"{path} lacks {', '.join(missing)}, which models of model_type {model_type} have")
-    tokenizer = Tokenizer(models.Unigram(pieces, names.index(special[1]), False))
+    unknown = names.index(special[1]) if special[1] in names else None
+    tokenizer = Pipeline(models.Unigram(pieces, unknown, False))
     steps = _cleaning(lowercase, keep_accents) if way.cleans else []
     if model.normalizer_spec.precompiled_charsmap:
         steps.append(normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap))
@@ -72,19 +72,9 @@ def read_numbered_model(path: Path, model_type: str, lowercase: bool, keep_accen
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(BOUNDARY, "always")]
     )
     tokenizer.decoder = decoders.Metaspace(BOUNDARY, "always")
-    *others, mask = special
-    tokenizer.add_special_tokens([AddedToken(name, normalized=False) for name in others])
-    tokenizer.add_special_tokens([AddedToken(mask, lstrip=True, normalized=False)])
     whole = [piece.piece for piece in model.pieces if piece.type == piece.USER_DEFINED]
     tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in whole if piece not in special])
-    _, _, cls, sep, _ = special
-    second = ":1" if way.separators == 1 else ":0"
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{cls} $A {sep}",
-        pair=" ".join([cls, "$A", *[sep] * way.separators, f"$B{second}", f"{sep}{second}"]),
-        special_tokens=[(name, names.index(name)) for name in (cls, sep)],
-    )
-    return PipelineTokenizer(json.loads(tokenizer.to_str()), str(path))
+    return Tokenizer(finished(tokenizer, special, str(path), way.separators), str(path))
 
 
 def _cleaning(lowercase: bool, keep_accents: bool) -> list[normalizers.Normalizer]:

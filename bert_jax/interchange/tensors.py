@@ -10,11 +10,12 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.interchange.json_file import Shape, read_shape
+from bert_jax.interchange.json_file import read_shape
 from bert_jax.interchange.names import TIED, expected_tensors, part_of
 from bert_jax.interchange.relatives import RELATIVES, Relative
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import open_regular
+from bert_jax.system.json_file import Shape
 from bert_jax.system.progress import say
 
 BERT = RELATIVES["bert"]

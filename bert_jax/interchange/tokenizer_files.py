@@ -6,21 +6,21 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.interchange.json_file import Shape, read_object, read_shape
+from bert_jax.interchange.json_file import read_object, read_shape
 from bert_jax.interchange.sentencepiece_files import NUMBERED_MODELS, read_numbered_model
-from bert_jax.interchange.wordpiece_files import model_type_in, read_vocabulary, read_wordpiece_json
+from bert_jax.interchange.wordpiece_files import read_wordpiece_json
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import write_json, write_text
+from bert_jax.system.json_file import Shape
 from bert_jax.system.progress import say
 from bert_jax.text.byte_level_bpe import pipeline_of_merges
-from bert_jax.text.pipeline import PipelineTokenizer
-from bert_jax.text.sentencepiece import BOUNDARY, SentencePieceTokenizer
-from bert_jax.text.tokenizer import Tokenizer, pipeline_of
+from bert_jax.text.sentencepiece import SentencePieceTokenizer
+from bert_jax.text.tokenizer import Tokenizer, read_vocabulary_file
 from bert_jax.text.tokenizer_json import added_token
-from bert_jax.text.vocabulary import Vocabulary, check_numbers
-from bert_jax.text.wordpiece import WordPieceTokenizer
+from bert_jax.text.vocabulary import Vocabulary, check_numbers, check_spelling
+from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
 
-TOKENIZER, SETTINGS, ADDED = "tokenizer.json", "tokenizer_config.json", "added_tokens.json"
+TOKENIZER, SETTINGS, ADDED = Tokenizer.file_name, "tokenizer_config.json", "added_tokens.json"
 _PIECES = "vocab.json"
 _VOCABULARIES = (SentencePieceTokenizer.file_name, TOKENIZER, _PIECES, *NUMBERED_MODELS, WordPieceTokenizer.file_name)
 """Files that a vocabulary is read from, the first that is there."""
@@ -32,10 +32,8 @@ _CLASSES = {
     # A RoBERTa's files may name GPT-2's class: its pieces are the same, and the special ones are found by their names.
     **dict.fromkeys(("GPT2Tokenizer", "PreTrainedTokenizer", "TokenizersBackend")),
 }
-"""Classes of transformers whose ids are given here, without the `Fast` at the end of some; with the model_type whose
-sentencepiece models they number, whatever the model's own is."""
-_MANY = 0.02
-"""Share of a vocabulary's pieces above which a sign in them is its algorithm's."""
+"""Classes of transformers whose ids this package gives, without the `Fast` at the end of some, and the model_type whose
+numbering of a sentencepiece model they use, whatever that of the model is."""
 _UNLIMITED = 1_000_000
 """A model_max_length from this value on means that there is no limit."""
 _MOST_DIGITS = 9
@@ -93,7 +91,8 @@ def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None 
     settings = read_shape(directory / SETTINGS, _Settings) if (directory / SETTINGS).is_file() else _Settings()
     named = _class_of(directory, settings)
     tokenizer = _first_of(directory, _CLASSES.get(named) or config.model_type, settings, lowercase)
-    _check_spelling(directory, tokenizer)
+    if tokenizer.kind == "wordpiece":
+        check_spelling(tokenizer.vocabulary.pieces, str(directory))
     tokenizer = _with_added(tokenizer, directory, settings)
     if lowercase is not None and tokenizer.kind != "wordpiece":
         raise UsageError(
@@ -119,22 +118,26 @@ def _first_of(directory: Path, model_type: str, settings: _Settings, lowercase: 
             f"{', '.join(NUMBERED_MODELS)}, or vocab.json with merges.txt"
         )
     if path.name == SentencePieceTokenizer.file_name:
-        tokenizer = SentencePieceTokenizer.read(path)
+        tokenizer = read_vocabulary_file(path)
         if settings.do_lower_case and tokenizer.piece_of_word("A") not in (None, tokenizer.piece_of_word("a")):
             raise UsageError(f"{directory / SETTINGS}: do_lower_case is true, and the sentencepiece model keeps case")
         return tokenizer
     if path.name == TOKENIZER:
         value = read_object(path)
-        if model_type_in(value) == "WordPiece":
+        model = value.get("model")
+        if isinstance(model, dict) and model.get("type", "WordPiece") == "WordPiece":  # old files have no type
             return read_wordpiece_json(path, value, settings.do_lower_case, lowercase)
-        return PipelineTokenizer(value, str(path))
+        return Tokenizer(value, str(path))
     if path.name == _PIECES:
         value = pipeline_of_merges(read_object(path), path, leading_space=bool(settings.add_prefix_space))
-        return PipelineTokenizer(value, str(path))
+        return Tokenizer(value, str(path))
     if path.name in NUMBERED_MODELS:
         lowercases = settings.do_lower_case is not False
         return read_numbered_model(path, model_type, lowercases, bool(settings.keep_accents))
-    return read_vocabulary(path, settings.do_lower_case if lowercase is None else lowercase, settings.strip_accents)
+    vocabulary = Vocabulary.read(path)
+    cased = vocabulary.share_of_capitals >= MANY_CAPITALS
+    lowercase = next((value for value in (lowercase, settings.do_lower_case) if value is not None), not cased)
+    return WordPieceTokenizer(vocabulary, lowercase, settings.strip_accents)
 
 
 def _contradiction(settings: _Settings, vocabulary: Vocabulary, config: ModelConfig) -> str | None:
@@ -150,10 +153,10 @@ def _contradiction(settings: _Settings, vocabulary: Vocabulary, config: ModelCon
                 f"{shown(found)}"
             )
     for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids):
-        given = getattr(settings, name)
-        given = given.content if isinstance(given, _Piece) else given
-        if given not in (None, vocabulary.pieces[number]):
-            return f"{name} in {SETTINGS} is {shown(given)}, where the vocabulary has {vocabulary.pieces[number]!r}"
+        found = getattr(settings, name)
+        found = found.content if isinstance(found, _Piece) else found
+        if found not in (None, vocabulary.pieces[number]):
+            return f"{name} in {SETTINGS} is {shown(found)}, where the vocabulary has {vocabulary.pieces[number]!r}"
     return None
 
 
@@ -172,22 +175,6 @@ def _class_of(directory: Path, settings: _Settings) -> str | None:
                 f"of {', '.join(_CLASSES)}"
             )
     return next((name.removesuffix("Fast") for _, name in named if name), None)
-
-
-def _check_spelling(directory: Path, tokenizer: Tokenizer) -> None:
-    """Raises UsageError for a WordPiece vocabulary that another algorithm made: its pieces would match no text."""
-    if tokenizer.kind != "wordpiece":
-        return
-    pieces = tokenizer.vocabulary.pieces
-    for sign, maker, holds in (
-        (BOUNDARY, "sentencepiece's (as KoBERT's)", str.startswith),
-        ("</w>", "a BPE's with ends of words (as HerBERT's)", str.endswith),
-    ):
-        if (count := sum(holds(piece, sign) for piece in pieces)) > len(pieces) * _MANY:
-            raise UsageError(
-                f"{directory}: {count:,} of the {len(pieces):,} pieces have {sign}, so they are {maker}, and not a "
-                "WordPiece's; give the file of its own tokenizer"
-            )
 
 
 def _with_added(tokenizer: Tokenizer, directory: Path, settings: _Settings) -> Tokenizer:
@@ -224,7 +211,7 @@ def _with_added(tokenizer: Tokenizer, directory: Path, settings: _Settings) -> T
             flags = one.model_dump(exclude={"content"})
             flags["normalized"] = not one.special if one.normalized is None else one.normalized
             tokens.append(added_token(one.content, number, **flags))
-    return pipeline_of(tokenizer).with_added(tokens) if tokens else tokenizer
+    return tokenizer.with_added(tokens) if tokens else tokenizer
 
 
 def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -> None:
@@ -236,8 +223,8 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -
     """
     vocabulary = tokenizer.vocabulary
     special = {name: vocabulary.pieces[number] for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids)}
-    theirs = pipeline_of(tokenizer).as_huggingface()
-    if not isinstance(tokenizer, PipelineTokenizer):
+    theirs = tokenizer.as_pipeline().as_huggingface()
+    if tokenizer.file_name != TOKENIZER:
         tokenizer.write_vocabulary(directory / tokenizer.file_name)
     elif tokenizer.kind == "byte_bpe" and not (tokenizer.added or theirs.model.ignore_merges or theirs.normalizer):
         theirs.model.save(str(directory))  # the two older files can't say any of these

@@ -1,89 +1,59 @@
-"""Tokenizers of BERT as other programs write them: a vocab.txt, or a tokenizer.json of WordPiece."""
+"""A tokenizer.json of BERT as other programs write it."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field
-
-from bert_jax.interchange.json_file import Shape, shaped
 from bert_jax.system.errors import UsageError, shown
-from bert_jax.text.pipeline import PipelineTokenizer
+from bert_jax.text.pipeline import Tokenizer
 from bert_jax.text.vocabulary import Vocabulary, check_numbers
-from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
+from bert_jax.text.wordpiece import MAX_WORD_CHARACTERS, WordPieceTokenizer
 
-
-class _WordPiece(Shape):
-    """The `model` of a tokenizer.json, except `type` and `vocab`."""
-
-    unk_token: Literal["[UNK]"] = "[UNK]"
-    continuing_subword_prefix: Literal["##"] = "##"
-    max_input_chars_per_word: Annotated[int, Field(ge=100, le=200)] = 100
-    """Longest word that is split into pieces; a longer word is unknown.
-
-    The limit is 200 characters in the original BERT and here, but 100 in most files."""
-
-
-class _Cleaning(Shape):
-    type: Literal["BertNormalizer"]
-    clean_text: Literal[True] = True
-    handle_chinese_chars: Literal[True] = True
-    strip_accents: bool | None = None
-    lowercase: bool = True
-
-
-class _Splitting(Shape):
-    type: Literal["BertPreTokenizer"]
-
-
-class _TokenizerFile(Shape):
-    """A tokenizer.json of BERT. Settings that would change the tokenization are refused."""
-
-    model: _WordPiece
-    normalizer: _Cleaning
-    pre_tokenizer: _Splitting
-
-
-def model_type_in(value: dict[str, Any]) -> Any:
-    """The type of the model in a tokenizer.json; WordPiece where a file doesn't say, as old ones don't."""
-    model = value.get("model")
-    return model.get("type", "WordPiece") if isinstance(model, dict) else None
-
-
-def read_vocabulary(path: Path, lowercase: bool | None, strip_accents: bool | None) -> WordPieceTokenizer:
-    """A tokenizer with the vocabulary in the vocab.txt at `path`. `lowercase` None: its letters decide."""
-    vocabulary = Vocabulary.read(path)
-    if lowercase is None:
-        lowercase = vocabulary.share_of_capitals < MANY_CAPITALS
-    return WordPieceTokenizer(vocabulary, lowercase, strip_accents)
+_MODEL: dict[str, Any] = {
+    "type": "WordPiece",
+    "unk_token": "[UNK]",
+    "continuing_subword_prefix": "##",
+    "max_input_chars_per_word": 100,
+}
+_SPLITTING = {"type": "BertPreTokenizer"}
+_CLEANING = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
+_CASING = {"strip_accents": None, "lowercase": True}
+"""Settings of BERT's model and normalizer that old files leave out."""
 
 
 def read_wordpiece_json(
-    path: Path, value: dict[str, Any], told: bool | None, lowercase: bool | None
-) -> WordPieceTokenizer | PipelineTokenizer:
-    """The tokenizer in `value`, the contents of the tokenizer.json at `path`: a pipeline if it has added tokens.
+    path: Path, value: dict[str, Any], do_lower_case: bool | None, lowercase: bool | None
+) -> Tokenizer:
+    """The tokenizer in `value`, the contents of the tokenizer.json at `path`, with a model of type WordPiece.
 
-    `told` is do_lower_case of tokenizer_config.json, and `lowercase` what the user asks for. Raises UsageError if the
-    file is invalid, tokenizes otherwise than BERT, or contradicts `told`.
+    It is a WordPieceTokenizer if its steps are BERT's and it adds no tokens; the longest word that has pieces is then
+    that of the original BERT, 200 characters, though most files say 100. `do_lower_case` is that of
+    tokenizer_config.json, and `lowercase` what the user asks for. Raises UsageError if the file is invalid or
+    contradicts them.
     """
-    vocab = value["model"].get("vocab")
+    vocab, cleaning = value["model"].get("vocab"), value.get("normalizer")
     if not isinstance(vocab, dict):
         raise UsageError(f"{path}: model.vocab is {shown(vocab)}; an object with a number for each piece was expected")
     check_numbers(vocab, path)
-    described = {name: value[name] for name in ("normalizer", "pre_tokenizer") if name in value}
-    # Without the vocabulary, since pydantic would describe each of a million wrong numbers.
-    model = {key: given for key, given in value["model"].items() if key != "vocab"}
-    file = shaped(described | {"model": model}, _TokenizerFile, path)
-    if lowercase is None and told not in (None, file.normalizer.lowercase):
-        raise UsageError(
-            f"{path.parent}: lowercase in {path.name} is {file.normalizer.lowercase} and do_lower_case in "
-            f"tokenizer_config.json is {told}; say which by --lowercase True or False"
-        )
-    lowercase = file.normalizer.lowercase if lowercase is None else lowercase
-    changed = {
-        "model": file.model.model_dump() | value["model"],
-        "normalizer": file.normalizer.model_dump() | value["normalizer"] | {"lowercase": lowercase},
-    }
-    whole = PipelineTokenizer(value | changed, str(path))
-    if whole.added:
+    if isinstance(cleaning, dict) and cleaning.get("type") == _CLEANING["type"]:
+        cleaning = _CLEANING | _CASING | cleaning
+        if lowercase is None and do_lower_case not in (None, cleaning["lowercase"]):
+            raise UsageError(
+                f"{path.parent}: lowercase in {path.name} is {cleaning['lowercase']} and do_lower_case in "
+                f"tokenizer_config.json is {do_lower_case}; say which by --lowercase True or False"
+            )
+        cleaning["lowercase"] = cleaning["lowercase"] if lowercase is None else lowercase
+    elif lowercase is not None:
+        raise UsageError(f"{path}: its normalizer isn't BERT's, so --lowercase can't be applied; leave the option out")
+    model = _MODEL | value["model"]
+    whole = Tokenizer(value | {"model": model, "normalizer": cleaning}, str(path))
+    if whole.added or cleaning is None:
         return whole
-    return WordPieceTokenizer(Vocabulary(whole.vocabulary.pieces, str(path)), lowercase, file.normalizer.strip_accents)
+    has_berts_steps = (
+        {**cleaning, **_CLEANING} == cleaning
+        and value["pre_tokenizer"] == _SPLITTING
+        and _MODEL["max_input_chars_per_word"] <= model["max_input_chars_per_word"] <= MAX_WORD_CHARACTERS
+    )
+    if not has_berts_steps:
+        return whole
+    vocabulary = Vocabulary(whole.vocabulary.pieces, str(path))
+    return WordPieceTokenizer(vocabulary, cleaning["lowercase"], cleaning["strip_accents"])

@@ -1,29 +1,26 @@
 """Byte-level BPE (Radford et al. 2019, section 2.2), as RoBERTa has it: from vocab.json and merges.txt, and trained."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer as Pipeline
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from bert_jax.config.vocabulary import LEAST_OF_BYTES
 from bert_jax.system.errors import UsageError, shown
-from bert_jax.text.byte_alphabet import BYTES
-from bert_jax.text.pipeline import PipelineTokenizer
-from bert_jax.text.tokenizer_json import read_json
-from bert_jax.text.vocabulary import check_numbers, read_lines, special_names
+from bert_jax.text.pipeline import BYTES, Tokenizer
+from bert_jax.text.tokenizer_json import finished, read_json
+from bert_jax.text.vocabulary import check_numbers, check_spelling, read_lines, special_names
 
-_MANY = 0.02
-"""Share of a vocabulary's pieces above which a sign in them is its algorithm's."""
 SPECIAL_PIECES = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 """The first pieces of a trained vocabulary. The first four have RoBERTa's numbers."""
 
 
-def read_pipeline(path: Path) -> PipelineTokenizer:
+def read_pipeline(path: Path) -> Tokenizer:
     """Reads a tokenizer.json, or a vocab.json with the merges.txt beside it. Raises UsageError if it is neither."""
     value = read_json(path)
-    return PipelineTokenizer(value if type(value.get("model")) is dict else pipeline_of_merges(value, path), str(path))
+    return Tokenizer(value if type(value.get("model")) is dict else pipeline_of_merges(value, path), str(path))
 
 
 def pipeline_of_merges(numbers: dict[str, Any], path: Path, leading_space: bool = False) -> dict[str, Any]:
@@ -33,11 +30,7 @@ def pipeline_of_merges(numbers: dict[str, Any], path: Path, leading_space: bool 
     is damaged or they contradict each other.
     """
     check_numbers(numbers, path)
-    if sum(piece.endswith("</w>") for piece in numbers) > len(numbers) * _MANY:
-        raise UsageError(
-            f"{path}: its pieces have </w> at the ends of words (as HerBERT's), and so isn't BPE over bytes, which is "
-            "what is read here; give a model with one of its tokenizers"
-        )
+    check_spelling(numbers, str(path))
     merges_path = path.with_name("merges.txt")
     lines = read_lines(merges_path, "merges.txt beside the vocab.json", "a merges.txt, one merge of two pieces a line")
     merges = []
@@ -54,9 +47,7 @@ def pipeline_of_merges(numbers: dict[str, Any], path: Path, leading_space: bool 
     return _pipeline(models.BPE(numbers, merges), special_names(numbers), leading_space, None, str(path))
 
 
-def train_byte_level_bpe(
-    texts: Sequence[str], size: int, *, lowercase: bool, strip_accents: bool | None
-) -> PipelineTokenizer:
+def train_byte_level_bpe(texts: Sequence[str], size: int, *, lowercase: bool, strip_accents: bool | None) -> Tokenizer:
     """Trains a vocabulary of `size` pieces on `texts`, in parallel over them; deterministic.
 
     The first are SPECIAL_PIECES and the 256 bytes, so no text has an unknown piece. A text's first word is written as
@@ -73,7 +64,7 @@ def train_byte_level_bpe(
         raise UsageError(
             f"vocabulary.size={size:,} is less than the {LEAST_OF_BYTES} special pieces and bytes; raise it"
         )
-    tokenizer = Tokenizer(models.BPE())
+    tokenizer = Pipeline(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     if cleaning:
         tokenizer.normalizer = cleaning
@@ -91,9 +82,7 @@ def train_byte_level_bpe(
             f"vocabulary.size={size:,} is more than the text can give: {found:,} pieces occur at least twice; set "
             f"--vocabulary.size {found} or less, or give more text"
         )
-    return PipelineTokenizer(
-        _pipeline(tokenizer.model, special_names(SPECIAL_PIECES), True, cleaning, "the vocabulary")
-    )
+    return Tokenizer(_pipeline(tokenizer.model, special_names(SPECIAL_PIECES), True, cleaning, "the vocabulary"))
 
 
 def _pipeline(
@@ -104,18 +93,13 @@ def _pipeline(
     name: str,
 ) -> dict[str, Any]:
     """A tokenizer.json with RoBERTa's steps: [CLS] text [SEP], and [CLS] first [SEP] [SEP] second [SEP]."""
-    tokenizer = Tokenizer(model)
+    tokenizer = Pipeline(model)
     if cleaning:
         tokenizer.normalizer = cleaning
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=leading_space)
     tokenizer.decoder = decoders.ByteLevel()
-    missing = [piece for piece in special if tokenizer.token_to_id(piece) is None]
-    if missing:
-        raise UsageError(f"{name} lacks {', '.join(missing)}; RoBERTa's has {' '.join(SPECIAL_PIECES)}")
-    *others, mask = special
-    tokenizer.add_special_tokens([AddedToken(piece, normalized=False) for piece in others])
-    tokenizer.add_special_tokens([AddedToken(mask, lstrip=True, normalized=False)])
     _, _, cls, sep, _ = special
-    sep_id, cls_id = (tokenizer.get_vocab()[piece] for piece in (sep, cls))
-    tokenizer.post_processor = processors.RobertaProcessing((sep, sep_id), (cls, cls_id), True, leading_space)
-    return json.loads(tokenizer.to_str())
+    cls_id, sep_id = tokenizer.token_to_id(cls), tokenizer.token_to_id(sep)
+    if cls_id is not None and sep_id is not None:
+        tokenizer.post_processor = processors.RobertaProcessing((sep, sep_id), (cls, cls_id), True, leading_space)
+    return finished(tokenizer, special, name)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from bert_jax.system.errors import UsageError
-from bert_jax.text.tokenizer import Tokenizer, pipeline_of
+from bert_jax.text.pipeline import Tokenizer
 from bert_jax.text.tokenizer_json import added_token
 
 
@@ -41,7 +41,7 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], markers: Iterable[str] = 
     added = [marker for marker in dict.fromkeys(markers) if marker not in extended.vocabulary.ids]
     if added:
         numbered = enumerate(added, len(extended.vocabulary))
-        extended = pipeline_of(extended).with_added([added_token(marker, number) for number, marker in numbered])
+        extended = extended.with_added(added_token(marker, number) for number, marker in numbered)
     return Extension(extended, len(new), known, split, len(added))
 
 
@@ -52,14 +52,14 @@ def replaced_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     that its row in the word table can start as the mean of their rows. Raises UsageError if `new` doesn't begin with
     the pieces of `old`.
     """
-    kept, pieces = old.vocabulary.pieces, new.vocabulary.pieces
-    if pieces[: len(kept)] != kept:
-        differing = next((at for at, piece in enumerate(kept) if pieces[at : at + 1] != (piece,)))
+    first, pieces = old.vocabulary.pieces, new.vocabulary.pieces
+    if pieces[: len(first)] != first:
+        differing = next((at for at, piece in enumerate(first) if pieces[at : at + 1] != (piece,)))
         found = repr(pieces[differing]) if differing < len(pieces) else "none"
         raise UsageError(
-            f"the new vocabulary doesn't begin with the old one's pieces: piece {differing} is {kept[differing]!r} in "
+            f"the new vocabulary doesn't begin with the old one's pieces: piece {differing} is {first[differing]!r} in "
             f"the old and {found} in the new; make it with bert-jax vocab --extend"
         )
     unknown = [old.vocabulary.unknown_id]
-    added = [old.encode_piece(piece) or unknown for piece in pieces[len(kept) :]]
-    return [[number] for number in range(len(kept))] + added
+    added = [old.encode_piece(piece) or unknown for piece in pieces[len(first) :]]
+    return [[number] for number in range(len(first))] + added

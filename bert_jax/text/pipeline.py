@@ -1,46 +1,44 @@
-"""Tokenizers that are pipelines of Hugging Face's library, as a tokenizer.json describes them: byte-level BPE as
-RoBERTa has it, models whose pieces mark spaces, as XLM-R and ALBERT have them, and WordPiece with added tokens."""
+"""The tokenizer: text to piece ids by the steps of a tokenizer.json, which Hugging Face's `tokenizers` runs."""
 
 import copy
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tokenizers
 from jaxtyping import Bool
-from tokenizers import Tokenizer
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_text
-from bert_jax.text.byte_alphabet import BYTES
-from bert_jax.text.scripts import is_punctuation, sets_no_spaces
-from bert_jax.text.sentencepiece import BOUNDARY, starts_word, visible
-from bert_jax.text.tokenizer_json import (
-    added_token,
-    built,
-    check,
-    kind_of,
-    ordinary,
-    read_json,
-    separators,
-    with_added,
-)
-from bert_jax.text.tokenizer_settings import TokenizerSettings, write_settings
-from bert_jax.text.vocabulary import CONTINUATION, MASK, PieceSpan, Vocabulary, special_names
+from bert_jax.text.scripts import is_punctuation, sets_no_spaces, starts_word, visible
+from bert_jax.text.tokenizer_json import added_token, built, check, finished, kind_of, ordinary, separators, with_added
+from bert_jax.text.tokenizer_settings import Kind, TokenizerSettings, write_settings
+from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION, MASK, PieceSpan, Vocabulary, special_names
+
+_PRINTABLE = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
+BYTES = {chr(byte): byte for byte in sorted(_PRINTABLE)} | {chr(0x100 + at): byte for at, byte in enumerate(_OTHERS)}
+"""Bytes by the character that stands for them in byte-level BPE (Radford et al. 2019, section 2.2): a printable one of
+Latin-1 stands for itself, the others are written as the characters from U+0100 on, so the space is \\u0120."""
 
 
-class PipelineTokenizer:
-    """Text to piece ids by the steps that a tokenizer.json names.
+class Tokenizer:
+    """Text to piece ids and back; V pieces.
 
-    Ids are those of Hugging Face's library, and so of transformers, except that special pieces in a text are ordinary
-    characters.
+    Ids are those of Hugging Face's library, and so of transformers, except that special pieces in a text, such as
+    [CLS], are ordinary characters.
     """
 
     file_name = "tokenizer.json"
-    cuts = ()  # the library remembers words itself: encoding each one once is 15% faster, not ten times as elsewhere
+    """Name of the vocabulary's file in a tokenizer directory."""
+    cuts: Sequence[Callable[[Iterable[str]], list[str]]] = ()
+    """Functions that cut texts into parts, from coarse to fine, with "\\n" after the parts of each text: its ids are
+    the concatenated ids of its parts. The library remembers the words of a BPE, so cutting would save 15% only."""
+    added: frozenset[int] = frozenset()
+    """Ids of the added tokens, which are found in a text before it is split, without the special pieces."""
 
     def __init__(self, file: dict[str, Any], name: str = "tokenizer.json"):
         """`file`: the contents of a tokenizer.json, read from `name`.
@@ -48,8 +46,9 @@ class PipelineTokenizer:
         Raises UsageError if it isn't of a kind that is read here, if the library refuses it, or if a special piece is
         missing.
         """
-        self._file, self._name = file, name
-        self.kind = kind_of(file, name)
+        self._contents, self._name = file, name
+        self.kind: Kind = kind_of(file, name)
+        """Kind in tokenizer_config.json: wordpiece, unigram, bpe (both sentencepiece's), byte_bpe or metaspace."""
         whole = built(file, name)
         check(file, whole, name)
         ids = whole.get_vocab(with_added_tokens=True)
@@ -58,127 +57,148 @@ class PipelineTokenizer:
             raise UsageError(f"{name}: its pieces aren't numbered from 0 to {len(pieces) - 1:,}, each number once")
         special = special_names(ids)
         self.vocabulary = Vocabulary(pieces, name, special, blanks="", separators=separators(file, special[3]))
-        self._tokenizer = ordinary(file, name, special)
-        added = {one["id"] for one in file.get("added_tokens") or []}
-        self.added = frozenset(added - set(self.vocabulary.special_ids))
-        """Ids of the added tokens, which are found in a text, without the special pieces, which are not."""
+        self._encoder = ordinary(file, name, special)
+        self.added = frozenset({one["id"] for one in file.get("added_tokens") or []} - {*self.vocabulary.special_ids})
+
+    @property
+    def _file(self) -> dict[str, Any]:
+        """The contents of a tokenizer.json."""
+        return self._contents
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the pieces of `text`, without special pieces. "<s>" in a text is ordinary characters."""
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
+        """Ids of the pieces of `text`, without special pieces. "[CLS]" or "<s>" in a text is ordinary characters."""
+        return self._encoder.encode(text, add_special_tokens=False).ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each text; uses several threads unless TOKENIZERS_PARALLELISM=false."""
-        return [one.ids for one in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+        return [one.ids for one in self._encoder.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def encode_masked(self, text: str) -> list[int]:
         """Encodes `text` with each [MASK], or the mask piece as this vocabulary writes it, as the mask piece.
 
-        Where the tokenizer's file says so, as RoBERTa's does, the piece takes the space before it in.
+        Where the tokenizer's file says so, as RoBERTa's does, the piece includes the space before it.
         """
         own = self.vocabulary.pieces[self.vocabulary.mask_id]
-        return self._masking.encode(text.replace(MASK, own), add_special_tokens=False).ids
+        return self._mask_encoder.encode(text.replace(MASK, own), add_special_tokens=False).ids
 
     @cached_property
-    def _masking(self) -> Tokenizer:
+    def _mask_encoder(self) -> tokenizers.Tokenizer:
         """The pipeline that finds the mask piece in a text, and no other special piece."""
         special = [self.vocabulary.pieces[number] for number in self.vocabulary.special_ids]
         return ordinary(self._file, self._name, special, found=special[-1])
 
     def encode_spans(self, text: str) -> list[PieceSpan]:
-        """The pieces of `text` with their positions in it. Pieces of one character have the whole character's."""
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        """The pieces of `text` with their positions in it.
+
+        Pieces of one character have the whole character's. The span of a boundary by itself is empty.
+        """
         spans = []
-        for number, (begin, end) in zip(encoding.ids, encoding.offsets):
-            if number in self.added:  # with the spaces around it, if it takes those in
+        for number, begin, end in self._offsets(text):
+            if number in self.added:  # with the spaces around it, if it includes those
                 begin, end = visible(text, begin, end)
-            elif self.kind == "metaspace":
-                begin, end = visible(text, begin, begin if self._spellings[number] == BOUNDARY else end)
             elif self.kind == "byte_bpe":  # it has pieces for control characters too
                 space = end - begin - len(text[begin:end].lstrip())
                 begin = min(begin + space, end)
+            elif self.kind != "wordpiece":
+                begin, end = visible(text, begin, begin if self.vocabulary.pieces[number] == BOUNDARY else end)
             spans.append(PieceSpan(number, begin, end))
         return spans
 
+    def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
+        """The id of each piece of `text`, and its characters from begin to end as the library counts them."""
+        encoding = self._encoder.encode(text, add_special_tokens=False)
+        return ((number, *offsets) for number, offsets in zip(encoding.ids, encoding.offsets))
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the pieces: words, separated by spaces."""
-        special, parts = set(self.vocabulary.special_ids), list[str]()
-        for apart, run in itertools.groupby(ids, special.__contains__):
-            numbers = list(run)
-            pieces = [self.vocabulary.pieces[number] for number in numbers]
-            if apart or self.kind == "wordpiece":
-                parts.append(" ".join(pieces).replace(f" {CONTINUATION}", ""))
+        pieces = self.vocabulary.pieces
+        if self.kind == "wordpiece":
+            return " ".join(pieces[number] for number in ids).replace(f" {CONTINUATION}", "")
+        parts: list[str] = []
+        for special, run in itertools.groupby(ids, self.vocabulary.special_ids.__contains__):
+            if special:
+                parts += [pieces[number] for number in run]
             elif self.kind == "byte_bpe":
-                text = b"".join(map(self._bytes, numbers)).decode("utf-8", "replace")
+                text = b"".join(map(self._bytes, run)).decode("utf-8", "replace")
                 parts.append(text.removeprefix(" "))
             else:
-                parts.append("".join(pieces).replace(BOUNDARY, " ").removeprefix(" "))
+                parts.append("".join(pieces[number] for number in run).replace(BOUNDARY, " ").removeprefix(" "))
         return " ".join(parts)
 
     def _bytes(self, number: int) -> bytes:
+        """The bytes that a piece of a byte-level BPE stands for; one with other characters stands for itself."""
         piece = self.vocabulary.pieces[number]
-        return piece.encode() if number in self.added else _bytes(piece)
-
-    @cached_property
-    def _spellings(self) -> tuple[str, ...]:
-        """Each piece as text, with a space at its beginning as BOUNDARY; of WordPiece as the vocabulary writes it."""
-        pieces = self.vocabulary.pieces
-        if self.kind != "byte_bpe":
-            return pieces
-        return tuple(piece if number in self.added else _spelled(piece) for number, piece in enumerate(pieces))
+        numbers = [BYTES.get(character, -1) for character in piece]
+        return piece.encode() if number in self.added or -1 in numbers else bytes(numbers)
 
     @cached_property
     def starts_word(self) -> Bool[np.ndarray, " V"]:
-        """For each piece, whether it starts a word: as in sentencepiece's models or WordPiece. Added tokens do."""
+        """For each piece, whether it starts a word.
+
+        These are special pieces, added tokens, and in a WordPiece all but the ##pieces. In other vocabularies they are
+        pieces that begin with the boundary, punctuation, and pieces of scripts without spaces, where each piece counts
+        as a word. A letter after punctuation without a space doesn't start a word, since its piece is the same as
+        within a word.
+        """
         if self.kind == "wordpiece":
             starts = np.array([not piece.startswith(CONTINUATION) for piece in self.vocabulary.pieces])
         else:
-            starts = np.array([*map(starts_word, self._spellings)])
+            starts = np.array([starts_word(self.spelled(number)) for number in range(len(self.vocabulary))])
         starts[[*self.vocabulary.special_ids, *self.added]] = True
         return starts
 
     def piece_text(self, number: int) -> str:
-        """The characters of piece `number` without the ## of a continuation or the space at its beginning, which is
-        kept where it is alone. Bytes that are no whole character, and control characters, are escaped."""
+        """The characters of piece `number`, without the ## of a continuation or the boundary at its beginning.
+
+        A boundary by itself is kept. Bytes that are no whole character, and control characters, are escaped.
+        """
         if self.kind == "wordpiece":
             return self.vocabulary.pieces[number].removeprefix(CONTINUATION)
-        return self._spellings[number].removeprefix(BOUNDARY) or BOUNDARY
+        return self.spelled(number).removeprefix(BOUNDARY) or BOUNDARY
 
     def spelled(self, number: int) -> str:
-        """Piece `number` for people to read: as the vocabulary writes it, but with the characters that its bytes are,
-        and BOUNDARY for a space at their beginning."""
-        return self._spellings[number]
+        """Piece `number` for people to read: as the vocabulary writes it, but where it writes bytes, their characters,
+        with BOUNDARY for a space at their beginning."""
+        if self.kind != "byte_bpe" or number in self.added:
+            return self.vocabulary.pieces[number]
+        text = self._bytes(number).decode("utf-8", "backslashreplace")
+        space, text = (BOUNDARY, text[1:]) if text[:1] == " " else ("", text)
+        return space + "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
     def encode_piece(self, piece: str) -> list[int]:
         """Ids of the pieces that `piece`, written as in the vocabulary, is split into."""
         if self.kind == "wordpiece":
             return self.encode(piece.removeprefix(CONTINUATION))
-        return [token.id for token in self._tokenizer.model.tokenize(piece)]
+        return [token.id for token in self._encoder.model.tokenize(piece)]
 
     def piece_of_word(self, word: str) -> str | None:
-        """The piece for the whole of `word`, with the space before it if its script uses spaces and this isn't a
-        WordPiece; None if that is empty, several words, or contains punctuation."""
-        text = word if self.kind == "wordpiece" or sets_no_spaces(word[:1] or " ") else f" {word}"
-        if self._tokenizer.normalizer:
-            text = self._tokenizer.normalizer.normalize_str(text)
-        words = self._tokenizer.pre_tokenizer.pre_tokenize_str(text)
-        if len(words) != 1 or any(map(is_punctuation, word)) or not word.strip():
-            return None
-        return words[0][0]
+        """The piece for the whole of `word`, whether the vocabulary has it or not.
 
-    def with_pieces(self, pieces: Sequence[str]) -> "PipelineTokenizer":
-        """A tokenizer with `pieces` added after its own; each encodes its word as a single piece.
+        It includes the space before the word if its script uses spaces and this isn't a WordPiece. None if the cleaned
+        word is empty, several words, contains punctuation, or is too long.
+        """
+        text = word if self.kind == "wordpiece" or sets_no_spaces(word[:1] or " ") else f" {word}"
+        if self._encoder.normalizer:
+            text = self._encoder.normalizer.normalize_str(text)
+        words = self._encoder.pre_tokenizer.pre_tokenize_str(text)
+        if len(words) != 1 or not word.strip():
+            return None
+        if self.kind == "wordpiece":
+            return words[0][0] if len(words[0][0]) <= self._encoder.model.max_input_chars_per_word else None
+        return None if any(map(is_punctuation, word)) else words[0][0]
+
+    def with_pieces(self, pieces: Sequence[str]) -> "Tokenizer":
+        """A tokenizer with new `pieces` (from `piece_of_word`) after its own; each encodes its word as one piece.
 
         In a BPE a word that is a piece is then looked up before merges are tried. After added tokens, a WordPiece's
         are added tokens too, which are single words. Raises UsageError for a model with scores.
         """
         model, count = self._file["model"], len(self.vocabulary)
         if self.kind == "wordpiece" and count > len(model["vocab"]):
-            added = [
+            return self.with_added(
                 added_token(piece, number, single_word=True, normalized=True)
                 for number, piece in enumerate(pieces, count)
-            ]
-            return self.with_added(added)
+            )
         if self.kind != "wordpiece" and model["type"] != "BPE":
             raise UsageError(
                 f"{self._name} can't be given more pieces, since its pieces have scores; extend the sentencepiece "
@@ -186,48 +206,40 @@ class PipelineTokenizer:
             )
         file = copy.deepcopy(self._file)
         # Added tokens get the numbers after the model's, so those have to be the model's own first.
-        all_pieces = [*self.vocabulary.pieces, *pieces]
-        file["model"]["vocab"] = {piece: number for number, piece in enumerate(all_pieces)}
-        if self.kind == "byte_bpe" or self.kind == "metaspace":
+        file["model"]["vocab"] = {piece: number for number, piece in enumerate([*self.vocabulary.pieces, *pieces])}
+        if self.kind != "wordpiece":
             file["model"]["ignore_merges"] = True
-        return PipelineTokenizer(file, self._name)
+        return Tokenizer(file, self._name)
 
-    def with_added(self, tokens: Sequence[dict[str, Any]]) -> "PipelineTokenizer":
-        """A tokenizer with the added tokens of `tokenizer_json.added_token`, numbered on from its last piece."""
-        return PipelineTokenizer(with_added(self._file, tokens), self._name)
+    def with_added(self, tokens: Iterable[dict[str, Any]]) -> "Tokenizer":
+        """A tokenizer.json with the added tokens of `tokenizer_json.added_token`, numbered on from its last piece."""
+        return Tokenizer(with_added(self.as_pipeline()._file, list(tokens)), self._name)
 
-    def save(self, directory: Place) -> None:
-        """Writes tokenizer.json and, last, tokenizer_config.json."""
-        directory.mkdir(parents=True, exist_ok=True)
-        self.write_vocabulary(directory / self.file_name)
-        write_settings(directory, TokenizerSettings(kind=self.kind))
+    def as_pipeline(self) -> "Tokenizer":
+        """The same tokenizer as a tokenizer.json, which sets [CLS] and [SEP] round one text or two.
 
-    def as_huggingface(self) -> Tokenizer:
-        """The Tokenizer of Hugging Face's library, with its special pieces and where it adds them."""
+        Raises UsageError for a sentencepiece model that the library can't express.
+        """
+        if self.file_name == Tokenizer.file_name:
+            return self
+        special = [self.vocabulary.pieces[number] for number in self.vocabulary.special_ids]
+        return Tokenizer(finished(self.as_huggingface(), special, self._name, mask_takes_space=False), self.file_name)
+
+    def as_huggingface(self) -> tokenizers.Tokenizer:
+        """A Tokenizer of Hugging Face's library that gives the same ids."""
         return built(self._file, self._name)
 
     def write_vocabulary(self, path: Place) -> None:
-        """Writes a tokenizer.json."""
+        """Writes the vocabulary's file alone: a tokenizer.json, a vocab.txt or a sentencepiece model."""
         write_text(path, self.as_huggingface().to_str(pretty=True))
 
-    @classmethod
-    def load(cls, directory: Path) -> "PipelineTokenizer":
-        """Reads the files of `save`. Raises UsageError if they are damaged."""
-        return cls.read(directory / cls.file_name)
+    def save(self, directory: Place) -> None:
+        """Writes the vocabulary's file and, last, tokenizer_config.json."""
+        directory.mkdir(parents=True, exist_ok=True)
+        self.write_vocabulary(directory / self.file_name)
+        write_settings(directory, self._settings)
 
-    @classmethod
-    def read(cls, path: Path) -> "PipelineTokenizer":
-        """Reads a tokenizer.json. Raises UsageError if it is damaged or of a kind that isn't read here."""
-        return cls(read_json(path), str(path))
-
-
-def _bytes(piece: str) -> bytes:
-    """The bytes that a piece stands for; an added piece with other characters stands for itself."""
-    numbers = [BYTES.get(character, -1) for character in piece]
-    return piece.encode() if -1 in numbers else bytes(numbers)
-
-
-def _spelled(piece: str) -> str:
-    text = _bytes(piece).decode("utf-8", "backslashreplace")
-    space, text = (BOUNDARY, text[1:]) if text[:1] == " " else ("", text)
-    return space + "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    @property
+    def _settings(self) -> TokenizerSettings:
+        """The contents of tokenizer_config.json."""
+        return TokenizerSettings(kind=self.kind)

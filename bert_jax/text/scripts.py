@@ -1,7 +1,9 @@
-"""Punctuation, and scripts without spaces between words."""
+"""Characters by what they mean for words: punctuation, invisible ones, and scripts without spaces between words."""
 
 import string
 import unicodedata
+
+from bert_jax.text.vocabulary import BOUNDARY
 
 _WITHOUT_SPACES = frozenset("CJK HIRAGANA KATAKANA HALFWIDTH BOPOMOFO YI THAI LAO KHMER MYANMAR TIBETAN".split())
 """First words of the Unicode names of characters in scripts without spaces between words."""
@@ -15,3 +17,22 @@ def is_punctuation(character: str) -> bool:
 def sets_no_spaces(character: str) -> bool:
     """Whether `character` is of a script without spaces between words, such as Chinese or Thai."""
     return unicodedata.name(character, "").partition(" ")[0] in _WITHOUT_SPACES
+
+
+def starts_word(piece: str) -> bool:
+    """Whether a piece begins a word: after a space, as punctuation, or in a script without spaces."""
+    first = piece[:1]
+    return first == BOUNDARY or (first != "" and (is_punctuation(first) or sets_no_spaces(first)))
+
+
+def visible(text: str, begin: int, end: int) -> tuple[int, int]:
+    """The span without spaces, control and format characters at its ends."""
+    while end > begin and _unseen(text[end - 1]):
+        end -= 1
+    while begin < end and _unseen(text[begin]):
+        begin += 1
+    return begin, end
+
+
+def _unseen(character: str) -> bool:
+    return character.isspace() or unicodedata.category(character) in ("Cc", "Cf")

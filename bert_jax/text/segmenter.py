@@ -27,8 +27,8 @@ def open_segmenter(name: str) -> Segmenter:
         try:
             places = list(function(text))
         except Exception as error:
-            said = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise UsageError(f"data.words={name} failed ({said}) on the text {shown(text)}; mend it") from None
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise UsageError(f"data.words={name} failed ({reason}) on the text {shown(text)}; mend it") from None
         if any(not isinstance(place, int) or not 0 <= place <= len(text) for place in places) or any(
             later < earlier for earlier, later in itertools.pairwise(places)
         ):
@@ -48,8 +48,8 @@ def _imported(name: str) -> Segmenter:
     try:
         found = getattr(importlib.import_module(module), function)
     except Exception as error:  # whatever a module raises when it is imported
-        said = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise UsageError(f"data.words={name} can't be imported ({said}); give jieba, or module:function") from None
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise UsageError(f"data.words={name} can't be imported ({reason}); give jieba, or module:function") from None
     if not callable(found):
         raise UsageError(f"data.words={name} is {shown(found)}; name a function of a text")
     return found

@@ -2,33 +2,27 @@
 
 import math
 import os
-import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 from google.protobuf.message import DecodeError
-from jaxtyping import Bool
 from sentencepiece import SentencePieceProcessor
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer as Pipeline
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import open_regular, replacing
 from bert_jax.text.charsmap import charsmap_fault
+from bert_jax.text.pipeline import Tokenizer
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
 from bert_jax.text.sentencepiece_huggingface import as_huggingface
-from bert_jax.text.tokenizer_settings import FILE_NAME, TokenizerSettings, read_settings, write_settings
-from bert_jax.text.vocabulary import MASK, MOST_BYTES, PieceSpan, Vocabulary, special_names
+from bert_jax.text.tokenizer_settings import Kind
+from bert_jax.text.vocabulary import BOUNDARY, MASK, MOST_BYTES, Vocabulary, special_names
 
-BOUNDARY = "\u2581"
-"""First character of pieces that begin a word."""
-_KINDS = {1: "unigram", 2: "bpe"}
-_PLACEHOLDER = "\U0010fffd"
-"""Replaces [MASK] while text is encoded. No vocabulary has it, so it becomes an unknown piece."""
+_KINDS: dict[int, Kind] = {1: "unigram", 2: "bpe"}
+"""Kinds by the model_type of sentencepiece's trainer_spec."""
 _SCORE_STEP = 0.1
 """Log-probability of a new piece of a unigram model minus that of the pieces that it replaces."""
 _ROUNDS = 20
@@ -36,31 +30,42 @@ _ROUNDS = 20
 _Piece = ModelProto.SentencePiece
 
 
-class SentencePieceTokenizer:
-    """A tokenizer over a sentencepiece model, which contains its own rules for cleaning text."""
+class SentencePieceTokenizer(Tokenizer):
+    """A tokenizer over a sentencepiece model, which contains its own rules for cleaning text.
+
+    Sentencepiece encodes: Hugging Face's library gives other ids in about one line in ten thousand.
+    """
 
     file_name = "tokenizer.model"
-    cuts = ()  # a given model may have pieces that hold spaces
 
     def __init__(self, model: ModelProto, name: str = "model"):
         """Finds the special pieces by name: those of BERT, or <pad> <unk> <s> </s> <mask>.
 
         Raises UsageError, with `name`, if one is missing or the model isn't a unigram or BPE model.
         """
-        self._model = model
+        self._model, self._name = model, name
         pieces = [piece.piece for piece in model.pieces]
-        self.vocabulary = Vocabulary(
-            pieces, name, special_names(set(pieces)), blanks=""
-        )  # it may have pieces for line breaks
+        # It may have pieces for line breaks.
+        self.vocabulary = Vocabulary(pieces, name, special_names(set(pieces)), blanks="")
         if model.trainer_spec.model_type not in _KINDS:
             raise UsageError(
                 f"{name} is a sentencepiece model of words or characters; give one of {', '.join(_KINDS.values())}"
             )
         self.kind = _KINDS[model.trainer_spec.model_type]
+        self._processor = self._opened({})
+
+    def _opened(self, types: dict[int, int]) -> SentencePieceProcessor:
+        """A processor in which special pieces are control pieces, which text is never encoded to, unless `types` has
+        another type for one."""
+        special = dict.fromkeys({*self.vocabulary.special_ids} - {self.vocabulary.unknown_id}, _Piece.CONTROL)
+        copy = ModelProto.FromString(self._model.SerializeToString())
+        for number, kind in (special | types).items():
+            copy.pieces[number].type = kind
         try:
-            self._processor = SentencePieceProcessor(model_proto=_with_control_pieces(model, self.vocabulary))
+            return SentencePieceProcessor(model_proto=copy.SerializeToString())
         except Exception as error:  # the library's status codes are RuntimeError, OSError, SyntaxError and others
-            raise UsageError(f"{name} is no good sentencepiece model ({shown(str(error))}); give another") from None
+            reason = shown(str(error))
+            raise UsageError(f"{self._name} is no good sentencepiece model ({reason}); give another") from None
 
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, without special pieces. "[CLS]" in a text is ordinary characters."""
@@ -72,60 +77,27 @@ class SentencePieceTokenizer:
         return self._processor.encode([without_nul(text) for text in texts], num_threads=threads)
 
     def encode_masked(self, text: str) -> list[int]:
-        """Encodes `text` with each [MASK] as the mask piece.
+        """Encodes `text` with each [MASK], or the mask piece as this vocabulary writes it, as the mask piece.
 
         The text is encoded as a whole, so that a [MASK] within a word doesn't start a new word after it.
         """
-        marked, mask = text.replace(MASK, _PLACEHOLDER), self.vocabulary.mask_id
-        ids: list[int] = []
-        for number, begin, end in self.encode_spans(marked):
-            # Adjacent unknown characters, and so several [MASK], are one unknown piece.
-            parts = re.findall(f"{_PLACEHOLDER}|[^{_PLACEHOLDER}]+", marked[begin:end])
-            if _PLACEHOLDER not in parts:
-                ids.append(number)
-                continue
-            if ids and self.vocabulary.pieces[ids[-1]] == BOUNDARY and parts[0] == _PLACEHOLDER:
-                ids.pop()  # the mask stands for a piece that includes the boundary
-            ids += [mask if part == _PLACEHOLDER else number for part in parts]
-        return ids
-
-    def encode_spans(self, text: str) -> list[PieceSpan]:
-        """The pieces of `text` with their positions in it. The span of a boundary by itself is empty."""
-        encoded = self._processor.encode(without_nul(text), return_type="offset_mapping")
-        spans = []
-        for number, piece, (begin, end) in zip(encoded["ids"], encoded["pieces"], encoded["offsets"]):
-            if piece == BOUNDARY:
-                end = begin
-            begin, end = visible(text, begin, end)
-            spans.append(PieceSpan(number, begin, end))
-        return spans
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of the pieces: words, separated by spaces."""
-        special, pieces = set(self.vocabulary.special_ids), self.vocabulary.pieces
-        return "".join(
-            f" {pieces[number]}" if number in special else pieces[number].replace(BOUNDARY, " ") for number in ids
-        ).strip()
+        mask, pieces = self.vocabulary.mask_id, self.vocabulary.pieces
+        ids = self._mask_processor.encode(without_nul(text.replace(MASK, pieces[mask])))
+        # The mask stands for a piece that includes the boundary before it.
+        return [
+            number
+            for number, following in zip(ids, [*ids[1:], None])
+            if not (following == mask and pieces[number] == BOUNDARY)
+        ]
 
     @cached_property
-    def starts_word(self) -> Bool[np.ndarray, " V"]:
-        """For each piece, whether it starts a word.
+    def _mask_processor(self) -> SentencePieceProcessor:
+        """The processor that finds the mask piece in a text, and no other special piece."""
+        return self._opened({self.vocabulary.mask_id: _Piece.USER_DEFINED})
 
-        These are special pieces, pieces that begin with the boundary, punctuation, as in WordPiece, and pieces of
-        scripts without spaces, where each piece counts as a word. A letter after punctuation without a space doesn't
-        start a word, since its piece is the same as within a word.
-        """
-        starts = np.array([starts_word(piece) for piece in self.vocabulary.pieces])
-        starts[list(self.vocabulary.special_ids)] = True
-        return starts
-
-    def piece_text(self, number: int) -> str:
-        """The characters of piece `number` without the boundary. A boundary by itself is kept."""
-        return self.vocabulary.pieces[number].removeprefix(BOUNDARY) or BOUNDARY
-
-    def spelled(self, number: int) -> str:
-        """Piece `number` as the vocabulary writes it."""
-        return self.vocabulary.pieces[number]
+    def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
+        encoded = self._processor.encode(without_nul(text), return_type="offset_mapping")
+        return ((number, *offsets) for number, offsets in zip(encoded["ids"], encoded["offsets"]))
 
     def encode_piece(self, piece: str) -> list[int]:
         """Ids of the pieces that `piece`, written as in the vocabulary, is split into."""
@@ -154,36 +126,14 @@ class SentencePieceTokenizer:
         lengthen = _lengthened_bpe if self.kind == "bpe" else _lengthened_unigram
         return SentencePieceTokenizer(lengthen(self._model, pieces))
 
-    def save(self, directory: Place) -> None:
-        """Writes tokenizer.model and, last, tokenizer_config.json."""
-        directory.mkdir(parents=True, exist_ok=True)
-        self.write_vocabulary(directory / self.file_name)
-        write_settings(directory, TokenizerSettings(kind=self.kind))
-
-    def as_huggingface(self) -> Tokenizer:
+    def as_huggingface(self) -> Pipeline:
         """A Tokenizer of Hugging Face's library that gives the same ids, without special pieces."""
-        return as_huggingface(self._model, BOUNDARY, self.vocabulary.unknown_id)
+        return as_huggingface(self._model, self.vocabulary.unknown_id)
 
     def write_vocabulary(self, path: Place) -> None:
         """Writes the sentencepiece model."""
         with replacing(path) as temporary:
             temporary.write_bytes(self._model.SerializeToString(deterministic=True))
-
-    @classmethod
-    def load(cls, directory: Path) -> "SentencePieceTokenizer":
-        """Reads the files of `save`. Raises UsageError if they are damaged or contradict each other."""
-        tokenizer, told = cls.read(directory / cls.file_name), read_settings(directory, TokenizerSettings).kind
-        if told != tokenizer.kind:
-            raise UsageError(
-                f"{directory / cls.file_name} is a {tokenizer.kind} model and {FILE_NAME} beside it says {told}; put "
-                "the files back that were made together"
-            )
-        return tokenizer
-
-    @classmethod
-    def read(cls, path: Path) -> "SentencePieceTokenizer":
-        """Reads a sentencepiece model. Raises UsageError if the file isn't one."""
-        return cls(read_model(path), str(path))
 
 
 def read_model(path: Path) -> ModelProto:
@@ -208,34 +158,6 @@ def read_model(path: Path) -> ModelProto:
 def without_nul(text: str) -> str:
     """Replaces U+0000, for which sentencepiece has no rules, by another control character."""
     return text.replace("\0", "\1")
-
-
-def _with_control_pieces(model: ModelProto, vocabulary: Vocabulary) -> bytes:
-    """The serialised model with its special pieces as control pieces, which text is never encoded to."""
-    copy = ModelProto.FromString(model.SerializeToString())
-    for number in vocabulary.special_ids:
-        if number != vocabulary.unknown_id:
-            copy.pieces[number].type = _Piece.CONTROL
-    return copy.SerializeToString()
-
-
-def visible(text: str, begin: int, end: int) -> tuple[int, int]:
-    """The span without spaces, control and format characters at its ends."""
-    while end > begin and _unseen(text[end - 1]):
-        end -= 1
-    while begin < end and _unseen(text[begin]):
-        begin += 1
-    return begin, end
-
-
-def _unseen(character: str) -> bool:
-    return character.isspace() or unicodedata.category(character) in ("Cc", "Cf")
-
-
-def starts_word(piece: str) -> bool:
-    """Whether a piece begins a word: after a space, as punctuation, or in a script without spaces."""
-    first = piece[:1]
-    return first == BOUNDARY or (first != "" and (is_punctuation(first) or sets_no_spaces(first)))
 
 
 def _lowest_score(model: ModelProto) -> float:

@@ -4,12 +4,13 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bert_jax.system.errors import UsageError
+from bert_jax.text.vocabulary import BOUNDARY
 
 _Piece = ModelProto.SentencePiece
 _NEVER = -1e6
 
 
-def as_huggingface(model: ModelProto, boundary: str, unknown_id: int) -> Tokenizer:
+def as_huggingface(model: ModelProto, unknown_id: int) -> Tokenizer:
     """A Tokenizer with the same ids, without special pieces, except in about one line in ten thousand.
 
     A unigram model may choose the other of two splits whose probabilities differ only by rounding, and Hugging Face's
@@ -23,16 +24,16 @@ def as_huggingface(model: ModelProto, boundary: str, unknown_id: int) -> Tokeniz
     tokenizer = Tokenizer(_BUILDERS[model.trainer_spec.model_type](model, unknown_id))
     tokenizer.normalizer = normalizers.Sequence(_cleaning(model))
     scheme = "always" if model.normalizer_spec.add_dummy_prefix else "never"
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(boundary, scheme)
-    tokenizer.decoder = decoders.Metaspace(boundary, scheme)
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(BOUNDARY, scheme)
+    tokenizer.decoder = decoders.Metaspace(BOUNDARY, scheme)
     return tokenizer
 
 
 def _inexpressible(model: ModelProto) -> str | None:
     """Why Hugging Face's library would encode differently with this model; None if it wouldn't."""
-    given = [piece.piece for piece in model.pieces if piece.type == _Piece.USER_DEFINED]
-    if given:
-        return f"it has {len(given):,} pieces that are taken before all others ({given[0]!r}, ...)"
+    forced = [piece.piece for piece in model.pieces if piece.type == _Piece.USER_DEFINED]
+    if forced:
+        return f"it has {len(forced):,} pieces that are taken before all others ({forced[0]!r}, ...)"
     if model.trainer_spec.byte_fallback:
         return "it splits unknown characters into bytes (byte_fallback)"
     if model.trainer_spec.treat_whitespace_as_suffix:

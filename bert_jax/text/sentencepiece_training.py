@@ -13,8 +13,8 @@ from sentencepiece import SentencePieceTrainer
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from bert_jax.system.errors import UsageError
-from bert_jax.text.sentencepiece import BOUNDARY, SentencePieceTokenizer, without_nul
-from bert_jax.text.vocabulary import CLS, MASK, PAD, SEP, UNKNOWN
+from bert_jax.text.sentencepiece import SentencePieceTokenizer, without_nul
+from bert_jax.text.vocabulary import BOUNDARY, CLS, MASK, PAD, SEP, UNKNOWN
 
 MOST_CHARACTERS = 1 << 25
 """Characters of text above which word counts are scaled down: sentencepiece takes about 20 bytes a character."""
@@ -62,10 +62,10 @@ def train_sentencepiece(
     """Trains a model of `size` pieces, special ones first, on `texts`; deterministic.
 
     `kind` is unigram or bpe. Text is cleaned as for WordPiece, by rules that become part of the model
-    (`cleaning_rules`), so that every reader of the model cleans text alike. Memory: the distinct words, and at most a
-    GB for sentencepiece. Raises UsageError if `size` is less than the alphabet or more than the text can give.
+    (`cleaning_rules`), so every reader of the model cleans text in the same way. Memory: the distinct words, and at
+    most a GB for sentencepiece. Raises UsageError if `size` is less than the alphabet or more than the text can give.
     """
-    made = io.BytesIO()
+    trained = io.BytesIO()
     with tempfile.TemporaryDirectory() as directory:
         rules = Path(directory) / "rules.tsv"
         rules.write_text(cleaning_rules(lowercase, lowercase if strip_accents is None else strip_accents), "ascii")
@@ -73,7 +73,7 @@ def train_sentencepiece(
             SentencePieceTrainer.train(
                 sentence_iterator=_word_lines(count_words(texts)),
                 input_format="tsv",
-                model_writer=made,
+                model_writer=trained,
                 model_type=kind,
                 vocab_size=size,
                 character_coverage=character_coverage,
@@ -85,7 +85,7 @@ def train_sentencepiece(
             )
         except RuntimeError as error:
             raise UsageError(_refusal(str(error), size)) from None
-    model = ModelProto.FromString(made.getvalue())
+    model = ModelProto.FromString(trained.getvalue())
     model.normalizer_spec.name = "bert"
     model.normalizer_spec.normalization_rule_tsv = ""  # the name of a temporary file
     return SentencePieceTokenizer(model)

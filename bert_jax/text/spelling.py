@@ -1,6 +1,6 @@
 """What pieces spell: the text as the tokenizer sees it, in which words and phrases are looked for.
 
-Cleaning, case, accents and normalisation are behind it: what the tokenizer treats as equal is spelled alike.
+Cleaning, case, accents and normalisation are behind it: what the tokenizer treats as equal has the same spelling.
 """
 
 from typing import NamedTuple
@@ -10,12 +10,12 @@ from jaxtyping import Bool, Int
 
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.vocabulary import BOUNDARY
 
 BEGIN, END = "\x02", "\x01"
 """Marks around each word. No piece holds them: tokenizers take control characters out."""
 UNKNOWN = "\x03"
 """Stands for a piece that the vocabulary doesn't know."""
-_BOUNDARY = "▁"
 
 
 class Marked(NamedTuple):
@@ -51,7 +51,7 @@ class Speller:
 
     def __init__(self, tokenizer: Tokenizer):
         unknown, pieces = tokenizer.vocabulary.unknown_id, range(len(tokenizer.vocabulary.pieces))
-        texts = [UNKNOWN if number == unknown else tokenizer.piece_text(number).strip(_BOUNDARY) for number in pieces]
+        texts = [UNKNOWN if number == unknown else tokenizer.piece_text(number).strip(BOUNDARY) for number in pieces]
         self._tokenizer, self._starts, self._texts = tokenizer, tokenizer.starts_word, texts
         self._opens = np.array([sets_no_spaces(text[:1] or " ") for text in texts])
         self._closes = np.array([sets_no_spaces(text[-1:] or " ") for text in texts])

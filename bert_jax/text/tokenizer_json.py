@@ -8,13 +8,13 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Tokenizer, processors
 
 from bert_jax.system import json_file
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.text.charsmap import normalizer_fault
 from bert_jax.text.tokenizer_settings import Kind
-from bert_jax.text.vocabulary import CONTINUATION, MOST_BYTES
+from bert_jax.text.vocabulary import CONTINUATION, MOST_BYTES, UNKNOWN
 
 _KINDS: dict[Any, Kind] = {"ByteLevel": "byte_bpe", "Metaspace": "metaspace", "BertPreTokenizer": "wordpiece"}
 """Kinds by the type of the pre-tokenizer that splits words."""
@@ -62,8 +62,12 @@ def kind_of(file: dict[str, Any], name: str) -> Kind:
             f"{name}: its pieces have {shown(suffix)} at the ends of words (as HerBERT's), which isn't read here; give "
             "a BPE over bytes or one that marks spaces"
         )
-    if kind == "wordpiece" and file["model"].get("continuing_subword_prefix", CONTINUATION) != CONTINUATION:
-        raise UsageError(f"{name}: pieces within words begin with {CONTINUATION} in a WordPiece that is read here")
+    wordpieces = {"unk_token": UNKNOWN, "continuing_subword_prefix": CONTINUATION}
+    if kind == "wordpiece" and any(file["model"].get(key, value) != value for key, value in wordpieces.items()):
+        raise UsageError(
+            f"{name}: a WordPiece that is read here has {UNKNOWN} for unknown words, and {CONTINUATION} before pieces "
+            "within words"
+        )
     return kind
 
 
@@ -120,8 +124,8 @@ def added_token(content: str, number: int, **flags: bool) -> dict[str, Any]:
 def with_added(file: dict[str, Any], tokens: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """`file` with added tokens, which take the place of those with the same text."""
     replaced = {one["content"] for one in tokens}
-    kept = [one for one in file.get("added_tokens") or [] if one["content"] not in replaced]
-    return file | {"added_tokens": sorted([*kept, *tokens], key=lambda one: one["id"])}
+    others = [one for one in file.get("added_tokens") or [] if one["content"] not in replaced]
+    return file | {"added_tokens": sorted([*others, *tokens], key=lambda one: one["id"])}
 
 
 def ordinary(file: dict[str, Any], name: str, hidden: Container[str], found: str | None = None) -> Tokenizer:
@@ -135,7 +139,7 @@ def ordinary(file: dict[str, Any], name: str, hidden: Container[str], found: str
         for one in file.get("added_tokens") or []
     ]
     model = file["model"]
-    if model["type"] == "Unigram":
+    if model.get("type") == "Unigram":
         # The model itself would find them in a text. A piece with a space it doesn't: spaces are written otherwise.
         vocab = [
             [f" {piece}" if piece in hidden and piece != found else piece, score] for piece, score in model["vocab"]
@@ -148,6 +152,31 @@ def ordinary(file: dict[str, Any], name: str, hidden: Container[str], found: str
     if found and found not in names:
         tokenizer.add_tokens([AddedToken(found, normalized=False)])
     return tokenizer
+
+
+def finished(
+    pipeline: Tokenizer, special: Sequence[str], name: str, separators: int = 1, mask_takes_space: bool = True
+) -> dict[str, Any]:
+    """The tokenizer.json of a pipeline, with its special pieces, which it sets round one text or two.
+
+    With one of `separators` between two texts, the second is in segment 1, with two in segment 0. `mask_takes_space`:
+    the mask includes the spaces before it. A step of the pipeline that sets special pieces stays. Raises UsageError,
+    with `name`, if a special piece isn't in the model.
+    """
+    if missing := [piece for piece in special if pipeline.token_to_id(piece) is None]:
+        raise UsageError(f"{name} lacks {', '.join(missing)}, which such a model has")
+    *others, mask = special
+    pipeline.add_special_tokens([AddedToken(piece, normalized=False) for piece in others])
+    pipeline.add_special_tokens([AddedToken(mask, lstrip=mask_takes_space, normalized=False)])
+    if pipeline.post_processor is None:
+        _, _, cls, sep, _ = special
+        second = ":1" if separators == 1 else ":0"
+        pipeline.post_processor = processors.TemplateProcessing(
+            single=f"{cls} $A {sep}",
+            pair=" ".join([cls, "$A", *[sep] * separators, f"$B{second}", f"{sep}{second}"]),
+            special_tokens=[(piece, pipeline.token_to_id(piece)) for piece in (cls, sep)],
+        )
+    return json.loads(pipeline.to_str())
 
 
 def separators(file: dict[str, Any], separator: str) -> int:

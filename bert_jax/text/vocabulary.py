@@ -1,7 +1,7 @@
 """The list of pieces: reading, checking and writing vocab.txt."""
 
 import os
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,11 +16,19 @@ SPECIAL_PIECES = (PAD, UNKNOWN, CLS, SEP, MASK)
 _NAMES = ((PAD, "<pad>"), (UNKNOWN, "<unk>"), (CLS, "<s>"), (SEP, "</s>"), (MASK, "<mask>"))
 CONTINUATION = "##"
 """Prefix of pieces that continue a word, in WordPiece."""
+BOUNDARY = "\u2581"
+"""First character of pieces that begin a word, in all other vocabularies."""
 
 MOST_BYTES = 32_000_000
 """Largest file of pieces or words. The largest published vocabulary of a BERT has 501,153 pieces, 5 MB."""
 MOST_PIECES = 10_000_000
 """A piece's number is less: twenty times the largest published vocabulary of a BERT."""
+_FOREIGN_SIGNS = (
+    (BOUNDARY, "sentencepiece's (as KoBERT's)", str.startswith),
+    ("</w>", "a BPE's with ends of words (as HerBERT's)", str.endswith),
+)
+_MANY = 0.02
+"""Share of a vocabulary's pieces above which a sign in them is its algorithm's."""
 BLANKS = " \t\r\n"
 """Characters that always separate words, so no piece contains them."""
 
@@ -117,6 +125,19 @@ def check_numbers(numbers: dict[str, Any], path: Path) -> None:
             raise UsageError(
                 f"{path}: the piece {shown(piece)} has the number {shown(number)}; expected an integer from 0 to "
                 f"{MOST_PIECES - 1:,}"
+            )
+
+
+def check_spelling(pieces: Collection[str], name: str) -> None:
+    """Raises UsageError, with `name`, for pieces of an algorithm that is neither WordPiece nor byte-level BPE.
+
+    Such pieces would match no text.
+    """
+    for sign, maker, holds in _FOREIGN_SIGNS:
+        if (count := sum(holds(piece, sign) for piece in pieces)) > len(pieces) * _MANY:
+            raise UsageError(
+                f"{name}: {count:,} of the {len(pieces):,} pieces have {sign}, so they are {maker}; give the file of "
+                "its own tokenizer"
             )
 
 

@@ -1,19 +1,21 @@
 """WordPiece: the original's tokenizer (tokenization.py), and its training."""
 
+import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Pipeline
+from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
-from bert_jax.text.tokenizer_settings import WordPieceSettings, read_settings, write_settings
-from bert_jax.text.vocabulary import CONTINUATION, MASK, SPECIAL_PIECES, UNKNOWN, PieceSpan, Vocabulary
+from bert_jax.text.pipeline import Tokenizer
+from bert_jax.text.tokenizer_settings import WordPieceSettings
+from bert_jax.text.vocabulary import CONTINUATION, SPECIAL_PIECES, UNKNOWN, Vocabulary
 
 MAX_WORD_CHARACTERS = 200
 """Maximum characters of a word; a longer word becomes a single [UNK]."""
@@ -26,7 +28,8 @@ _BAR = "|"
 """Joins texts that are encoded together. It is always a word by itself, and no other character is cleaned to it."""
 _JOINED = 100
 """Number of texts that are encoded as one: a text by itself takes as long as one of some 20 characters more."""
-_HISTOGRAM_CHARACTERS = 1 << 20
+_HISTOGRAM_TEXTS = 10_000
+"""Number of texts whose characters are counted at once."""
 MANY_CAPITALS = 0.02
 """A vocabulary with a larger share of pieces with capitals is a cased one. Published cased vocabularies have 0.16 and
 0.29; the uncased and the Chinese ones have capitals in special pieces only."""
@@ -34,8 +37,8 @@ _FEW_PIECES = 1000
 """Smallest vocabulary whose casing is judged by its letters."""
 
 
-class WordPieceTokenizer:
-    """Text to piece ids: clean, split at white space, punctuation and ideographs, then greedy longest match."""
+class WordPieceTokenizer(Tokenizer):
+    """The tokenizer of a vocab.txt: clean, split at white space, punctuation and ideographs, greedy longest match."""
 
     kind = "wordpiece"
     file_name = "vocab.txt"
@@ -43,8 +46,6 @@ class WordPieceTokenizer:
         lambda texts: _lines(texts).replace("\n", " \n ").split(" "),
         lambda texts: _CUT.findall(_lines(texts)),
     )
-    """Functions that cut texts into parts, from coarse to fine, with "\\n" after the parts of each text: its ids are
-    the concatenated ids of its parts."""
 
     def __init__(self, vocabulary: Vocabulary, lowercase: bool = True, strip_accents: bool | None = None):
         """`strip_accents` None means the value of `lowercase`, as in the original.
@@ -53,93 +54,42 @@ class WordPieceTokenizer:
         """
         if contradiction := _contradiction(vocabulary, lowercase):
             raise UsageError(contradiction)
-        self.vocabulary = vocabulary
+        self.vocabulary, self._name = vocabulary, self.file_name
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
-        self._tokenizer = _pipeline(_model(vocabulary.ids), self.lowercase, self.strip_accents)
+        self._encoder = _pipeline(_model(vocabulary.ids), self.lowercase, self.strip_accents)
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of the pieces of `text`, without special pieces. "[CLS]" in a text is ordinary characters."""
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
+    @property
+    def _file(self) -> dict[str, Any]:
+        return json.loads(self._encoder.to_str())
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each text; uses several threads unless TOKENIZERS_PARALLELISM=false."""
         joined = [text for text in texts if _BAR not in text]
         blocks = [_BAR.join((*joined[at : at + _JOINED], "")) for at in range(0, len(joined), _JOINED)]
-        encoded = self._bar_tokenizer.encode_batch_fast(blocks, add_special_tokens=False)
+        encoded = self._bar_encoder.encode_batch_fast(blocks, add_special_tokens=False)
         ids = [number for encoding in encoded for number in encoding.ids]
         bars = np.flatnonzero(np.array(ids) == len(self.vocabulary)).tolist()
         ids_of_joined = (ids[before + 1 : bar] for before, bar in zip([-1, *bars], bars))
         return [self.encode(text) if _BAR in text else next(ids_of_joined) for text in texts]
 
     @cached_property
-    def _bar_tokenizer(self) -> Tokenizer:
-        """The tokenizer with an id beyond the vocabulary for _BAR, at which the ids of joined texts are parted."""
+    def _bar_encoder(self) -> Pipeline:
+        """The pipeline with an id beyond the vocabulary for _BAR, at which the ids of joined texts are parted."""
         ids = {**self.vocabulary.ids, _BAR: len(self.vocabulary)}
         return _pipeline(_model(ids), self.lowercase, self.strip_accents)
-
-    def encode_masked(self, text: str) -> list[int]:
-        """Encodes `text` with each [MASK] as the mask piece."""
-        first, *others = text.split(MASK)
-        return self.encode(first) + [
-            number for part in others for number in (self.vocabulary.mask_id, *self.encode(part))
-        ]
-
-    def encode_spans(self, text: str) -> list[PieceSpan]:
-        """The pieces of `text` with their positions in it."""
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        return [PieceSpan(number, *offsets) for number, offsets in zip(encoding.ids, encoding.offsets)]
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of the pieces: words, separated by spaces."""
-        return " ".join(self.vocabulary.pieces[number] for number in ids).replace(" " + CONTINUATION, "")
-
-    @cached_property
-    def starts_word(self) -> Bool[np.ndarray, " V"]:
-        """For each piece, whether it starts a word: all but the ##pieces do."""
-        return np.array([not piece.startswith(CONTINUATION) for piece in self.vocabulary.pieces])
-
-    def piece_text(self, number: int) -> str:
-        """The characters of piece `number`, without the ## of a continuation."""
-        return self.vocabulary.pieces[number].removeprefix(CONTINUATION)
-
-    def spelled(self, number: int) -> str:
-        """Piece `number` as the vocabulary writes it."""
-        return self.vocabulary.pieces[number]
-
-    def encode_piece(self, piece: str) -> list[int]:
-        """Ids of the pieces that `piece` is split into; a ##piece is encoded as if it were a word."""
-        return self.encode(piece.removeprefix(CONTINUATION))
-
-    def piece_of_word(self, word: str) -> str | None:
-        """`word`, cleaned; None if the result is empty, several words, or too long for a word."""
-        words = self._tokenizer.pre_tokenizer.pre_tokenize_str(self._tokenizer.normalizer.normalize_str(word))
-        return words[0][0] if len(words) == 1 and len(words[0][0]) <= MAX_WORD_CHARACTERS else None
 
     def with_pieces(self, pieces: Sequence[str]) -> "WordPieceTokenizer":
         """A tokenizer with `pieces` after its own, which greedy longest match then finds."""
         return WordPieceTokenizer(Vocabulary([*self.vocabulary.pieces, *pieces]), self.lowercase, self.strip_accents)
 
-    def save(self, directory: Place) -> None:
-        """Writes vocab.txt and, last, tokenizer_config.json."""
-        directory.mkdir(parents=True, exist_ok=True)
-        self.write_vocabulary(directory / self.file_name)
-        settings = WordPieceSettings(kind="wordpiece", lowercase=self.lowercase, strip_accents=self.strip_accents)
-        write_settings(directory, settings)
-
-    def as_huggingface(self) -> Tokenizer:
-        """A Tokenizer of Hugging Face's library that gives the same ids, without special pieces."""
-        return Tokenizer.from_str(self._tokenizer.to_str())
-
     def write_vocabulary(self, path: Place) -> None:
         """Writes a vocab.txt."""
         self.vocabulary.write(path)
 
-    @classmethod
-    def load(cls, directory: Path) -> "WordPieceTokenizer":
-        """Reads the files of `save`. Raises UsageError if they are damaged."""
-        settings = read_settings(directory, WordPieceSettings)
-        return cls(Vocabulary.read(directory / cls.file_name), settings.lowercase, settings.strip_accents)
+    @property
+    def _settings(self) -> WordPieceSettings:
+        return WordPieceSettings(kind="wordpiece", lowercase=self.lowercase, strip_accents=self.strip_accents)
 
 
 def train_wordpiece(
@@ -212,8 +162,8 @@ def _model(ids: dict[str, int]) -> models.WordPiece:
     return models.WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD_CHARACTERS)
 
 
-def _pipeline(model: models.Model, lowercase: bool, strip_accents: bool) -> Tokenizer:
-    tokenizer = Tokenizer(model)
+def _pipeline(model: models.Model, lowercase: bool, strip_accents: bool) -> Pipeline:
+    tokenizer = Pipeline(model)
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lowercase
     )
@@ -221,10 +171,11 @@ def _pipeline(model: models.Model, lowercase: bool, strip_accents: bool) -> Toke
     return tokenizer
 
 
-def _alphabet(texts: Sequence[str], tokenizer: Tokenizer, coverage: float) -> list[str]:
+def _alphabet(texts: Sequence[str], tokenizer: Pipeline, coverage: float) -> list[str]:
     """The most frequent characters that make up a share `coverage` of the normalised text, in code point order."""
     written = np.zeros(sys.maxunicode + 1, np.int64)
-    for block in _blocks(texts, _HISTOGRAM_CHARACTERS):
+    for begin in range(0, len(texts), _HISTOGRAM_TEXTS):
+        block = "\n".join(texts[begin : begin + _HISTOGRAM_TEXTS])
         points = np.frombuffer(block.encode("utf-32-le"), np.uint32)
         written[: points.max(initial=0) + 1] += np.bincount(points)
     counts = np.zeros_like(written)
@@ -243,18 +194,6 @@ def _without_long_words(text: str) -> str:
     return _LONG_WORD.sub(" ", text)
 
 
-def _blocks(texts: Sequence[str], characters: int) -> Iterator[str]:
-    """Joins `texts` to blocks of at least `characters` characters, each of which takes one histogram."""
-    block, size = [], 0
-    for text in texts:
-        block.append(text)
-        size += len(text)
-        if size >= characters:
-            yield "\n".join(block)
-            block, size = [], 0
-    yield "\n".join(block)
-
-
-def _joins(character: str, tokenizer: Tokenizer) -> bool:
+def _joins(character: str, tokenizer: Pipeline) -> bool:
     """Whether `character` can continue a word: punctuation and ideographs always stand alone."""
     return len(tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str("a" + character))) == 1

@@ -91,7 +91,7 @@ def test_a_text_has_the_same_vectors_alone_and_among_others(bert):
 
 def test_no_texts_have_no_vectors(bert):
     assert [array.shape for array in bert.encode([])] == [(0, 0, 32), (0, 32), (0, 0)]
-    assert list(bert.encode_stream([])) == []
+    assert list(bert.encode_stream([])) == list(bert.features([])) == []
 
 
 def test_a_pair_is_two_segments(bert):
@@ -143,6 +143,8 @@ def test_texts_too_long_are_cut_and_counted(bert, capsys):
     assert capsys.readouterr().err == "2 of 3 texts are longer than 32 tokens and were cut\n"
     assert len(list(bert.encode_stream(["cat " * 50, "dog"] * 2000))) == 63
     assert capsys.readouterr().err == "2,000 of 4,000 texts are longer than 32 tokens and were cut\n"
+    list(bert.features(["cat " * 50, "dog"]))
+    assert capsys.readouterr().err == "1 of 2 texts are longer than 32 tokens and were cut\n"
     bert.encode(["dog"])
     assert not capsys.readouterr().err
 
@@ -156,9 +158,10 @@ def test_what_is_no_list_of_texts_is_refused(bert, texts, words):
     assert words in str(refusal.value)
 
 
-def test_one_text_is_not_taken_for_a_list_of_letters(bert):
+@pytest.mark.parametrize("method", ["encode", "features"])
+def test_one_text_is_not_taken_for_a_list_of_letters(bert, method):
     with pytest.raises(UsageError, match="put it in brackets"):
-        bert.encode("one text")
+        getattr(bert, method)("one text")
 
 
 def test_attention_is_a_distribution_for_every_layer_and_head(bert):

@@ -143,12 +143,6 @@ def test_of_a_causal_models_text_the_last_token_tells(bert):
     np.testing.assert_array_equal(pooled.pooled, jnp.stack([every.tokens[0, 3], every.tokens[1, 2]]))
 
 
-def test_texts_too_long_are_counted_at_the_end(bert, capsys):
-    list(bert.features(TEXTS))
-    assert capsys.readouterr().err == "1 of 5 texts are longer than 32 tokens and were cut\n"
-    assert list(bert.features([])) == []
-
-
 @pytest.mark.parametrize(
     "asked, words",
     [
@@ -164,8 +158,3 @@ def test_what_cannot_be_given_is_refused_at_once(bert, asked, words):
     with pytest.raises(UsageError) as refusal:
         bert.features(["text"], **asked)
     assert words in str(refusal.value)
-
-
-def test_one_text_is_not_taken_for_a_list_of_letters(bert):
-    with pytest.raises(UsageError, match="put it in brackets"):
-        bert.features("one text")

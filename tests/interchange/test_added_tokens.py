@@ -14,7 +14,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.text.extension import extend
 from bert_jax.text.sentencepiece import read_model
 from bert_jax.text.sentencepiece_training import train_sentencepiece
-from bert_jax.text.tokenizer import load_tokenizer, pipeline_of
+from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import MASK, SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
@@ -140,7 +140,7 @@ def test_markers_are_added_to_every_kind(kind, tmp_path):
     text = "the [E11]house <num> [e11]"
     assert [number for number in longer.encode(text) if number >= size] == [size, size + 1]
     assert {text[span.begin : span.end] for span in longer.encode_spans(text) if span.id >= size} == {"[E11]", "<num>"}
-    assert longer.encode("the house") == pipeline_of(old).encode("the house")
+    assert longer.encode("the house") == old.as_pipeline().encode("the house")
     longer.save(tmp_path / "run")
     assert load_tokenizer(tmp_path / "run").encode(text) == longer.encode(text)
     assert load_tokenizer(tmp_path / "run").vocabulary.pieces == longer.vocabulary.pieces

@@ -1,48 +1,15 @@
 """Fine-tuned models as they are written for transformers, which test_transformers.py has read them."""
 
-import json
 import os
 
-import numpy as np
-import pytest
 from safetensors.numpy import load_file
 
-import bert_jax
 from bert_jax.cli.main import run
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.run.checkpoint import write_model
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
-
-HEADS = {
-    "class": ("BertForSequenceClassification", "classifier", 3),
-    "labels": ("BertForSequenceClassification", "classifier", 3),
-    "number": ("BertForSequenceClassification", "classifier", 1),
-    "tags": ("BertForTokenClassification", "classifier", 4),
-    "choice": ("BertForMultipleChoice", "classifier", 1),
-    "span": ("BertForQuestionAnswering", "qa_outputs", 2),
-}
-"""By the kind of task: the class, and its head's name and outputs."""
-SAID = {
-    "class": {
-        "id2label": {"0": "bad", "1": "so so", "2": "good"},
-        "label2id": {"bad": 0, "so so": 1, "good": 2},
-        "problem_type": "single_label_classification",
-    },
-    "labels": {
-        "id2label": {"0": "bad", "1": "so so", "2": "good"},
-        "label2id": {"bad": 0, "so so": 1, "good": 2},
-        "problem_type": "multi_label_classification",
-    },
-    "number": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "problem_type": "regression"},
-    "tags": {
-        "id2label": {"0": "B-X", "1": "I-X", "2": "O", "3": "B-Y"},
-        "label2id": {"B-X": 0, "I-X": 1, "O": 2, "B-Y": 3},
-    },
-    "choice": {},
-    "span": {},
-}
 
 
 def write_run(model, path) -> None:
@@ -52,36 +19,6 @@ def write_run(model, path) -> None:
     write_config(place.config_file, FinetuneConfig(task=model.task).planned(model.config, model.task, "", 1))
     model.tokenizer.save(place.tokenizer)
     write_model(place.checkpoints, model.params, (place.config_file, place.tokenizer))
-
-
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_fine_tuned_model_is_of_the_class_with_its_head_and_labels(fine_tuned, kind, tmp_path):
-    model, (name, head, outputs) = fine_tuned(kind), HEADS[kind]
-    assert write_model_directory(tmp_path / "model", *model[1:], model.task) == name
-    tensors = load_file(tmp_path / "model" / "model.safetensors")
-    assert {key: value.shape for key, value in tensors.items() if not key.startswith("bert.")} == {
-        f"{head}.weight": (outputs, 16),
-        f"{head}.bias": (outputs,),
-    }
-    np.testing.assert_array_equal(tensors[f"{head}.weight"], model.params["task"]["dense"]["kernel"].T)
-    pooler = [key for key in tensors if "pooler" in key]
-    assert sorted(pooler) == (
-        [] if kind in ("tags", "span") else ["bert.pooler.dense.bias", "bert.pooler.dense.weight"]
-    )
-    assert len(tensors) == 5 + 16 * 2 + len(pooler) + 2
-    said = json.loads((tmp_path / "model" / "config.json").read_text())
-    assert said["architectures"] == [name]
-    assert {key: said.get(key) for key in ("id2label", "label2id", "problem_type") if key in said} == SAID[kind]
-
-
-@pytest.mark.parametrize("kind", HEADS)
-def test_its_encoder_is_read_again(fine_tuned, kind, tmp_path):
-    model = fine_tuned(kind)
-    write_model_directory(tmp_path / "model", *model[1:], model.task)
-    params = bert_jax.load(tmp_path / "model").params["bert"]
-    assert params.keys() == model.params["bert"].keys()
-    kernel = params["encoder"]["layers"]["attention"]["kernel"]
-    np.testing.assert_array_equal(kernel, model.params["bert"]["encoder"]["layers"]["attention"]["kernel"])
 
 
 def test_the_command_exports_a_fine_tuned_run(fine_tuned, tmp_path, capsys):

@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+import tokenizers
 from damages import attack
 from safetensors.numpy import load_file, save_file
 
@@ -25,6 +26,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.tokenizer_json import added_token
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gelu_erf"
 HEADER_BYTES = 8
@@ -163,6 +165,19 @@ def test_a_tokenizer_json_gives_the_ids_of_its_vocab_txt(folder, capsys):
     after = open_model_directory(folder).tokenizer
     assert after.encode(text) == before and after.lowercase
     assert not open_model_directory(folder, lowercase=False).tokenizer.lowercase
+
+
+def test_a_tokenizer_json_is_followed_where_it_differs_from_berts(folder):
+    steps = {"clean_text": False, "handle_chinese_chars": False, "strip_accents": None, "lowercase": False}
+    _tokenizer(normalizer={"type": "BertNormalizer", **steps})(folder)
+    model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    sizes = {"unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+    changed(folder / "tokenizer.json", model=model | sizes)
+    followed = open_model_directory(folder).tokenizer
+    theirs = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    for other in ("piece1\0piece2", "Piece3 piece4 中文", "piece1 piece22 none"):
+        assert followed.encode(other) == theirs.encode(other).ids
+    assert not isinstance(followed, WordPieceTokenizer)
 
 
 def test_tensors_that_the_index_leaves_out_are_named(folder):
@@ -344,8 +359,11 @@ SPOILED = {
         _settings("tokenizer_config.json", added_tokens_decoder=[1]),
         "added_tokens_decoder is",
     ),
-    "words split otherwise": (_tokenizer(pre_tokenizer={"type": "WhitespaceSplit"}), "pre_tokenizer.type is 'White"),
-    "text not cleaned": (_tokenizer(normalizer={"type": "BertNormalizer", "clean_text": False}), "clean_text is False"),
+    "words split otherwise": (_tokenizer(pre_tokenizer={"type": "WhitespaceSplit"}), "isn't read here; give a BPE"),
+    "another sign of continuation": (
+        _tokenizer(model={"type": "WordPiece", "vocab": {}, "continuing_subword_prefix": "@@"}),
+        "and ## before pieces within words",
+    ),
     "another algorithm": (
         _tokenizer(model={"type": "BPE", "vocab": {}, "merges": []}),
         "model 'BPE' over pre-tokenizers ['BertPreTokenizer'] isn't",

@@ -182,7 +182,7 @@ def test_pieces_with_ends_of_words_are_refused(tmp_path):
     (tmp_path / "tokenizer.json").unlink()
     ids = json.loads((copied("roberta", tmp_path) / "vocab.json").read_text())
     (tmp_path / "vocab.json").write_text(json.dumps({f"{piece}</w>": number for piece, number in ids.items()}))
-    with pytest.raises(UsageError, match="its pieces have </w> at the ends of words"):
+    with pytest.raises(UsageError, match="pieces have </w>, so they are a BPE's with ends of words"):
         read(tmp_path, "roberta")
 
 

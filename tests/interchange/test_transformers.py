@@ -15,6 +15,7 @@ from bert_jax.finetuning.task import Example
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.interchange.model_directory import open_model_directory
+from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.layout import TokenSequence
 from bert_jax.model.bert import BertForPretraining, init, without
 from bert_jax.text.sentencepiece_training import train_sentencepiece
@@ -154,32 +155,55 @@ def test_fine_tuned_classes_give_their_encoder(case, tmp_path):
         np.testing.assert_allclose(again.encode(["fox"]).tokens, bert.encode(["fox"]).tokens, atol=1e-6)
 
 
+RELATED = {
+    "bert": {},
+    "roberta": {"num_segments": 1, "first_position": 1},  # the tokenizer's padding is piece 0
+    "albert": {"shared_layers": True, "embedding_size": 12},
+    "ernie": {"num_task_types": 3},
+    "electra": {"embedding_size": 12, "pooler": "gelu", "activation": "gelu_erf"},
+    "modernbert": {**RELATIVES["modernbert"].ours, "local_window": 2, "global_every": 3},
+}
+"""Settings by the kind of model."""
+NAMES = {
+    "class": "SequenceClassification",
+    "labels": "SequenceClassification",
+    "number": "SequenceClassification",
+    "tags": "TokenClassification",
+    "choice": "MultipleChoice",
+    "span": "QuestionAnswering",
+}
+"""Classes by the kind of task."""
+
+
 @pytest.mark.parametrize(
-    "kind, name",
-    [
-        ("class", "SequenceClassification"),
-        ("labels", "SequenceClassification"),
-        ("number", "SequenceClassification"),
-        ("tags", "TokenClassification"),
-        ("choice", "MultipleChoice"),
-        ("span", "QuestionAnswering"),
-    ],
+    ("model_type", "kind"),
+    [(model, kind) for model in RELATED for kind in NAMES if model == "bert" or kind not in ("labels", "number")],
 )
-def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, kind, name, tmp_path):
-    ours, rng = fine_tuned(kind), np.random.default_rng(0)
+def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, model_type, kind, tmp_path):
+    ours, rng = fine_tuned(kind, model_type=model_type, **RELATED[model_type]), np.random.default_rng(0)
     write_model_directory(tmp_path / "model", *ours[1:], ours.task)
-    model, unexpected = loaded(f"AutoModelFor{name}", tmp_path / "model")
+    model, unexpected = loaded(f"AutoModelFor{NAMES[kind]}", tmp_path / "model")
     assert not unexpected
     if labels := ours.task.labels:
         assert [model.config.id2label[number] for number in range(len(labels))] == list(labels)
+        assert [model.config.label2id[label] for label in labels] == list(range(len(labels)))
+    problems = {"class": "single_label_classification", "labels": "multi_label_classification", "number": "regression"}
+    assert model.config.problem_type == problems.get(kind)
+    again = open_model_directory(tmp_path / "model")
+    kernel = again.parameters()["bert"]["encoder"]["layers"]["attention"]["kernel"]
+    np.testing.assert_array_equal(kernel, ours.params["bert"]["encoder"]["layers"]["attention"]["kernel"])
     lengths = rng.integers(4, 13, (6, 3 if kind == "choice" else 1))
+    pairs, vocabulary_size = ours.config.num_segments > 1, ours.config.vocabulary_size
     examples = [
-        Example(tuple(TokenSequence(rng.integers(0, ours.config.vocabulary_size, size), size // 2) for size in row))
+        Example(
+            tuple(TokenSequence(rng.integers(5, vocabulary_size, size), size // 2 if pairs else size) for size in row)
+        )
         for row in lengths
     ]
     batch = assemble(examples, (len(examples), 12), pad_id=0)
     mask = batch.tokens.sequence > 0
-    read = {"input_ids": batch.tokens.ids, "token_type_ids": batch.tokens.segment, "attention_mask": mask}
+    read = {"input_ids": batch.tokens.ids, "attention_mask": mask}
+    read |= {"token_type_ids": batch.tokens.segment} if pairs else {}
     with torch.no_grad():
         out = model(**{
             key: torch.tensor(value[:, slice(None) if kind == "choice" else 0].astype(np.int64))

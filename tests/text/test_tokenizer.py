@@ -1,38 +1,100 @@
-"""Tokenizer directories of ours, as a damaged disk or another program leaves them."""
+"""Tokenizers of every kind, and their directories as a damaged disk or another program leaves them."""
 
 import json
 
 import pytest
 from damages import attack
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from trained_tokenizers import KINDS, TEXTS, trained
 
 from bert_jax.system.errors import UsageError
-from bert_jax.text.sentencepiece_training import train_sentencepiece
-from bert_jax.text.tokenizer import load_tokenizer
-from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
-from bert_jax.text.wordpiece import WordPieceTokenizer
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.text.vocabulary import BOUNDARY
 
 SENTENCE = "The cat sees [MASK] 山 \u00e9 \u01c5."
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request):
+    return trained(request.param)
+
+
+def test_a_batch_is_its_texts(tokenizer):
+    texts = ["the foxes", "", "Übungen", "the|dog", "|", *["lazy fox"] * 250]
+    assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
+    assert tokenizer.encode("") == [] and tokenizer.encode_batch([]) == []
+
+
+def test_text_never_gives_special_pieces(tokenizer):
+    special = " ".join(tokenizer.vocabulary.pieces[number] for number in tokenizer.vocabulary.special_ids)
+    ids = {*tokenizer.encode(f"[CLS] the [MASK] [PAD][SEP]\0 {special}")}
+    assert not ids & {*tokenizer.vocabulary.special_ids} - {tokenizer.vocabulary.unknown_id}
+
+
+def test_spans_point_into_the_text(tokenizer):
+    text = "  Zwölf  foxes, 中文新闻 JUMPED\u3000 "
+    spans = tokenizer.encode_spans(text)
+    assert [span.id for span in spans] == tokenizer.encode(text)
+    assert all(text[span.begin : span.end].strip() == text[span.begin : span.end] for span in spans)
+    places = {place for span in spans for place in range(span.begin, span.end)}
+    assert places == {place for place, one in enumerate(text) if not one.isspace()}
+    words = [text[span.begin : span.end] for span in spans if tokenizer.piece_text(span.id) == "foxes"]
+    assert words in (["foxes"], [])
+
+
+def test_masks_stand_for_pieces_where_they_are(tokenizer):
+    mask, unknown = tokenizer.vocabulary.mask_id, tokenizer.vocabulary.unknown_id
+    the, stop = tokenizer.encode("the"), tokenizer.encode_masked("[MASK].")[1:]
+    assert tokenizer.encode_masked("the [MASK].") == [*the, mask, *stop] and mask not in stop
+    assert tokenizer.encode_masked("[MASK][MASK] the") == [mask, mask, *the]
+    if tokenizer.kind != "byte_bpe":
+        assert tokenizer.encode_masked("the [MASK]\u9f98[MASK]") == [*the, mask, unknown, mask]
+    own = tokenizer.vocabulary.pieces[mask]
+    assert tokenizer.encode_masked(f"x{own}y") == tokenizer.encode_masked("x[MASK]y")
+    pieces = [tokenizer.vocabulary.pieces[number] for number in tokenizer.encode_masked("中[MASK]文")]
+    assert BOUNDARY + "文" not in pieces
+    assert tokenizer.encode_masked("the foxes") == tokenizer.encode("the foxes")
+
+
+def test_pieces_are_put_together_to_words(tokenizer):
+    _, _, cls, sep, mask = tokenizer.vocabulary.special_ids
+    ids = [cls, *tokenizer.encode("the foxes jumping"), mask, sep]
+    names = [tokenizer.vocabulary.pieces[number] for number in (cls, mask, sep)]
+    assert tokenizer.decode(ids) == "{} the foxes jumping {} {}".format(*names)
+
+
+def test_it_loads_what_it_saves(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "tokenizer")
+    for path in (tmp_path, tmp_path / "tokenizer", tmp_path / "tokenizer" / tokenizer.file_name):
+        loaded = load_tokenizer(path)
+        assert isinstance(loaded, Tokenizer) and type(loaded) is type(tokenizer)
+        assert (loaded.kind, loaded.vocabulary.pieces) == (tokenizer.kind, tokenizer.vocabulary.pieces)
+        assert loaded.encode("Zwölf foxes") == tokenizer.encode("Zwölf foxes")
+
+
+def test_hugging_faces_library_gives_the_same_ids(tokenizer):
+    theirs = tokenizer.as_huggingface()
+    texts = [*TEXTS[:40], "", "  two  spaces ", "nul\0here", "unknown \u0905\u0906", "x" * 300]
+    assert [one.ids for one in theirs.encode_batch(texts, add_special_tokens=False)] == tokenizer.encode_batch(texts)
+    assert tokenizer.as_pipeline().encode_batch(texts) == tokenizer.encode_batch(texts)
+
+
+def test_a_directory_without_tokenizer_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="holds no tokenizer"):
+        load_tokenizer(tmp_path)
 
 
 @pytest.fixture
 def wordpiece(tmp_path):
     """A tokenizer directory of a WordPiece."""
-    WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *"abcdefgh", "##s"])).save(tmp_path / "wordpiece")
+    trained("wordpiece").save(tmp_path / "wordpiece")
     return tmp_path / "wordpiece"
 
 
-@pytest.fixture(scope="module")
-def trained():
-    text = ["the old cat sees the bright river near the quiet garden " * 3, "a dog finds a stone in the window"]
-    settings = {"lowercase": True, "strip_accents": None, "character_coverage": 1.0}
-    return train_sentencepiece(text, 32, kind="unigram", **settings)
-
-
 @pytest.fixture
-def unigram(trained, tmp_path):
+def unigram(tmp_path):
     """A tokenizer directory of a sentencepiece model."""
-    trained.save(tmp_path / "unigram")
+    trained("unigram").save(tmp_path / "unigram")
     return tmp_path / "unigram"
 
 
@@ -53,7 +115,8 @@ def uncleaned(unigram):
         ({"kind": "other"}, "kind is 'other'"),
         ({"lowercase": "yes"}, "lowercase is 'yes': input should be a valid boolean"),
         ({"strip_accents": 1}, "strip_accents is 1"),
-        ({"kind": "unigram"}, "tokenizer.model can't be read"),
+        ({"lowercase": None}, "lowercase is None"),
+        ({"kind": "unigram"}, "kind is 'unigram': input should be 'wordpiece'"),
     ],
 )
 def test_settings_of_another_type_are_named(wordpiece, changes, words):
@@ -62,16 +125,6 @@ def test_settings_of_another_type_are_named(wordpiece, changes, words):
     with pytest.raises(UsageError) as refusal:
         load_tokenizer(wordpiece)
     assert words in str(refusal.value)
-
-
-@pytest.mark.parametrize("name", ["lowercase", "strip_accents"])
-def test_a_missing_setting_is_named(wordpiece, name):
-    path = wordpiece / "tokenizer_config.json"
-    settings = json.loads(path.read_text())
-    del settings[name]
-    path.write_text(json.dumps(settings))
-    with pytest.raises(UsageError, match=f"it has no {name}"):
-        load_tokenizer(wordpiece)
 
 
 def test_a_directory_of_another_release_is_refused(wordpiece):

@@ -1,0 +1,86 @@
+"""Vocabularies of every kind that are trained here."""
+
+import subprocess
+import sys
+
+import pytest
+from trained_tokenizers import KINDS, SIZES, TEXTS, trained
+
+from bert_jax.system.errors import UsageError
+from bert_jax.text.byte_level_bpe import SPECIAL_PIECES as OF_BYTES
+from bert_jax.text.pipeline import BYTES
+from bert_jax.text.sentencepiece_training import count_words
+from bert_jax.text.vocabulary import SPECIAL_PIECES
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_vocabulary_has_the_asked_size_and_the_special_pieces_first(kind):
+    tokenizer = trained(kind)
+    pieces = tokenizer.vocabulary.pieces
+    assert len(pieces) == SIZES[kind] and pieces[:5] == (OF_BYTES if kind == "byte_bpe" else SPECIAL_PIECES)
+    assert tokenizer.kind == kind and tokenizer.vocabulary.separators == (2 if kind == "byte_bpe" else 1)
+    unknown = tokenizer.vocabulary.unknown_id
+    assert not any(unknown in ids for ids in tokenizer.encode_batch(TEXTS))
+    if kind == "byte_bpe":
+        assert {*pieces[5:261]} == {*BYTES}
+    if kind == "wordpiece":
+        assert not {"##中", "##,"} & {*pieces}  # they always stand alone
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram", "byte_bpe"])
+def test_training_is_the_same_in_every_process(kind, tmp_path):
+    code = (
+        "from pathlib import Path; from trained_tokenizers import trained; "
+        f"trained({kind!r}).write_vocabulary(Path({str(tmp_path)!r}) / 'other')"
+    )
+    subprocess.run([sys.executable, "-c", f"import sys; sys.path = {sys.path!r}; {code}"], check=True)
+    trained(kind).write_vocabulary(tmp_path / "this")
+    assert (tmp_path / "this").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "words"),
+    [
+        ("wordpiece", 20, "less than the"),
+        ("unigram", 20, "less than the"),
+        ("byte_bpe", 260, "less than the 261 special pieces and bytes"),
+        *((kind, 9000, "more than the text can give; |set --voc") for kind in KINDS),
+    ],
+)
+def test_a_size_that_cannot_be_is_refused(kind, size, words):
+    with pytest.raises(UsageError, match=words):
+        trained(kind, size)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("wordpiece", 24), ("unigram", 15)])
+def test_rare_characters_become_unknown(kind, size):
+    common = trained(kind, size, texts=("many words " * 100 + "报",), character_coverage=0.99)
+    assert "报" not in common.vocabulary.ids and "w" in common.vocabulary.ids
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "großere zwolf ubungen"),
+        ({"lowercase": True, "strip_accents": False}, "größere zwölf übungen"),
+        ({"lowercase": False}, "größere Zwölf Übungen"),
+        ({"lowercase": False, "strip_accents": True}, "großere Zwolf Ubungen"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["unigram", "byte_bpe"])
+def test_cleaning_is_part_of_the_model(kind, settings, expected):
+    tokenizer = trained(kind, **settings)
+    text = "größere Zwölf Übungen" if kind == "byte_bpe" else "größere Zwölf​ \x00Übungen"
+    assert tokenizer.decode(tokenizer.encode(text)) == expected
+    assert tokenizer.vocabulary.unknown_id not in tokenizer.encode(text)
+
+
+def test_a_word_of_a_million_letters_takes_no_part_in_training_of_a_wordpiece():
+    texts = ("some words and some more words",) * 3
+    longer = trained("wordpiece", 24, texts=(*texts, "somewrdan" * 100_000))
+    assert longer.vocabulary.pieces == trained("wordpiece", 24, texts=(*texts, "")).vocabulary.pieces
+
+
+def test_long_words_are_cut_and_all_are_counted_for_sentencepiece():
+    counts = count_words(["a b a", "中" * 2500])
+    assert counts["a"] == 2 and counts["中" * 1000] == 2 and counts["中" * 500] == 1 and len(counts) == 4

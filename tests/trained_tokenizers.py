@@ -1,0 +1,38 @@
+"""Small tokenizers of every kind, trained on a few words."""
+
+from functools import cache
+
+from bert_jax.text.byte_level_bpe import train_byte_level_bpe
+from bert_jax.text.sentencepiece_training import train_sentencepiece
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
+
+WORDS = "the quick brown fox foxes jumped jumping over lazy dogs dog again Zwölf größere Übungen neue Größen".split()
+TEXTS = tuple(
+    f"{first} {second}, ({third}) x{first}. 中文新闻，中文报纸。"
+    for first in WORDS
+    for second in WORDS
+    for third in WORDS[::5]
+)
+SIZES = {"wordpiece": 120, "unigram": 80, "bpe": 80, "byte_bpe": 320}
+"""Pieces by the kind of a vocabulary."""
+KINDS = tuple(SIZES)
+
+
+@cache
+def trained(
+    kind: str,
+    size: int | None = None,
+    texts: tuple[str, ...] = TEXTS,
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    character_coverage: float = 1.0,
+) -> Tokenizer:
+    """A tokenizer of this kind whose vocabulary is trained on `texts`."""
+    size, cleaning = size or SIZES[kind], {"lowercase": lowercase, "strip_accents": strip_accents}
+    if kind == "byte_bpe":
+        return train_byte_level_bpe(texts, size, **cleaning)
+    if kind == "wordpiece":
+        vocabulary = train_wordpiece(texts, size, character_coverage=character_coverage, **cleaning)
+        return WordPieceTokenizer(vocabulary, **cleaning)
+    return train_sentencepiece(texts, size, kind=kind, character_coverage=character_coverage, **cleaning)
