@@ -2,16 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from pathlib import Path, PurePath
 from typing import Protocol, runtime_checkable
 
 from bert_jax.config.data import DataConfig
-from bert_jax.corpora.file_source import TextFiles
+from bert_jax.corpora.file_source import RecordFiles, RecordReader, TextFiles
 from bert_jax.corpora.hf_dataset import HfDataset, hf_place
-from bert_jax.corpora.jsonl_files import JsonlFiles
-from bert_jax.corpora.parquet_files import ParquetFiles
+from bert_jax.corpora.jsonl_files import read_jsonl
+from bert_jax.corpora.parquet_files import read_parquet
 from bert_jax.corpora.python_docs import PythonDocs
+from bert_jax.corpora.text_source import TextSettings, TextSource, short_hash
 from bert_jax.corpora.tfds_dataset import TfdsDataset, tfds_place
 from bert_jax.system.bucket import place_of, scheme_of
 from bert_jax.system.errors import UsageError
@@ -24,6 +24,8 @@ A random second segment must come from another document of the same chunk, and t
 document."""
 _FIELD = "text"
 """Default field of a file of records, if none is named after #."""
+_READERS: dict[str, RecordReader] = {"jsonl": read_jsonl, "parquet": read_parquet}
+"""Readers of files of records by their kind."""
 _RECORDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _ROWS = (".csv", ".tsv", ".json", ".xlsx", ".pdf", ".docx")
 """Suffixes of formats that contain text but aren't plain text."""
@@ -118,7 +120,7 @@ class Mixture:
 
 
 def _one_of(stamps: list[str]) -> str:
-    return stamps[0] if len(stamps) == 1 else blake2b(repr(stamps).encode(), digest_size=8).hexdigest()
+    return stamps[0] if len(stamps) == 1 else short_hash(stamps)
 
 
 def corpus_stamp(config: DataConfig) -> str | None:
@@ -130,17 +132,23 @@ def corpus_stamp(config: DataConfig) -> str | None:
 
 
 def open_corpus(config: DataConfig) -> Mixture:
-    """Opens the corpora in `config.source`. Raises UsageError if a source has an invalid name or is missing, or if
-    `config.spans` names a field and no source has fields beside the text."""
+    """Opens the corpora in `config.source` and reads the first record of each.
+
+    Raises UsageError if a source has an invalid name or is missing, if its first record lacks the field of the text, or
+    if `config.spans` names a field and no source has fields beside the text.
+    """
     document_bytes = int(config.chunk_megabytes * 1e6 / _DOCUMENTS_A_CHUNK)
-    parts = [_open(source, config.undecodable, document_bytes, config.spans) for source in config.source]
-    if config.spans and not any(isinstance(part, JsonlFiles) for part in parts):
+    parts, has_spans = [], False
+    for source, language in zip(config.source, config.languages):
+        named = source_of(source)
+        spans = config.spans if named.startswith("jsonl:") else None
+        has_spans |= spans is not None
+        parts.append(_open(source, named, TextSettings(config.undecodable, document_bytes, language, spans)))
+    if config.spans and not has_spans:
         raise UsageError(
             f"data.spans={config.spans} names a field of JSON lines and {config.described} has none; give text and "
             f"spans as records, like {_EXAMPLES['jsonl']}, or leave data.spans out"
         )
-    for part, language in zip(parts, config.languages):
-        part.language = language
     return Mixture(parts)
 
 
@@ -169,25 +177,30 @@ def source_of(text: str) -> str:
     return f"text:{text}"
 
 
-def _open(source: str, undecodable: str, document_bytes: int, spans: str | None) -> Corpus:
-    limits = undecodable, document_bytes
-    named = source_of(source)
+def _open(source: str, named: str, settings: TextSettings) -> Corpus:
     kind, _, place = named.partition(":")
-    files, _, field = place.rpartition("#")
     if named == "python-docs":
         return PythonDocs()
     if kind == "text" and place:
-        return TextFiles(place, *limits)
-    if kind == "jsonl" and files and field:
-        return JsonlFiles(files, field, *limits, spans)
-    if kind == "parquet" and files and field:
-        return ParquetFiles(files, field, *limits)
-    if kind == "tfds" and (parts := tfds_place(place)):
-        return TfdsDataset(*parts, *limits)
-    if kind == "hf" and (parts := hf_place(place)):
-        return HfDataset(*parts, *limits)
-    if kind in ("jsonl", "parquet") and (path := place.rstrip("#")) and not (files and field) and path[0] != "#":
+        return TextFiles(place, settings)
+    corpus = _records_of(kind, place, settings)
+    if corpus is not None:
+        next(corpus.documents(), None)  # raises if the first record lacks the field
+        return corpus
+    if kind in _READERS and (path := place.rstrip("#")) and path[0] != "#":
         raise UsageError(
             f"data.source={source!r} lacks #FIELD, the field that holds the text; write it like {kind}:{path}#{_FIELD}"
         )
     raise UsageError(f"data.source={source!r} names no corpus; expected one like {_EXAMPLES[kind]}")
+
+
+def _records_of(kind: str, place: str, settings: TextSettings) -> TextSource | None:
+    """The records at `place`, or None if `place` doesn't have the form of its kind."""
+    if kind == "tfds":
+        parts = tfds_place(place)
+        return parts and TfdsDataset(*parts, settings)
+    if kind == "hf":
+        found = hf_place(place)
+        return found and HfDataset(*found, settings)
+    files, _, field = place.rpartition("#")
+    return RecordFiles(files, field, settings, _READERS[kind]) if kind in _READERS and files and field else None

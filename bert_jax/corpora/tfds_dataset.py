@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from tensorflow_datasets.core import naming
 from tensorflow_datasets.core.file_adapters import FileFormat
 from tensorflow_datasets.proto import tf_example_pb2
 
-from bert_jax.corpora.jsonl_files import MAX_RECORD_BYTES
+from bert_jax.corpora import limits
 from bert_jax.corpora.record_groups import check_groups
 from bert_jax.corpora.task_record import Record
-from bert_jax.corpora.text_source import TextSource
+from bert_jax.corpora.text_source import TextSettings, TextSource, short_hash
 from bert_jax.corpora.tfds_metadata import check_metadata
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError, install_extra
@@ -40,35 +39,34 @@ def tfds_place(text: str) -> tuple[str, str, str | None] | None:
 
 
 class TfdsDataset(TextSource):
-    """One text feature of a prepared dataset in TFDS' data directory. Records without text are skipped."""
+    """One text feature of a prepared dataset in TFDS' data directory."""
 
     unit = "records"
 
-    def __init__(self, name: str, split: str, feature: str | None, undecodable: str, document_bytes: int):
+    def __init__(self, name: str, split: str, feature: str | None, settings: TextSettings):
         """Opens the split. `feature` may be nested, with dots: `a.b`; None means the dataset's only text feature.
 
         Raises UsageError if the dataset, the split or the feature doesn't exist.
         """
-        super().__init__(undecodable, document_bytes)
         self._split = opened = _Split(name, split)
-        builder = opened.builder
-        self._feature = _chosen(feature, sorted(_text_features(builder.info.features)), name)
+        info = opened.builder.info
+        super().__init__(settings, _chosen(feature, sorted(_text_features(info.features)), name))
         self.total = opened.records
         parts = [
             (os.path.basename(file.filename), file.skip, file.take, file.examples_in_shard) for file in opened.files
         ]
-        described = (builder.info.full_name, self._feature, parts)
-        self.stamp = blake2b(repr(described).encode(), digest_size=8).hexdigest()
+        described = (info.full_name, self._field, parts)
+        self.stamp = short_hash(described)
         revisions = [os.stat(file.filename).st_mtime_ns for file in opened.files if os.path.isfile(file.filename)]
-        self.revision = blake2b(repr(revisions).encode(), digest_size=8).hexdigest()
+        self.revision = short_hash(revisions)
 
-    def _lines(self) -> Iterator[str]:
-        key = self._feature.replace(".", "/")
+    def _records(self) -> Iterator[Record]:
+        key = self._field.replace(".", "/")
         # Text needs no decoding by TFDS, and decoding the other features would only cost time.
         for number, record in self._split.read(tf_example_pb2.Example.FromString):
             self.position = number + 1
             text = record.features.feature[key].bytes_list.value[:1]
-            yield from self._record_lines(b"".join(text), f"{self._split.name}, record {number}, {self._feature!r}")
+            yield Record(f"{self._split.name}, record {number}", {self._field: b"".join(text)})
 
 
 def tfds_records(name: str, split: str) -> Iterator[Record]:
@@ -114,10 +112,10 @@ class _Split:
                 try:
                     reader = reader or _reader(file)
                     record = reader.read()
-                    if len(record) > MAX_RECORD_BYTES:
+                    if len(record) > limits.RECORD_BYTES:
                         raise UsageError(
                             f"{self.name}, record {number:,} has {len(record):,} bytes, and at most "
-                            f"{MAX_RECORD_BYTES:,} are read; leave it out, or cut it into several"
+                            f"{limits.RECORD_BYTES:,} are read; leave it out, or cut it into several"
                         )
                     decoded = decode(record)
                 except UsageError:

@@ -7,15 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
+from bert_jax.corpora import limits
 from bert_jax.corpora.shown import kind_of, listed, quoted
 from bert_jax.corpora.task_record import Record
 from bert_jax.system.errors import UsageError
 
-MOST_CHARACTERS = 1_000_000
-"""Most characters of one text: its pieces take about 200 bytes of memory for each character."""
 _MOST_DIGITS = 18
 """Most digits of a whole number that is read from text."""
-_SURROGATES = re.compile("[\ud800-\udfff]")
 _WHOLE = re.compile(r"\s*-?\d+\s*")
 _LARGEST = 1e18
 """Largest number to be learned: the square of an error must be finite in float32."""
@@ -31,11 +29,6 @@ def text(record: Record, template: str) -> str:
     return COLUMN_IN_BRACES.sub(lambda name: _text(record, name[1]), template)
 
 
-def clean(characters: str) -> str:
-    """`characters` with U+FFFD for halves of surrogate pairs, which JSON may hold and UTF-8 not."""
-    return _SURROGATES.sub("\ufffd", characters)
-
-
 def words(record: Record, name: str) -> list[str]:
     """A column of words, or of their tags. Raises UsageError for anything else."""
     value = record.value(name)
@@ -44,7 +37,7 @@ def words(record: Record, name: str) -> list[str]:
             f"{record.place}: {name!r} is {_shown(value)} and not a list of words; give a word a line, as files of "
             "CoNLL have them, or a list in JSON lines"
         )
-    return [clean(word) for word in value]
+    return value
 
 
 def whole_number(record: Record, name: str, value: Any, repairs: Counter[str]) -> int:
@@ -123,12 +116,12 @@ def _text(record: Record, name: str) -> str:
     value = record.value(name)
     if not isinstance(value, str | None):
         raise UsageError(f"{record.place}: {name!r} is {kind_of(value)} and not a text")
-    if value and len(value) > MOST_CHARACTERS:
+    if value and len(value) > limits.TEXT_CHARACTERS:
         raise UsageError(
             f"{record.place}: {name!r} has {len(value):,} characters and a text of a row has at most "
-            f"{MOST_CHARACTERS:,}; cut it or leave the row out"
+            f"{limits.TEXT_CHARACTERS:,}; cut it or leave the row out"
         )
-    return clean(value or "")
+    return value or ""
 
 
 def _shown(value: Any) -> str:

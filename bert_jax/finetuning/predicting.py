@@ -97,9 +97,9 @@ def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:
     for number, row in enumerate(rows, 1):
         values = (_of_line(row, config),) if isinstance(row, str) else row
         if isinstance(values, Mapping):
-            yield Record(f"row {number}", dict(values))
+            yield Record(f"row {number}", dict(values)).mended(Counter())
         elif isinstance(values, (tuple, list)) and len(values) == len(columns) and "{" not in "".join(columns):
-            yield Record(f"row {number}", dict(zip(columns, values)))
+            yield Record(f"row {number}", dict(zip(columns, values))).mended(Counter())
         else:
             raise UsageError(
                 f"row {number} is {row!r:.60}; give {{column: value}}, or a tuple of {', '.join(columns)} in this order"
