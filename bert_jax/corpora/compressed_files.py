@@ -3,6 +3,7 @@
 import gzip
 import io
 import zlib
+from pathlib import PurePath
 
 import zstandard
 
@@ -15,6 +16,11 @@ DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 """Exceptions that reading a `decompressed` stream raises if the file is damaged or truncated."""
 _FEED_BYTES = 512
 """Compressed bytes per read. Four bytes can decompress to 128 KB, so one read yields at most 16 MB."""
+
+
+def suffix(name: str) -> str:
+    """The suffix of a file's name, ignoring .gz and .zst; empty if there is none."""
+    return next((end for end in reversed(PurePath(name).suffixes) if end not in (".gz", ".zst")), "")
 
 
 def opened(path: Place) -> io.BufferedReader:

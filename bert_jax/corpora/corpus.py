@@ -2,16 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from bert_jax.config.data import DataConfig
+from bert_jax.corpora.compressed_files import suffix
 from bert_jax.corpora.file_source import RecordFiles, RecordReader, TextFiles
 from bert_jax.corpora.hf_dataset import HfDataset, hf_place
 from bert_jax.corpora.jsonl_files import read_jsonl
 from bert_jax.corpora.parquet_files import read_parquet
 from bert_jax.corpora.python_docs import PythonDocs
-from bert_jax.corpora.text_source import TextSettings, TextSource, short_hash
+from bert_jax.corpora.text_source import TextSettings, short_hash
 from bert_jax.corpora.tfds_dataset import TfdsDataset, tfds_place
 from bert_jax.system.bucket import place_of, scheme_of
 from bert_jax.system.errors import UsageError
@@ -138,7 +139,8 @@ def open_corpus(config: DataConfig) -> Mixture:
     if `config.spans` names a field and no source has fields beside the text.
     """
     document_bytes = int(config.chunk_megabytes * 1e6 / _DOCUMENTS_A_CHUNK)
-    parts, has_spans = [], False
+    parts: list[Corpus] = []
+    has_spans = False
     for source, language in zip(config.source, config.languages):
         named = source_of(source)
         spans = config.spans if named.startswith("jsonl:") else None
@@ -167,7 +169,7 @@ def source_of(text: str) -> str:
         raise UsageError(f"{text!r} is a folder; name its files by a pattern like {Path(files) / '*.txt'}")
     if not matching_files(files):
         raise UsageError(f"no file matches {text!r}; expected a path or pattern, or {' or '.join(_EXAMPLES.values())}")
-    end = next((end for end in reversed(PurePath(files).suffixes) if end not in (".gz", ".zst")), "")
+    end = suffix(files)
     if end in _ROWS:
         raise UsageError(
             f"{text!r} is not read as text; give plain text, JSON lines or Parquet, or name it text:{text}"
@@ -194,13 +196,13 @@ def _open(source: str, named: str, settings: TextSettings) -> Corpus:
     raise UsageError(f"data.source={source!r} names no corpus; expected one like {_EXAMPLES[kind]}")
 
 
-def _records_of(kind: str, place: str, settings: TextSettings) -> TextSource | None:
+def _records_of(kind: str, place: str, settings: TextSettings) -> TfdsDataset | HfDataset | RecordFiles | None:
     """The records at `place`, or None if `place` doesn't have the form of its kind."""
     if kind == "tfds":
-        parts = tfds_place(place)
-        return parts and TfdsDataset(*parts, settings)
+        split = tfds_place(place)
+        return TfdsDataset(*split, settings) if split else None
     if kind == "hf":
-        found = hf_place(place)
-        return found and HfDataset(*found, settings)
-    files, _, field = place.rpartition("#")
-    return RecordFiles(files, field, settings, _READERS[kind]) if kind in _READERS and files and field else None
+        field = hf_place(place)
+        return HfDataset(*field, settings) if field else None
+    files, _, name = place.rpartition("#")
+    return RecordFiles(files, name, settings, _READERS[kind]) if kind in _READERS and files and name else None

@@ -33,17 +33,19 @@ class Decoder:
         self.repairs, self._replace, self._remedy, self._language = repairs, replace, remedy, language
         self._lines = 0
 
-    def decode(self, line: bytes | bytearray, place: str) -> str:
-        """Decodes one line. Raises UsageError, naming `place`, if it isn't UTF-8, or if too many lines aren't."""
+    def decode(self, line: bytes | bytearray, place: str, number: int) -> str:
+        """Decodes line `number` of `place`. Raises UsageError if it isn't UTF-8, or if too many lines aren't."""
         self._lines += not line.isspace()
         try:
             return line.decode()
         except UnicodeDecodeError as error:
             if not self._replace:
-                raise UsageError(f"{place}: byte {error.start + 1} is not UTF-8; mend it, or {self._remedy}") from None
+                raise UsageError(
+                    f"{place}, line {number}: byte {error.start + 1} is not UTF-8; mend it, or {self._remedy}"
+                ) from None
             self.repairs[_REPLACED] += 1
             if self.repairs[_REPLACED] % _CHECKED_EVERY == 0:
-                self.check(place.rpartition(", line ")[0])
+                self.check(place)
             return line.decode(errors="replace")
 
     def check(self, place: str) -> None:
@@ -83,14 +85,16 @@ def decoded_text(path: Place, repairs: Counter[str]) -> str:
 
 def whole_lines(path: Place, raw: io.BufferedReader, decoder: Decoder, most_bytes: int | None = None) -> Iterator[str]:
     """Yields the decoded lines of an opened file. Raises UsageError as `file_parts` does, and for too long a line."""
-    most_bytes = most_bytes or limits.RECORD_BYTES
+    most_bytes, name = most_bytes or limits.RECORD_BYTES, str(path)
     for number, parts in itertools.groupby(file_parts(path, raw, decoder.repairs), itemgetter(0)):
-        place, line = f"{path}, line {number}", bytearray()
+        line = bytearray()
         for _, part in parts:
             line += part
             if len(line) > most_bytes:
-                raise UsageError(f"{place} is longer than {most_bytes:,} bytes; cut it into several or leave it out")
-        yield decoder.decode(line, place)
+                raise UsageError(
+                    f"{path}, line {number} is longer than {most_bytes:,} bytes; cut it into several or leave it out"
+                )
+        yield decoder.decode(line, name, number)
 
 
 def file_parts(path: Place, raw: io.BufferedReader, repairs: Counter[str]) -> Iterator[tuple[int, bytes]]:

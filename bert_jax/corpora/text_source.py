@@ -114,7 +114,7 @@ class TextSource:
             if number == before:
                 self.repairs["over-long lines cut"] += 1
             before = number
-            yield self._decoder.decode(part, f"{place}, line {number}").strip()
+            yield self._decoder.decode(part, place, number).strip()
 
 
 def markup_remark(repairs: Counter[str], documents: int) -> str | None:

@@ -15,6 +15,7 @@ from tensorflow_datasets.proto import tf_example_pb2
 
 from bert_jax.corpora import limits
 from bert_jax.corpora.record_groups import check_groups
+from bert_jax.corpora.shown import listed, reason_of
 from bert_jax.corpora.task_record import Record
 from bert_jax.corpora.text_source import TextSettings, TextSource, short_hash
 from bert_jax.corpora.tfds_metadata import check_metadata
@@ -95,7 +96,7 @@ class _Split:
         try:
             self.files = self.builder.info.splits[split].file_instructions
         except Exception as error:  # ValueError for unknown splits and bad syntax, and TFDS' own exceptions
-            raise UsageError(f"{self.name} can't be read ({_first_line(error)}); name a split that is there") from None
+            raise UsageError(f"{self.name} can't be read ({reason_of(error)}); name a split that is there") from None
         self.records = sum(file.take for file in self.files)
         if not self.records:
             raise UsageError(f"{self.name} holds no record; name another split")
@@ -122,7 +123,7 @@ class _Split:
                     raise
                 except Exception as error:  # the library's readers raise ValueError, RuntimeError, DecodeError
                     raise UsageError(
-                        f"{self.name}: record {number:,} can't be read, a file is damaged ({_first_line(error)}); copy "
+                        f"{self.name}: record {number:,} can't be read, a file is damaged ({reason_of(error)}); copy "
                         "or prepare the set again"
                     ) from None
                 yield number, decoded
@@ -174,7 +175,7 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
             return builder
         found = f"its format is {formats.pop().value}" if formats else "it is not prepared"
     except Exception as error:  # TFDS' own for an unknown name, and any of a builder that needs TensorFlow
-        found = _first_line(error).rstrip(".")
+        found = reason_of(error).rstrip(".")
     raise UsageError(
         f"no set tfds:{name} in array_record format in {directory or tfds.core.constants.DATA_DIR} ({found}); prepare "
         f"it, here or elsewhere, by {install_extra('tensorflow')} and tfds build {name} --file_format=array_record, "
@@ -202,17 +203,12 @@ def _text_features(features: tfds.features.FeaturesDict, above: str = "") -> lis
     return found
 
 
-def _chosen(feature: str | None, there: list[str], name: str) -> str:
+def _chosen(feature: str | None, features: list[str], name: str) -> str:
     """The text feature to read: `feature`, or the only one. Raises UsageError if it doesn't exist or is ambiguous."""
-    listed = ", ".join(map(repr, there)) or "none"
-    if feature is None and len(there) == 1:
-        return there[0]
+    if feature is None and len(features) == 1:
+        return features[0]
     if feature is None:
-        raise UsageError(f"tfds:{name} has {len(there)} text features: {listed}; name one after #")
-    if feature not in there:
-        raise UsageError(f"tfds:{name} has no text feature {feature!r}; its text features: {listed}")
+        raise UsageError(f"tfds:{name} has {len(features)} text features: {listed(features)}; name one after #")
+    if feature not in features:
+        raise UsageError(f"tfds:{name} has no text feature {feature!r}; its text features: {listed(features)}")
     return feature
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__

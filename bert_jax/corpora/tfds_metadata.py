@@ -14,6 +14,7 @@ from google.protobuf import json_format
 from tensorflow_datasets.core.proto import dataset_info_pb2, feature_pb2
 
 from bert_jax.corpora import limits
+from bert_jax.corpora.shown import reason_of
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import MOST_BYTES, parse_object, read_bytes
@@ -87,7 +88,7 @@ def _message(value: dict[str, Any], message: Any) -> Any:
     try:
         return json_format.ParseDict(value, message)
     except Exception as error:  # ParseError, and other exceptions of protobuf for malformed values
-        raise ValueError(str(error).partition("\n")[0][:200] or type(error).__name__) from None
+        raise ValueError(reason_of(error)) from None
 
 
 def _check_feature(top: feature_pb2.Feature) -> None:

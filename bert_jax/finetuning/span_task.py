@@ -130,10 +130,10 @@ class SpanTask(Task):
 
 def _is_impossible(record: Record) -> bool:
     """Whether the row says that its question has no answer. Raises UsageError for what is neither true nor false."""
-    said = record.value("is_impossible") if record.has("is_impossible") else False
-    if said not in (False, True):
-        raise UsageError(f"{record.place}: 'is_impossible' is {said!r:.60}; expected true or false, without quotes")
-    return bool(said)
+    value = record.value("is_impossible") if record.has("is_impossible") else False
+    if value not in (False, True):
+        raise UsageError(f"{record.place}: 'is_impossible' is {value!r:.60}; expected true or false, without quotes")
+    return bool(value)
 
 
 def _as_list(answers: Any) -> Any:

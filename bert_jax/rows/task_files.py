@@ -4,12 +4,11 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from bert_jax.config.task import FileFormat
 from bert_jax.corpora import limits
-from bert_jax.corpora.compressed_files import check_expansion, opened
+from bert_jax.corpora.compressed_files import check_expansion, opened, suffix
 from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.jsonl_files import jsonl_records
 from bert_jax.corpora.task_record import Record
@@ -42,7 +41,7 @@ _FORMATS: dict[FileFormat, _Format] = {
     "conllu": _Format(conllu_records, (".conllu",)),
     "text": _Format(text_records, (), ("columns",)),
 }
-_BY_SUFFIX = {suffix: name for name, format in _FORMATS.items() for suffix in format.suffixes}
+_BY_SUFFIX = {end: name for name, format in _FORMATS.items() for end in format.suffixes}
 _RECORD_BYTES = 200
 """Memory that a Record takes without its values, in bytes: the tuple and the place."""
 
@@ -132,8 +131,3 @@ def format_of(source: str) -> FileFormat | None:
 def takes_columns(format: FileFormat | None) -> bool:
     """Whether the columns of a file of this format can be named by task.columns."""
     return format is not None and "columns" in _FORMATS[format].settings
-
-
-def suffix(source: str) -> str:
-    """The suffix of a file's name, ignoring .gz and .zst; empty if there is none."""
-    return next((end for end in reversed(PurePath(source).suffixes) if end not in (".gz", ".zst")), "")
