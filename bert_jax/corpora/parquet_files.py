@@ -42,11 +42,11 @@ def read_parquet(path: Place, raw: io.BufferedReader, field: str, _: Decoder) ->
             column, inner = batch.column(0), field.split(".")[1:]
             if inner:
                 column = pyarrow.compute.struct_field(column, inner)
+            content += column.nbytes
+            check_expansion(path, f"{number + 1:,} rows of it take", content, size)
             # Read as bytes, so that text that isn't UTF-8 is handled as in every other source.
             for text in column.cast(pyarrow.large_binary()).to_pylist():
                 number += 1
-                content += len(text or b"")
-                check_expansion(path, f"{number:,} rows of it take", content, size)
                 yield Record(f"{path}, row {number}", {field: text})
     except BertJaxError:  # ours, or the bucket failed; the file isn't damaged
         raise

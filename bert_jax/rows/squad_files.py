@@ -25,11 +25,8 @@ def squad_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
             of_paragraph = f"{of_article}, paragraph {position}"
             for question in _list(paragraph, "qas", of_paragraph):
                 place = f"{of_paragraph}, question {quoted(_value(question, 'id', of_paragraph))}"
-                yield Record(
-                    place,
-                    {"title": article.get("title", ""), "context": _value(paragraph, "context", of_paragraph)}
-                    | question,
-                )
+                title, context = article.get("title", ""), _value(paragraph, "context", of_paragraph)
+                yield Record(place, {"title": title, "context": context} | question).mended(repairs)
 
 
 def _list(value: Any, name: str, place: str) -> list:

@@ -29,7 +29,7 @@ class _Format(NamedTuple):
 
 
 def _jsonl_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
-    return jsonl_records(path, decoded_lines(path, repairs), repairs)
+    return jsonl_records(path, decoded_lines(path, repairs), repairs, mend=True)
 
 
 _FORMATS: dict[FileFormat, _Format] = {
@@ -82,8 +82,7 @@ def task_records(
             f"{format}; leave it out"
         )
     values = {"columns": columns, "separator": separator}
-    records = read(path, repairs, **{name: values[name] for name in settings})
-    return (record.mended(repairs) for record in records)
+    return read(path, repairs, **{name: values[name] for name in settings})
 
 
 def held_records(source: str, repairs: Counter[str], *written: Any) -> list[Record]:
