@@ -1,19 +1,21 @@
 """Corpora: the sources that documents are read from, and the mixture of all sources of a run."""
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from bert_jax.config.data import DataConfig
 from bert_jax.corpora.compressed_files import suffix
-from bert_jax.corpora.file_source import RecordFiles, RecordReader, TextFiles
-from bert_jax.corpora.hf_dataset import HfDataset, hf_place
+from bert_jax.corpora.file_source import RecordFiles, TextFiles
+from bert_jax.corpora.hf_dataset import HF_PLACE, HfDataset
 from bert_jax.corpora.jsonl_files import read_jsonl
 from bert_jax.corpora.parquet_files import read_parquet
 from bert_jax.corpora.python_docs import PythonDocs
 from bert_jax.corpora.text_source import TextSettings, short_hash
-from bert_jax.corpora.tfds_dataset import TfdsDataset, tfds_place
+from bert_jax.corpora.tfds_dataset import TFDS_PLACE, TfdsDataset
 from bert_jax.system.bucket import place_of, scheme_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import matching_files
@@ -25,21 +27,31 @@ A random second segment must come from another document of the same chunk, and t
 document."""
 _FIELD = "text"
 """Default field of a file of records, if none is named after #."""
-_READERS: dict[str, RecordReader] = {"jsonl": read_jsonl, "parquet": read_parquet}
-"""Readers of files of records by their kind."""
 _RECORDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _ROWS = (".csv", ".tsv", ".json", ".xlsx", ".pdf", ".docx")
 """Suffixes of formats that contain text but aren't plain text."""
-_EXAMPLES = {
-    "text": "text:corpus/*.txt.gz",
-    "jsonl": "jsonl:corpus/*.jsonl.zst#text",
-    "parquet": "parquet:corpus/*.parquet#text",
-    "tfds": "tfds:imdb_reviews/plain_text:train",
-    "hf": "hf:OWNER/SET:train#text",
-    "python-docs": "python-docs",
+
+
+class _Kind(NamedTuple):
+    """A kind of source, KIND:PLACE."""
+
+    open: Callable[..., "Corpus"]
+    """The parts of the place, then the TextSettings, to a corpus."""
+    place: re.Pattern[str]
+    """Form of the place, with its parts as groups."""
+    example: str
+
+
+_FILES = re.compile("(.+)#([^#]+)")
+"""A pattern of files and a field."""
+_KINDS = {
+    "text": _Kind(TextFiles, re.compile("(.+)", re.DOTALL), "text:corpus/*.txt.gz"),
+    "jsonl": _Kind(partial(RecordFiles, read_jsonl), _FILES, "jsonl:corpus/*.jsonl.zst#text"),
+    "parquet": _Kind(partial(RecordFiles, read_parquet), _FILES, "parquet:corpus/*.parquet#text"),
+    "tfds": _Kind(TfdsDataset, TFDS_PLACE, "tfds:imdb_reviews/plain_text:train"),
+    "hf": _Kind(HfDataset, HF_PLACE, "hf:OWNER/SET:train#text"),
 }
-"""An example of each kind of source, for error messages."""
-KINDS = _EXAMPLES.keys() - {"python-docs"}
+KINDS = _KINDS.keys()
 Document = list[str]
 """One document: its paragraphs, or its sentences if the source has one sentence per line."""
 
@@ -149,7 +161,7 @@ def open_corpus(config: DataConfig) -> Mixture:
     if config.spans and not has_spans:
         raise UsageError(
             f"data.spans={config.spans} names a field of JSON lines and {config.described} has none; give text and "
-            f"spans as records, like {_EXAMPLES['jsonl']}, or leave data.spans out"
+            f"spans as records, like {_KINDS['jsonl'].example}, or leave data.spans out"
         )
     return Mixture(parts)
 
@@ -168,7 +180,8 @@ def source_of(text: str) -> str:
     if not scheme_of(files) and place_of(files).is_dir():
         raise UsageError(f"{text!r} is a folder; name its files by a pattern like {Path(files) / '*.txt'}")
     if not matching_files(files):
-        raise UsageError(f"no file matches {text!r}; expected a path or pattern, or {' or '.join(_EXAMPLES.values())}")
+        examples = " or ".join([*(kind.example for kind in _KINDS.values()), "python-docs"])
+        raise UsageError(f"no file matches {text!r}; expected a path or pattern, or {examples}")
     end = suffix(files)
     if end in _ROWS:
         raise UsageError(
@@ -180,29 +193,17 @@ def source_of(text: str) -> str:
 
 
 def _open(source: str, named: str, settings: TextSettings) -> Corpus:
-    kind, _, place = named.partition(":")
     if named == "python-docs":
         return PythonDocs()
-    if kind == "text" and place:
-        return TextFiles(place, settings)
-    corpus = _records_of(kind, place, settings)
-    if corpus is not None:
-        next(corpus.documents(), None)  # raises if the first record lacks the field
+    name, _, place = named.partition(":")
+    kind = _KINDS[name]
+    if parts := kind.place.fullmatch(place):
+        corpus = kind.open(*parts.groups(), settings)
+        if name != "text":
+            next(corpus.documents(), None)  # raises if the first record lacks the field
         return corpus
-    if kind in _READERS and (path := place.rstrip("#")) and path[0] != "#":
+    if kind.place is _FILES and (path := place.rstrip("#")) and path[0] != "#":
         raise UsageError(
-            f"data.source={source!r} lacks #FIELD, the field that holds the text; write it like {kind}:{path}#{_FIELD}"
+            f"data.source={source!r} lacks #FIELD, the field that holds the text; write it like {name}:{path}#{_FIELD}"
         )
-    raise UsageError(f"data.source={source!r} names no corpus; expected one like {_EXAMPLES[kind]}")
-
-
-def _records_of(kind: str, place: str, settings: TextSettings) -> TfdsDataset | HfDataset | RecordFiles | None:
-    """The records at `place`, or None if `place` doesn't have the form of its kind."""
-    if kind == "tfds":
-        split = tfds_place(place)
-        return TfdsDataset(*split, settings) if split else None
-    if kind == "hf":
-        field = hf_place(place)
-        return HfDataset(*field, settings) if field else None
-    files, _, name = place.rpartition("#")
-    return RecordFiles(files, name, settings, _READERS[kind]) if kind in _READERS and files and name else None
+    raise UsageError(f"data.source={source!r} names no corpus; expected one like {kind.example}")

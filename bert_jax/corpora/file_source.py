@@ -63,7 +63,7 @@ class _Files(TextSource):
 class RecordFiles(_Files):
     """Files of records, read by a function for their format."""
 
-    def __init__(self, pattern: str, field: str, settings: TextSettings, read: RecordReader):
+    def __init__(self, read: RecordReader, pattern: str, field: str, settings: TextSettings):
         """Finds the files. Raises UsageError if no file matches `pattern`."""
         super().__init__(pattern, settings, field)
         self._read = read

@@ -15,20 +15,14 @@ from bert_jax.corpora.task_record import Record
 from bert_jax.corpora.text_source import TextSettings, TextSource, short_hash
 from bert_jax.system.errors import UsageError, install_extra
 
-_PLACE = re.compile(r"(?P<name>[^:#]+):(?P<split>[^:#\[\]]+)#(?P<field>.+)")
-"""NAME is a folder or OWNER/SET of the hub, with an optional /CONFIG; SPLIT has no slice."""
+HF_PLACE = re.compile(r"([^:#]+):([^:#\[\]]+)#(.+)")
+"""NAME/CONFIG:SPLIT#FIELD. NAME is a folder or OWNER/SET of the hub, with an optional /CONFIG; SPLIT has no slice."""
 _FIRST_VERSION = 4
 """First major version of `datasets` that never runs code from a dataset."""
 _REMEDY = (
     "name OWNER/SET or OWNER/SET/CONFIG of the hub, which needs a network or HF_HUB_OFFLINE=1 and a set in the cache, "
     "or a folder of .jsonl, .parquet or .txt files"
 )
-
-
-def hf_place(text: str) -> tuple[str, str, str] | None:
-    """Name, split and field of NAME/CONFIG:SPLIT#FIELD, or None if `text` doesn't have this form."""
-    found = _PLACE.fullmatch(text)
-    return found and found.group("name", "split", "field")
 
 
 class HfDataset(TextSource):

@@ -22,21 +22,12 @@ from bert_jax.corpora.tfds_metadata import check_metadata
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError, install_extra
 
-_PLACE = re.compile(r"(?P<name>[\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):(?P<split>[^#]+)(?:#(?P<feature>.+))?")
+TFDS_PLACE = re.compile(r"([\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):([^#]+)(?:#(.+))?")
 """NAME/CONFIG with an optional version (`:1.0.0`), SPLIT in TFDS' syntax (`train[:1%]`), and an optional FEATURE."""
 _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 """No read-ahead: by default several groups of records are decompressed ahead, which takes memory."""
 _READER_BUFFER_BYTES = 1 << 15
 _TEXT = tfds.features.Text()
-
-
-def tfds_place(text: str) -> tuple[str, str, str | None] | None:
-    """Name, split and feature of NAME/CONFIG:SPLIT#FEATURE, or None if `text` doesn't have this form.
-
-    The feature is None if `text` names none.
-    """
-    found = _PLACE.fullmatch(text)
-    return found and found.group("name", "split", "feature")
 
 
 class TfdsDataset(TextSource):

@@ -12,7 +12,7 @@ from bert_jax.corpora.compressed_files import check_expansion, opened, suffix
 from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.jsonl_files import jsonl_records
 from bert_jax.corpora.task_record import Record
-from bert_jax.corpora.tfds_dataset import tfds_place, tfds_records, tfds_size
+from bert_jax.corpora.tfds_dataset import TFDS_PLACE, tfds_records, tfds_size
 from bert_jax.rows.conll_files import conll_records, conllu_records
 from bert_jax.rows.squad_files import squad_records
 from bert_jax.rows.table_files import csv_records, text_records, tsv_records
@@ -60,9 +60,9 @@ def task_records(
     """
     kind, _, place = source.partition(":")
     if kind == "tfds":
-        if not (parts := tfds_place(place)) or parts[2]:
+        if not (split := TFDS_PLACE.fullmatch(place)) or split[3]:
             raise UsageError(f"{source!r} names no set; expected one like tfds:glue/cola:train")
-        return tfds_records(*parts[:2])
+        return tfds_records(split[1], split[2])
     path, format = place_of(source), format or format_of(source)
     if format is None:
         if path.is_dir():
@@ -108,8 +108,8 @@ def _memory(value: Any) -> int:
 
 def _compressed_bytes(source: str) -> int:
     """Size in bytes of the files that contain the rows of `source`; unlimited for a pipe, as it isn't compressed."""
-    if source.startswith("tfds:") and (parts := tfds_place(source.removeprefix("tfds:"))):
-        return tfds_size(*parts[:2])
+    if source.startswith("tfds:") and (split := TFDS_PLACE.fullmatch(source.removeprefix("tfds:"))):
+        return tfds_size(split[1], split[2])
     path = place_of(source)
     if not path.is_file():
         return sys.maxsize
