@@ -177,12 +177,6 @@ def test_a_name_with_nul_and_a_million_columns_are_one_short_line(tmp_path):
     assert len(str(refusal.value)) < 600
 
 
-def test_spaces_beside_tabs_belong_to_no_tag(tmp_path):
-    assert values(tmp_path, "a.conll", "John\tB-PER \nsees \t O\n") == [
-        {"words": ["John", "sees"], "tags": ["B-PER", "O"]}
-    ]
-
-
 def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path):
     for name, content in (
         ("a.tsv", "text\tlabel\nx\t1\n"),
@@ -264,6 +258,7 @@ def test_conll_columns_are_sentences_of_words_and_tags(tmp_path):
         ("中 B-X\n国 E-X\n", None, {"words": ["中", "国"], "tags": ["B-X", "E-X"]}),
         ("a  N O\nb  V O\n", None, {"words": ["a", "b"], "column 2": ["N", "V"], "tags": ["O", "O"]}),
         ("a\nb\n", None, {"words": ["a", "b"]}),
+        ("John\tB-PER \nsees \t O\n", None, {"words": ["John", "sees"], "tags": ["B-PER", "O"]}),
         ("O a\n", ("ner", "word"), {"ner": ["O"], "word": ["a"]}),
         ("\u3000 O\n", None, {"words": ["\u3000"], "tags": ["O"]}),
     ],
