@@ -85,7 +85,7 @@ def decoded_text(path: Place, repairs: Counter[str]) -> str:
 
 def whole_lines(path: Place, raw: io.BufferedReader, decoder: Decoder, most_bytes: int | None = None) -> Iterator[str]:
     """Yields the decoded lines of an opened file. Raises UsageError as `file_parts` does, and for too long a line."""
-    most_bytes, name = most_bytes or limits.RECORD_BYTES, str(path)
+    most_bytes = most_bytes or limits.RECORD_BYTES
     for number, parts in itertools.groupby(file_parts(path, raw, decoder.repairs), itemgetter(0)):
         line = bytearray()
         for _, part in parts:
@@ -94,7 +94,7 @@ def whole_lines(path: Place, raw: io.BufferedReader, decoder: Decoder, most_byte
                 raise UsageError(
                     f"{path}, line {number} is longer than {most_bytes:,} bytes; cut it into several or leave it out"
                 )
-        yield decoder.decode(line, name, number)
+        yield decoder.decode(line, str(path), number)
 
 
 def file_parts(path: Place, raw: io.BufferedReader, repairs: Counter[str]) -> Iterator[tuple[int, bytes]]:
