@@ -3,26 +3,24 @@
 import gzip
 import io
 import zlib
+from pathlib import PurePath
 
 import zstandard
 
+from bert_jax.corpora import limits
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import open_binary
 
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 """Exceptions that reading a `decompressed` stream raises if the file is damaged or truncated."""
-FREE_BYTES = 1 << 26
-"""Decompressed bytes that are always allowed, whatever the size of the file."""
-MOST_EXPANSION = 200
-"""Highest ratio of decompressed to compressed bytes, beyond FREE_BYTES of content.
-
-Text compresses 3 to 10 times and one repeated line about 100 times; a decompression bomb reaches 1,000 times (gzip) or
-30,000 times (Zstandard)."""
-_MOST_WINDOW = 1 << 27
-"""Limit of Zstandard's window in bytes: the default limit of the `zstd` program."""
 _FEED_BYTES = 512
 """Compressed bytes per read. Four bytes can decompress to 128 KB, so one read yields at most 16 MB."""
+
+
+def suffix(name: str) -> str:
+    """The suffix of a file's name, ignoring .gz and .zst; empty if there is none."""
+    return next((end for end in reversed(PurePath(name).suffixes) if end not in (".gz", ".zst")), "")
 
 
 def opened(path: Place) -> io.BufferedReader:
@@ -38,7 +36,7 @@ def decompressed(path: Place, raw: io.BufferedIOBase) -> io.BufferedIOBase:
     """The content of the opened file `raw` as a stream, decompressed if `path` ends in .gz or .zst.
 
     Memory is bounded for any content. Reading raises one of DAMAGE if the file is damaged, and UsageError if it
-    decompresses to more than MOST_EXPANSION allows.
+    decompresses to more than EXPANSION allows.
     """
     if path.suffix == ".gz":
         return io.BufferedReader(_Decompressed(path, raw, gzip.GzipFile(fileobj=raw)), io.DEFAULT_BUFFER_SIZE)
@@ -47,24 +45,16 @@ def decompressed(path: Place, raw: io.BufferedIOBase) -> io.BufferedIOBase:
     return raw
 
 
-def check_expansion(path: Place, content: int, compressed: int) -> None:
-    """Raises UsageError if `compressed` bytes of the file decompress to implausibly many bytes, `content`."""
-    if content > max(FREE_BYTES, MOST_EXPANSION * compressed):
-        raise UsageError(
-            f"{path}: {compressed:,} bytes of it unpack to {content:,} or more, and text unpacks to {MOST_EXPANSION} "
-            f"times its packed size at most (the first {FREE_BYTES:,} bytes are not asked about); leave the file out, "
-            "or unpack it yourself if that is what you want to be read"
-        )
+def check_expansion(source: Place | str, what: str, size: int, compressed: int) -> None:
+    """Raises UsageError if a file of `compressed` bytes takes implausibly many bytes in memory, `size`.
 
-
-def check_held(source: Place | str, rows: int, held: int, compressed: int) -> None:
-    """Raises UsageError if `rows` rows take implausibly much memory, `held` bytes, for `compressed` bytes of file."""
-    if held > max(FREE_BYTES, MOST_EXPANSION * compressed):
+    `what` begins the message: what of the source takes so much.
+    """
+    if size > max(limits.FREE_BYTES, limits.EXPANSION * compressed):
         raise UsageError(
-            f"{source}: its first {rows:,} rows take {held:,} bytes of memory, and rows that are read whole take "
-            f"{MOST_EXPANSION} times the size of their file at most, which is {compressed:,} bytes (the first "
-            f"{FREE_BYTES:,} are not asked about); leave the file out, or unpack it yourself if that is what you want "
-            "to be read"
+            f"{source}: {what} {size:,} bytes or more, and text takes {limits.EXPANSION} times its packed size at "
+            f"most, which is {compressed:,} bytes (the first {limits.FREE_BYTES:,} are not asked about); leave the "
+            "file out, or unpack it yourself if that is what you want to be read"
         )
 
 
@@ -86,8 +76,8 @@ class _Decompressed(io.RawIOBase):
     def readinto(self, buffer) -> int:
         count = self._content.readinto(buffer)
         self._count += count
-        if self._count > FREE_BYTES:
-            check_expansion(self._path, self._count, self._raw.tell())
+        if self._count > limits.FREE_BYTES:
+            check_expansion(self._path, "it unpacks to", self._count, self._raw.tell())
         return count
 
 
@@ -96,7 +86,7 @@ class _WholeFrames(io.RawIOBase):
 
     def __init__(self, raw: io.BufferedIOBase):
         self._raw = raw
-        self._library = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW)
+        self._library = zstandard.ZstdDecompressor(max_window_size=limits.WINDOW_BYTES)
         self._frame = self._library.decompressobj()
         self._begun = False
         self._ready = memoryview(b"")

@@ -1,18 +1,21 @@
 """Corpora: the sources that documents are read from, and the mixture of all sources of a run."""
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from hashlib import blake2b
-from pathlib import Path, PurePath
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from bert_jax.config.data import DataConfig
-from bert_jax.corpora.file_source import TextFiles
-from bert_jax.corpora.hf_dataset import HfDataset, hf_place
-from bert_jax.corpora.jsonl_files import JsonlFiles
-from bert_jax.corpora.parquet_files import ParquetFiles
+from bert_jax.corpora.compressed_files import suffix
+from bert_jax.corpora.file_source import RecordFiles, TextFiles
+from bert_jax.corpora.hf_dataset import HF_PLACE, HfDataset
+from bert_jax.corpora.jsonl_files import read_jsonl
+from bert_jax.corpora.parquet_files import read_parquet
 from bert_jax.corpora.python_docs import PythonDocs
-from bert_jax.corpora.tfds_dataset import TfdsDataset, tfds_place
+from bert_jax.corpora.text_source import TextSettings, short_hash
+from bert_jax.corpora.tfds_dataset import TFDS_PLACE, TfdsDataset
 from bert_jax.system.bucket import place_of, scheme_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import matching_files
@@ -27,16 +30,28 @@ _FIELD = "text"
 _RECORDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _ROWS = (".csv", ".tsv", ".json", ".xlsx", ".pdf", ".docx")
 """Suffixes of formats that contain text but aren't plain text."""
-_EXAMPLES = {
-    "text": "text:corpus/*.txt.gz",
-    "jsonl": "jsonl:corpus/*.jsonl.zst#text",
-    "parquet": "parquet:corpus/*.parquet#text",
-    "tfds": "tfds:imdb_reviews/plain_text:train",
-    "hf": "hf:OWNER/SET:train#text",
-    "python-docs": "python-docs",
+
+
+class _Kind(NamedTuple):
+    """A kind of source, KIND:PLACE."""
+
+    open: Callable[..., "Corpus"]
+    """The parts of the place, then the TextSettings, to a corpus."""
+    place: re.Pattern[str]
+    """Form of the place, with its parts as groups."""
+    example: str
+
+
+_FILES = re.compile("(.+)#([^#]+)")
+"""A pattern of files and a field."""
+_KINDS = {
+    "text": _Kind(TextFiles, re.compile("(.+)", re.DOTALL), "text:corpus/*.txt.gz"),
+    "jsonl": _Kind(partial(RecordFiles, read_jsonl), _FILES, "jsonl:corpus/*.jsonl.zst#text"),
+    "parquet": _Kind(partial(RecordFiles, read_parquet), _FILES, "parquet:corpus/*.parquet#text"),
+    "tfds": _Kind(TfdsDataset, TFDS_PLACE, "tfds:imdb_reviews/plain_text:train"),
+    "hf": _Kind(HfDataset, HF_PLACE, "hf:OWNER/SET:train#text"),
 }
-"""An example of each kind of source, for error messages."""
-KINDS = _EXAMPLES.keys() - {"python-docs"}
+KINDS = _KINDS.keys()
 Document = list[str]
 """One document: its paragraphs, or its sentences if the source has one sentence per line."""
 
@@ -118,7 +133,7 @@ class Mixture:
 
 
 def _one_of(stamps: list[str]) -> str:
-    return stamps[0] if len(stamps) == 1 else blake2b(repr(stamps).encode(), digest_size=8).hexdigest()
+    return stamps[0] if len(stamps) == 1 else short_hash(stamps)
 
 
 def corpus_stamp(config: DataConfig) -> str | None:
@@ -130,17 +145,24 @@ def corpus_stamp(config: DataConfig) -> str | None:
 
 
 def open_corpus(config: DataConfig) -> Mixture:
-    """Opens the corpora in `config.source`. Raises UsageError if a source has an invalid name or is missing, or if
-    `config.spans` names a field and no source has fields beside the text."""
+    """Opens the corpora in `config.source` and reads the first record of each.
+
+    Raises UsageError if a source has an invalid name or is missing, if its first record lacks the field of the text, or
+    if `config.spans` names a field and no source has fields beside the text.
+    """
     document_bytes = int(config.chunk_megabytes * 1e6 / _DOCUMENTS_A_CHUNK)
-    parts = [_open(source, config.undecodable, document_bytes, config.spans) for source in config.source]
-    if config.spans and not any(isinstance(part, JsonlFiles) for part in parts):
+    parts: list[Corpus] = []
+    has_spans = False
+    for source, language in zip(config.source, config.languages):
+        named = source_of(source)
+        spans = config.spans if named.startswith("jsonl:") else None
+        has_spans |= spans is not None
+        parts.append(_open(source, named, TextSettings(config.undecodable, document_bytes, language, spans)))
+    if config.spans and not has_spans:
         raise UsageError(
             f"data.spans={config.spans} names a field of JSON lines and {config.described} has none; give text and "
-            f"spans as records, like {_EXAMPLES['jsonl']}, or leave data.spans out"
+            f"spans as records, like {_KINDS['jsonl'].example}, or leave data.spans out"
         )
-    for part, language in zip(parts, config.languages):
-        part.language = language
     return Mixture(parts)
 
 
@@ -158,8 +180,9 @@ def source_of(text: str) -> str:
     if not scheme_of(files) and place_of(files).is_dir():
         raise UsageError(f"{text!r} is a folder; name its files by a pattern like {Path(files) / '*.txt'}")
     if not matching_files(files):
-        raise UsageError(f"no file matches {text!r}; expected a path or pattern, or {' or '.join(_EXAMPLES.values())}")
-    end = next((end for end in reversed(PurePath(files).suffixes) if end not in (".gz", ".zst")), "")
+        examples = " or ".join([*(kind.example for kind in _KINDS.values()), "python-docs"])
+        raise UsageError(f"no file matches {text!r}; expected a path or pattern, or {examples}")
+    end = suffix(files)
     if end in _ROWS:
         raise UsageError(
             f"{text!r} is not read as text; give plain text, JSON lines or Parquet, or name it text:{text}"
@@ -169,25 +192,18 @@ def source_of(text: str) -> str:
     return f"text:{text}"
 
 
-def _open(source: str, undecodable: str, document_bytes: int, spans: str | None) -> Corpus:
-    limits = undecodable, document_bytes
-    named = source_of(source)
-    kind, _, place = named.partition(":")
-    files, _, field = place.rpartition("#")
+def _open(source: str, named: str, settings: TextSettings) -> Corpus:
     if named == "python-docs":
         return PythonDocs()
-    if kind == "text" and place:
-        return TextFiles(place, *limits)
-    if kind == "jsonl" and files and field:
-        return JsonlFiles(files, field, *limits, spans)
-    if kind == "parquet" and files and field:
-        return ParquetFiles(files, field, *limits)
-    if kind == "tfds" and (parts := tfds_place(place)):
-        return TfdsDataset(*parts, *limits)
-    if kind == "hf" and (parts := hf_place(place)):
-        return HfDataset(*parts, *limits)
-    if kind in ("jsonl", "parquet") and (path := place.rstrip("#")) and not (files and field) and path[0] != "#":
+    name, _, place = named.partition(":")
+    kind = _KINDS[name]
+    if parts := kind.place.fullmatch(place):
+        corpus = kind.open(*parts.groups(), settings)
+        if name != "text":
+            next(corpus.documents(), None)  # raises if the first record lacks the field
+        return corpus
+    if kind.place is _FILES and (path := place.rstrip("#")) and path[0] != "#":
         raise UsageError(
-            f"data.source={source!r} lacks #FIELD, the field that holds the text; write it like {kind}:{path}#{_FIELD}"
+            f"data.source={source!r} lacks #FIELD, the field that holds the text; write it like {name}:{path}#{_FIELD}"
         )
-    raise UsageError(f"data.source={source!r} names no corpus; expected one like {_EXAMPLES[kind]}")
+    raise UsageError(f"data.source={source!r} names no corpus; expected one like {kind.example}")

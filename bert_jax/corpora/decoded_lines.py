@@ -1,58 +1,155 @@
-"""Strict decoding of UTF-8 files, by lines or whole: any undecodable byte is an error."""
+"""Reads the lines of UTF-8 files, plain or compressed, in bounded memory."""
 
+import codecs
+import io
+import itertools
 from collections import Counter
 from collections.abc import Iterator
+from operator import itemgetter
 
-from bert_jax.corpora.compressed_files import opened
-from bert_jax.corpora.file_source import BYTE_ORDER_MARK, undamaged_parts
-from bert_jax.corpora.jsonl_files import whole_lines
+from bert_jax.config.language import usual_encoding
+from bert_jax.corpora import limits
+from bert_jax.corpora.compressed_files import DAMAGE, decompressed, opened
+from bert_jax.corpora.shown import reason_of
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, command_line
 
-_MARK = "byte-order marks taken off"
+_OTHER_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",  # tested before UTF-16's mark, which is a prefix of it
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+_REPLACED = "lines with undecodable bytes"
+_CHECKED_EVERY = 1000
+"""Number of undecodable lines after which their share is checked again."""
+
+
+class Decoder:
+    """Decodes UTF-8. Undecodable bytes are an error, or with `replace` become U+FFFD and are counted in `repairs`."""
+
+    def __init__(self, repairs: Counter[str], replace: bool = False, remedy: str = "save it as UTF-8", language="en"):
+        """`remedy` goes into the error for undecodable bytes; `language` suggests an encoding if there are many."""
+        self.repairs, self._replace, self._remedy, self._language = repairs, replace, remedy, language
+        self._lines = 0
+
+    def decode(self, line: bytes | bytearray, place: str, number: int) -> str:
+        """Decodes line `number` of `place`. Raises UsageError if it isn't UTF-8, or if too many lines aren't."""
+        self._lines += not line.isspace()
+        try:
+            return line.decode()
+        except UnicodeDecodeError as error:
+            if not self._replace:
+                raise UsageError(
+                    f"{place}, line {number}: byte {error.start + 1} is not UTF-8; mend it, or {self._remedy}"
+                ) from None
+            self.repairs[_REPLACED] += 1
+            if self.repairs[_REPLACED] % _CHECKED_EVERY == 0:
+                self.check(place)
+            return line.decode(errors="replace")
+
+    def check(self, place: str) -> None:
+        """Raises UsageError if too many lines weren't UTF-8. `place` is what was read last, for the message."""
+        bad = self.repairs[_REPLACED]
+        if bad >= limits.FEWEST_UNDECODABLE and bad > limits.UNDECODABLE * self._lines:
+            raise UsageError(
+                f"{place}: {bad:,} of {self._lines:,} lines with text read so far are not UTF-8, and at most "
+                f"{limits.UNDECODABLE:.0%} are replaced; convert the text from the encoding that it is written in, for "
+                f"example by iconv -f {usual_encoding(self._language)} -t UTF-8 OLD > NEW"
+            )
 
 
 def decoded_lines(path: Place, repairs: Counter[str]) -> Iterator[str]:
     """Yields the lines of a UTF-8 file, plain, .gz or .zst. Lines end at line feeds only, and keep them.
 
     A byte-order mark is removed and counted in `repairs`. Raises UsageError if the file can't be read, is damaged or
-    isn't UTF-8 (naming the line), or if a line is longer than MAX_RECORD_BYTES.
+    isn't UTF-8 (naming the line), or if a line is longer than RECORD_BYTES.
     """
     with opened(path) as raw:
-        for number, line in whole_lines(path, undamaged_parts(path, raw)):
-            if number == 1 and line.startswith(BYTE_ORDER_MARK):
-                repairs[_MARK] += 1
-                line = line.removeprefix(BYTE_ORDER_MARK)
-            try:
-                yield line.decode()
-            except UnicodeDecodeError as error:
-                raise UsageError(
-                    f"{path}, line {number}: byte {error.start + 1} is not UTF-8; mend it, or save the file as UTF-8"
-                ) from None
+        yield from whole_lines(path, raw, Decoder(repairs))
 
 
-def decoded_text(path: Place, repairs: Counter[str], most_bytes: int) -> str:
-    """The whole text of a UTF-8 file, plain, .gz or .zst, of at most `most_bytes` decompressed bytes.
-
-    A byte-order mark is removed and counted in `repairs`. Raises UsageError if the file can't be read, is damaged,
-    isn't UTF-8 (naming the line), or is larger.
-    """
-    content = bytearray()
+def decoded_text(path: Place, repairs: Counter[str]) -> str:
+    """The whole text of a UTF-8 file of at most SQUAD_BYTES, read as by `decoded_lines`."""
+    lines, size = [], 0
     with opened(path) as raw:
-        for _, part in undamaged_parts(path, raw):
-            content += part
-            if len(content) > most_bytes:
+        for line in whole_lines(path, raw, Decoder(repairs), limits.SQUAD_BYTES):
+            lines.append(line)
+            size += len(line)
+            if size > limits.SQUAD_BYTES:
                 raise UsageError(
-                    f"{path} has more than {most_bytes:,} bytes of content and is read whole; give it in several files"
+                    f"{path} is longer than {limits.SQUAD_BYTES:,} bytes and is read whole; give it in several files"
                 )
-    if content.startswith(BYTE_ORDER_MARK):
-        repairs[_MARK] += 1
-        del content[: len(BYTE_ORDER_MARK)]
+    return "".join(lines)
+
+
+def whole_lines(path: Place, raw: io.BufferedReader, decoder: Decoder, most_bytes: int | None = None) -> Iterator[str]:
+    """Yields the decoded lines of an opened file. Raises UsageError as `file_parts` does, and for too long a line."""
+    most_bytes = most_bytes or limits.RECORD_BYTES
+    for number, parts in itertools.groupby(file_parts(path, raw, decoder.repairs), itemgetter(0)):
+        line = bytearray()
+        for _, part in parts:
+            line += part
+            if len(line) > most_bytes:
+                raise UsageError(
+                    f"{path}, line {number} is longer than {most_bytes:,} bytes; cut it into several or leave it out"
+                )
+        yield decoder.decode(line, str(path), number)
+
+
+def file_parts(path: Place, raw: io.BufferedReader, repairs: Counter[str]) -> Iterator[tuple[int, bytes]]:
+    """Yields the numbered lines of an opened file, decompressed; an over-long line comes in several parts.
+
+    A byte-order mark is removed and counted in `repairs`. Raises UsageError if the file is damaged, is UTF-16 or
+    UTF-32, or contains a NUL byte.
+    """
+    number = 0
     try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        for number, part in numbered_parts(decompressed(path, raw)):
+            _check_text(path, number, part)
+            if number == 1 and part.startswith(codecs.BOM_UTF8):
+                repairs["byte-order marks taken off"] += 1
+                part = part.removeprefix(codecs.BOM_UTF8)
+            yield number, part
+    except DAMAGE as error:
         raise UsageError(
-            f"{path}, line {line}: byte {error.start + 1:,} of the file is not UTF-8; mend it, or save the file as "
-            "UTF-8"
+            f"{path} is damaged or cut short after line {number:,} ({reason_of(error)}); copy it again from its source"
         ) from None
+
+
+def numbered_parts(file: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
+    """Yields each line with its number, from 1. An over-long line is cut at spaces; its parts share its number."""
+    number, rest = 1, b""
+    while line := rest + file.readline(limits.LINE_BYTES - len(rest)):
+        rest = b""
+        if len(line) >= limits.LINE_BYTES and not line.endswith(b"\n"):
+            line, rest = _cut(line)
+        yield number, line
+        number += not rest
+
+
+def _cut(line: bytes) -> tuple[bytes, bytes]:
+    """Splits a line at the last space of its second half, or if there is none, between two UTF-8 characters."""
+    at = line.rfind(b" ", len(line) // 2)
+    if at < 0:
+        at = len(line) - 1
+        while at > len(line) - 4 and line[at] & 0xC0 == 0x80:
+            at -= 1
+    return line[:at], line[at:]
+
+
+def _check_text(path: Place, number: int, part: bytes) -> None:
+    """Raises UsageError if `part` of line `number` has a NUL byte, or a UTF-16 or UTF-32 mark at the file's start."""
+    encoding = None
+    if number == 1:
+        encoding = next((name for mark, name in _OTHER_MARKS.items() if part.startswith(mark)), None)
+    if encoding:
+        raise UsageError(
+            f"{path} is {encoding} text; convert it: {command_line('iconv', '-f', encoding, '-t', 'UTF-8', path)} > NEW"
+        )
+    if b"\0" in part:
+        raise UsageError(
+            f"{path}, line {number:,}: byte {part.index(0) + 1:,} is NUL, which text doesn't have: the file is UTF-16 "
+            f"without a mark (convert it: {command_line('iconv', '-f', 'UTF-16LE', '-t', 'UTF-8', path)} > NEW) "
+            "or is not text (leave it out)"
+        )

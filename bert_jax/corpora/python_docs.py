@@ -8,9 +8,9 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 
+from bert_jax.corpora.text_source import short_hash
 from bert_jax.system.workers import available_cores, map_in_processes
 
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "testing", "_vendor", "__pycache__"}
@@ -32,13 +32,13 @@ class PythonDocs:
     def stamp(self) -> str:
         """Hash of the paths and sizes of the modules."""
         modules = [(os.fspath(path), path.stat().st_size) for path in self.paths]
-        return blake2b(repr(modules).encode(), digest_size=8).hexdigest()
+        return short_hash(modules)
 
     @cached_property
     def revision(self) -> str:
         """Hash of the paths and modification times of the modules."""
         times = [(os.fspath(path), path.stat().st_mtime_ns) for path in self.paths]
-        return blake2b(repr(times).encode(), digest_size=8).hexdigest()
+        return short_hash(times)
 
     def documents(self) -> Iterator[list[str]]:
         """Yields each docstring of several lines as a list of paragraphs, without duplicates."""

@@ -9,11 +9,10 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from bert_jax.corpora import limits
 from bert_jax.corpora.compressed_files import check_expansion
 from bert_jax.system.errors import UsageError
 
-MOST_GROUP_BYTES = 1 << 27
-"""Largest decompressed group of records. TFDS writes one record per group."""
 _BLOCK_BYTES = 1 << 16
 _BLOCK_HEADER_BYTES = 24
 """Size of the block header at each multiple of _BLOCK_BYTES. It may interrupt a chunk anywhere."""
@@ -33,12 +32,12 @@ def check_groups(path: Path) -> None:
         total = 0
         for unpacked in _unpacked_sizes(content):
             total += unpacked
-            if unpacked > MOST_GROUP_BYTES:
+            if unpacked > limits.GROUP_BYTES:
                 raise UsageError(
-                    f"{path}: a group of records takes {unpacked:,} bytes unpacked, and at most {MOST_GROUP_BYTES:,} "
+                    f"{path}: a group of records takes {unpacked:,} bytes unpacked, and at most {limits.GROUP_BYTES:,} "
                     "are read; leave the set out, or write it with group_size:1 and shorter records"
                 )
-        check_expansion(path, total, len(content))
+        check_expansion(path, "it unpacks to", total, len(content))
 
 
 def _unpacked_sizes(content: bytes | mmap.mmap) -> Iterator[int]:

@@ -1,56 +1,69 @@
-"""The base class of all sources of text: it bounds lines and documents, and counts what it repairs."""
+"""The base class of all sources of text: it makes documents of lines and records, and counts what it repairs."""
 
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import NamedTuple
 
-from bert_jax.config.language import usual_encoding
+from bert_jax.corpora.decoded_lines import Decoder, numbered_parts
+from bert_jax.corpora.shown import kind_of
+from bert_jax.corpora.task_record import Record
 from bert_jax.system.errors import UsageError
+from bert_jax.text.text_spans import with_spans
 
-MAX_LINE_BYTES = 1 << 20
-"""Longest line in bytes; longer lines are cut at a space, so that memory stays bounded."""
-MOST_UNDECODABLE = 0.1
-"""Highest share of lines that aren't UTF-8. Beyond it the text has another encoding, and a model would learn U+FFFD."""
-FEWEST_UNDECODABLE = 10
-"""Number of undecodable lines from which on MOST_UNDECODABLE applies."""
 _MARKUP = re.compile(r'<(?=[A-Za-z!?/])|\{\{|\{"|\[\[|==')
 """What documents of HTML, XML, wikitext or JSON begin with."""
 _BEGIN = "documents that begin with "
 _FEWEST_MARKED, _MOST_MARKED = 10, 0.1
 """A warning is given if at least so many documents, and this share of all, begin with the same markup."""
-_CHECKED_EVERY = 1000
-_REPLACED = "lines with undecodable bytes"
+
+
+class TextSettings(NamedTuple):
+    """How the text of a source is read."""
+
+    undecodable: str
+    """What happens to bytes that aren't UTF-8: "replace" or "refuse"."""
+    document_bytes: int
+    """Size from which on a document is cut between two lines."""
+    language: str = "en"
+    """Language code of the text, by which an error message suggests an encoding."""
+    spans: str | None = None
+    """Field with spans of the text, which the documents are then marked with (bert_jax/text/text_spans.py)."""
 
 
 class TextSource:
-    """A Corpus made of lines of text. Subclasses define `_lines`, which yields the lines and the ends of documents."""
+    """A Corpus of records, one document each, or of lines.
 
+    Subclasses set `unit`, `total`, `stamp` and `revision`, and define `_records` or `_lines`, which update `position`.
+    Records without text (null or only white space) are skipped.
+    """
+
+    unit: str
     total: float
-    language = "en"
-    """Language code of the text, by which an error message suggests an encoding."""
 
-    def __init__(self, undecodable: str, document_bytes: int):
-        """Sets how text is repaired.
+    def __init__(self, settings: TextSettings, field: str = ""):
+        """`field` is the field of the records that holds the text; it may be nested, with dots: `a.b`."""
+        self._settings, self._field = settings, field
+        self._begin_pass()
 
-        `undecodable` says what happens to bytes that aren't UTF-8: "replace" or "refuse". A document longer than
-        `document_bytes` is cut between two lines.
-        """
-        self.undecodable, self.document_bytes = undecodable, document_bytes
-        self.position = 0.0
-        self.repairs = Counter()
-        self._decoded_lines = 0
+    def _begin_pass(self) -> None:
+        self.position, self.repairs, self._text_bytes = 0.0, Counter[str](), 0
+        replace = self._settings.undecodable == "replace"
+        remedy = "set --data.undecodable replace"
+        self._decoder = Decoder(self.repairs, replace, remedy, self._settings.language)
 
     def documents(self) -> Iterator[list[str]]:
         """Starts a pass over the documents; none is empty.
 
-        Raises UsageError if the input is damaged, if many lines aren't UTF-8, or, with `undecodable` "refuse", if any
-        line isn't.
+        Raises UsageError if the input is damaged, if a record lacks the field, if many lines aren't UTF-8, or, with
+        `undecodable` "refuse", if any line isn't.
         """
-        self.position, self.repairs, self._decoded_lines = 0.0, Counter(), 0
+        self._begin_pass()
         document, size = [], 0
         for line in self._lines():
-            if document and (not line or size >= self.document_bytes):
+            if document and (not line or size >= self._settings.document_bytes):
                 if line:
                     self.repairs["over-long documents cut"] += 1
                 yield document
@@ -62,54 +75,46 @@ class TextSource:
                 size += len(line.encode())
         if document:
             yield document
-        self._check_decodable("at the end of the source")
+        self._decoder.check("at the end of the source")
         self.position = self.total
 
-    def _lines(self) -> Iterator[str]:
-        """Yields all lines, stripped, and an empty line at the end of each document; updates `position`."""
+    def _records(self) -> Iterator[Record]:
+        """Yields all records with at least the text's field, as str, bytes or null."""
         raise NotImplementedError
 
-    def _text_lines(self, parts: Iterable[tuple[int, bytes]], place: str) -> Iterator[str]:
+    def _lines(self) -> Iterator[str]:
+        """Yields all lines, stripped, and an empty line at the end of each document."""
+        for record in self._records():
+            text = self._text(record)
+            self._text_bytes += len(text)
+            parts = numbered_parts(io.BytesIO(text))
+            lines = list(filter(None, self._text_lines(parts, f"{record.place}, {self._field!r}")))
+            if not lines:
+                self.repairs["records without text"] += 1
+            yield from lines
+            yield ""
+
+    def _text(self, record: Record) -> bytes:
+        """The text of a record, with its spans; empty if the field is null."""
+        text = record.value(self._field, "name another after #")
+        if not isinstance(text, str | bytes | None):
+            raise UsageError(
+                f"{record.place}: {self._field!r} is {kind_of(text)} and not a string; name another field after #"
+            )
+        if self._settings.spans:
+            spans = record.value(self._settings.spans, "name another by data.spans")
+            text = with_spans(text or "", spans, f"{record.place}: {self._settings.spans!r}", self.repairs)
+        # A lone surrogate isn't valid UTF-8: pass it on, to be handled like other undecodable bytes.
+        return text.encode(errors="surrogatepass") if isinstance(text, str) else text or b""
+
+    def _text_lines(self, parts: Iterator[tuple[int, bytes]], place: str) -> Iterator[str]:
         """Decodes and strips the `parts` that `numbered_parts` yields; counts lines that were cut."""
         before = 0
         for number, part in parts:
             if number == before:
                 self.repairs["over-long lines cut"] += 1
             before = number
-            yield self._decoded(part, place, number).strip()
-
-    def _record_lines(self, text: bytes | None, place: str) -> Iterator[str]:
-        """Yields the lines of a record that is one document, without its blank lines, and an empty line at its end."""
-        lines = list(filter(None, self._text_lines(numbered_parts(io.BytesIO(text or b"")), place)))
-        if not lines:
-            self.repairs["records without text"] += 1
-        yield from lines
-        yield ""
-
-    def _decoded(self, line: bytes, place: str, number: int) -> str:
-        self._decoded_lines += not line.isspace()
-        try:
-            return line.decode()
-        except UnicodeDecodeError as error:
-            if self.undecodable == "refuse":
-                raise UsageError(
-                    f"{place}, line {number}: byte {error.start + 1} is not UTF-8; mend it, or set "
-                    "--data.undecodable replace"
-                ) from None
-            self.repairs[_REPLACED] += 1
-            if self.repairs[_REPLACED] % _CHECKED_EVERY == 0:
-                self._check_decodable(place)
-            return line.decode(errors="replace")
-
-    def _check_decodable(self, place: str) -> None:
-        """Raises UsageError if too many lines weren't UTF-8. `place` is what was read last, for the message."""
-        bad, seen = self.repairs[_REPLACED], self._decoded_lines
-        if bad >= FEWEST_UNDECODABLE and bad > MOST_UNDECODABLE * seen:
-            raise UsageError(
-                f"{place}: {bad:,} of {seen:,} lines with text read so far are not UTF-8, and at most "
-                f"{MOST_UNDECODABLE:.0%} are replaced; convert the text from the encoding that it is written in, for "
-                f"example by iconv -f {usual_encoding(self.language)} -t UTF-8 OLD > NEW"
-            )
+            yield self._decoder.decode(part, place, number).strip()
 
 
 def markup_remark(repairs: Counter[str], documents: int) -> str | None:
@@ -123,22 +128,6 @@ def markup_remark(repairs: Counter[str], documents: int) -> str | None:
     return None
 
 
-def numbered_parts(file: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
-    """Yields each line with its number, from 1. An over-long line is cut at spaces; its parts share its number."""
-    number, rest = 1, b""
-    while line := rest + file.readline(MAX_LINE_BYTES - len(rest)):
-        rest = b""
-        if len(line) >= MAX_LINE_BYTES and not line.endswith(b"\n"):
-            line, rest = _cut(line)
-        yield number, line
-        number += not rest
-
-
-def _cut(line: bytes) -> tuple[bytes, bytes]:
-    """Splits a line at the last space of its second half, or if there is none, between two UTF-8 characters."""
-    at = line.rfind(b" ", len(line) // 2)
-    if at < 0:
-        at = len(line) - 1
-        while at > len(line) - 4 and line[at] & 0xC0 == 0x80:
-            at -= 1
-    return line[:at], line[at:]
+def short_hash(value: object) -> str:
+    """A hash of plain data, by its `repr`, for the stamps and revisions of corpora."""
+    return blake2b(repr(value).encode(), digest_size=8).hexdigest()

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,16 @@ from tensorflow_datasets.core import naming
 from tensorflow_datasets.core.file_adapters import FileFormat
 from tensorflow_datasets.proto import tf_example_pb2
 
-from bert_jax.corpora.jsonl_files import MAX_RECORD_BYTES
+from bert_jax.corpora import limits
 from bert_jax.corpora.record_groups import check_groups
+from bert_jax.corpora.shown import listed, reason_of
 from bert_jax.corpora.task_record import Record
-from bert_jax.corpora.text_source import TextSource
+from bert_jax.corpora.text_source import TextSettings, TextSource, short_hash
 from bert_jax.corpora.tfds_metadata import check_metadata
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError, install_extra
 
-_PLACE = re.compile(r"(?P<name>[\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):(?P<split>[^#]+)(?:#(?P<feature>.+))?")
+TFDS_PLACE = re.compile(r"([\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):([^#]+)(?:#(.+))?")
 """NAME/CONFIG with an optional version (`:1.0.0`), SPLIT in TFDS' syntax (`train[:1%]`), and an optional FEATURE."""
 _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 """No read-ahead: by default several groups of records are decompressed ahead, which takes memory."""
@@ -30,45 +30,35 @@ _READER_BUFFER_BYTES = 1 << 15
 _TEXT = tfds.features.Text()
 
 
-def tfds_place(text: str) -> tuple[str, str, str | None] | None:
-    """Name, split and feature of NAME/CONFIG:SPLIT#FEATURE, or None if `text` doesn't have this form.
-
-    The feature is None if `text` names none.
-    """
-    found = _PLACE.fullmatch(text)
-    return found and found.group("name", "split", "feature")
-
-
 class TfdsDataset(TextSource):
-    """One text feature of a prepared dataset in TFDS' data directory. Records without text are skipped."""
+    """One text feature of a prepared dataset in TFDS' data directory."""
 
     unit = "records"
 
-    def __init__(self, name: str, split: str, feature: str | None, undecodable: str, document_bytes: int):
+    def __init__(self, name: str, split: str, feature: str | None, settings: TextSettings):
         """Opens the split. `feature` may be nested, with dots: `a.b`; None means the dataset's only text feature.
 
         Raises UsageError if the dataset, the split or the feature doesn't exist.
         """
-        super().__init__(undecodable, document_bytes)
         self._split = opened = _Split(name, split)
-        builder = opened.builder
-        self._feature = _chosen(feature, sorted(_text_features(builder.info.features)), name)
+        info = opened.builder.info
+        super().__init__(settings, _chosen(feature, sorted(_text_features(info.features)), name))
         self.total = opened.records
         parts = [
             (os.path.basename(file.filename), file.skip, file.take, file.examples_in_shard) for file in opened.files
         ]
-        described = (builder.info.full_name, self._feature, parts)
-        self.stamp = blake2b(repr(described).encode(), digest_size=8).hexdigest()
+        described = (info.full_name, self._field, parts)
+        self.stamp = short_hash(described)
         revisions = [os.stat(file.filename).st_mtime_ns for file in opened.files if os.path.isfile(file.filename)]
-        self.revision = blake2b(repr(revisions).encode(), digest_size=8).hexdigest()
+        self.revision = short_hash(revisions)
 
-    def _lines(self) -> Iterator[str]:
-        key = self._feature.replace(".", "/")
+    def _records(self) -> Iterator[Record]:
+        key = self._field.replace(".", "/")
         # Text needs no decoding by TFDS, and decoding the other features would only cost time.
         for number, record in self._split.read(tf_example_pb2.Example.FromString):
             self.position = number + 1
             text = record.features.feature[key].bytes_list.value[:1]
-            yield from self._record_lines(b"".join(text), f"{self._split.name}, record {number}, {self._feature!r}")
+            yield Record(f"{self._split.name}, record {number}", {self._field: b"".join(text)})
 
 
 def tfds_records(name: str, split: str) -> Iterator[Record]:
@@ -97,7 +87,7 @@ class _Split:
         try:
             self.files = self.builder.info.splits[split].file_instructions
         except Exception as error:  # ValueError for unknown splits and bad syntax, and TFDS' own exceptions
-            raise UsageError(f"{self.name} can't be read ({_first_line(error)}); name a split that is there") from None
+            raise UsageError(f"{self.name} can't be read ({reason_of(error)}); name a split that is there") from None
         self.records = sum(file.take for file in self.files)
         if not self.records:
             raise UsageError(f"{self.name} holds no record; name another split")
@@ -114,17 +104,17 @@ class _Split:
                 try:
                     reader = reader or _reader(file)
                     record = reader.read()
-                    if len(record) > MAX_RECORD_BYTES:
+                    if len(record) > limits.RECORD_BYTES:
                         raise UsageError(
                             f"{self.name}, record {number:,} has {len(record):,} bytes, and at most "
-                            f"{MAX_RECORD_BYTES:,} are read; leave it out, or cut it into several"
+                            f"{limits.RECORD_BYTES:,} are read; leave it out, or cut it into several"
                         )
                     decoded = decode(record)
                 except UsageError:
                     raise
                 except Exception as error:  # the library's readers raise ValueError, RuntimeError, DecodeError
                     raise UsageError(
-                        f"{self.name}: record {number:,} can't be read, a file is damaged ({_first_line(error)}); copy "
+                        f"{self.name}: record {number:,} can't be read, a file is damaged ({reason_of(error)}); copy "
                         "or prepare the set again"
                     ) from None
                 yield number, decoded
@@ -176,7 +166,7 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
             return builder
         found = f"its format is {formats.pop().value}" if formats else "it is not prepared"
     except Exception as error:  # TFDS' own for an unknown name, and any of a builder that needs TensorFlow
-        found = _first_line(error).rstrip(".")
+        found = reason_of(error).rstrip(".")
     raise UsageError(
         f"no set tfds:{name} in array_record format in {directory or tfds.core.constants.DATA_DIR} ({found}); prepare "
         f"it, here or elsewhere, by {install_extra('tensorflow')} and tfds build {name} --file_format=array_record, "
@@ -204,17 +194,12 @@ def _text_features(features: tfds.features.FeaturesDict, above: str = "") -> lis
     return found
 
 
-def _chosen(feature: str | None, there: list[str], name: str) -> str:
+def _chosen(feature: str | None, features: list[str], name: str) -> str:
     """The text feature to read: `feature`, or the only one. Raises UsageError if it doesn't exist or is ambiguous."""
-    listed = ", ".join(map(repr, there)) or "none"
-    if feature is None and len(there) == 1:
-        return there[0]
+    if feature is None and len(features) == 1:
+        return features[0]
     if feature is None:
-        raise UsageError(f"tfds:{name} has {len(there)} text features: {listed}; name one after #")
-    if feature not in there:
-        raise UsageError(f"tfds:{name} has no text feature {feature!r}; its text features: {listed}")
+        raise UsageError(f"tfds:{name} has {len(features)} text features: {listed(features)}; name one after #")
+    if feature not in features:
+        raise UsageError(f"tfds:{name} has no text feature {feature!r}; its text features: {listed(features)}")
     return feature
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__

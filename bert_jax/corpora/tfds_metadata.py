@@ -13,6 +13,8 @@ import tensorflow_datasets as tfds
 from google.protobuf import json_format
 from tensorflow_datasets.core.proto import dataset_info_pb2, feature_pb2
 
+from bert_jax.corpora import limits
+from bert_jax.corpora.shown import reason_of
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import MOST_BYTES, parse_object, read_bytes
@@ -40,12 +42,6 @@ _TEMPLATE = re.compile(r"(?:[\w.-]|\{(?:DATASET|SPLIT|SHARD_INDEX|NUM_SHARDS|SHA
 _NAME = re.compile(r"[\w.-]*")
 _FOLDERS = ("", "*/", "*/*/")
 """Directories that may contain metadata: the dataset's, that of a version, and that of a config's version."""
-MOST_FEATURES = 1_000
-MOST_SHARDS = 100_000
-_MOST_ELEMENTS = 1 << 26
-"""Most elements of a tensor of known shape."""
-_MOST_CLASSES = 10_000_000
-_MOST_RECORDS = 1 << 53
 
 
 def check_metadata(directory: Place) -> None:
@@ -81,9 +77,9 @@ def _check_info_file(path: Place) -> None:
     for split in info.splits:
         if not _TEMPLATE.fullmatch(split.filepath_template):
             raise ValueError(f"its files are named by {split.filepath_template[:60]!r}, which is no plain file name")
-        if len(split.shard_lengths) > MOST_SHARDS:
-            raise ValueError(f"split {split.name} has {len(split.shard_lengths):,} shards; {MOST_SHARDS:,} are read")
-        if any(length < 0 for length in split.shard_lengths) or sum(split.shard_lengths) > _MOST_RECORDS:
+        if len(split.shard_lengths) > limits.SHARDS:
+            raise ValueError(f"split {split.name} has {len(split.shard_lengths):,} shards; {limits.SHARDS:,} are read")
+        if any(length < 0 for length in split.shard_lengths) or sum(split.shard_lengths) > limits.SPLIT_RECORDS:
             raise ValueError(f"split {split.name} has shards of impossible lengths")
 
 
@@ -92,13 +88,13 @@ def _message(value: dict[str, Any], message: Any) -> Any:
     try:
         return json_format.ParseDict(value, message)
     except Exception as error:  # ParseError, and other exceptions of protobuf for malformed values
-        raise ValueError(str(error).partition("\n")[0][:200] or type(error).__name__) from None
+        raise ValueError(reason_of(error)) from None
 
 
 def _check_feature(top: feature_pb2.Feature) -> None:
     for number, feature in enumerate(_all_features(top)):
-        if number == MOST_FEATURES:
-            raise ValueError(f"it has more than {MOST_FEATURES:,} features")
+        if number == limits.FEATURES:
+            raise ValueError(f"it has more than {limits.FEATURES:,} features")
         if feature.python_class_name not in _KNOWN:
             raise ValueError(
                 f"it names the class {feature.python_class_name[:60]!r}, which is none of TFDS' features and would be "
@@ -124,10 +120,10 @@ def _check_content(feature: feature_pb2.Feature) -> None:
     content = getattr(feature, kind)
     if kind in ("tensor", "image", "video", "audio", "bounding_box"):
         known = [size for size in content.shape.dimensions if size != -1]
-        if any(size < 0 for size in known) or math.prod(known) > _MOST_ELEMENTS:
+        if any(size < 0 for size in known) or math.prod(known) > limits.ELEMENTS:
             raise ValueError(f"a feature has the shape {list(content.shape.dimensions)[:8]}")
-    if kind == "sequence" and not -1 <= content.length <= _MOST_ELEMENTS:
+    if kind == "sequence" and not -1 <= content.length <= limits.ELEMENTS:
         raise ValueError(f"a feature is a sequence of length {content.length}")
     for label in (feature.class_label, feature.image.label):
-        if not 0 <= label.num_classes <= _MOST_CLASSES:
+        if not 0 <= label.num_classes <= limits.CLASSES:
             raise ValueError(f"a feature has {label.num_classes} classes")

@@ -7,15 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
+from bert_jax.corpora import limits
 from bert_jax.corpora.shown import kind_of, listed, quoted
 from bert_jax.corpora.task_record import Record
 from bert_jax.system.errors import UsageError
 
-MOST_CHARACTERS = 1_000_000
-"""Most characters of one text: its pieces take about 200 bytes of memory for each character."""
 _MOST_DIGITS = 18
 """Most digits of a whole number that is read from text."""
-_SURROGATES = re.compile("[\ud800-\udfff]")
 _WHOLE = re.compile(r"\s*-?\d+\s*")
 _LARGEST = 1e18
 """Largest number to be learned: the square of an error must be finite in float32."""
@@ -31,20 +29,15 @@ def text(record: Record, template: str) -> str:
     return COLUMN_IN_BRACES.sub(lambda name: _text(record, name[1]), template)
 
 
-def clean(characters: str) -> str:
-    """`characters` with U+FFFD for halves of surrogate pairs, which JSON may hold and UTF-8 not."""
-    return _SURROGATES.sub("\ufffd", characters)
-
-
 def words(record: Record, name: str) -> list[str]:
     """A column of words, or of their tags. Raises UsageError for anything else."""
     value = record.value(name)
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
         raise UsageError(
-            f"{record.place}: {name!r} is {_shown(value)} and not a list of words; give a word a line, as files of "
+            f"{record.place}: {name!r} is {_described(value)} and not a list of words; give a word a line, as files of "
             "CoNLL have them, or a list in JSON lines"
         )
-    return [clean(word) for word in value]
+    return value
 
 
 def whole_number(record: Record, name: str, value: Any, repairs: Counter[str]) -> int:
@@ -53,7 +46,7 @@ def whole_number(record: Record, name: str, value: Any, repairs: Counter[str]) -
         repairs["offsets given as texts, read as numbers"] += 1
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"{record.place}: {name!r} is {_shown(value)} and not a whole number")
+        raise UsageError(f"{record.place}: {name!r} is {_described(value)} and not a whole number")
     return value
 
 
@@ -65,7 +58,7 @@ def number(record: Record, name: str) -> float:
     except (TypeError, ValueError, OverflowError):
         found = math.nan
     if not abs(found) <= _LARGEST or isinstance(value, bool):
-        raise UsageError(f"{record.place}: {name!r} is {_shown(value)} and not a number from -1e18 to 1e18")
+        raise UsageError(f"{record.place}: {name!r} is {_described(value)} and not a number from -1e18 to 1e18")
     return found
 
 
@@ -81,7 +74,7 @@ def class_name(record: Record, name: str) -> str:
             f"{record.place}: {name!r} is {value}, and a class is a text or a whole number; write it as one"
         )
     if not isinstance(value, str | int) or not str(value).strip():
-        raise UsageError(f"{record.place} has no label: {name!r} is {_shown(value)}; give each row one")
+        raise UsageError(f"{record.place} has no label: {name!r} is {_described(value)}; give each row one")
     return str(value).strip()
 
 
@@ -95,7 +88,7 @@ def label_names(record: Record, config: TaskConfig) -> list[str]:
         return [name for part in value.split(config.label_separator) if (name := part.strip())]
     if not isinstance(value, list) or not all(type(one) in (str, int) for one in value):
         raise UsageError(
-            f"{record.place}: {config.label!r} is {_shown(value)}; several labels a row are a list, a text with "
+            f"{record.place}: {config.label!r} is {_described(value)}; several labels a row are a list, a text with "
             f"{config.label_separator!r} between labels (--task.label-separator), or a column of 0 and 1 for each of "
             "--task.labels"
         )
@@ -115,7 +108,7 @@ def _holds(record: Record, name: str) -> bool:
     value = record.value(name)
     found = str(value).strip().lower()
     if found not in ("0", "1", "0.0", "1.0", "false", "true"):
-        raise UsageError(f"{record.place}: {name!r} is {_shown(value)}; a column of a label holds 0 or 1")
+        raise UsageError(f"{record.place}: {name!r} is {_described(value)}; a column of a label holds 0 or 1")
     return found in ("1", "1.0", "true")
 
 
@@ -123,15 +116,15 @@ def _text(record: Record, name: str) -> str:
     value = record.value(name)
     if not isinstance(value, str | None):
         raise UsageError(f"{record.place}: {name!r} is {kind_of(value)} and not a text")
-    if value and len(value) > MOST_CHARACTERS:
+    if value and len(value) > limits.TEXT_CHARACTERS:
         raise UsageError(
             f"{record.place}: {name!r} has {len(value):,} characters and a text of a row has at most "
-            f"{MOST_CHARACTERS:,}; cut it or leave the row out"
+            f"{limits.TEXT_CHARACTERS:,}; cut it or leave the row out"
         )
-    return clean(value or "")
+    return value or ""
 
 
-def _shown(value: Any) -> str:
+def _described(value: Any) -> str:
     return f"{value!r:.60}" if isinstance(value, str | int | float) else kind_of(value)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from bert_jax.batching.grouping import few_lengths
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import FileFormat, TaskConfig
+from bert_jax.corpora.compressed_files import suffix
 from bert_jax.corpora.shown import listed
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.marked_task import MarkedTask
@@ -18,7 +19,7 @@ from bert_jax.finetuning.sentence_task import ChoiceTask, ClassTask, LabelsTask,
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
 from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task
-from bert_jax.rows.task_files import format_of, held_records, suffix, takes_columns
+from bert_jax.rows.task_files import format_of, held_records, takes_columns
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
@@ -35,7 +36,7 @@ _KINDS: dict[str, type[Task]] = {
 _RECORDS_AT_ONCE = 512
 """Most records that go to the tokenizer at once; it uses several threads."""
 _CHARACTERS_AT_ONCE = 1_000_000
-_SHOWN = 5
+_LISTED_ROWS = 5
 """Most rows without a label that an error lists."""
 
 
@@ -213,10 +214,10 @@ def _labelled(config: TaskConfig, source: str | None, records: list[Record], rep
     if not without or len(without) == len(records):
         return records
     if config.unlabelled == "refuse":
-        first = "; ".join(record.place.removeprefix(f"{source}, ") for record in without[:_SHOWN])
+        first = "; ".join(record.place.removeprefix(f"{source}, ") for record in without[:_LISTED_ROWS])
         raise UsageError(
             f"{source}: {len(without):,} of {len(records):,} rows have no label, {config.label!r} is empty ({first}"
-            f"{'; ...' if len(without) > _SHOWN else ''}); give each one, or leave these rows out by "
+            f"{'; ...' if len(without) > _LISTED_ROWS else ''}); give each one, or leave these rows out by "
             "--task.unlabelled skip (of evaluate --unlabelled skip)"
         )
     repairs["rows without a label left out"] += len(without)

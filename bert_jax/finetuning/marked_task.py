@@ -3,13 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from bert_jax.batching.sequences import truncated_sizes
+from bert_jax.batching.sequences import joined, truncated_sizes
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import text, whole_number
 from bert_jax.finetuning.pieces import pieces_of
 from bert_jax.finetuning.sentence_task import ClassTask
 from bert_jax.finetuning.task import CUT, Example
-from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError
 
 _DROPPED = "rows whose marked word has no piece"
@@ -48,15 +47,12 @@ class MarkedTask(ClassTask):
             words.append(pieces_of(spans[-1], begin, end))
         sizes = truncated_sizes(tuple(map(len, spans)), config.max_length, vocabulary.separators)
         repairs[CUT.format(config.max_length)] += sum(sizes) < sum(map(len, spans))
-        ids, marks = [vocabulary.cls_id], []
-        between = vocabulary.separators - 1 if len(spans) > 1 else 0
+        parts, marks, offset = [], [], 1
         for of_text, size, word in zip(spans, sizes, words):
             first = min(max((word.start + word.stop - size) // 2, 0), len(of_text) - size)
-            begin, last = len(ids) - first, first + size
+            begin, last = offset - first, first + size
             # A marked phrase may be longer than what is kept.
             marks.append((begin + max(word.start, first), begin + min(word.stop, last)) if word else (0, 1))
-            ids += [*(piece.id for piece in of_text[first:last]), vocabulary.sep_id]
-            if len(marks) == 1:
-                ids += [vocabulary.sep_id] * between
-                first_length = len(ids)
-        return Example((TokenSequence(ids, first_length),), marks=tuple(marks)), all(words)
+            parts.append([piece.id for piece in of_text[first:last]])
+            offset += size + vocabulary.separators
+        return Example((joined(parts, vocabulary, config.max_length),), marks=tuple(marks)), all(words)

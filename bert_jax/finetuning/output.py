@@ -9,7 +9,6 @@ from typing import Any
 
 from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.columns import clean
 from bert_jax.finetuning.task import Prediction
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
@@ -49,7 +48,7 @@ def write_predictions(path: Place, predicted: Predicted, kind: str) -> None:
     lines = _conll_lines if path.suffix == ".conll" else _LINES[path.suffix]
     with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         for line in lines(predicted):
-            file.write(clean(line))
+            file.write(line)
 
 
 def _files(path: Place) -> list[Place]:
@@ -130,7 +129,7 @@ def _conll_lines(predicted: Predicted) -> Iterator[str]:
 def _write_answers(path: Place, predicted: Predicted) -> None:
     answers, best, odds = {}, {}, {}
     for number, (record, prediction) in enumerate(predicted):
-        key = clean(str(record.values.get("id", number)))
+        key = str(record.values.get("id", number))
         if key in answers:
             raise UsageError(f"{record.place}: the id {key!r} stands twice, and answers go by it; write a .jsonl")
         answers[key], best[key] = prediction["predicted_answer"], prediction["best"]

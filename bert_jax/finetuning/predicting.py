@@ -8,13 +8,13 @@ import numpy as np
 
 from bert_jax.batching.grouping import Group, ahead, grouped, usual_lengths
 from bert_jax.config.task import TaskConfig
+from bert_jax.corpora.compressed_files import suffix
 from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch, assemble
 from bert_jax.finetuning.dataset import Measured, encoded
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.finetuning.task import Example, Prediction, Task
-from bert_jax.rows.task_files import suffix
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 
@@ -97,9 +97,9 @@ def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:
     for number, row in enumerate(rows, 1):
         values = (_of_line(row, config),) if isinstance(row, str) else row
         if isinstance(values, Mapping):
-            yield Record(f"row {number}", dict(values))
+            yield Record(f"row {number}", dict(values)).mended(Counter())
         elif isinstance(values, (tuple, list)) and len(values) == len(columns) and "{" not in "".join(columns):
-            yield Record(f"row {number}", dict(zip(columns, values)))
+            yield Record(f"row {number}", dict(zip(columns, values))).mended(Counter())
         else:
             raise UsageError(
                 f"row {number} is {row!r:.60}; give {{column: value}}, or a tuple of {', '.join(columns)} in this order"

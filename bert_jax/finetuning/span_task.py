@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.batching.sequences import joined
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.shown import kind_of
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.answer_metrics import answer_metrics
-from bert_jax.finetuning.columns import clean, text, whole_number
+from bert_jax.finetuning.columns import text, whole_number
 from bert_jax.finetuning.pieces import pieces_of
 from bert_jax.finetuning.task import EMPTY, Example, Prediction, Task
 from bert_jax.finetuning.windows import BestSpans, TextWindow, windows, with_best_context
-from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import PieceSpan
@@ -58,11 +58,10 @@ class SpanTask(Task):
         found = windows(len(spans), room, self.config.span.stride)
         examples = []
         for window, best_context in zip(found, with_best_context(found, len(spans))):
-            ids = [vocabulary.cls_id, *question, *[vocabulary.sep_id] * vocabulary.separators]
-            offset = len(ids)
-            ids += [*(piece.id for piece in spans[window.start : window.stop]), vocabulary.sep_id]
-            origin = TextWindow(window, best_context, spans, offset)
-            examples.append(Example((TokenSequence(ids, offset),), origin=origin))
+            pieces = [piece.id for piece in spans[window.start : window.stop]]
+            sequence = joined((question, pieces), vocabulary, self.config.max_length)
+            origin = TextWindow(window, best_context, spans, sequence.first_length)
+            examples.append(Example((sequence,), origin=origin))
         return examples
 
     def _targeted(self, examples: list[Example], answer: range) -> list[Example]:
@@ -81,7 +80,7 @@ class SpanTask(Task):
         if not answers:
             return range(0)
         begin = whole_number(record, "answer_start", answers[0].get("answer_start"), repairs)
-        answer = clean(answers[0]["text"])
+        answer = answers[0]["text"]
         begin, answer = begin + len(answer) - len(answer.lstrip()), answer.strip()
         if begin < 0 or not answer or context[begin : begin + len(answer)] != answer:
             repairs[_ELSEWHERE] += 1
@@ -92,7 +91,7 @@ class SpanTask(Task):
 
     def gold(self, record: Record) -> list[str]:
         """All answers that are right, none for a question that has none."""
-        return [clean(answer["text"]) for answer in self._answers(record)]
+        return [answer["text"] for answer in self._answers(record)]
 
     def _answers(self, record: Record) -> list[dict[str, Any]]:
         """The answers as SQuAD has them. Raises UsageError for none where each question must have one."""
@@ -131,10 +130,10 @@ class SpanTask(Task):
 
 def _is_impossible(record: Record) -> bool:
     """Whether the row says that its question has no answer. Raises UsageError for what is neither true nor false."""
-    said = record.value("is_impossible") if record.has("is_impossible") else False
-    if said not in (False, True):
-        raise UsageError(f"{record.place}: 'is_impossible' is {said!r:.60}; expected true or false, without quotes")
-    return bool(said)
+    value = record.value("is_impossible") if record.has("is_impossible") else False
+    if value not in (False, True):
+        raise UsageError(f"{record.place}: 'is_impossible' is {value!r:.60}; expected true or false, without quotes")
+    return bool(value)
 
 
 def _as_list(answers: Any) -> Any:

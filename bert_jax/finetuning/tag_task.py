@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.character_spans import Range, spans_of, tags_of, word_places
-from bert_jax.finetuning.columns import clean, text, words
+from bert_jax.finetuning.columns import text, words
 from bert_jax.finetuning.metrics import OUTSIDE, tag_metrics
 from bert_jax.finetuning.task import EMPTY, IGNORED, Example, Prediction, Task, commonest
 from bert_jax.layout import TokenSequence
@@ -37,7 +37,7 @@ class TagTask(Task):
             return record
         text, value, labels = record.value(config.texts[0]), record.value(config.label), config.labels or ()
         if isinstance(text, str):
-            value = tags_of(record, config.label, clean(text), repairs)
+            value = tags_of(record, config.label, text, repairs)
         elif isinstance(value, list) and value and all(type(number) is int for number in value):
             if (wrong := next((number for number in value if not 0 <= number < len(labels)), None)) is not None:
                 raise UsageError(

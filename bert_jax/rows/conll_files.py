@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from bert_jax.corpora import limits
 from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.shown import counted, listed, quoted
 from bert_jax.corpora.task_record import Record, check_names
@@ -21,11 +22,9 @@ _Line = tuple[int, list[str]]
 _BEGINNING_LINES, _BEGINNING_CHARACTERS = 10_000, 1_000_000
 """Limits of the beginning of a file that is examined to find its columns and its tags."""
 _COMMENTS = "comment lines, which begin with #, skipped"
-MOST_WORDS = 100_000
-"""Most words per sentence, since a sentence is held in memory: a file without blank lines is one sentence."""
 
 
-def conll_records(path: Place, columns: Sequence[str] | None, repairs: Counter[str]) -> Iterator[Record]:
+def conll_records(path: Place, repairs: Counter[str], columns: Sequence[str] | None) -> Iterator[Record]:
     """Yields a record per sentence, with a list for each column.
 
     `columns` names the columns; by default they are `words`, `column 2`, `column 3`, ..., `tags`. Columns are
@@ -122,16 +121,16 @@ def _default_names(count: int) -> list[str]:
 def _sentences(path: Place, lines: Iterable[list[str]], ends: Callable[[list[str]], bool]) -> Iterator[list[_Line]]:
     """Yields the numbered lines of each sentence. Blank lines, and lines for which `ends` is true, separate sentences.
 
-    Raises UsageError for a sentence of more than MOST_WORDS lines.
+    Raises UsageError for a sentence of more than limits.SENTENCE_WORDS lines.
     """
     numbered = enumerate(lines, 1)
     for inside, group in itertools.groupby(numbered, lambda line: bool(line[1]) and not ends(line[1])):
         if inside:
-            sentence = list(itertools.islice(group, MOST_WORDS + 1))
-            if len(sentence) > MOST_WORDS:
+            sentence = list(itertools.islice(group, limits.SENTENCE_WORDS + 1))
+            if len(sentence) > limits.SENTENCE_WORDS:
                 raise UsageError(
-                    f"{path}, line {sentence[0][0]}: a sentence begins here that has more than {MOST_WORDS:,} words; "
-                    "put a blank line after each sentence"
+                    f"{path}, line {sentence[0][0]}: a sentence begins here that has more than "
+                    f"{limits.SENTENCE_WORDS:,} words; put a blank line after each sentence"
                 )
             yield sentence
 

@@ -4,19 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from bert_jax.corpora import limits
 from bert_jax.corpora.decoded_lines import decoded_text
 from bert_jax.corpora.jsonl_files import parsed
 from bert_jax.corpora.shown import kind_of, quoted
 from bert_jax.corpora.task_record import Record
-from bert_jax.rows.line_files import mended
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
-
-_MOST_BYTES = 1 << 27
-_MOST_VALUES = 5_000_000
-"""Limits of a file in bytes and JSON values, as it is read whole and takes up to four times its size in memory.
-
-The training file of SQuAD 2.0 has 42 MB and a million values."""
 
 
 def squad_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
@@ -24,19 +18,15 @@ def squad_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
 
     Raises UsageError if the file doesn't have the format of SQuAD, or is too large to be read whole.
     """
-    text = decoded_text(path, repairs, _MOST_BYTES)
-    value = mended(text, parsed(text, str(path), _MOST_VALUES), repairs)
+    value = parsed(decoded_text(path, repairs), str(path), limits.SQUAD_VALUES)
     for number, article in enumerate(_list(value, "data", str(path)), 1):
         of_article = f"{path}, article {number}"
         for position, paragraph in enumerate(_list(article, "paragraphs", of_article), 1):
             of_paragraph = f"{of_article}, paragraph {position}"
             for question in _list(paragraph, "qas", of_paragraph):
                 place = f"{of_paragraph}, question {quoted(_value(question, 'id', of_paragraph))}"
-                yield Record(
-                    place,
-                    {"title": article.get("title", ""), "context": _value(paragraph, "context", of_paragraph)}
-                    | question,
-                )
+                title, context = article.get("title", ""), _value(paragraph, "context", of_paragraph)
+                yield Record(place, {"title": title, "context": context} | question).mended(repairs)
 
 
 def _list(value: Any, name: str, place: str) -> list:

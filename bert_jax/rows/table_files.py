@@ -5,16 +5,15 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from bert_jax.corpora import limits
 from bert_jax.corpora.decoded_lines import decoded_lines
-from bert_jax.corpora.jsonl_files import MAX_RECORD_BYTES
+from bert_jax.corpora.jsonl_files import EMPTY_LINES
 from bert_jax.corpora.shown import counted, listed
 from bert_jax.corpora.task_record import Record, check_names
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
-MOST_COLUMNS = 100_000
-"""Most separators per line, since each field takes about a hundred bytes of memory."""
 _SEPARATORS = ",;\t|"
 """Separators of .csv files, the most likely first."""
 _NAMED = {"\t": "tab"}
@@ -23,12 +22,11 @@ _LOOKED_AT = 10_000
 """Number of blank lines, and of characters of the first other line, that are examined to find the separator."""
 _Row = tuple[int, list[str]]
 """The number of a row's first line, and the row's fields; an empty line has no fields."""
-_EMPTY = "empty lines left out"
 _HEADER = "line of column names left out"
 
 
 def csv_records(
-    path: Place, columns: Sequence[str] | None, separator: str | None, repairs: Counter[str]
+    path: Place, repairs: Counter[str], columns: Sequence[str] | None, separator: str | None
 ) -> Iterator[Record]:
     """Yields the rows of a CSV file. Quoted fields may contain separators, line feeds and doubled quotes.
 
@@ -51,7 +49,7 @@ def csv_records(
 
 
 def tsv_records(
-    path: Place, columns: Sequence[str] | None, separator: str | None, repairs: Counter[str]
+    path: Place, repairs: Counter[str], columns: Sequence[str] | None, separator: str | None
 ) -> Iterator[Record]:
     """Yields the rows of a TSV file, with tabs or another `separator`. Quotes are ordinary characters, as in GLUE.
 
@@ -59,6 +57,18 @@ def tsv_records(
     skipped, and `repairs` counts them. Raises UsageError for rows that can't be read.
     """
     return _named(path, _tsv_rows(path, decoded_lines(path, repairs), separator or "\t"), columns, repairs)
+
+
+def text_records(path: Place, repairs: Counter[str], columns: Sequence[str] | None) -> Iterator[Record]:
+    """Yields a record per line, including empty lines; the only column is named by `columns`, by default `text`.
+
+    Raises UsageError if `columns` has more than one name.
+    """
+    name, *others = columns or ("text",)
+    if others:
+        raise UsageError(f"{path} has a text a line, and {len(others) + 1} columns are named; name one")
+    for number, line in enumerate(decoded_lines(path, repairs), 1):
+        yield Record(f"{path}, line {number}", {name: line.rstrip("\r\n")}, (name,))
 
 
 def likely_separator(line: str, columns: int) -> str:
@@ -81,7 +91,7 @@ def _tsv_rows(path: Place, lines: Iterable[str], separator: str) -> Iterator[_Ro
 
 
 def _csv_rows(path: Place, lines: Iterable[str], separator: str) -> Iterator[_Row]:
-    csv.field_size_limit(MAX_RECORD_BYTES)  # the default limit is 131,072 characters
+    csv.field_size_limit(limits.RECORD_BYTES)  # the default limit is 131,072 characters
     begin, size = 1, 0
 
     def bounded() -> Iterator[str]:
@@ -89,9 +99,9 @@ def _csv_rows(path: Place, lines: Iterable[str], separator: str) -> Iterator[_Ro
         for number, line in enumerate(lines, 1):
             _check_width(path, number, line, separator)
             size += len(line)
-            if size > MAX_RECORD_BYTES:
+            if size > limits.RECORD_BYTES:
                 raise UsageError(
-                    f"{path}, line {begin}: a row begins here that has more than {MAX_RECORD_BYTES:,} characters; "
+                    f"{path}, line {begin}: a row begins here that has more than {limits.RECORD_BYTES:,} characters; "
                     "mend its quotes, cut it or leave it out"
                 )
             yield line
@@ -108,10 +118,10 @@ def _csv_rows(path: Place, lines: Iterable[str], separator: str) -> Iterator[_Ro
 
 
 def _check_width(path: Place, number: int, line: str, separator: str) -> None:
-    if len(line) > MOST_COLUMNS and line.count(separator) > MOST_COLUMNS:
+    if len(line) > limits.COLUMNS and line.count(separator) > limits.COLUMNS:
         raise UsageError(
             f"{path}, line {number} has {line.count(separator):,} separators between columns, and at most "
-            f"{MOST_COLUMNS:,} are read; leave out columns that the task doesn't need"
+            f"{limits.COLUMNS:,} are read; leave out columns that the task doesn't need"
         )
 
 
@@ -127,7 +137,7 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
         number, names = next((row for row in rows if row[1]), (1, []))
         place = f"{path}, line {number}"
     check_names(names, place)
-    rows, all_names = without_empty(rows, len(names) == 1, repairs), tuple(names)
+    rows, all_names = _without_empty(rows, len(names) == 1, repairs), tuple(names)
     begin = list(itertools.islice(rows, 1))
     if columns and begin:
         first = begin[0][1]
@@ -148,7 +158,7 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
         yield Record(f"{path}, line {number}", dict(zip(names, fields)), all_names)
 
 
-def without_empty(rows: Iterable[_Row], one_column: bool, repairs: Counter[str]) -> Iterator[_Row]:
+def _without_empty(rows: Iterable[_Row], one_column: bool, repairs: Counter[str]) -> Iterator[_Row]:
     """Yields `rows` without empty lines, which `repairs` counts; with `one_column` they become empty texts instead.
 
     Empty lines at the end are dropped without being counted.
@@ -161,6 +171,6 @@ def without_empty(rows: Iterable[_Row], one_column: bool, repairs: Counter[str])
         if one_column:
             yield from ((number - waiting + place, [""]) for place in range(waiting))
         elif waiting:
-            repairs[_EMPTY] += waiting
+            repairs[EMPTY_LINES] += waiting
         waiting = 0
         yield number, fields

@@ -3,30 +3,45 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import PurePath
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from bert_jax.config.task import FileFormat
-from bert_jax.corpora.compressed_files import FREE_BYTES, check_held, opened
+from bert_jax.corpora import limits
+from bert_jax.corpora.compressed_files import check_expansion, opened, suffix
+from bert_jax.corpora.decoded_lines import decoded_lines
+from bert_jax.corpora.jsonl_files import jsonl_records
 from bert_jax.corpora.task_record import Record
-from bert_jax.corpora.tfds_dataset import tfds_place, tfds_records, tfds_size
+from bert_jax.corpora.tfds_dataset import TFDS_PLACE, tfds_records, tfds_size
 from bert_jax.rows.conll_files import conll_records, conllu_records
-from bert_jax.rows.line_files import jsonl_records, text_records
 from bert_jax.rows.squad_files import squad_records
-from bert_jax.rows.table_files import csv_records, tsv_records
-from bert_jax.system.bucket import place_of
+from bert_jax.rows.table_files import csv_records, text_records, tsv_records
+from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 
-_FORMATS: dict[str, FileFormat] = {".csv": "csv", ".tsv": "tsv", ".txt": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-_FORMATS |= {".json": "squad", ".conll": "conll", ".bio": "conll", ".bmes": "conll", ".conllu": "conllu"}
-"""The format of a file by its suffix."""
-_SEPARATED = {"csv": csv_records, "tsv": tsv_records}
-"""Readers of formats whose columns can be named by task.columns and separated by task.separator."""
-_WITH_COLUMNS = {"conll": conll_records, "text": text_records}
-"""Readers of other formats whose columns can be named."""
-_SELF_DESCRIBING = {"jsonl": jsonl_records, "conllu": conllu_records, "squad": squad_records}
-"""Readers of formats that name their own columns."""
+
+class _Format(NamedTuple):
+    read: Callable[..., Iterator[Record]]
+    """The reader: a path, the counter of repairs, then the settings that the format has, by name."""
+    suffixes: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    """Which of `columns` and `separator` the format has. The others name their own columns."""
+
+
+def _jsonl_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
+    return jsonl_records(path, decoded_lines(path, repairs), repairs, mend=True)
+
+
+_FORMATS: dict[FileFormat, _Format] = {
+    "csv": _Format(csv_records, (".csv",), ("columns", "separator")),
+    "tsv": _Format(tsv_records, (".tsv", ".txt"), ("columns", "separator")),
+    "jsonl": _Format(_jsonl_records, (".jsonl", ".ndjson")),
+    "squad": _Format(squad_records, (".json",)),
+    "conll": _Format(conll_records, (".conll", ".bio", ".bmes"), ("columns",)),
+    "conllu": _Format(conllu_records, (".conllu",)),
+    "text": _Format(text_records, (), ("columns",)),
+}
+_BY_SUFFIX = {end: name for name, format in _FORMATS.items() for end in format.suffixes}
 _RECORD_BYTES = 200
 """Memory that a Record takes without its values, in bytes: the tuple and the place."""
 
@@ -45,31 +60,29 @@ def task_records(
     """
     kind, _, place = source.partition(":")
     if kind == "tfds":
-        if not (parts := tfds_place(place)) or parts[2]:
+        if not (split := TFDS_PLACE.fullmatch(place)) or split[3]:
             raise UsageError(f"{source!r} names no set; expected one like tfds:glue/cola:train")
-        return tfds_records(*parts[:2])
+        return tfds_records(split[1], split[2])
     path, format = place_of(source), format or format_of(source)
     if format is None:
         if path.is_dir():
             raise UsageError(f"{path} is a folder; give one file of rows, named .csv, .tsv or .jsonl")
         raise UsageError(
             f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set task.format to one "
-            f"of {', '.join(dict.fromkeys(_FORMATS.values()))}, text"
+            f"of {', '.join(_FORMATS)}"
         )
-    if columns and not takes_columns(format):
+    read, _, settings = _FORMATS[format]
+    if columns and "columns" not in settings:
         raise UsageError(
             f"task.columns names the columns of {path}, and a file of format {format} names its own; leave it out"
         )
-    if format in _SEPARATED:
-        return _SEPARATED[format](path, columns, separator, repairs)
-    if separator:
+    if separator and "separator" not in settings:
         raise UsageError(
             f"task.separator={separator!r} is what separates the columns of a csv or tsv file, and {path} is of format "
             f"{format}; leave it out"
         )
-    if format in _WITH_COLUMNS:
-        return _WITH_COLUMNS[format](path, columns, repairs)
-    return _SELF_DESCRIBING[format](path, repairs)
+    values = {"columns": columns, "separator": separator}
+    return read(path, repairs, **{name: values[name] for name in settings})
 
 
 def held_records(source: str, repairs: Counter[str], *written: Any) -> list[Record]:
@@ -81,9 +94,9 @@ def held_records(source: str, repairs: Counter[str], *written: Any) -> list[Reco
     for record in task_records(source, repairs, *written):
         records.append(record)
         held += _RECORD_BYTES + _memory(record.values)
-        if held > FREE_BYTES:
+        if held > limits.FREE_BYTES:
             compressed = _compressed_bytes(source) if compressed is None else compressed
-            check_held(source, len(records), held, compressed)
+            check_expansion(source, f"its first {len(records):,} rows take", held, compressed)
     return records
 
 
@@ -95,8 +108,8 @@ def _memory(value: Any) -> int:
 
 def _compressed_bytes(source: str) -> int:
     """Size in bytes of the files that contain the rows of `source`; unlimited for a pipe, as it isn't compressed."""
-    if source.startswith("tfds:") and (parts := tfds_place(source.removeprefix("tfds:"))):
-        return tfds_size(*parts[:2])
+    if source.startswith("tfds:") and (split := TFDS_PLACE.fullmatch(source.removeprefix("tfds:"))):
+        return tfds_size(split[1], split[2])
     path = place_of(source)
     if not path.is_file():
         return sys.maxsize
@@ -106,19 +119,14 @@ def _compressed_bytes(source: str) -> int:
 
 def has_columns(source: str) -> bool:
     """Whether the name of `source` says that it has rows with columns. A .txt file may have them, but counts as not."""
-    return source.startswith("tfds:") or suffix(source) in _FORMATS.keys() - {".txt"}
+    return source.startswith("tfds:") or suffix(source) in _BY_SUFFIX.keys() - {".txt"}
 
 
 def format_of(source: str) -> FileFormat | None:
     """The format of a file by its suffix, ignoring .gz and .zst; None if the suffix is unknown."""
-    return _FORMATS.get(suffix(source))
+    return _BY_SUFFIX.get(suffix(source))
 
 
-def takes_columns(format: str | None) -> bool:
+def takes_columns(format: FileFormat | None) -> bool:
     """Whether the columns of a file of this format can be named by task.columns."""
-    return format in _SEPARATED or format in _WITH_COLUMNS
-
-
-def suffix(source: str) -> str:
-    """The suffix of a file's name, ignoring .gz and .zst; empty if there is none."""
-    return next((end for end in reversed(PurePath(source).suffixes) if end not in (".gz", ".zst")), "")
+    return format is not None and "columns" in _FORMATS[format].settings

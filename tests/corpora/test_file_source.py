@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import sys
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -71,14 +70,6 @@ def test_text_that_comes_short_is_noticed(bucket_server, bucket):
     bucket_server.fail("GET /download/.*a.txt", "short")
     with pytest.raises(RunError, match=r"bytes came from byte 0 on where .* asked for; give the same command again"):
         list(corpus.documents())
-
-
-def test_without_the_extra_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "gcsfs", None)
-    bucket_module._store.cache_clear()
-    with pytest.raises(UsageError, match=r"pip install .*\[gcs\]."):
-        open_corpus(DataConfig(source="text:gs://nowhere/*.txt"))
-    bucket_module._store.cache_clear()
 
 
 @pytest.mark.parametrize(

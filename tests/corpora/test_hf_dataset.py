@@ -96,7 +96,7 @@ def test_the_stamp_tells_another_text_split_or_field(library, folder):
 @pytest.mark.parametrize(
     "rest, words",
     [
-        ("train#body", "record 0 has no field 'body': there is 'text', 'page'; name another after #"),
+        ("train#body", "record 0 has no column 'body': there is 'text', 'page'; name another after #"),
         ("train#page", "'page' is an object of 'body' and not a string"),
         ("validation#text", "can't be opened"),
         ("validation#text", "'train', 'test'"),

@@ -124,7 +124,7 @@ def test_a_damaged_file_is_named(data_dir):
     "texts, options, words",
     [
         (["a" * 40_000_000] * 4, "group_size:4", "a group of records takes 160,0.* and at most 134,217,728 are read"),
-        (["a" * 25_000_000] * 3, "group_size:1", "unpack to 75,0.*, and text unpacks to 200 times its packed size"),
+        (["a" * 25_000_000] * 3, "group_size:1", "it unpacks to 75,0.*, and text takes 200 times its packed size"),
         (["a" * 40_000_000], "group_size:1,uncompressed", "record 0 has 40,000,.* and at most 33,554,432 are read"),
     ],
 )

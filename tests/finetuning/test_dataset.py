@@ -5,8 +5,7 @@ import pytest
 from bert_jax.batching.grouping import few_lengths
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning import columns
-from bert_jax.finetuning.batches import TrainingBatches
+from bert_jax.corpora import limits
 from bert_jax.finetuning.dataset import balanced_weights, make_task, read_measured, read_training, written_as
 from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.model.task import HeadShape
@@ -154,14 +153,6 @@ def test_tags_that_name_no_entities_are_not_measured_by_them(tmp_path, wordpiece
         read_training(with_files(tmp_path, "the\tDET\ncat\tNOUN\n", config=config, suffix="conll"), wordpiece, 0)
 
 
-def test_batches_are_of_the_tasks_size_and_epochs(tmp_path, wordpiece):
-    config = CONFIG.replace(batch_size=2, epochs=2.0, padded_lengths=(6, 128))
-    learned = read_training(with_files(tmp_path, config=config), wordpiece, 0)
-    batches = TrainingBatches(learned.examples, learned.task.config, seed=0, pad_id=0)
-    assert len(batches) == 4 and {batches[step].tokens.ids.shape for step in range(4)} == {(2, 1, 6), (2, 1, 128)}
-    assert sum(batches[step].weight.sum() for step in range(4)) == 6
-
-
 def test_the_stamp_tells_other_rows(tmp_path, wordpiece):
     stamps = {
         read_training(with_files(tmp_path, rows), wordpiece, 0).stamp for rows in (ROWS, ROWS, ROWS + "cat\tbad\n")
@@ -191,7 +182,7 @@ def test_rows_without_a_label_are_left_out_and_counted_if_so_set(tmp_path, wordp
 
 
 def test_a_text_too_long_to_be_cut_in_pieces_is_refused(tmp_path, wordpiece, monkeypatch):
-    monkeypatch.setattr(columns, "MOST_CHARACTERS", 1000)
+    monkeypatch.setattr(limits, "TEXT_CHARACTERS", 1000)
     with pytest.raises(UsageError, match=r"line 5: 'sentence' has 4,000 characters and a text .* at most 1,000; cut"):
         read_training(with_files(tmp_path, ROWS + "cat " * 1000 + "\tgood\n"), wordpiece, 0)
 

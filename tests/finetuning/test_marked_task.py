@@ -1,6 +1,5 @@
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from bert_jax.config.task import TaskConfig
@@ -75,8 +74,3 @@ def test_offsets_may_be_texts_and_a_dropped_word_is_counted(wordpiece):
 def test_marks_outside_of_the_text_are_refused(wordpiece, offsets):
     with pytest.raises(UsageError, match="f, line 1: the marked word is at characters .* of a text of 6"):
         MarkedTask(CONFIG, wordpiece).encode([record("a dogs", "cat", **offsets)], Counter(), train=False)
-
-
-def test_it_says_a_class(wordpiece):
-    said = MarkedTask(CONFIG, wordpiece).predict(record("dogs", "cat"), [], [np.array([2.0, 1.0])])
-    assert said["predicted_label"] == "false"

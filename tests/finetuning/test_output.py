@@ -43,13 +43,6 @@ def test_without_rows_nothing_is_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
-def test_half_a_surrogate_pair_is_written_as_it_was_read_by_the_model(tmp_path, suffix):
-    path = tmp_path / f"out.{suffix}"
-    write_predictions(path, pairs(SAID, [Record("in, line 1", {"text": "a \ud800 b"})]), "class")
-    assert "a \ufffd b" in path.read_text("utf-8")
-
-
 def test_a_table_has_the_columns_that_its_first_row_lacks(tmp_path):
     (tmp_path / "in.tsv").write_text("a\tb\tc\n1\t2\n1\t2\t3\n")
     write_predictions(

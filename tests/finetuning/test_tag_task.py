@@ -124,10 +124,3 @@ def test_tags_may_be_numbers_of_the_labels_that_are_given(wordpiece):
     assert TagTask(CONFIG, wordpiece).gold(TagTask.read(CONFIG, one, Counter())) == ["O", "B-X"]
     with pytest.raises(UsageError, match="f, line 1: 'tags' has the number 2 for a tag, and task.labels names 0 tags"):
         TagTask.read(CONFIG.replace(labels=None), one, Counter())
-
-
-def test_whole_entities_are_measured(wordpiece):
-    task = TagTask(CONFIG, wordpiece)
-    golds = [["B-X", "I-X", "O"], ["B-X", "O", "O"]]
-    found = task.measure(golds, [{"predicted_tags": tags} for tags in (["B-X", "O", "O"], ["B-X", "O", "O"])])
-    assert found == {"accuracy": pytest.approx(5 / 6), "entity_f1": 0.5, "entity_precision": 0.5, "entity_recall": 0.5}

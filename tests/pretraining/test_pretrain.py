@@ -19,6 +19,7 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.corpora.corpus import Mixture, open_corpus
 from bert_jax.corpora.file_source import TextFiles
+from bert_jax.corpora.text_source import TextSettings
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import ShardReader, shard_path
 from bert_jax.instances.store import InstanceSource
@@ -370,7 +371,7 @@ def test_a_run_under_way_refuses_other_text(tiny_run, tiny_config, tmp_path, mon
     run.results_file.unlink()
     shutil.rmtree(run.data(32))
     (tmp_path / "other.txt").write_text(stories(120, first=500))
-    other = Mixture([TextFiles(str(tmp_path / "other.txt"), "replace", 10_000)])
+    other = Mixture([TextFiles(str(tmp_path / "other.txt"), TextSettings("replace", 10_000))])
     monkeypatch.setattr(dataset, "open_corpus", lambda _: other)
     with pytest.raises(UsageError, match="gives other text than"):
         pretrain(tiny_config, run)

@@ -68,7 +68,7 @@ def packed(*parts: tuple[bytes, int]) -> bytes:
 
 BOMBS = {
     "text:lines.txt.zst": (lambda: zstandard.compress(LINE * 1_000_000), "read "),
-    "text:many.txt.zst": (lambda: zstandard.compress(LINE * 2_500_000), "unpack to"),
+    "text:many.txt.zst": (lambda: zstandard.compress(LINE * 2_500_000), "it unpacks to"),
     "text:zeros.txt.gz": (lambda: packed((b"\0", 50_000_000)), "line 1: byte 1 is NUL"),
     "jsonl:line.jsonl.gz#text": (lambda: packed((b'{"text": [', 1), (b"[],", 20_000_000)), "33,554,432 bytes"),
     "jsonl:values.jsonl.gz#text": (lambda: packed((b"[", 1), (b"[],", 10_000_000)), "more than 2,000,000 values"),
@@ -87,14 +87,14 @@ BOMBS = {
     ),
     "wide_characters.json.gz": (
         lambda: packed(('{"data": ["\U0001f600'.encode(), 1), (os.urandom(650_000).hex().encode(), 1), (WORDS, 28_000)),
-        "more than 134,217,728 bytes",
+        "longer than 134,217,728 bytes",
     ),
     "endless.conll.gz": (lambda: packed((b"x O\n", 5_000_000)), "has more than 100,000 words"),
 }
 TABLES = {
-    "parquet:value.parquet#text": ((100_000_000, 128), "unpack to 100,000,"),
-    "parquet:rows.parquet#text": ((50_000_000, 100_000), "unpack to 100,000,"),
-    "parquet:lying.parquet#text": ((100_000_000, 128), "unpack to 100,000,"),
+    "parquet:value.parquet#text": ((100_000_000, 128), "take 100,000,"),
+    "parquet:rows.parquet#text": ((50_000_000, 100_000), "take 100,000,"),
+    "parquet:lying.parquet#text": ((100_000_000, 128), "take 100,000,"),
 }
 
 

@@ -1,0 +1,37 @@
+"""Limits on what is read from foreign files, in one table: they bound the memory that any file can take."""
+
+FREE_BYTES = 1 << 26
+"""Decompressed bytes that are always allowed, whatever the size of the file."""
+EXPANSION = 200
+"""Highest ratio of decompressed to compressed bytes, beyond FREE_BYTES of content.
+
+Text compresses 3 to 10 times and one repeated line about 100 times; a decompression bomb reaches 1,000 times (gzip) or
+30,000 times (Zstandard)."""
+WINDOW_BYTES = 1 << 27
+"""Largest window of a Zstandard frame: the default limit of the `zstd` program."""
+LINE_BYTES = 1 << 20
+"""Longest line of a corpus; longer lines are cut at a space."""
+RECORD_BYTES = 1 << 25
+"""Longest record of any format, since a record is in memory as a whole."""
+RECORD_VALUES = 2_000_000
+"""Most commas and brackets of a JSON record: each may stand for a value that takes up to 100 bytes of memory."""
+GROUP_BYTES = 1 << 27
+"""Largest decompressed group of ArrayRecord records. TFDS writes one record per group."""
+COLUMNS = 100_000
+"""Most separators of a table's line, since each field takes about a hundred bytes of memory."""
+SENTENCE_WORDS = 100_000
+"""Most words of a CoNLL sentence: a file without blank lines is one sentence."""
+SQUAD_BYTES, SQUAD_VALUES = 1 << 27, 5_000_000
+"""Size of a SQuAD file in bytes and JSON values: it is read whole and takes up to four times its size in memory.
+
+The training file of SQuAD 2.0 has 42 MB and a million values."""
+TEXT_CHARACTERS = 1_000_000
+"""Longest text of a task's row: its pieces take about 200 bytes of memory for each character."""
+UNDECODABLE, FEWEST_UNDECODABLE = 0.1, 10
+"""Highest share of a corpus's lines that aren't UTF-8, and the number of such lines from which on it applies.
+
+Beyond it the text has another encoding, and a model would learn U+FFFD."""
+FEATURES, SHARDS, SPLIT_RECORDS = 1_000, 100_000, 1 << 53
+"""Features of a TFDS dataset, shards of its splits, and records of a split."""
+ELEMENTS, CLASSES = 1 << 26, 10_000_000
+"""Elements of a TFDS tensor of known shape, and classes of a TFDS label."""
