@@ -151,9 +151,10 @@ def _examine(cases: list[Case], batch_sizes: tuple[int, ...], settings: list[str
 def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> Prospect:
     from bert_jax.cli.bench import COMMAND
     from bert_jax.model.attention import check_attention
+    from bert_jax.model.memory import step_memory
     from bert_jax.model.sharding import check_batch_size, make_mesh
     from bert_jax.pretraining.objective import planned_vocabulary_size
-    from bert_jax.training.devices import TOO_MUCH, device_memory, gigabytes, phase_memory
+    from bert_jax.training.devices import TOO_MUCH, device_memory, gigabytes
 
     config = COMMAND.parse(case.flags(batch_sizes[0]) + settings).config  # a wrong flag ends it all
     model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))
@@ -169,7 +170,7 @@ def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> 
         except UsageError as error:
             reason = str(error)
             continue
-        needed = phase_memory(config, model, mesh, phase, predictions=slots, sequences=sequences).total
+        needed = step_memory(config.execution, model, mesh, phase, predictions=slots, packed=sequences).total
         if there and needed > TOO_MUCH * there:
             reason = f"{size:,} sequences take about {gigabytes(needed)} by formula, and there are {gigabytes(there)}"
         else:

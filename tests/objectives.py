@@ -11,11 +11,11 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.finetuning.objective import TaskObjective
 from bert_jax.model.bert import Parameters
-from bert_jax.pretraining.objective import PretrainingObjective, ReplacedTokenObjective
+from bert_jax.pretraining.objective import METHODS, MaskedTokens
 from bert_jax.run.measurement import Means
 from bert_jax.training.step import loss_gradients
 
-SomeObjective = TypeVar("SomeObjective", PretrainingObjective, TaskObjective)
+SomeObjective = TypeVar("SomeObjective", MaskedTokens, TaskObjective)
 
 
 def compiled(objective: SomeObjective) -> SomeObjective:
@@ -27,13 +27,12 @@ def compiled(objective: SomeObjective) -> SomeObjective:
     return objective
 
 
-def objective_of(model: ModelConfig, asked: ObjectiveConfig | None = None, **settings: Any) -> PretrainingObjective:
-    """The objective of a pretraining of `model` with other `settings`, compiled; the id of [MASK] is 4."""
+def objective_of(model: ModelConfig, asked: ObjectiveConfig | None = None, **settings: Any) -> MaskedTokens:
+    """The method of a pretraining of `model` with other `settings`, compiled; the id of [MASK] is 4."""
     asked = asked or ObjectiveConfig()
-    kind = ReplacedTokenObjective if asked.predict == "replaced" else PretrainingObjective
     phases = (Phase(steps=1, length=model.max_positions, batch_size=8),)
     config = RunConfig(model=model, objective=asked, **{"phases": phases} | settings)
-    return compiled(kind(config, mask_id=4))
+    return compiled(METHODS[asked.predict](config, mask_id=4))
 
 
 def gradients_of(

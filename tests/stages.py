@@ -1,14 +1,20 @@
 """The stages of a run, for tests that befall it in each of them."""
 
+import contextlib
+import itertools
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
 import numpy as np
+import pytest
 from conftest import command
 
 from bert_jax.inference.bert import load
+from bert_jax.system.errors import Interrupted
+from bert_jax.training import loop
 
 
 def stages_of(run: Path) -> dict[str, Callable[[], bool]]:
@@ -33,6 +39,21 @@ def started_until(reached: Callable[[], bool], *arguments):
         assert time.monotonic() < until, "took too long to get there"
         time.sleep(0.001)
     return process
+
+
+@contextlib.contextmanager
+def stopped_at(step: int) -> Iterator[None]:
+    """Within the block, the first training in this process gets a SIGTERM in `step`, after which it raises."""
+    wait, steps = jax.block_until_ready, itertools.count(1)
+
+    def wait_and_stop(*arguments):
+        if next(steps) == step:
+            signal.raise_signal(signal.SIGTERM)
+        return wait(*arguments)
+
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(Interrupted, match=f"stopped at step {step} of"):
+        patched.setattr(loop.jax, "block_until_ready", wait_and_stop)
+        yield
 
 
 def parameters(run: Path) -> list[bytes]:

@@ -197,6 +197,11 @@ class ModelConfig(Settings):
         )
 
     @property
+    def networks(self) -> "tuple[ModelConfig, ...]":
+        """What is trained in pretraining, each an encoder with a head: the model, and the generator beside it."""
+        return (self, self.generator) if self.generator else (self,)
+
+    @property
     def encoder(self) -> "ModelConfig":
         """The model without what a discriminator has instead of BERT's heads: what a fine-tuned model is."""
         return self.replace(discriminator=False, generator_divisor=None)

@@ -34,9 +34,9 @@ def answer_metrics(
         if chosen.any():
             found[f"{name}_exact_match"], found[f"{name}_f1"] = (_mean(scores[chosen, place]) for place in (0, 1))
     texts = [next((answer["text"] for answer in one["best"] if answer["text"]), "") for one in predictions]
-    given = np.array([scored(gold, text, by_character)[1] for gold, text in zip(golds, texts)])
+    f1_of_texts = np.array([scored(gold, text, by_character)[1] for gold, text in zip(golds, texts)])
     odds = np.array([one["null_odds"] for one in predictions])
-    found["best_f1"], found["best_f1_threshold"] = _best(given, ~answerable, odds)
+    found["best_f1"], found["best_f1_threshold"] = _best(f1_of_texts, ~answerable, odds)
     return found
 
 
@@ -49,8 +49,8 @@ def scored(golds: Sequence[str], answer: str, by_character: bool) -> tuple[float
 
 def normalised(text: str, by_character: bool) -> str:
     """In lower case, without punctuation (of any script where `by_character`) and articles, single-spaced."""
-    kept = (character for character in text.lower() if not _is_punctuation(character, by_character))
-    return " ".join(_ARTICLES.sub(" ", "".join(kept)).split())
+    letters = (character for character in text.lower() if not _is_punctuation(character, by_character))
+    return " ".join(_ARTICLES.sub(" ", "".join(letters)).split())
 
 
 def words(text: str, by_character: bool) -> list[str]:
@@ -73,14 +73,14 @@ def _is_punctuation(character: str, by_character: bool) -> bool:
     return every or character in _ASCII_PUNCTUATION
 
 
-def _best(given: np.ndarray, unanswerable: np.ndarray, odds: np.ndarray) -> tuple[float, float]:
+def _best(f1: np.ndarray, unanswerable: np.ndarray, odds: np.ndarray) -> tuple[float, float]:
     """The best mean F1 and its threshold: questions with larger null odds get no answer."""
     order = np.argsort(odds, kind="stable")
-    gains = np.concatenate([[0.0], np.cumsum(given[order] - unanswerable[order])])
+    gains = np.concatenate([[0.0], np.cumsum(f1[order] - unanswerable[order])])
     last = np.append(odds[order][1:] != odds[order][:-1], True)  # a threshold takes all of the same odds
     gains[1:][~last] = -np.inf
     best = int(gains.argmax())
-    total = float(unanswerable.sum() + gains[best]) / len(given)
+    total = float(unanswerable.sum() + gains[best]) / len(f1)
     return total, float(odds[order][best - 1]) if best else float(odds.min() - 1.0)
 
 

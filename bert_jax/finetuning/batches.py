@@ -4,6 +4,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int, UInt32
 
@@ -43,9 +44,17 @@ class TrainingBatches:
     seed and i alone. An epoch's shortest examples may leave a batch that is filled up, by weight 0.
     """
 
-    def __init__(self, examples: Sequence[Example], config: TaskConfig, seed: int, pad_id: int):
-        """`config` gives the batch size, padded lengths and epochs."""
-        self._examples, self._seed, self._pad_id = examples, seed, pad_id
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        config: TaskConfig,
+        seed: int,
+        pad_id: int,
+        rows: Int[np.ndarray, " b"] | None = None,
+    ):
+        """`config` gives the batch size, padded lengths and epochs; `rows` are those of a batch that are wanted here,
+        all if None."""
+        self._examples, self._seed, self._pad_id, self._rows = examples, seed, pad_id, rows
         self._batch_size, self._lengths = config.batch_size, config.padded_lengths or (config.max_length,)
         self._sizes = [example.size for example in examples]
         self._an_epoch = -(-len(examples) // config.batch_size)
@@ -69,7 +78,8 @@ class TrainingBatches:
         chosen = self.records(number)
         length = padded_length(max(self._sizes[example] for example in chosen), self._lengths)
         examples = [self._examples[example] for example in chosen]
-        return assemble(examples, (self._batch_size, length), self._pad_id, number * self._batch_size)
+        batch = assemble(examples, (self._batch_size, length), self._pad_id, number * self._batch_size)
+        return batch if self._rows is None else jax.tree.map(lambda leaf: leaf[self._rows], batch)
 
     def _sorted_window(self, epoch: int, window: int) -> list[list[int]]:
         """The batches of one window of an epoch, as the numbers of their examples."""

@@ -40,10 +40,10 @@ def write_confusion_picture(path: Place, confusion: dict[str, Any], title: str) 
 def _write_names(axes: Any, names: list[str]) -> None:
     """Writes the classes' names along both axes."""
     fonts = _fonts_with(names)
-    shown = names if fonts else [str(number) for number in range(len(names))]
+    labels = names if fonts else [str(number) for number in range(len(names))]
     style = {"fontfamily": fonts or _FONT, "parse_math": False}  # a label with dollar signs is no formula
-    axes.set_xticks(range(len(names)), shown, rotation=45, ha="right", rotation_mode="anchor", **style)
-    axes.set_yticks(range(len(names)), shown, **style)
+    axes.set_xticks(range(len(names)), labels, rotation=45, ha="right", rotation_mode="anchor", **style)
+    axes.set_yticks(range(len(names)), labels, **style)
 
 
 def _fonts_with(names: list[str]) -> list[str]:

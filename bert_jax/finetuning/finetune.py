@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 from jax.sharding import Mesh
 
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
@@ -18,21 +17,17 @@ from bert_jax.finetuning.task import Task
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters
-from bert_jax.model.memory import Memory
-from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, tree_shardings
+from bert_jax.model.memory import Memory, step_memory
+from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows
 from bert_jax.model.task import HeadShape, pools_tokens
-from bert_jax.run.hosts import first_alone, is_first
-from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.tracking import check_trackers
-from bert_jax.run.trained_model import TrainedModel, initial_parameters
+from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
-from bert_jax.training.batch import AnyBatch
-from bert_jax.training.devices import check_room, compiling_tokens, keep_compiled_programs, phase_memory, tokens_at_once
-from bert_jax.training.learning_curve import write_learning_curve
-from bert_jax.training.loop import train
+from bert_jax.training.devices import check_room, compiling_tokens, tokens_at_once
+from bert_jax.training.job import Job
+from bert_jax.training.loop import Trained
 from bert_jax.training.trainer import PhaseWork, Trainer
 
 _FEWEST_POSITIONS = 8
@@ -49,45 +44,51 @@ class Planned(NamedTuple):
     config: TaskRunConfig
 
 
-def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
-    """Trains the run to its end and returns the content of results.json: the measurements of its best checkpoint.
+class FineTuning(Job[FinetuneConfig]):
+    """The fine-tuning of one run: from a model and rows to the measurements of its best checkpoint."""
 
-    Raises UsageError, RunError or Interrupted; the same call then continues where it stopped.
-    """
-    check_trackers(config.logging)
-    keep_compiled_programs()
-    mesh = make_mesh(config.mesh)
-    started, learned, measured, batches, planned = plan_finetuning(config, mesh, run)
-    tokenizer = started.tokenizer
-    with first_alone("prepare"):
-        run.open(planned)
-        if results := run.results(planned.steps):
-            say(f"{run.path} is finished: {results['steps']:,} steps")
-            return results
-        if not run.under_way:
-            run.save_tokenizer(tokenizer)
-    objective = TaskObjective(planned.task, planned.model, planned.execution, planned.layers_frozen, planned.probe)
-    trainer = Trainer(planned, mesh, objective)
-    outputs, pad_id = Outputs(objective, mesh), tokenizer.vocabulary.pad_id
-    dev = measured and DevRows(learned.task, measured, outputs, pad_id, compiling_tokens(started.config))
-    work = FineTuning(trainer, batches, dev)
-    last, evaluations = train(trainer, run, [work], lambda: _initial_parameters(planned, started, mesh))
-    steps = int(last.step)
-    results = {"task": planned.task.name, "steps": steps, "seeds": [planned.seed]}
-    results |= {"planned_steps": planned.steps, "stopped_early": steps < planned.steps}
-    if dev:
-        best = TrainedModel.open(run.path)
-        found = evaluations.get(best.step) or dev.evaluate(best.read(tree_shardings(best.shapes, mesh)))
-        results |= found | {"best_step": best.step, "dev_rows": dev.count}
-    results |= {"training_rows": learned.rows, "skipped_steps": int(last.skipped)}
-    run.write_results(results)
-    if is_first():
-        title, metric = planned.task.name, results.get("metric")
-        title += f": {metric} {results['score']:.4f} on {results['dev_rows']:,} dev rows" if metric else ""
-        write_learning_curve(run.path / "learning_curve.png", read_metrics(run.metrics_file), metric, title)
+    def check(self) -> TaskRunConfig:
+        self._plan = plan_finetuning(self.config, self.mesh, self.run)
+        return self._plan.config
+
+    def prepare(self) -> None:
+        if not self.run.under_way:
+            self.run.save_tokenizer(self._plan.started.tokenizer)
+
+    def work(self) -> tuple[Trainer, list[PhaseWork]]:
+        started, learned, measured, batches, config = self._plan
+        objective = TaskObjective(config.task, config.model, config.execution, config.layers_frozen, config.probe)
+        trainer = Trainer(config, self.mesh, objective)
+        outputs, pad_id = Outputs(objective, self.mesh), started.tokenizer.vocabulary.pad_id
+        self._dev = measured and DevRows(learned.task, measured, outputs, pad_id, compiling_tokens(started.config))
+        return trainer, [TaskPhase(trainer, batches, self._dev)]
+
+    def initial(self) -> Parameters | None:
+        return _initial_parameters(self._plan.config, self._plan.started, self.mesh)
+
+    def results(self, trained: Trained) -> dict[str, Any]:
+        config, steps = self._plan.config, int(trained.state.step)
+        results = {"task": config.task.name, "steps": steps, "seeds": [config.seed]}
+        results |= {"planned_steps": config.steps, "stopped_early": steps < config.steps}
+        if self._dev:
+            best = TrainedModel.open(self.run.path)
+            found = trained.evaluations.get(best.step) or self._dev.evaluate(best.parameters(self.mesh))
+            results |= found | {"best_step": best.step, "dev_rows": self._dev.count}
+        return results | {"training_rows": self._plan.learned.rows, "skipped_steps": int(trained.state.skipped)}
+
+    def title(self, results: dict[str, Any]) -> str:
+        title, metric = results["task"], results.get("metric")
+        return f"{title}: {metric} {results['score']:.4f} on {results['dev_rows']:,} dev rows" if metric else title
+
+    def draw(self, results: dict[str, Any]) -> None:
+        super().draw(results)
         if confusion := results.get("confusion"):
-            write_confusion_picture(run.path / "confusion.png", confusion, title)
-    return results
+            write_confusion_picture(self.run.path / "confusion.png", confusion, self.title(results))
+
+
+def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
+    """Trains the run to its end and returns the measurements of its best checkpoint. See `Job.carry_out`."""
+    return FineTuning(config, run).carry_out()
 
 
 def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Planned:
@@ -98,7 +99,8 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     learned = read_training(task, started.tokenizer, compiling_tokens(started.config))
     measured = read_measured(learned.task) if config.task.dev else None
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
-    batches = TrainingBatches(learned.examples, learned.task.config, config.seed, started.tokenizer.vocabulary.pad_id)
+    rows, pad_id = local_rows(batch_sharding(mesh), task.batch_size), started.tokenizer.vocabulary.pad_id
+    batches = TrainingBatches(learned.examples, learned.task.config, config.seed, pad_id, rows)
     # A published model's files give no type to train in, and it is read as float32.
     model = started.config if any(started.steps) else started.config.replace(compute_dtype="auto")
     planned = config.planned(model, learned.task.config, stamp, len(batches))
@@ -115,7 +117,7 @@ def read_by(config: FinetuneConfig) -> list[str | None]:
 def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
     """Memory of a step with the longest rows on one device, by formula."""
     longest = config.phases[0].replace(length=config.task.padded_lengths[-1])
-    return phase_memory(config, config.model, mesh, longest, predictions=0, sequences=1)
+    return step_memory(config.execution, config.model, mesh, longest, predictions=0, packed=1)
 
 
 def open_initial(config: FinetuneConfig) -> TrainedModel:
@@ -156,8 +158,8 @@ def _fitted(task: TaskConfig, positions: int) -> TaskConfig:
 
 
 def _as_begun(task: TaskConfig, run: RunDirectory) -> TaskConfig:
-    """`task` with the padded lengths that `run` began with, which decide rounding; another release or another kind of
-    machine might choose others."""
+    """`task` with the padded lengths that `run` began with, which decide rounding; another kind of machine might
+    choose others."""
     if task.padded_lengths is None and run.under_way:
         before = read_config(run.path)
         if isinstance(before, TaskRunConfig) and before.task.max_length == task.max_length:
@@ -173,25 +175,17 @@ class DevRows:
         self._task, self._rows, self._outputs = task, rows, outputs
         self._costs = {"pad_id": pad_id, "tokens": tokens_at_once(), "compiling": compiling}
 
-    def evaluate(self, params: Parameters, stop: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
-        """Returns every metric, `metric` and `score`; None if `stop`, called before each batch, returns True."""
+    def evaluate(self, params: Parameters, between: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """Every metric, `metric` and `score`. `between` is called before each batch, and may raise to end it."""
 
         def run(batch: TaskBatch) -> Any:
-            if stop():
-                raise _Stopped
+            between()
             return self._outputs(params, batch)
 
-        try:
-            return measure(self._task, self._rows, run, **self._costs)
-        except _Stopped:
-            return None
+        return measure(self._task, self._rows, run, **self._costs)
 
 
-class _Stopped(Exception):
-    """Raised to end a measurement early."""
-
-
-class FineTuning(PhaseWork):
+class TaskPhase(PhaseWork):
     """The one phase of fine-tuning on a task."""
 
     def __init__(self, trainer: Trainer, batches: TrainingBatches, dev: DevRows | None):
@@ -199,11 +193,6 @@ class FineTuning(PhaseWork):
         self.task = trainer.config.task
         self.name = f"Fine-tuning, {self.task.name}"
         self.score, self.patience = metric_of(self.task), self.task.patience
-        self._local_rows = local_rows(batch_sharding(trainer.mesh), self.batch_size)
-
-    def local(self, batch: AnyBatch) -> AnyBatch:
-        """The rows of a whole batch that belong to this process' devices."""
-        return jax.tree.map(lambda leaf: leaf[self._local_rows], batch)
 
     def records_hint(self, step: int) -> str:
         """Tells a user which rows the numbers mean."""
@@ -217,7 +206,7 @@ def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh
     """
     if config.from_random:
         return None
-    found = initial_parameters(started, model_place(config.init), mesh)
+    found = started.parameters(mesh)
     encoder, transform, lacks = found["bert"], pools_tokens(config.model), ""
     fits = config.model.table_size == config.model.hidden_size
     if not HeadShape.of(config.task).has_pooler(config.model):

@@ -47,9 +47,11 @@ def label_metrics(golds: Sequence[Sequence[int]], predicted: Sequence[Sequence[i
     """`micro_f1` over all labels of all rows, `macro_f1`, the mean over labels (0 for one that neither has), and
     `exact_match`, the share of rows with all labels right. `golds` and `predicted` have 0 or 1 for each label."""
     scores = _library("sklearn.metrics")
-    right, said = np.asarray(golds), np.asarray(predicted)
-    micro, macro = (float(scores.f1_score(right, said, average=mean, zero_division=0.0)) for mean in ("micro", "macro"))
-    return {"micro_f1": micro, "macro_f1": macro, "exact_match": float(np.mean(np.all(right == said, axis=1)))}
+    right, guessed = np.asarray(golds), np.asarray(predicted)
+    micro, macro = (
+        float(scores.f1_score(right, guessed, average=mean, zero_division=0.0)) for mean in ("micro", "macro")
+    )
+    return {"micro_f1": micro, "macro_f1": macro, "exact_match": float(np.mean(np.all(right == guessed, axis=1)))}
 
 
 def number_metrics(golds: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:
@@ -91,18 +93,18 @@ def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
     if "entity_f1" not in config.facts.metrics:
         return
     odd = [tag for tag in labels if tag != OUTSIDE and _entity_form(tag) is None]
-    shown = ", ".join(f"{quoted(tag)} ({counts[tag]:,} of {counts.total():,} words)" for tag in odd[:_SHOWN])
-    shown += ", ..." if len(odd) > _SHOWN else ""
+    named = ", ".join(f"{quoted(tag)} ({counts[tag]:,} of {counts.total():,} words)" for tag in odd[:_SHOWN])
+    named += ", ..." if len(odd) > _SHOWN else ""
     if odd and entity_forms(labels):
-        warn(f"{config.train}: entity F1 counts these tags as {OUTSIDE}, since they name no entity: {shown}")
+        warn(f"{config.train}: entity F1 counts these tags as {OUTSIDE}, since they name no entity: {named}")
     elif config.metric == "entity_f1" and not entity_forms(labels):
-        lacks = f"these don't name any: {shown}" if OUTSIDE in labels else f"there is no {OUTSIDE}: {listed(labels)}"
+        lacks = f"these don't name any: {named}" if OUTSIDE in labels else f"there is no {OUTSIDE}: {listed(labels)}"
         raise UsageError(
             f"task.metric=entity_f1 measures tags like O, B-PER and I-PER, and {lacks}; correct them, or leave "
             "task.metric out to measure accuracy"
         )
     elif odd and OUTSIDE in labels:
-        warn(f"{config.train}: accuracy alone is measured and no entity F1, since these tags name no entity: {shown}")
+        warn(f"{config.train}: accuracy alone is measured and no entity F1, since these tags name no entity: {named}")
 
 
 def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], names: Sequence[str]) -> dict:

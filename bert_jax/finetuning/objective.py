@@ -22,7 +22,7 @@ from bert_jax.model.size import encoder_flops
 from bert_jax.model.task import BertForTask, HeadShape, init_for_task
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.training.cross_entropy import cross_entropy
-from bert_jax.training.step import Moment
+from bert_jax.training.step import Moment, Objective
 
 _NOWHERE = -1e30
 """Score of padding as an answer's first or last token: the loss doesn't depend on padding."""
@@ -46,7 +46,7 @@ class Outputs:
         return self._run(params, placed(jax.tree.map(filled, batch), self._rows, count))
 
 
-class TaskObjective:
+class TaskObjective(Objective):
     """The mean loss of all targets in the global batch, weighted by class if the task has class weights.
 
     `config.task_kind.Loss` describes the losses; the tag of a word is predicted at its first piece.
@@ -70,12 +70,7 @@ class TaskObjective:
         self.labels = {"accuracy": "accuracy"}
         self.measurements = tuple(self.losses) if self._loss == "squares" else (*self.losses, "accuracy")
 
-    def in_phase(self, phase: int) -> "TaskObjective":
-        """Returns the objective itself: there is one phase."""
-        return self
-
     def init(self, key: Key[Array, ""]) -> Parameters:
-        """Random parameters of the encoder and the task's head."""
         return init_for_task(self.model, self._head, key)
 
     def learns(self, params: Parameters) -> Parameters | None:

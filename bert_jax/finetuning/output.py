@@ -57,13 +57,13 @@ def _files(path: Place) -> list[Place]:
     return [path, *(path.with_suffix(suffix) for suffix in beside)]
 
 
-def _both(record: Record, said: Prediction) -> dict[str, Any]:
+def _both(record: Record, prediction: Prediction) -> dict[str, Any]:
     """The columns of `record` and those of the prediction. Raises UsageError for a column of both."""
-    if twice := next((name for name in said if name in record.values), None):
+    if twice := next((name for name in prediction if name in record.values), None):
         raise UsageError(
             f"{record.place} has a column {twice!r}, and one of this name is to be written; rename it or leave it out"
         )
-    return record.values | said
+    return record.values | prediction
 
 
 def _jsonl_lines(predicted: Predicted) -> Iterator[str]:

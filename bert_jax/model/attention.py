@@ -6,7 +6,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jax.sharding import Mesh
+from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
@@ -42,7 +42,7 @@ def form_for(name: AttentionForm, case: AttentionCase) -> Form:
 
 
 def training_forms(
-    name: AttentionForm, config: ModelConfig, length: int, sequences: int, mesh: Mesh
+    name: AttentionForm, config: ModelConfig, length: int, sequences: int, mesh: Mesh | AbstractMesh
 ) -> tuple[Form, Form]:
     """The forms of global and of local attention in a training on rows of `length` tokens and up to `sequences`."""
     whole, local = (_training_case(config, length, sequences, mesh, local) for local in (False, True))
@@ -61,17 +61,16 @@ def check_attention(
             raise UsageError(f"execution.attention={name} can't be had: {reason}; leave it at auto, or ask for exact")
 
 
-def _training_case(config: ModelConfig, length: int, sequences: int, mesh: Mesh, local: bool = False) -> AttentionCase:
+def _training_case(
+    config: ModelConfig, length: int, sequences: int, mesh: Mesh | AbstractMesh, local: bool = False
+) -> AttentionCase:
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
         rate = config.attention_dropout
         return AttentionCase.of(config, length, dropout=rate, sequences=sequences, local=local)
 
 
 class SelfAttention(nn.Module):
-    """softmax(Q K^T / sqrt(K)) V, heads side by side, then a projection (He and Xu 2020, section 5.2).
-
-    Grabovoy's lecture (slide on B_L) has neither the scale 1 / sqrt(K) nor any bias; BERT's code, and this, has both.
-    """
+    """softmax(Q K^T / sqrt(K)) V, heads side by side, then a projection (Vaswani et al. 2017, section 3.2)."""
 
     config: ModelConfig
     form: AttentionForm = "auto"

@@ -33,8 +33,7 @@ def dropout(
     `columns`, which broadcast with `x`, number the columns; None: 0 to D - 1. An element's mask depends on
     its key, row and column alone: a row that is computed alone has the mask that it has among all.
 
-    The backward pass draws the mask again instead of reading it from memory. He and Xu (2020), section 5.1, write a
-    rate of 0.1 for prediction as well; BERT's code, and this, has 0.
+    The backward pass draws the mask again instead of reading it from memory.
     """
     if keys is None or not _threshold(rate):
         return x

@@ -33,10 +33,7 @@ def padded_vocabulary_size(config: ModelConfig) -> int:
 
 class Embeddings(nn.Module):
     """LayerNorm of the sum of the word, segment and position tables that the model has, then dropout and, if the tables
-    are narrower than the model, a projection.
-
-    He and Xu (2020), section 5.1, have neither the LayerNorm nor the dropout; BERT's code, and this, has both.
-    """
+    are narrower than the model, a projection."""
 
     config: ModelConfig
 

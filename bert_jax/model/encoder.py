@@ -40,34 +40,6 @@ class Computation(NamedTuple):
         return min(self.unroll or (1 if self.remat != "none" else blocks), blocks)
 
 
-class PostNorm(NamedTuple):
-    """A layer whose sum with its input is normalised, as in BERT: norm(x + layer(x)) (Vaswani et al. 2017)."""
-
-    norm: Callable[[Array], Array]
-
-    def before(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        """Returns the input of the layer."""
-        return x
-
-    def after(self, x: Float[Array, "B T D"], output: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        """Combines `x` and the layer's output."""
-        return self.norm(x + output)
-
-
-class PreNorm(NamedTuple):
-    """A layer whose input is normalised: x + layer(norm(x)) (Xiong et al. 2020). One more follows the last block."""
-
-    norm: Callable[[Array], Array]
-
-    def before(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        """Returns the input of the layer."""
-        return self.norm(x)
-
-    def after(self, x: Float[Array, "B T D"], output: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        """Combines `x` and the layer's output."""
-        return x + output
-
-
 class FeedForward(nn.Module):
     """Two linear layers with an activation between them, at each token by itself; gated where `config` says so."""
 
@@ -87,10 +59,10 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each with dropout, residual sum and normalisation (He and Xu 2020, section 5).
+    """Attention and feed-forward, each with dropout, residual sum and normalisation.
 
-    The lecture of Grabovoy (slides on B_L) leaves out the residual round the attention, and all biases and dropout;
-    BERT's code, and this, has them.
+    The norm follows the sum, as in BERT: norm(x + layer(x)) (Vaswani et al. 2017); or with model.norm=pre it precedes
+    the layer: x + layer(norm(x)) (Xiong et al. 2020), and one more follows the last block.
     """
 
     config: ModelConfig
@@ -112,19 +84,21 @@ class Block(nn.Module):
         """The block's output at `places` of each row (at all T where None), and its attention if requested."""
         config = self.config
         keys = [None] * 3 if dropout_keys is None else split(dropout_keys, 3)
-        residual_of = PreNorm if config.norm == "pre" else PostNorm
+        before, after = config.norm == "pre", config.norm == "post"
         norm = LayerNorm(config, name="attention_norm")
-        residual = residual_of((lambda x: x) if self.first and config.norm == "pre" else norm)
         attention = SelfAttention(config, self.attention, self.local, name="attention")
-        attended, probabilities = attention(residual.before(x), pattern, keys[0], places, return_probabilities)
+        inputs = norm(x) if before and not self.first else x
+        attended, probabilities = attention(inputs, pattern, keys[0], places, return_probabilities)
         queries = pattern.of_queries(places)
         dropout_places = queries.queries.sequence, queries.query_positions
-        x = residual.after(at_places(x, places), token_dropout(attended, config.dropout, keys[1], *dropout_places))
-        residual = residual_of(LayerNorm(config, name="feedforward_norm"))
+        x = at_places(x, places) + token_dropout(attended, config.dropout, keys[1], *dropout_places)
+        x = norm(x) if after else x
+        norm = LayerNorm(config, name="feedforward_norm")
         feedforward = FeedForward(config, name="feedforward")
         nn.share_scope(self, feedforward)  # its parameters are the block's, beside the attention's
-        output = feedforward(residual.before(x))
-        return residual.after(x, token_dropout(output, config.dropout, keys[2], *dropout_places)), probabilities
+        output = feedforward(norm(x) if before else x)
+        x += token_dropout(output, config.dropout, keys[2], *dropout_places)
+        return norm(x) if after else x, probabilities
 
 
 class Encoder(nn.Module):

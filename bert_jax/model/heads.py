@@ -18,8 +18,7 @@ MASKED_OUT = -1e30
 class Pooler(nn.Module):
     """tanh(x W + b) of the vector x of one token, the first (of a causal model the last): one for the sequence.
 
-    Grabovoy's lecture (slide on BP) writes a sigma for tanh, and no b; BERT's code, and this, has both. Relatives have
-    GELU for tanh, and a norm after it (model.pooler).
+    Relatives have GELU for tanh, and a norm after it (model.pooler).
     """
 
     config: ModelConfig
@@ -38,11 +37,7 @@ class Pooler(nn.Module):
 
 
 class MaskedLanguageHead(nn.Module):
-    """Dense to the width of the word table, activation, LayerNorm, then this table and a bias over the vocabulary.
-
-    He and Xu (2020), section 6.2, leave the LayerNorm out; Grabovoy's lecture has one matrix of its own and nothing
-    else. BERT's code, and this, has all of it.
-    """
+    """Dense to the width of the word table, activation, LayerNorm, then this table and a bias over the vocabulary."""
 
     config: ModelConfig
 
@@ -60,11 +55,7 @@ class MaskedLanguageHead(nn.Module):
 
 
 class NextSentenceHead(nn.Module):
-    """Two classes from the pooled vector: 0 the second segment follows, 1 it was drawn at random.
-
-    He and Xu (2020), section 6.1, write a true pair as (0, 1), and Grabovoy's lecture one sigmoid unit; BERT's code,
-    and this, has a two-way softmax with the true pair as class 0.
-    """
+    """Two classes from the pooled vector: 0 the second segment follows, 1 it was drawn at random."""
 
     config: ModelConfig
 

@@ -144,11 +144,7 @@ def recomputed(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 class LayerNorm(nn.Module):
-    """Normalises each token's features in float32, then scale and, with biases, shift; in the compute dtype.
-
-    He and Xu (2020), section 2, take mean and deviation down a column, over tokens; BERT's code, and this, along a
-    token's features.
-    """
+    """Normalises each token's features in float32, then scale and, with biases, shift; in the compute dtype."""
 
     config: ModelConfig
 
@@ -174,8 +170,7 @@ def activation(config: ModelConfig) -> Callable[[Array], Array]:
     On CPUs in float32: XLA rounds bfloat16 after each operation there, which takes twice as long. On accelerators it
     rounds once in any case, and an input in float32 would take twice the memory until the backward pass.
 
-    The tanh form is 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). He and Xu (2020), section 2, print
-    sqrt(0.5 pi) for sqrt(2/pi).
+    The tanh form is 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
     """
 
     def gelu(x: Array) -> Array:

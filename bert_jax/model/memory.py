@@ -2,12 +2,17 @@
 
 from typing import NamedTuple
 
+import jax
+from jax.sharding import AbstractMesh, Mesh
+
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.model.attention_form import Form
+from bert_jax.config.phase import Phase
+from bert_jax.model.attention import training_forms
+from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size
-from bert_jax.model.exact_attention import EXACT
 from bert_jax.model.linear import compute_dtype
+from bert_jax.model.sharding import parts, row_shards
 
 _F32 = 4
 _STATE = 3
@@ -32,32 +37,31 @@ class Memory(NamedTuple):
 
 
 def step_memory(
-    model: ModelConfig,
     execution: ExecutionConfig,
+    model: ModelConfig,
+    mesh: Mesh | AbstractMesh,
+    phase: Phase,
     *,
-    parameters: int,
-    rows: int,
-    length: int,
     predictions: int,
-    split: int = 1,
-    tensor: int = 1,
-    forms: tuple[Form, Form] = (EXACT, EXACT),
+    packed: int,
 ) -> Memory:
-    """The memory of a step on `rows` sequences of `length` tokens a device, `predictions` of each predicted.
+    """The memory of a step of `phase` on one device of `mesh`.
 
-    `parameters` are those of the model with its padding, `split` the devices that share one copy of them (mesh.fsdp x
-    mesh.tensor), `tensor` those that share heads and inner features of the same sequences; `forms` those of global
-    and of local attention. The vocabulary's size is set in `model`. Without predictions (in fine-tuning) no logits over
-    the vocabulary are counted.
+    A row has so many predicted tokens and up to `packed` sequences; without predictions (in fine-tuning) no logits over
+    the vocabulary are counted. The vocabulary's size is set in `model`.
 
     What a block keeps for its backward pass was read off the traced step (jax.vjp's residuals). A discriminator and its
     generator keep theirs at the same time.
     """
-    rows = -(-rows // execution.accumulation)
+    length = phase.length
+    forms = training_forms(execution.attention, model, length, packed, mesh)
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(model)))
+    split, tensor = parts(mesh, ("fsdp", "tensor")), parts(mesh, "tensor")
+    rows = -(-phase.batch_size // (row_shards(mesh) * execution.accumulation))
     size = compute_dtype(model).itemsize
     tokens = rows * length
     stored, largest = 0, 0
-    for one in filter(None, (model, model.generator)):
+    for one in model.networks:
         width, inner = one.hidden_size, one.inner_size * (2 if one.feedforward == "gated" else 1)
         for layer in range(one.num_layers):
             window, form = (None, forms[0]) if one.is_global(layer) else (one.local_window, forms[1])

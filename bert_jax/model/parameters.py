@@ -71,14 +71,16 @@ class Parameter(NamedTuple):
 
 
 def _linear(
-    path: str, group: str, part: str, tensor: str, inputs: tuple[str, ...], output: str, bias: str = "vector"
+    path: str, group: str, part: str, tensors: str | tuple[str, ...], inputs: tuple[str, ...], *outputs: str
 ) -> tuple[Parameter, Parameter]:
-    """The kernel and the bias of a linear layer; `bias` names the axis of the bias."""
+    """The kernel and the bias of a linear layer. A bias over _SPLIT_OUTPUTS has their axes, any other is whole."""
     stack = _LAYER if group == "block" else ()
-    kernel_axes, bias_axes = (*stack, *inputs, output), (*stack, bias)
+    names = (tensors,) if isinstance(tensors, str) else tensors
+    weights, biases = (tuple(f"{name}.{kind}" for name in names) for kind in ("weight", "bias"))
+    of_bias = outputs if outputs[-1] in _SPLIT_OUTPUTS else ("vector",)
     return (
-        Parameter(f"{path}/kernel", kernel_axes, group, part, (f"{tensor}.weight",), decays=True, inputs=len(inputs)),
-        Parameter(f"{path}/bias", bias_axes, group, part, (f"{tensor}.bias",), decays=False),
+        Parameter(f"{path}/kernel", (*stack, *inputs, *outputs), group, part, weights, True, len(inputs)),
+        Parameter(f"{path}/bias", (*stack, *of_bias), group, part, biases, decays=False),
     )
 
 
@@ -99,6 +101,8 @@ def _table(path: str, rows: str, part: str, tensor: str) -> Parameter:
 _BLOCK, _BLOCK_TENSORS = "bert/encoder/layers", "bert.encoder.layer.{layer}"
 _PROJECTIONS = tuple(f"{_BLOCK_TENSORS}.attention.self.{name}" for name in ("query", "key", "value"))
 _HEADS = ("heads", "head")
+_SPLIT_OUTPUTS = ("head", "inner")
+"""Last axes of outputs that are split in the bias too."""
 
 PARAMETERS: tuple[Parameter, ...] = (
     _table("bert/embeddings/word", "vocabulary", "word table", "bert.embeddings.word_embeddings.weight"),
@@ -109,23 +113,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     *_linear(
         "bert/embeddings/projection", "embeddings", "projection", "bert.embeddings_project", ("width",), "features"
     ),
-    Parameter(
-        f"{_BLOCK}/attention/kernel",
-        ("layer", "width", "projection", *_HEADS),
-        "block",
-        "query, key, value",
-        tuple(f"{name}.weight" for name in _PROJECTIONS),
-        decays=True,
-        inputs=1,
-    ),
-    Parameter(
-        f"{_BLOCK}/attention/bias",
-        ("layer", "projection", *_HEADS),
-        "block",
-        "query, key, value",
-        tuple(f"{name}.bias" for name in _PROJECTIONS),
-        decays=False,
-    ),
+    *_linear(f"{_BLOCK}/attention", "block", "query, key, value", _PROJECTIONS, ("width",), "projection", *_HEADS),
     *_linear(
         f"{_BLOCK}/attention/output",
         "block",
@@ -142,32 +130,17 @@ PARAMETERS: tuple[Parameter, ...] = (
         f"{_BLOCK_TENSORS}.intermediate.dense",
         ("width",),
         "inner",
-        bias="inner",
-    ),
-    Parameter(
-        f"{_BLOCK}/feedforward_gated/kernel",
-        ("layer", "width", "projection", "inner"),
-        "block",
-        "feed-forward in and gate",
-        (f"{_BLOCK_TENSORS}.intermediate.dense.weight",),
-        decays=True,
-        inputs=1,
-    ),
-    Parameter(
-        f"{_BLOCK}/feedforward_gated/bias",
-        ("layer", "projection", "inner"),
-        "block",
-        "feed-forward in and gate",
-        (f"{_BLOCK_TENSORS}.intermediate.dense.bias",),
-        decays=False,
     ),
     *_linear(
-        f"{_BLOCK}/feedforward_out",
+        f"{_BLOCK}/feedforward_gated",
         "block",
-        "feed-forward out",
-        f"{_BLOCK_TENSORS}.output.dense",
-        ("inner",),
-        "width",
+        "feed-forward in and gate",
+        f"{_BLOCK_TENSORS}.intermediate.dense",
+        ("width",),
+        *("projection", "inner"),
+    ),
+    *_linear(
+        f"{_BLOCK}/feedforward_out", "block", "feed-forward out", f"{_BLOCK_TENSORS}.output.dense", ("inner",), "width"
     ),
     *_norm(f"{_BLOCK}/feedforward_norm", "block", "LayerNorm", f"{_BLOCK_TENSORS}.output.LayerNorm"),
     *_norm("bert/encoder/norm", "last norm", "LayerNorm after the blocks", "bert.encoder.norm"),

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+import operator
 from typing import NamedTuple
 
 import jax
@@ -46,21 +46,21 @@ def parts(config: ModelConfig) -> list[Part]:
     Those of a generator follow those of its discriminator. The word table, which the masked language head uses too, is
     counted once, and so are tables that both models use. Raises ValueError for a parameter that has no row there.
     """
-    leaves = jax.tree_util.tree_leaves_with_path(parameter_shapes(config))
-    shapes = {path_of(path): leaf.shape for path, leaf in leaves}
-    for path in shapes:
-        parameter_at(path)
-    return [*_parts_below("", shapes, config), *_parts_below(_GENERATOR, shapes, config)]
-
-
-def _parts_below(root: str, shapes: dict[str, tuple[int, ...]], config: ModelConfig) -> Iterator[Part]:
-    """Yields the parts whose parameters' paths are those of PARAMETERS below `root`."""
-    present = [parameter for parameter in PARAMETERS if root + parameter.path in shapes]
-    for (group, name), same in itertools.groupby(present, lambda parameter: (parameter.group, parameter.part)):
-        of_all = [(parameter, shapes[root + parameter.path]) for parameter in same]
-        own = [parameter.own_shape(shape, config.table_rows) for parameter, shape in of_all]
-        copies = of_all[0][1][0] if group == "block" else 1
-        yield Part(group, name, tuple(sorted(own, key=len, reverse=True)), copies, root == _GENERATOR)
+    found = []
+    for keys, leaf in jax.tree_util.tree_leaves_with_path(parameter_shapes(config)):
+        parameter = parameter_at(path := path_of(keys))
+        order = path.startswith(_GENERATOR), PARAMETERS.index(parameter)
+        found.append((order, parameter, leaf.shape))
+    found.sort(key=operator.itemgetter(0))
+    counted = []
+    for (of_generator, group, name), same in itertools.groupby(
+        found, lambda one: (one[0][0], one[1].group, one[1].part)
+    ):
+        of_part = [(parameter, shape) for _, parameter, shape in same]
+        own = [parameter.own_shape(shape, config.table_rows) for parameter, shape in of_part]
+        copies = of_part[0][1][0] if group == "block" else 1
+        counted.append(Part(group, name, tuple(sorted(own, key=len, reverse=True)), copies, of_generator))
+    return counted
 
 
 def num_parameters(config: ModelConfig, heads: bool = True) -> int:
@@ -80,21 +80,19 @@ def train_flops(config: ModelConfig, length: int, predictions: int) -> int:
 def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
     """FLOPs of the forward pass of one sequence in pretraining: matrix products only.
 
-    The vocabulary is counted at the predicted tokens with its true size. Of a discriminator: its own at all tokens, and
-    those of its generator.
+    The vocabulary is counted at the predicted tokens with its true size, the head of a discriminator at all tokens, and
+    its generator without pooler.
     """
-    width = config.hidden_size
-    if config.discriminator:
-        own = encoder_flops(config, length, last_queries=length) + 2 * length * width * (width + 1)
-        return own + (_masked_language_flops(config.generator, length, predictions) if config.generator else 0)
-    pooler = 2 * width * width + 2 * width * 2
-    return _masked_language_flops(config, length, predictions) + pooler
-
-
-def _masked_language_flops(config: ModelConfig, length: int, predictions: int) -> int:
-    """FLOPs of the forward pass of encoder and MLM head, the last block at the predicted tokens and the pooler's."""
-    head = 2 * predictions * config.table_size * (config.hidden_size + vocabulary_size(config))
-    return encoder_flops(config, length, last_queries=predictions + 1) + head
+    total = 0
+    for network in config.networks:
+        width = network.hidden_size
+        if network.discriminator:
+            total += encoder_flops(network, length, last_queries=length) + 2 * length * width * (width + 1)
+        else:
+            total += encoder_flops(network, length, last_queries=predictions + 1)
+            total += 2 * predictions * network.table_size * (width + vocabulary_size(network))
+    pooler = 0 if config.discriminator else 2 * width * width + 2 * width * 2
+    return total + pooler
 
 
 def encoder_flops(config: ModelConfig, length: int, last_queries: int) -> int:

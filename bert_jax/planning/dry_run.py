@@ -38,14 +38,14 @@ def planned_pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> F
     Writes nothing. Raises UsageError if the training would refuse to start.
     """
     run, mesh = RunDirectory(workdir), make_mesh(config.mesh)
-    trainer = pretrain.check(config, as_if_absent(workdir) if overwrite else run, mesh)
+    trainer, _ = pretrain.check(config, as_if_absent(workdir) if overwrite else run, mesh)
     if overwrite:
         runs_to_delete(workdir, pretrain.read_by(config))
     yield from _of_run(config, run, mesh, overwrite)
     yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size, overwrite)
     for length in dict.fromkeys(phase.length for phase in config.phases):
         yield f"data, length {length}", _data(config, run, length, overwrite)
-    memories = [pretrain.planned_memory(trainer, phase) for phase in config.phases]
+    memories = [trainer.objective.memory(phase, mesh) for phase in config.phases]
     done = _steps_done(run, overwrite)
     for number, phase in enumerate(config.phases):
         flops = f", {trainer.flops(number) * phase.steps:.3e} FLOPs of matrix products"

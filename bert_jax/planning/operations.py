@@ -49,11 +49,10 @@ def operations(trainer: Trainer) -> list[Operation]:
     batch, length = phase.batch_size // trainer.mesh.size, phase.length
     slots = config.slots(length)
     tokens = synthetic_batch(batch, length, 1, config.data.sequences_a_row(length)).tokens
-    if not model.discriminator:
-        return _of_model(model, tokens, slots)
-    found = _of_model(model, tokens, length)
-    if model.generator:
-        of_generator = [*_of_model(model.generator, tokens, slots), _drawing(model.generator, tokens, slots)]
+    first, *others = model.networks
+    found = _of_model(first, tokens, length if first.discriminator else slots)
+    for other in others:
+        of_generator = [*_of_model(other, tokens, slots), _drawing(other, tokens, slots)]
         found += [operation._replace(name=f"generator: {operation.name}") for operation in of_generator]
     return found
 

@@ -13,9 +13,10 @@ from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.chunks import text_hash
 from bert_jax.instances.preparation import cut_corpus, prepare
 from bert_jax.instances.prepared_data import PreparedData, discard, publish_prepared
-from bert_jax.pretraining.initial import InitialModel
+from bert_jax.pretraining.initial import open_initial
 from bert_jax.pretraining.vocabulary import existing_tokenizer
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched, worked_on
 from bert_jax.system.errors import RunError, UsageError
@@ -36,14 +37,15 @@ class _Shards(Shape):
     shards: dict[str, FileSum]
 
 
-def check_sources(config: RunConfig, run: RunDirectory) -> None:
+def check_sources(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> None:
     """Raises UsageError if a corpus, vocabulary or model that the run needs is missing, or if another release wrote
-    the run's data. Writes nothing."""
+    the run's data. Writes nothing. `initial`: the model of `config.init`, where it is open."""
     if not run.under_way:
-        initial, tokenizer = InitialModel.open(config), existing_tokenizer(config)
+        initial = initial or open_initial(config)
+        tokenizer = existing_tokenizer(config, initial)
         if initial:
             assert tokenizer is not None  # it comes with the model
-            replaced_pieces(initial.trained.tokenizer, tokenizer)
+            replaced_pieces(initial.tokenizer, tokenizer)
     for phase in config.phases:
         _check_format_of_shards(run, phase.length)
     if _is_prepared(config, run):
@@ -54,10 +56,10 @@ def check_sources(config: RunConfig, run: RunDirectory) -> None:
             raise UsageError(f"data.source={source!r} holds no text; give another")
 
 
-def check_preparation(config: RunConfig, run: RunDirectory) -> None:
+def check_preparation(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> None:
     """Raises UsageError as `check_sources` does, and where the text isn't prepared and a segmenter or lexicon that
     preparing needs can't be used. Writes nothing."""
-    check_sources(config, run)
+    check_sources(config, run, initial)
     if not _is_prepared(config, run):
         _check_marks(config.data)
 

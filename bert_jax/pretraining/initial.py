@@ -1,6 +1,6 @@
 """Starting a run from the parameters of a trained model."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,7 @@ from bert_jax.model.bert import PART_NAMES, Parameters, absent_parts, parameter_
 from bert_jax.model.embeddings import padded_vocabulary_size, vocabulary_size
 from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.sharding import tree_shardings
-from bert_jax.run.trained_model import TrainedModel, initial_parameters
-from bert_jax.system.bucket import Place
+from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.extension import replaced_pieces
@@ -30,57 +29,46 @@ _MAY_DIFFER = {
 compared by their pieces. Without a table of positions the longest sequence may differ, too."""
 
 
-class InitialModel(NamedTuple):
-    """A trained model to start from."""
+def open_initial(config: RunConfig) -> TrainedModel | None:
+    """The model that `config.init` names, or None.
 
-    trained: TrainedModel
-    path: Place
-    absent: frozenset[str]
-    """Parts of the run's model that this one lacks."""
-
-    @classmethod
-    def open(cls, config: RunConfig) -> "InitialModel | None":
-        """The model that `config.init` names, or None.
-
-        Raises UsageError where there is none, or where its architecture differs from `config.model`.
-        """
-        if config.init is None:
-            return None
-        path = model_place(config.init)
-        trained = TrainedModel.open(path)
-        has_table = config.model.positions == "learned"
-        theirs, ours = (_shaping(model, has_table) for model in (trained.config, config.model))
-        if "pooler" not in trained.shapes["bert"]:  # whatever its kind, it is random
-            theirs["pooler"] = ours["pooler"]
-        if "generator" not in trained.shapes:  # whatever its size, it is random
-            theirs["generator_divisor"] = ours["generator_divisor"]
-        if theirs != ours:
-            differing = [name for name in ours if theirs[name] != ours[name]]
-            differences = "; ".join(f"model.{name} is {theirs[name]} there and {ours[name]} here" for name in differing)
-            raise UsageError(
-                f"the model of init={config.init} is another one: {differences}. Give its settings, or the run "
-                "itself in place of a config file"
-            )
-        return cls(trained, path, absent_parts(trained.shapes, config.model))
-
-    def parameters(self, tokenizer: Tokenizer, mesh: Mesh) -> Parameters:
-        """The saved parameters for `tokenizer`, which must extend the model's vocabulary; only added rows are new.
-
-        Raises UsageError where the vocabulary begins otherwise.
-        """
-        trained = self.trained
-        rows = replaced_pieces(trained.tokenizer, tokenizer)
-        if self.absent:
-            missing = " and no ".join(PART_NAMES[part] for part in sorted(self.absent))
-            say(f"the model to start from has no {missing}: random values are put there")
-        params = initial_parameters(trained, self.path, mesh)
-        if len(rows) == len(trained.tokenizer.vocabulary):
-            return params
-        longer = trained.config.replace(vocabulary_size=len(rows))
-        shardings = tree_shardings(parameter_shapes(longer, absent_parts(trained.shapes, longer)), mesh)
-        return jax.jit(lambda params: _lengthened(params, trained.config, longer, rows), out_shardings=shardings)(
-            params
+    Raises UsageError where there is none, or where its architecture differs from `config.model`.
+    """
+    if config.init is None:
+        return None
+    trained = TrainedModel.open(model_place(config.init))
+    has_table = config.model.positions == "learned"
+    theirs, ours = (_shaping(model, has_table) for model in (trained.config, config.model))
+    if "pooler" not in trained.shapes["bert"]:  # whatever its kind, it is random
+        theirs["pooler"] = ours["pooler"]
+    if "generator" not in trained.shapes:  # whatever its size, it is random
+        theirs["generator_divisor"] = ours["generator_divisor"]
+    if theirs != ours:
+        differing = [name for name in ours if theirs[name] != ours[name]]
+        differences = "; ".join(f"model.{name} is {theirs[name]} there and {ours[name]} here" for name in differing)
+        raise UsageError(
+            f"the model of init={config.init} is another one: {differences}. Give its settings, or the run "
+            "itself in place of a config file"
         )
+    return trained
+
+
+def initial_parameters(trained: TrainedModel, model: ModelConfig, tokenizer: Tokenizer, mesh: Mesh) -> Parameters:
+    """The parameters of `trained` for a run of `model` and `tokenizer`, which must extend its vocabulary; only added
+    rows are new.
+
+    Raises UsageError where the vocabulary begins otherwise.
+    """
+    rows = replaced_pieces(trained.tokenizer, tokenizer)
+    if absent := absent_parts(trained.shapes, model):
+        missing = " and no ".join(PART_NAMES[part] for part in sorted(absent))
+        say(f"the model to start from has no {missing}: random values are put there")
+    params = trained.parameters(mesh)
+    if len(rows) == len(trained.tokenizer.vocabulary):
+        return params
+    longer = trained.config.replace(vocabulary_size=len(rows))
+    shardings = tree_shardings(parameter_shapes(longer, absent_parts(trained.shapes, longer)), mesh)
+    return jax.jit(lambda params: _lengthened(params, trained.config, longer, rows), out_shardings=shardings)(params)
 
 
 def _shaping(model: ModelConfig, learned_positions: bool) -> dict[str, Any]:

@@ -62,8 +62,7 @@ def mask_sequences(
     done, from 0 to 1, on which the share to predict may depend; None: it is an evaluation.
 
     Of the chosen tokens (or units) each is replaced by [MASK] with probability 0.8, by any piece with 0.1 and kept with
-    0.1, as in the original; He and Xu (2020), section 4, write exact shares, and another piece than the one that stood
-    there. The slots of a row follow its tokens.
+    0.1, as in the original. The slots of a row follow its tokens.
     """
     length, sequences = tokens.ids.shape[1], keys.shape[1]
     slots = objective.slots(length, sequences, evaluated=done is None)

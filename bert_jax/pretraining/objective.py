@@ -1,7 +1,7 @@
-"""Pretraining objectives: masked language modelling, with or without a question about sentence pairs (Devlin et al.
-2019, section 3.1); next-token prediction (Radford et al. 2018, section 3.1); and replaced-token detection (Clark et al.
-2020, section 2)."""
+"""Methods of pretraining: masked tokens, with or without a question about sentence pairs (Devlin et al. 2019,
+section 3.1); next tokens (Radford et al. 2018, section 3.1); and replaced tokens (Clark et al. 2020, section 2)."""
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
@@ -11,12 +11,14 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, Key
 
+from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertForPretraining, Discriminator, Parameters, generator_parameters, init
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.encoder import Computation
+from bert_jax.model.memory import Memory, step_memory
 from bert_jax.model.size import train_flops
 from bert_jax.pretraining.masking import Masked, MaskingKeys, mask_sequences, next_tokens
 from bert_jax.pretraining.questions import (
@@ -32,7 +34,7 @@ from bert_jax.run.measurement import Mean, Means
 from bert_jax.system.errors import UsageError
 from bert_jax.training.batch import Batch
 from bert_jax.training.cross_entropy import cross_entropy
-from bert_jax.training.step import Moment
+from bert_jax.training.step import Moment, Objective
 from bert_jax.training.trainer import Trainer
 
 
@@ -47,18 +49,17 @@ class PretrainingTargets(NamedTuple):
     """Each sequence's key for drawing replacements; None where none are drawn from predictions."""
 
 
-class PretrainingObjective:
-    """Masked or next tokens and, optionally, sentence pairs: the sum of their mean losses over the global batch.
+class MaskedTokens(Objective):
+    """Masked tokens and, optionally, sentence pairs: the sum of their mean losses over the global batch."""
 
-    Grabovoy's lecture sums the first over all pieces; BERT's code, and this, takes the mean over the masked ones.
-    """
+    token_question = MASKED_TOKENS
+    """The question whose labels are tokens."""
+    main_question = MASKED_TOKENS
+    """The question whose accuracy is the run's score."""
 
     def __init__(self, config: RunConfig, mask_id: int):
         """The model's vocabulary size is set in `config`."""
         self.model, self._config, self._mask_id = config.model, config, mask_id
-        self._predicts_next = config.objective.predict == "next"
-        self.token_question = NEXT_TOKENS if self._predicts_next else MASKED_TOKENS
-        """The question whose labels are tokens; the baseline answers it from their frequencies."""
         self.pair_question = OF_PAIRS[config.objective.pair]
         questions = self.questions
         self.losses = {question.loss: weight for question, weight in questions.items()}
@@ -67,11 +68,7 @@ class PretrainingObjective:
             question.accuracy: question.label if number else f"accuracy: {question.label}"
             for number, question in enumerate(questions)
         }
-        self._build(Computation.of(config.execution))
-
-    def _build(self, computation: Computation) -> None:
-        """Makes the networks that `measure` runs."""
-        self._network = BertForPretraining(self.model, computation)
+        self._network = BertForPretraining(self.model.generator or self.model, Computation.of(config.execution))
 
     @property
     def questions(self) -> dict[Question, float]:
@@ -86,62 +83,78 @@ class PretrainingObjective:
             for question, weight in self.questions.items()
         )
 
-    @property
-    def main_question(self) -> Question:
-        """The question whose accuracy is the run's score."""
-        return self.token_question
-
-    def in_phase(self, phase: int) -> "PretrainingObjective":
-        """The objective with the phase's base of rotary positions; itself where that is the model's."""
+    def in_phase(self, phase: int) -> "MaskedTokens":
+        """The method with the phase's base of rotary positions; itself where that is the model's."""
         base = self._config.phases[phase].rotary_base
         if base in (None, self.model.rotary_base):
             return self
         return type(self)(self._config.replace(model=self.model.replace(rotary_base=base)), self._mask_id)
 
     def init(self, key: Key[Array, ""]) -> Parameters:
-        """Random parameters of the whole model."""
         return init(self.model, key)
 
-    def learns(self, params: Parameters) -> None:
-        """Returns None: every parameter is trained."""
-
     def flops(self, shape: tuple[int, ...]) -> float:
-        """FLOPs of the matrix products in a training step on a batch of ids of this shape."""
         batch_size, length = shape
         return batch_size * train_flops(self.model, length, self._config.slots(length))
 
+    def memory(self, phase: Phase, mesh: Mesh) -> Memory:
+        """Memory of a step of `phase` on one device, by formula."""
+        predictions, packed = self._config.slots(phase.length), self._config.data.sequences_a_row(phase.length)
+        return step_memory(self._config.execution, self.model, mesh, phase, predictions=predictions, packed=packed)
+
     def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
-        """Masks each sequence by its key; next tokens need none."""
-        masked = next_tokens(batch.tokens) if self._predicts_next else self._masked(batch.tokens, keys, moment)
+        """Draws the question about each sequence by its key; fillers have the weight 0."""
+        masked = self._asked(batch.tokens, keys, moment)
         sequence = jnp.take_along_axis(batch.tokens.sequence, masked.places, axis=1)
         weight = jnp.take_along_axis(batch.weight, jnp.maximum(sequence - 1, 0), axis=1)
-        masked = masked._replace(weights=masked.weights * weight)
-        return PretrainingTargets(masked, batch.pair_label, batch.weight)
+        return PretrainingTargets(masked._replace(weights=masked.weights * weight), batch.pair_label, batch.weight)
 
     def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
         """The number of predicted tokens and of sequences."""
         return {question.loss: jnp.sum(weights) for question, _, weights in self._labelled(targets)}
 
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
-        """Cross-entropy in nats and accuracy of each task."""
-        masked = targets.masked
-        places = None if self._predicts_next else masked.places
-        logits = self._network.apply({"params": params}, masked.tokens, places, dropout_keys)
+        """Cross-entropy in nats and accuracy of each question."""
+        logits = self._network.apply({"params": params}, targets.masked.tokens, self._places(targets), dropout_keys)
         means: Means = {}
         for (question, labels, weights), own_logits in zip(self._labelled(targets), logits, strict=False):
             loss, hit = cross_entropy(own_logits, labels)
             means |= {question.loss: Mean.of(loss, weights), question.accuracy: Mean.of(hit, weights)}
         return means
 
-    def _labelled(
-        self, targets: PretrainingTargets
-    ) -> Iterator[tuple[Question, Int[Array, "..."], Float[Array, "..."]]]:
-        """Each question with its labels and weights, in the order of the model's logits."""
-        yield self.token_question, targets.masked.labels, targets.masked.weights
-        if self.pair_question:
-            yield self.pair_question, targets.pair_label, targets.pair_weight
+    def guess(self, batch: Batch, targets: PretrainingTargets, log_share: Float[Array, " V"]) -> Means:
+        """What the baseline of `baseline` has of a batch; `log_share`: the log of each piece's share of the text.
 
-    def _masked(self, tokens: Tokens, keys: Key[Array, "B N"], moment: Moment | None) -> Masked:
+        These shares have no [SEP], which may be a next token: `end` is its share of the labels.
+        """
+        labels, weights = targets.masked.labels, targets.masked.weights
+        last = batch.tokens.begin + batch.tokens.length - 1
+        # Each sequence ends with [SEP], the first of a row too.
+        is_end = labels == jnp.take_along_axis(batch.tokens.ids, last[:, :1], axis=1)
+        return {
+            self.token_question.loss: Mean.of(jnp.where(is_end, 0.0, -log_share[labels]), weights),
+            self.token_question.accuracy: Mean.of((labels == jnp.argmax(log_share)).astype(jnp.float32), weights),
+            "end": Mean.of(is_end.astype(jnp.float32), weights),
+            "random": Mean.of(batch.pair_label.astype(jnp.float32), batch.weight),
+        }
+
+    def baseline(self, guessed: dict[str, float], measured: dict[str, float]) -> dict[str, float]:
+        """The measurements of a baseline that answers every question from frequencies, the same for each token or pair.
+
+        Tokens: each piece is predicted with its share of the text, and the commonest piece is the guess. Pairs: the
+        guess is the commoner label. `guessed`: the means of `guess`; `measured`: those of the model.
+        """
+        random, end = guessed["random"], guessed["end"]
+        values = {
+            self.token_question.loss: guessed[self.token_question.loss] + _entropy(end),
+            self.token_question.accuracy: max(guessed[self.token_question.accuracy], end),
+        }
+        if self.pair_question:
+            values[self.pair_question.accuracy] = max(random, 1 - random)
+        return values
+
+    def _asked(self, tokens: Tokens, keys: Key[Array, "B N"], moment: Moment | None) -> Masked:
+        """The rows with the places and labels of the tokens to predict."""
         return mask_sequences(
             tokens,
             keys,
@@ -152,14 +165,40 @@ class PretrainingObjective:
             done=moment and moment.done,
         )
 
+    def _places(self, targets: PretrainingTargets) -> Int[Array, "B P"] | None:
+        """The places at which the vocabulary is predicted; None for all."""
+        return targets.masked.places
 
-class ReplacedTokenObjective(PretrainingObjective):
+    def _labelled(
+        self, targets: PretrainingTargets
+    ) -> Iterator[tuple[Question, Int[Array, "..."], Float[Array, "..."]]]:
+        """Each question with its labels and weights, in the order of the model's logits."""
+        yield self.token_question, targets.masked.labels, targets.masked.weights
+        if self.pair_question:
+            yield self.pair_question, targets.pair_label, targets.pair_weight
+
+
+class NextTokens(MaskedTokens):
+    """The next token of every token but a sequence's last, predicted by a causal model."""
+
+    token_question = main_question = NEXT_TOKENS
+
+    def _asked(self, tokens: Tokens, keys: Key[Array, "B N"], moment: Moment | None) -> Masked:
+        return next_tokens(tokens)
+
+    def _places(self, targets: PretrainingTargets) -> None:
+        return None
+
+
+class ReplacedTokens(MaskedTokens):
     """A generator predicts masked tokens; a discriminator classifies every token as original or replaced.
 
     The loss is the weighted sum of the generator's mean over the masked tokens and the discriminator's over all tokens.
     No gradient passes from the discriminator to the generator through the drawn tokens. A drawn token that equals the
     original one counts as original.
     """
+
+    main_question = REPLACED_TOKENS
 
     def __init__(self, config: RunConfig, mask_id: int):
         """Raises UsageError for a model that has no generator."""
@@ -170,11 +209,7 @@ class ReplacedTokenObjective(PretrainingObjective):
             )
         super().__init__(config, mask_id)
         self.measurements = (*self.measurements, REPLACED_SHARE)
-
-    def _build(self, computation: Computation) -> None:
-        assert self.model.generator is not None
-        self._generator = BertForPretraining(self.model.generator, computation)
-        self._discriminator = Discriminator(self.model, computation)
+        self._discriminator = Discriminator(self.model, Computation.of(config.execution))
 
     @property
     def questions(self) -> dict[Question, float]:
@@ -182,27 +217,19 @@ class ReplacedTokenObjective(PretrainingObjective):
         objective = self._config.objective
         return {MASKED_TOKENS: objective.generator_weight, REPLACED_TOKENS: objective.discriminator_weight}
 
-    @property
-    def main_question(self) -> Question:
-        """The discriminator's question: which tokens were replaced."""
-        return REPLACED_TOKENS
-
     def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
         """Masks each sequence by its key, and adds the keys by which replacements are drawn."""
         return super().targets(batch, keys, moment)._replace(drawing_keys=MaskingKeys.of(keys).generator)
 
     def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
         """The number of masked tokens and of all tokens."""
-        return {
-            MASKED_TOKENS.loss: jnp.sum(targets.masked.weights),
-            REPLACED_TOKENS.loss: jnp.sum(_token_weights(targets)),
-        }
+        return super().counts(targets) | {REPLACED_TOKENS.loss: jnp.sum(_token_weights(targets))}
 
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
         """Cross-entropy in nats and accuracy of both models, and the share of tokens that are replaced."""
         masked = targets.masked
         in_generator, in_discriminator = (None, None) if dropout_keys is None else split(dropout_keys, 2)
-        logits, _ = self._generator.apply(
+        logits, _ = self._network.apply(
             {"params": generator_parameters(params)}, masked.tokens, masked.places, in_generator
         )
         loss, hit = cross_entropy(logits, masked.labels)
@@ -219,6 +246,17 @@ class ReplacedTokenObjective(PretrainingObjective):
             REPLACED_SHARE: Mean.of(replaced, weights),
         }
 
+    def baseline(self, guessed: dict[str, float], measured: dict[str, float]) -> dict[str, float]:
+        """Of masked tokens as by frequencies. Every token is guessed to be original, and is replaced with the
+        probability that the model's draws had."""
+        share = measured[REPLACED_SHARE]
+        of_replaced = {REPLACED_TOKENS.loss: _entropy(share), REPLACED_TOKENS.accuracy: 1 - share}
+        return super().baseline(guessed, measured) | of_replaced
+
+
+METHODS: dict[str, type[MaskedTokens]] = {"masked": MaskedTokens, "next": NextTokens, "replaced": ReplacedTokens}
+"""By objective.predict."""
+
 
 def _token_weights(targets: PretrainingTargets) -> Float[Array, "B T"]:
     """1 for each token of a sequence that counts, 0 for padding and fillers."""
@@ -226,7 +264,12 @@ def _token_weights(targets: PretrainingTargets) -> Float[Array, "B T"]:
     return jnp.take_along_axis(targets.pair_weight, jnp.maximum(sequence - 1, 0), axis=1) * (sequence > 0)
 
 
-PretrainingTrainer = Trainer[RunConfig, PretrainingObjective]
+def _entropy(share: float) -> float:
+    """Entropy of an event with probability `share`, in nats: the least loss of a constant prediction of it."""
+    return -sum(part * math.log(part) for part in (share, 1 - share) if part)
+
+
+PretrainingTrainer = Trainer[RunConfig, MaskedTokens]
 
 
 def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int) -> PretrainingTrainer:
@@ -239,9 +282,8 @@ def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mas
             f"model.vocabulary_size={config.model.vocabulary_size} and the vocabulary has {vocabulary_size} "
             "pieces; leave the setting out: it is taken from the vocabulary"
         )
-    kind = ReplacedTokenObjective if config.objective.predict == "replaced" else PretrainingObjective
     sized = config.replace(model=config.model.replace(vocabulary_size=vocabulary_size))
-    return Trainer(config, mesh, kind(sized, mask_id))
+    return Trainer(config, mesh, METHODS[config.objective.predict](sized, mask_id))
 
 
 def planned_vocabulary_size(config: RunConfig) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 from jax.sharding import Mesh
 
 from bert_jax.config.operation import MeshConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.chunk_worker import HELD_OUT, TRAIN
 from bert_jax.instances.prepared_data import PreparedData
@@ -18,7 +17,6 @@ from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.linear import for_inference
-from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import (
     batch_sharding,
     check_batch_size,
@@ -28,96 +26,89 @@ from bert_jax.model.sharding import (
 )
 from bert_jax.pretraining.dataset import check_preparation, prepare_lengths, prepare_other, prepared_for
 from bert_jax.pretraining.evaluation import HeldOut
-from bert_jax.pretraining.initial import InitialModel
-from bert_jax.pretraining.objective import PretrainingTrainer, planned_vocabulary_size, pretraining_trainer
-from bert_jax.pretraining.vocabulary import make_tokenizer
-from bert_jax.run.hosts import first_alone, is_first
+from bert_jax.pretraining.initial import initial_parameters, open_initial
+from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
+from bert_jax.pretraining.vocabulary import existing_tokenizer, make_tokenizer
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_config import read_pretraining_config
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.tracking import check_trackers
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError, command_line
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import load_tokenizer
-from bert_jax.training.devices import check_room, keep_compiled_programs, phase_memory
+from bert_jax.training.devices import check_room, keep_compiled_programs
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
-from bert_jax.training.learning_curve import write_learning_curve
-from bert_jax.training.loop import train
+from bert_jax.training.job import Job
+from bert_jax.training.loop import Trained
 from bert_jax.training.trainer import PhaseWork
 
 
+class Pretraining(Job[RunConfig]):
+    """The pretraining of one run: from text to vocabulary, sequences and a trained model."""
+
+    def check(self) -> RunConfig:
+        _, self._initial = check(self.config, self.run, self.mesh)
+        return self.config
+
+    def prepare(self) -> None:
+        self._tokenizer = make_tokenizer(self.config, self.run, self._initial)
+        self._prepared = prepare_lengths(self.config, self.run)
+
+    def work(self) -> tuple[PretrainingTrainer, list[PhaseWork]]:
+        vocabulary = self._tokenizer.vocabulary
+        self._trainer = trainer = pretraining_trainer(self.config, self.mesh, len(vocabulary), vocabulary.mask_id)
+        if reason := obstacle(trainer.objective.model, trainer.state_shapes.params, vocabulary):
+            say(f"transformers can't read this model: {reason}")
+        say(f"objective: {trainer.objective.description}")
+        self._held_out = _held_out_of_phases(trainer, self._prepared)
+        return trainer, [
+            PretrainingPhase(self.run, trainer, number, self._prepared[phase.length], self._held_out[number])
+            for number, phase in enumerate(self.config.phases)
+        ]
+
+    def initial(self) -> Parameters | None:
+        trained, self._initial = self._initial or open_initial(self.config), None  # it may hold its tensors
+        return trained and initial_parameters(trained, self.config.model, self._tokenizer, self.mesh)
+
+    def results(self, trained: Trained) -> dict[str, Any]:
+        step, data = int(trained.state.step), self._prepared[self.config.phases[-1].length]
+        measured = trained.evaluations.get(step)
+        results = _results(self._trainer, step, trained.state.params, data, self._held_out[-1], measured)
+        skipped_records = sum(line.get("skipped_records", 0) for line in read_metrics(self.run.metrics_file))
+        return results | {"skipped_steps": int(trained.state.skipped), "skipped_records": skipped_records}
+
+    def title(self, results: dict[str, Any]) -> str:
+        return f"pretraining, {results['steps']:,} steps"
+
+
 def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
-    """Runs or resumes pretraining; returns the results, which are also written to results.json.
-
-    Raises UsageError, RunError or Interrupted; the same call then goes on where it stopped.
-    """
-    check_trackers(config.logging)
-    keep_compiled_programs()
-    mesh = make_mesh(config.mesh)
-    check(config, run, mesh)
-    with first_alone("prepare"):
-        run.open(config)
-        if results := run.results(config.steps):
-            say(f"{run.path} is finished: {config.steps:,} steps")
-            return results
-        tokenizer = make_tokenizer(config, run)
-        prepared = prepare_lengths(config, run)
-    trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
-    if reason := obstacle(trainer.objective.model, trainer.state_shapes.params, tokenizer.vocabulary):
-        say(f"transformers can't read this model: {reason}")
-    say(f"objective: {trainer.objective.description}")
-    held_out = _held_out_of_phases(trainer, prepared)
-    phases = [
-        PretrainingPhase(run, trainer, number, prepared[phase.length], held_out[number])
-        for number, phase in enumerate(config.phases)
-    ]
-
-    def initial() -> Parameters | None:
-        model = InitialModel.open(config)
-        return model and model.parameters(tokenizer, mesh)
-
-    state, evaluations = train(trainer, run, phases, initial)
-    step, data = int(state.step), prepared[config.phases[-1].length]
-    results = _results(trainer, step, state.params, data, held_out[-1], evaluations.get(step))
-    skipped_records = sum(line.get("skipped_records", 0) for line in read_metrics(run.metrics_file))
-    results |= {"skipped_steps": int(state.skipped), "skipped_records": skipped_records}
-    run.write_results(results)
-    if is_first():
-        title = f"pretraining, {results['steps']:,} steps"
-        write_learning_curve(
-            run.path / "learning_curve.png", read_metrics(run.metrics_file), results.get("metric"), title
-        )
-    return results
+    """Runs or resumes pretraining; returns the results. See `Job.carry_out`."""
+    return Pretraining(config, run).carry_out()
 
 
-def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> PretrainingTrainer:
+def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> tuple[PretrainingTrainer, TrainedModel | None]:
     """Checks data, sizes and settings before anything is written. Raises UsageError; warns if memory may not suffice.
 
-    Returns the trainer for the vocabulary's size, which for a new vocabulary is the configured one.
+    Returns the trainer for the vocabulary's size, which for a new vocabulary is the configured one, and the model of
+    `config.init` that a new run begins with.
     """
+    initial = None if run.under_way else open_initial(config)
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
     check_attention(config.execution, config.model, config.rows, mesh)
-    check_preparation(config, run)
-    size = len(load_tokenizer(run.tokenizer).vocabulary) if run.under_way else planned_vocabulary_size(config)
+    check_preparation(config, run, initial)
+    there = load_tokenizer(run.tokenizer) if run.under_way else existing_tokenizer(config, initial)
+    size = len(there.vocabulary) if there else config.model.vocabulary_size or config.vocabulary.size
     trainer = pretraining_trainer(config, mesh, size, mask_id=0)
     _ = trainer.state_shapes  # refuses what doesn't divide over the mesh
     for number, phase in enumerate(config.phases):
-        check_room(planned_memory(trainer, phase), phase, mesh, f"--phases.{number}.batch-size")
-    return trainer
+        check_room(trainer.objective.memory(phase, mesh), phase, mesh, f"--phases.{number}.batch-size")
+    return trainer, initial
 
 
 def read_by(config: RunConfig) -> list[str | None]:
     """The paths of texts, vocabulary and model that a new run reads."""
     return [*config.data.source, config.vocabulary.file, config.init]
-
-
-def planned_memory(trainer: PretrainingTrainer, phase: Phase) -> Memory:
-    """Memory of a step of `phase` on one device, by formula."""
-    config, model = trainer.config, trainer.objective.model
-    predictions, sequences = config.slots(phase.length), config.data.sequences_a_row(phase.length)
-    return phase_memory(config, model, trainer.mesh, phase, predictions=predictions, sequences=sequences)
 
 
 def evaluate_run(
@@ -188,11 +179,9 @@ def _results(
     results: dict[str, Any] = {"task": "pretraining", "steps": step, "seeds": [trainer.config.seed]}
     if sequences:
         measured = measured or sequences.evaluate(params)
-        assert measured is not None  # nothing stops this evaluation
-        judged = trainer.objective.main_question
-        results |= {"metric": judged.accuracy, "score": measured[judged.accuracy], **measured}
-        results["baseline"] = sequences.baseline(prepared.piece_counts, measured)
-        results["beats_baseline"] = measured[judged.loss] < results["baseline"][judged.loss]
+        judged, baseline = trainer.objective.main_question, sequences.baseline(prepared.piece_counts, measured)
+        results |= {"metric": judged.accuracy, "score": measured[judged.accuracy], **measured, "baseline": baseline}
+        results["beats_baseline"] = measured[judged.loss] < baseline[judged.loss]
         results["held_out_sequences"] = sequences.sequences
     return results
 

@@ -3,7 +3,6 @@
 from hashlib import blake2b
 from typing import Any
 
-from bert_jax.config.data import DataConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.corpora.corpus import corpus_stamp, open_corpus
@@ -11,7 +10,7 @@ from bert_jax.corpora.sample import sample_documents, sample_mixture
 from bert_jax.instances.chunk_text import is_held_out
 from bert_jax.interchange.hub import model_place
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.trained_model import tokenizer_of
+from bert_jax.run.trained_model import TrainedModel, tokenizer_of
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import read_object
@@ -22,8 +21,9 @@ from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, read_vocabulary_f
 from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
 
 
-def make_tokenizer(config: RunConfig, run: RunDirectory) -> Tokenizer:
-    """The run's tokenizer: the saved one if settings and text are unchanged, else an existing or a new one."""
+def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> Tokenizer:
+    """The run's tokenizer: the saved one if settings and text are unchanged, else an existing or a new one. `initial`:
+    the model of `config.init`."""
     if run.under_way:
         return load_tokenizer(run.tokenizer)
     marker = run.tokenizer / "origin.json"
@@ -39,34 +39,32 @@ def make_tokenizer(config: RunConfig, run: RunDirectory) -> Tokenizer:
             run.manifest.note(run.tokenizer)
             return load_tokenizer(run.tokenizer)
         warn(f"{run.path}: {damage}: it is made anew (--vocabulary.file takes one of your own)")
-    tokenizer = existing_tokenizer(config) or _train(config)
+    tokenizer = existing_tokenizer(config, initial) or _train(config)
     run.save_tokenizer(tokenizer, origin)
     say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")
     return tokenizer
 
 
-def existing_tokenizer(config: RunConfig) -> Tokenizer | None:
+def existing_tokenizer(config: RunConfig, initial: TrainedModel | None = None) -> Tokenizer | None:
     """The tokenizer that the settings name; None where one is to be trained. Raises UsageError if it can't be read.
 
-    It is that of `vocabulary.file` or of the model `init`; with both, the file's, with the casing of the model.
+    It is that of `vocabulary.file` or of the model `init`, which is `initial` where it is open already; with both, the
+    file's, with the casing of the model.
     """
-    initial = tokenizer_of(model_place(config.init)) if config.init else None
+    theirs = initial and initial.tokenizer
+    if config.init and not theirs:
+        theirs = tokenizer_of(model_place(config.init))
     if not config.vocabulary.file:
-        return initial
-    casing = initial if isinstance(initial, WordPieceTokenizer) else config.vocabulary
+        return theirs
+    casing = theirs if isinstance(theirs, WordPieceTokenizer) else config.vocabulary
     return read_vocabulary_file(place_of(config.vocabulary.file), casing.lowercase, casing.strip_accents)
 
 
 def _made_of(origin: dict[str, Any], marker: Place) -> bool:
-    """Whether the saved tokenizer was made with these settings and, as far as it is on this machine, this text.
-
-    A setting that is missing in the file had its default.
-    """
+    """Whether the saved tokenizer was made with these settings and, as far as it is on this machine, this text."""
     try:
         before = read_object(marker)
-        for group, kind in (("vocabulary", VocabularyConfig), ("data", DataConfig)):
-            before[group] = kind(**before[group]).model_dump(mode="json")
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return False
     return before == origin | {"read": origin["read"] or before.get("read")}
 

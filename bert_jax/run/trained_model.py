@@ -41,6 +41,7 @@ _MOST_COMPRESSED = 200
 class TrainedModel(NamedTuple):
     """A model opened and checked; its parameters are read when they are wanted."""
 
+    path: Place
     config: ModelConfig
     """With `vocabulary_size` set."""
     tokenizer: Tokenizer
@@ -56,6 +57,13 @@ class TrainedModel(NamedTuple):
     """The task that the model was fine-tuned for; None if it is a pretrained model."""
     pooler_trained: bool = True
     """False where it was pretrained here from random parameters, and without sentence pairs."""
+
+    def parameters(self, mesh: Mesh) -> Parameters:
+        """The parameters on `mesh`; of a newer checkpoint where a training has deleted that one."""
+        try:
+            return self.read(tree_shardings(self.shapes, mesh))
+        except CheckpointGone:
+            return TrainedModel.load(self.path, lambda shapes: tree_shardings(shapes, mesh))[1]
 
     @property
     def step(self) -> int:
@@ -109,19 +117,11 @@ def tokenizer_of(path: Place) -> Tokenizer:
     return load_tokenizer(path)
 
 
-def initial_parameters(started: TrainedModel, path: Place, mesh: Mesh) -> Parameters:
-    """The parameters of `started`, opened at `path`; of a newer checkpoint where a training has deleted that one."""
-    try:
-        return started.read(tree_shardings(started.shapes, mesh))
-    except CheckpointGone:
-        return TrainedModel.load(path, lambda shapes: tree_shardings(shapes, mesh))[1]
-
-
 def _published(path: Place) -> TrainedModel:
     model = open_model_directory(path)
     shapes = parameter_shapes(model.config, model.absent)
     return TrainedModel(
-        model.config, model.tokenizer, shapes, lambda shardings: jax.device_put(model.parameters(), shardings)
+        path, model.config, model.tokenizer, shapes, lambda shardings: jax.device_put(model.parameters(), shardings)
     )
 
 
@@ -144,15 +144,15 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
         warn(f"{path}: {damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)")
     elif checkpoint != path:
         _refuse_stranger(path, checkpoint)
-    told, task = settings.model, settings.task if isinstance(settings, TaskRunConfig) else None
-    if told.vocabulary_size not in (None, len(tokenizer.vocabulary)):
+    saved_model, task = settings.model, settings.task if isinstance(settings, TaskRunConfig) else None
+    if saved_model.vocabulary_size not in (None, len(tokenizer.vocabulary)):
         raise UsageError(
             f"{checkpoint}: its tokenizer has {len(tokenizer.vocabulary):,} pieces and its config.json says "
-            f"{told.vocabulary_size:,}; they don't belong together"
+            f"{saved_model.vocabulary_size:,}; they don't belong together"
         )
     phase = settings.phase_of(manifest.step)
-    base = settings.phases[phase].rotary_base or told.rotary_base
-    config = told.replace(vocabulary_size=len(tokenizer.vocabulary), rotary_base=base)
+    base = settings.phases[phase].rotary_base or saved_model.rotary_base
+    config = saved_model.replace(vocabulary_size=len(tokenizer.vocabulary), rotary_base=base)
     saved = saved_shapes(checkpoint)
     shapes = (
         task_parameter_shapes(config, HeadShape.of(task))
@@ -173,7 +173,7 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
 
     steps = (*(int(one.name) for one in reversed(earlier)), manifest.step)
     pair = settings.objective.pair if isinstance(settings, RunConfig) and not settings.init else None
-    return TrainedModel(config, tokenizer, shapes, read, steps, task, pooler_trained=pair != "none")
+    return TrainedModel(path, config, tokenizer, shapes, read, steps, task, pooler_trained=pair != "none")
 
 
 def _refuse_others(checkpoint: Place, saved: dict[str, Any], shapes: Parameters) -> None:
@@ -192,14 +192,14 @@ def _refuse_stranger(path: Place, checkpoint: Place) -> None:
             raise RunError(f"{checkpoint}: {strange}; move it out of the run")
 
 
-def _averaged(path: Place, steps: Sequence[int], asked: int) -> str:
-    """The line that tells which saved steps were averaged, and how to have as many as were asked for."""
-    told = f"the mean of the parameters saved at steps {', '.join(map(str, steps))} is used"
-    if len(steps) == asked:
-        return f"{path}: {told}"
+def _averaged(path: Place, steps: Sequence[int], wanted: int) -> str:
+    """A line with the saved steps that were averaged and, where they are fewer than `wanted`, how to have as many."""
+    mean = f"the mean of the parameters saved at steps {', '.join(map(str, steps))} is used"
+    if len(steps) == wanted:
+        return f"{path}: {mean}"
     return (
-        f"{path} keeps {len(steps)} saved steps of this phase, not {asked}: {told}; train with "
-        f"--checkpoints.keep {asked} to keep more"
+        f"{path} keeps {len(steps)} saved steps of this phase, not {wanted}: {mean}; train with "
+        f"--checkpoints.keep {wanted} to keep more"
     )
 
 

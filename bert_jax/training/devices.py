@@ -9,11 +9,7 @@ from jax.sharding import Mesh
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
-from bert_jax.config.training import OperationConfig
-from bert_jax.model.attention import training_forms
-from bert_jax.model.bert import parameter_shapes
-from bert_jax.model.memory import Memory, step_memory
-from bert_jax.model.sharding import parts, row_shards
+from bert_jax.model.memory import Memory
 from bert_jax.model.size import encoder_flops
 from bert_jax.system.copies import cache_directory
 from bert_jax.system.errors import UsageError
@@ -117,24 +113,6 @@ def device_memory(device: jax.Device) -> int | None:
         return bytes_limit
     chip = chip_of(device.device_kind)
     return int(chip.memory) if chip and chip.memory else None
-
-
-def phase_memory(
-    config: OperationConfig, model: ModelConfig, mesh: Mesh, phase: Phase, *, predictions: int, sequences: int
-) -> Memory:
-    """The formula for a step of `phase` on one device of `mesh`, with so many predictions and sequences a row;
-    `model.vocabulary_size` is set."""
-    return step_memory(
-        model,
-        config.execution,
-        parameters=sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(model))),
-        rows=-(-phase.batch_size // row_shards(mesh)),
-        length=phase.length,
-        predictions=predictions,
-        split=parts(mesh, ("fsdp", "tensor")),
-        tensor=parts(mesh, "tensor"),
-        forms=training_forms(config.execution.attention, model, phase.length, sequences, mesh),
-    )
 
 
 def check_room(memory: Memory, phase: Phase, mesh: Mesh, batch_size: str) -> None:

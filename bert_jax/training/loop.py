@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import jax
 
-from bert_jax.config.training import TrainingConfig
 from bert_jax.model.bert import Parameters
 from bert_jax.model.linear import compute_dtype
 from bert_jax.run.checkpoint import Checkpoints
@@ -41,36 +40,6 @@ class Trained(NamedTuple):
     """By step, the results of the evaluations that this process has made."""
 
 
-class Session(NamedTuple):
-    """What the loop works with in one process: the open files of a run, and what may end it early."""
-
-    config: TrainingConfig
-    run: RunDirectory
-    checkpoints: Checkpoints
-    log: MetricsLog
-    trace: StepTrace
-    cadence: Cadence
-    stop: StopSignals
-    watchdog: Watchdog
-    peak_flops: float | None
-    """Peak FLOP/s of all devices together; None if unknown."""
-    evaluations: dict[int, dict[str, Any]]
-
-    def at(self, activity: str, step: int, phase: PhaseWork) -> None:
-        """Reports what is being done, for messages of errors and of the watchdog, which counts it as progress."""
-        self.watchdog.step = step
-        here.at(f"{activity} step {step:,} of {self.config.steps:,} ({phase.name})")
-
-    def stop_requested(self) -> bool:
-        """Whether this process was asked to stop. Called between batches of an evaluation, which are progress."""
-        here.still()
-        return self.stop.requested
-
-    def interrupted(self, step: int) -> Interrupted:
-        """The error with which a run ends after a request to stop."""
-        return Interrupted(f"stopped at step {step:,} of {self.config.steps:,}; give the same command again to go on")
-
-
 @contextlib.contextmanager
 def _failures_noted() -> Iterator[None]:
     """Adds a failure of the code within to the run's journal, and closes the journal."""
@@ -100,8 +69,8 @@ def train(
     Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written, and RunError where too many steps in a row
     had to be skipped or where the compiler is wrong on this machine.
     """
-    config, settings = trainer.config, trainer.config.checkpoints
-    if config.execution.check_compiler:
+    settings = trainer.config.checkpoints
+    if trainer.config.execution.check_compiler:
         check_compiler()
     with contextlib.ExitStack() as stack:
         carried = run.config_file, run.tokenizer
@@ -110,20 +79,13 @@ def train(
         )
         stack.enter_context(contextlib.closing(checkpoints))
         state = _first_state(trainer, run, checkpoints, initial)
-        trackers = [stack.enter_context(tracker) for tracker in open_trackers(config, run.path)]
-        log = MetricsLog(run.path, int(state.step), config.logging.tensorboard, trackers)
-        stack.enter_context(contextlib.closing(log))
-        trace = stack.enter_context(StepTrace(config.profiled if is_first() else range(0), run.profile))
-        cadence = Cadence(settings, int(state.step))
-        peak = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None
-        minutes = config.execution.stuck_after_minutes
-        with StopSignals(lambda: checkpoints.newest) as stop, Watchdog(minutes, run.path) as watchdog:
-            session = Session(config, run, checkpoints, log, trace, cadence, stop, watchdog, peak, {})
+        loop = Loop(trainer, run, checkpoints, int(state.step), stack)
+        with loop.stop, loop.watchdog:
             for phase in phases:
-                state = PhaseLoop(phase, session).run(state)
+                state = loop.train(phase, state)
         _finish(checkpoints)
         note("finished", f"step {int(state.step):,}")  # before the log is closed, which publishes this, too
-    return Trained(state, session.evaluations)
+    return Trained(state, loop.evaluations)
 
 
 def _first_state(
@@ -148,16 +110,33 @@ def _first_state(
     return state
 
 
-class PhaseLoop:
-    """The steps of one phase."""
+class _StopRequested(Exception):
+    """Ends an evaluation during which this process was asked to stop."""
 
-    def __init__(self, phase: PhaseWork, session: Session):
-        self._phase, self._session, self._config = phase, session, session.config
-        self._patience, self._noted_at = Patience(phase, session.log), 0.0
 
-    def run(self, state: TrainState) -> TrainState:
-        """Trains from `state` to the end of the phase. Returns `state` itself where the phase is over or not begun."""
-        phase, step = self._phase, int(state.step)
+class Loop:
+    """The training loop in one process: the open files of a run, and what may end it early."""
+
+    def __init__(
+        self, trainer: Trainer, run: RunDirectory, checkpoints: Checkpoints, step: int, stack: contextlib.ExitStack
+    ):
+        """`step`: the last one before this process begins. `stack` closes the files."""
+        config = trainer.config
+        self._config, self._run, self._checkpoints = config, run, checkpoints
+        trackers = [stack.enter_context(tracker) for tracker in open_trackers(config, run.path)]
+        self._log = MetricsLog(run.path, step, config.logging.tensorboard, trackers)
+        stack.enter_context(contextlib.closing(self._log))
+        self._trace = stack.enter_context(StepTrace(config.profiled if is_first() else range(0), run.profile))
+        self._cadence = Cadence(config.checkpoints, step)
+        self._peak_flops = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None
+        self.stop = StopSignals(lambda: checkpoints.newest)
+        self.watchdog = Watchdog(config.execution.stuck_after_minutes, run.path)
+        self.evaluations: dict[int, dict[str, Any]] = {}
+        self._noted_at = 0.0
+
+    def train(self, phase: PhaseWork, state: TrainState) -> TrainState:
+        """Trains from `state` to the end of `phase`. Returns `state` itself where the phase is over or not begun."""
+        self._phase, self._patience, step = phase, Patience(phase, self._log), int(state.step)
         missed_evaluation = self._missed_evaluation(step)
         open_steps = phase.first <= step < phase.last
         if self._patience.is_over() or not (open_steps or step == phase.last and missed_evaluation):
@@ -168,12 +147,11 @@ class PhaseLoop:
             self._at("beginning after", step)
             if missed_evaluation:
                 self._evaluate_late(step, state)
-            return state if self._patience.is_over() else self._train(state, step)
+            return state if self._patience.is_over() else self._steps(state, step)
 
-    def _train(self, state: TrainState, begin: int) -> TrainState:
+    def _steps(self, state: TrainState, begin: int) -> TrainState:
         """The steps after `begin`. A step computes while the next is dispatched; measurements of it are read then."""
-        phase, session = self._phase, self._session
-        batches, measured = phase.batches(begin - phase.first), None
+        phase, batches, measured = self._phase, self._phase.batches(begin - self._phase.first), None
         self._progress.advance(0, note="compiling")
         for step in range(begin + 1, phase.last + 1):
             self._at("waiting for the data of", step)
@@ -181,9 +159,9 @@ class PhaseLoop:
             self._at("computing" if previous else "compiling", step)
             if previous is None:
                 compile_together(phase.name, phase.train_step, state, batch)
-            session.trace.before(step, state)
+            self._trace.before(step, state)
             state, measured = phase.train_step(state, batch)
-            session.trace.after(step, state)
+            self._trace.after(step, state)
             jax.block_until_ready(previous)  # no more than two steps are under way
             if previous:
                 self._check_skips(previous, step - 1)
@@ -193,10 +171,10 @@ class PhaseLoop:
                 self._progress.pace_from_here(1)
             self._speed.count(batch, measured["skipped_records"] if phase.skips_records else None)
             if step % self._config.log_every == 0 or step == self._config.steps:
-                self._log(step, measured)
+                self._write_log(step, measured)
             evaluation = self._evaluate(step, state) if self._evaluates(step) else None
-            stopping = session.stop.at(step)  # read once: a signal may come at any time
-            if session.cadence.due(step) or step == phase.last or stopping or self._patience.is_over():
+            stopping = self.stop.at(step)  # read once: a signal may come at any time
+            if self._cadence.due(step) or step == phase.last or stopping or self._patience.is_over():
                 self._save(step, state, evaluation, stopping)
             if self._patience.is_over():
                 break
@@ -205,7 +183,9 @@ class PhaseLoop:
         return state
 
     def _at(self, activity: str, step: int) -> None:
-        self._session.at(activity, step, self._phase)
+        """Reports what is being done, for messages of errors and of the watchdog, which counts it as progress."""
+        self.watchdog.step = step
+        here.at(f"{activity} step {step:,} of {self._config.steps:,} ({self._phase.name})")
 
     def _show(self, measured: Means) -> None:
         """Counts a step in the progress line, now and then with the measurements of the last step that has ended."""
@@ -215,28 +195,30 @@ class PhaseLoop:
             self._progress.note = self._phase.note(values, rate, self._speed.fill(values["tokens"]))
         self._progress.advance()
 
-    def _log(self, step: int, measured: Means) -> None:
+    def _write_log(self, step: int, measured: Means) -> None:
         """Writes a line of training measurements, and begins to measure the speed anew."""
         values = _values(measured)
         speed = self._speed.measurements(values.pop("tokens"))
-        self._session.log.write(step, "train", {**speed, **values})
+        self._log.write(step, "train", {**speed, **values})
         self._skips.warn(int(values["skipped"]), step)
         self._restart_speed()
 
     def _save(self, step: int, state: TrainState, evaluation: dict[str, float] | None, stopping: bool) -> None:
         """Begins to write a checkpoint. If `stopping`, waits until it is written and raises Interrupted."""
-        session = self._session
         if stopping:
             say(f"stopping after step {step:,} with a checkpoint; Ctrl-C (once more) ends at once, without it")
         self._at("writing the checkpoint of", step)
-        session.log.publish()
-        session.checkpoints.save(step, state, evaluation, session.log.sum)
-        session.cadence.saved(step)
+        self._log.publish()
+        self._checkpoints.save(step, state, evaluation, self._log.sum)
+        self._cadence.saved(step)
         if stopping:
             self._at("finishing the checkpoint of", step)
-            _finish(session.checkpoints)
+            _finish(self._checkpoints)
             note("stopped", f"after step {step:,}, with a checkpoint")
-            raise session.interrupted(step)
+            raise self._interrupted(step)
+
+    def _interrupted(self, step: int) -> Interrupted:
+        return Interrupted(f"stopped at step {step:,} of {self._config.steps:,}; give the same command again to go on")
 
     def _evaluates(self, step: int) -> bool:
         due = step % self._config.evaluation.every == 0 or step == self._config.steps
@@ -244,7 +226,7 @@ class PhaseLoop:
 
     def _missed_evaluation(self, step: int) -> bool:
         """Whether the run was stopped after `step` of this phase, before or while it was evaluated."""
-        return step > self._phase.first and self._evaluates(step) and self._session.log.last_step("eval") < step
+        return step > self._phase.first and self._evaluates(step) and self._log.last_step("eval") < step
 
     def _evaluate(self, step: int, state: TrainState) -> dict[str, float] | None:
         """Evaluates on held-out data and logs the result; returns None if a stop is requested meanwhile."""
@@ -252,35 +234,42 @@ class PhaseLoop:
         note_before = self._progress.note
         self._progress.advance(0, note="evaluating")
         self._at("evaluating after", step)
-        with self._speed.paused():
-            results = self._phase.evaluator.evaluate(state.params, self._session.stop_requested)
-        self._progress.note = note_before
-        self._progress.show()
-        if not results:
+        try:
+            with self._speed.paused():
+                results = self._phase.evaluator.evaluate(state.params, self._between_batches)
+        except _StopRequested:
             return None
+        finally:
+            self._progress.note = note_before
+            self._progress.show()
         evaluation = {name: value for name, value in results.items() if isinstance(value, float)}
-        self._session.evaluations[step] = results
-        self._session.log.write(step, "eval", {**evaluation})
+        self.evaluations[step] = results
+        self._log.write(step, "eval", {**evaluation})
         say(f"step {step:,}, held out: {self._phase.note(evaluation)}")
         self._patience.announce(step, self._config.steps)
         return evaluation
 
+    def _between_batches(self) -> None:
+        """Called before each batch of an evaluation, which is progress."""
+        here.still()
+        if self.stop.requested:
+            raise _StopRequested
+
     def _evaluate_late(self, step: int, state: TrainState) -> None:
         """The evaluation of a step whose checkpoint was written without. There may be no other step to stop after."""
         if evaluation := self._evaluate(step, state):
-            self._session.checkpoints.add_evaluation(step, evaluation)
-        elif self._session.stop.requested:
-            raise self._session.interrupted(step)
+            self._checkpoints.add_evaluation(step, evaluation)
+        elif self.stop.requested:
+            raise self._interrupted(step)
 
     def _restart_speed(self) -> None:
-        self._speed = Speed(self._phase.sequences, self._phase.flops, self._session.peak_flops)
+        self._speed = Speed(self._phase.sequences, self._phase.flops, self._peak_flops)
 
     def _check_skips(self, measured: Means, step: int) -> None:
         """Raises RunError where too many steps in a row, up to `step`, had no finite gradient."""
         if skipped := self._skips.too_many(measured, step):
             rate = self._config.optimizer.peak_learning_rate
-            good = self._session.checkpoints.last_good()
-            raise no_finite_gradient(skipped, step, self._phase, self._session.run.path, good, rate)
+            raise no_finite_gradient(skipped, step, self._phase, self._run.path, self._checkpoints.last_good(), rate)
 
 
 def _finish(checkpoints: Checkpoints) -> None:

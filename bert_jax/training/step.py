@@ -1,7 +1,8 @@
 """The train step and the evaluation step: the same for every objective."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -41,45 +42,44 @@ class Moment(NamedTuple):
         return cls(phase, jnp.asarray(step - steps.start, jnp.float32) / max(len(steps) - 1, 1))
 
 
-@runtime_checkable
-class Objective(Protocol):
+class Objective(ABC):
     """The questions that a training asks of a batch, the model that answers, and its loss."""
 
-    @property
-    def model(self) -> ModelConfig:
-        """The settings of the model, with the size of its vocabulary."""
-
-    @property
-    def losses(self) -> Mapping[str, float]:
-        """Names of the measurements whose means, each times its weight, add up to the loss."""
-
-    @property
-    def measurements(self) -> tuple[str, ...]:
-        """Names of all measurements that `measure` returns."""
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """The names in the progress line of those `measurements` that it shows beside the loss."""
+    model: ModelConfig
+    """The settings of the model, with the size of its vocabulary."""
+    losses: Mapping[str, float]
+    """Names of the measurements whose means, each times its weight, add up to the loss."""
+    measurements: tuple[str, ...]
+    """Names of all measurements that `measure` returns."""
+    labels: Mapping[str, str]
+    """The names in the progress line of those `measurements` that it shows beside the loss."""
 
     def in_phase(self, phase: int) -> "Objective":
         """The objective as it is in phase number `phase`, where settings of the model depend on that."""
-
-    def init(self, key: Key[Array, ""]) -> Parameters:
-        """Random parameters of all that is trained. Same key, same values."""
+        return self
 
     def learns(self, params: Parameters) -> Parameters | None:
         """Whether each of `params` is trained, as booleans that broadcast with it; None if all are."""
+        return None
 
+    @abstractmethod
+    def init(self, key: Key[Array, ""]) -> Parameters:
+        """Random parameters of all that is trained. Same key, same values."""
+
+    @abstractmethod
     def flops(self, shape: tuple[int, ...]) -> float:
-        """FLOPs of one step on a batch whose ids have this shape, by formula."""
+        """FLOPs of the matrix products in one step on a batch whose ids have this shape, by formula."""
 
+    @abstractmethod
     def targets(self, batch: Any, keys: Key[Array, "B *N"], moment: Moment | None = None) -> Targets:
         """Input and labels of each example of `batch`, an AnyBatch; its randomness comes from its key alone. `moment`:
         None in an evaluation."""
 
+    @abstractmethod
     def counts(self, targets: Targets) -> dict[str, Float[Array, ""]]:
         """The count of each of `losses` over all of `targets`, known before the model runs."""
 
+    @abstractmethod
     def measure(self, params: Parameters, targets: Targets, dropout_keys: Key[Array, "B *N"] | None) -> Means:
         """Runs the model and returns its losses and all other measurements."""
 

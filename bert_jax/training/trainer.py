@@ -6,7 +6,6 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import jax
 import numpy as np
-import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, UInt32
 
@@ -35,16 +34,9 @@ Learned = TypeVar("Learned", bound=Objective)
 class Trainer(Generic[Config, Learned]):
     """The compiled steps and the shardings of one training. It needs no data."""
 
-    def __init__(
-        self,
-        config: Config,
-        mesh: Mesh,
-        objective: Learned,
-        optimizer: optax.GradientTransformation | None = None,
-    ):
-        """`optimizer`: of optax, at learning rate 1: the schedule's rate multiplies its updates. None: the config's."""
+    def __init__(self, config: Config, mesh: Mesh, objective: Learned):
         self.config, self.mesh, self.objective = config, mesh, objective
-        self._optimizer = learning_only(optimizer or make_optimizer(config.optimizer), objective.learns)
+        self._optimizer = learning_only(make_optimizer(config.optimizer), objective.learns)
 
     def initial_state(self, params: Parameters | None = None) -> TrainState:
         """The state before the first step, born with its shardings: `params`, and random what they lack.
@@ -118,9 +110,8 @@ class Trainer(Generic[Config, Learned]):
 class Evaluator(Protocol):
     """Measures a model on held-out data."""
 
-    def evaluate(self, params: Parameters, stop: Callable[[], bool]) -> dict[str, Any] | None:
-        """Returns the measurements, of which the floats are logged; None if `stop`, called between batches, returns
-        True."""
+    def evaluate(self, params: Parameters, between: Callable[[], None]) -> dict[str, Any]:
+        """The measurements, of which the floats are logged. `between` is called before each batch, and may raise."""
 
 
 class PhaseWork:
@@ -136,7 +127,8 @@ class PhaseWork:
     """Sequences a row on average, where rows hold several."""
 
     def __init__(self, trainer: Trainer, number: int, source: NumberedBatches, evaluator: Evaluator | None):
-        """`source`: the batches of phase `number`. `evaluator`: None where nothing is held out."""
+        """`source`: the batches of phase `number`, of each the rows that belong to this process' devices. `evaluator`:
+        None where nothing is held out."""
         phases = trainer.config.phases
         self.trainer, self.source, self.evaluator = trainer, source, evaluator
         self.name = "Training" if len(phases) == 1 else f"Training, phase {number + 1} of {len(phases)}"
@@ -152,11 +144,7 @@ class PhaseWork:
         """Batches from step `first` of the phase on, on the devices."""
         rows = batch_sharding(self.trainer.mesh)
         for batch in read_ahead(self.source, first):
-            yield placed(self.local(batch), rows, self.batch_size)
-
-    def local(self, batch: AnyBatch) -> AnyBatch:
-        """The rows of a batch of the source that belong to this process' devices. Here the source reads no others."""
-        return batch
+            yield placed(batch, rows, self.batch_size)
 
     def records_hint(self, step: int) -> str:
         """Tells a user how to look at the training records of a step of the run."""

@@ -45,13 +45,29 @@ def written(path, count: int, seed: int):
     return str(path)
 
 
+def parameters_of(path: Path) -> dict:
+    """The saved parameters of a run or a checkpoint, as numpy arrays."""
+    model = TrainedModel.open(path)
+    return jax.device_get(model.read(jax.tree.map(lambda _: None, model.shapes)))
+
+
+def same(first: dict, second: dict) -> bool:
+    return jax.tree.all(jax.tree.map(np.array_equal, first, second))
+
+
+def config_file(config: FinetuneConfig, folder: Path) -> str:
+    """`config` as a config file."""
+    values = config.model_dump(mode="json")
+    file = folder / "task.py"
+    file.write_text(f"from bert_jax.config.finetune import FinetuneConfig\n\nconfig = FinetuneConfig(**{values!r})\n")
+    return str(file)
+
+
 @pytest.fixture(scope="module")
 def init(tiny_run, tmp_path_factory) -> Path:
     """The model of `tiny_run`, without its data."""
     path = tmp_path_factory.mktemp("init")
-    trained = TrainedModel.open(tiny_run.path)
-    params = trained.read(jax.tree.map(lambda _: None, trained.shapes))
-    write_model(path / "checkpoints", params, (tiny_run.config_file, tiny_run.tokenizer))
+    write_model(path / "checkpoints", parameters_of(tiny_run.path), (tiny_run.config_file, tiny_run.tokenizer))
     return path
 
 
@@ -111,15 +127,11 @@ def test_the_baseline_stands_in_the_results(finished, config):
 
 
 def test_a_model_that_learns_nothing_is_said_also_of_one_of_several_seeds(config, tmp_path, capsys):
-    file = tmp_path / "task.py"
     idle = config.replace(
         task=config.task.replace(epochs=0.25), optimizer=OptimizerConfig(peak_learning_rate=1e-12), evaluations=4.0
     )
-    file.write_text(
-        "from bert_jax.config.finetune import FinetuneConfig\n"
-        f"config = FinetuneConfig(**{idle.model_dump(mode='json')!r})\n"
-    )
-    assert bert_jax_command(["finetune", str(file), "--workdir", str(tmp_path / "runs"), "--seeds", "2"]) == 0
+    file = config_file(idle, tmp_path)
+    assert bert_jax_command(["finetune", file, "--workdir", str(tmp_path / "runs"), "--seeds", "2"]) == 0
     each = [json.loads((tmp_path / "runs" / f"seed-{seed}" / "results.json").read_text()) for seed in (0, 1)]
     constant = sum(one["constant_prediction"] is not None for one in each)
     assert json.loads((tmp_path / "runs" / "results.json").read_text())["constant_predictions"] == constant > 0
@@ -198,7 +210,7 @@ def test_another_saved_step_and_an_average_are_measured_and_named(finished, caps
 
 
 def test_done_again_it_is_finished(finished, config, monkeypatch):
-    monkeypatch.setattr(finetune_module, "train", None)
+    monkeypatch.setattr(finetune_module, "Trainer", None)
     assert finetune(config, finished)["score"] == 1.0
 
 
@@ -239,9 +251,7 @@ def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, mon
         finetune(config, run)
     assert run.newest_step == 16
     finetune(config, run)
-    ends = [TrainedModel.open(path.path / "checkpoints" / "00000064") for path in (finished, run)]
-    first, second = (end.read(jax.tree.map(lambda _: None, end.shapes)) for end in ends)
-    assert all(map(np.array_equal, jax.tree.leaves(first), jax.tree.leaves(second)))
+    assert same(*(parameters_of(path_of(each.checkpoints, 64)) for each in (finished, run)))
 
 
 def test_predictions_from_python_and_from_the_command(finished, config, tmp_path, capsys):
@@ -332,11 +342,10 @@ def test_dev_rows_that_have_changed_are_told(finished, config, capsys):
 
 def test_a_pooler_that_nothing_trained_is_told(tiny_run, config, tmp_path, capsys):
     pretrained = tmp_path / "without_pairs"
-    trained = TrainedModel.open(tiny_run.path)
-    params = trained.read(jax.tree.map(lambda _: None, trained.shapes))
     alone = read_config(tiny_run.path)
     write_config(tmp_path / "config.json", alone.replace(objective=alone.objective.replace(pair="none")))
-    write_model(pretrained / "checkpoints", params, (tmp_path / "config.json", tiny_run.tokenizer))
+    carried = tmp_path / "config.json", tiny_run.tokenizer
+    write_model(pretrained / "checkpoints", parameters_of(tiny_run.path), carried)
     short = config.replace(init=str(pretrained), probe=True, task=config.task.replace(epochs=0.25))
     finetune(short, RunDirectory(tmp_path / "run"))
     said = " ".join(capsys.readouterr().err.split())
@@ -348,23 +357,17 @@ def test_frozen_layers_stay_as_they_were(config, init, tmp_path):
     frozen = config.replace(layers_frozen=1, task=config.task.replace(epochs=1.0))
     run = RunDirectory(tmp_path / "run")
     finetune(frozen, run)
-    before, after = (
-        model.read(jax.tree.map(lambda _: None, model.shapes))["bert"]
-        for model in (TrainedModel.open(init), TrainedModel.open(run.path))
-    )
-    same = jax.tree.map(lambda one, other: np.array_equal(one[:1], other[:1]), before, after)
-    assert all(jax.tree.leaves(same["embeddings"])) and all(jax.tree.leaves(same["encoder"]))
+    before, after = (parameters_of(path)["bert"] for path in (init, run.path))
+    first = jax.tree.map(lambda leaf: leaf[:1], (before, after))
+    assert all(same(*(model[part] for model in first)) for part in ("embeddings", "encoder"))
     assert not np.array_equal(*(model["encoder"]["layers"]["feedforward_in"]["kernel"][1] for model in (before, after)))
 
 
 def test_a_probe_trains_the_head_alone(config, init, tmp_path):
     run = RunDirectory(tmp_path / "run")
     finetune(config.replace(probe=True, task=config.task.replace(epochs=1.0)), run)
-    before, after = (
-        model.read(jax.tree.map(lambda _: None, model.shapes))
-        for model in (TrainedModel.open(init), TrainedModel.open(run.path))
-    )
-    assert all(jax.tree.leaves(jax.tree.map(np.array_equal, before["bert"], after["bert"])))
+    before, after = (parameters_of(path) for path in (init, run.path))
+    assert same(before["bert"], after["bert"])
     assert np.abs(after["task"]["dense"]["bias"]).max() > 0
     assert read_config(run.path).model.dropout == 0.0
 
@@ -449,9 +452,8 @@ def test_a_run_that_goes_on_ends_where_it_would_have_ended(config, tmp_path, mon
                 patched.setattr(finetune_module, "DevRows", scored(scores))
                 with contextlib.suppress(StopIteration, RuntimeError):
                     finetune(patient, run)
-        ends.append(TrainedModel.open(run.path / "checkpoints" / "00000016"))
-    first, second = (end.read(jax.tree.map(lambda _: None, end.shapes)) for end in ends)
-    assert all(map(np.array_equal, jax.tree.leaves(first), jax.tree.leaves(second)))
+        ends.append(parameters_of(path_of(run.checkpoints, 16)))
+    assert same(*ends)
 
 
 def test_a_run_whose_results_were_not_written_trains_no_further(config, tmp_path, monkeypatch):
@@ -493,17 +495,13 @@ def test_attention_is_checked_for_the_settings_of_the_task(config, tmp_path, mon
 
 
 def test_without_dev_rows_nothing_is_measured(config, tmp_path, capsys):
-    file = tmp_path / "task.py"
     short = config.replace(task=config.task.replace(epochs=1.0, dev=None))
-    file.write_text(
-        "from bert_jax.config.finetune import FinetuneConfig\n"
-        f"config = FinetuneConfig(**{short.model_dump(mode='json')!r})\n"
-    )
-    assert bert_jax_command(["finetune", str(file), "--workdir", str(tmp_path / "run"), "--seed", "3"]) == 0
+    file = config_file(short, tmp_path)
+    assert bert_jax_command(["finetune", file, "--workdir", str(tmp_path / "run"), "--seed", "3"]) == 0
     shown = capsys.readouterr()
     assert "task.dev names no rows to measure on" in shown.out and f"bert-jax predict {tmp_path / 'run'}" in shown.out
     assert json.loads((tmp_path / "run" / "results.json").read_text())["seeds"] == [3]
-    assert bert_jax_command(["finetune", str(file), "--workdir", str(tmp_path / "more"), "--seeds", "2"]) == 2
+    assert bert_jax_command(["finetune", file, "--workdir", str(tmp_path / "more"), "--seeds", "2"]) == 2
     assert "--seeds compares scores" in capsys.readouterr().err
 
 

@@ -20,7 +20,7 @@ from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.tensors import read_safetensors, select
 from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.model.sharding import make_mesh
-from bert_jax.pretraining.initial import InitialModel
+from bert_jax.pretraining.initial import initial_parameters, open_initial
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
@@ -555,10 +555,11 @@ def test_rows_without_a_piece_are_kept_and_never_predicted(folder, shaped, tmp_p
     (tmp_path / "longer.txt").write_text("\n".join([*pieces[:90], "newword", "longword"]))
     settings = shaped.replace(init=str(folder), vocabulary=VocabularyConfig(file=str(tmp_path / "longer.txt")))
     with pytest.raises(UsageError, match="model.word_rows is 97 there and None here"):
-        InitialModel.open(settings)
+        open_initial(settings)
     settings = settings.replace(model=shaped.model.replace(word_rows=97))
     longer = load_tokenizer(tmp_path / "longer.txt")
-    word = InitialModel.open(settings).parameters(longer, make_mesh(settings.mesh))["bert"]["embeddings"]["word"]
+    params = initial_parameters(open_initial(settings), settings.model, longer, make_mesh(settings.mesh))
+    word = params["bert"]["embeddings"]["word"]
     before = bert.params["bert"]["embeddings"]["word"]
     np.testing.assert_array_equal(np.delete(word, [90, 91], axis=0), np.delete(before, [90, 91], axis=0))
     pretrain(settings, RunDirectory(tmp_path / "trained"))

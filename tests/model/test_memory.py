@@ -3,9 +3,11 @@ import pytest
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.model.attention import FORMS
+from bert_jax.config.phase import Phase
+from bert_jax.model import attention_form
+from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.memory import step_memory
-from bert_jax.model.sharding import make_mesh
+from bert_jax.model.sharding import MESH_AXES, make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.step import example_keys
@@ -48,46 +50,44 @@ def test_the_formula_counts_what_the_traced_step_keeps(tiny_config, changes):
     phases = (tiny_config.phases[0].replace(length=32, batch_size=ROWS),)
     predict = {"predict": "replaced", "pair": "none"} if model.discriminator else {}
     config = tiny_config.replace(model=model, objective=tiny_config.objective.replace(**predict), phases=phases)
-    formula = step_memory(
-        model.replace(vocabulary_size=1024),
-        ExecutionConfig(),
-        parameters=0,
-        rows=ROWS,
-        length=LENGTH,
-        predictions=slots,
-    )
+    sized, whole = model.replace(vocabulary_size=1024), phases[0].replace(length=LENGTH)
+    formula = step_memory(config.execution, sized, make_mesh(config.mesh), whole, predictions=slots, packed=1)
     assert formula.activations == pytest.approx(kept_bytes(config), rel=0.25)
 
 
+BASE = ModelConfig.base(vocabulary_size=30_522, compute_dtype="float32")
+
+
+def memory_of(model=BASE, rows=64, mesh=(1, 1, 1), predictions=77, chip="cpu", **execution):
+    """Of a step on rows of 512 tokens."""
+    devices, phase = jax.sharding.AbstractMesh(mesh, MESH_AXES), Phase(steps=1, length=512, batch_size=rows)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(attention_form, "platform", lambda: chip)
+        return step_memory(ExecutionConfig(**execution), model, devices, phase, predictions=predictions, packed=1)
+
+
 def test_what_replacements_are_drawn_from_is_not_split():
-    model = ModelConfig.base(vocabulary_size=30_522, discriminator=True, generator_divisor=3)
-    sizes = {"parameters": 0, "rows": 64, "length": 512, "predictions": 77}
-    alone, split = (step_memory(model, ExecutionConfig(), **sizes, tensor=tensor).outputs for tensor in (1, 4))
+    model = BASE.replace(discriminator=True, generator_divisor=3)
+    alone, split = (memory_of(model, mesh=(1, 1, tensor)).outputs for tensor in (1, 4))
     assert split > alone / 4 + 64 * 77 * 30_522 * 8
-    masked = model.replace(discriminator=False, generator_divisor=None)
-    assert 4 * step_memory(masked, ExecutionConfig(), **sizes, tensor=4).outputs == alone
+    assert 4 * memory_of(mesh=(1, 1, 4)).outputs == memory_of().outputs
 
 
 def test_saving_memory_saves_it_and_splitting_splits_it():
-    sizes = {"parameters": 10**8, "rows": 64, "length": 512, "predictions": 77}
-    model = ModelConfig.base(vocabulary_size=30_522)
-    whole = step_memory(model, ExecutionConfig(), **sizes)
-    dots, full = (step_memory(model, ExecutionConfig(remat=remat), **sizes) for remat in ("dots", "full"))
+    whole = memory_of()
+    dots, full = (memory_of(remat=remat) for remat in ("dots", "full"))
     assert whole.activations > 2 * dots.activations > 3 * full.activations
-    parted = step_memory(model, ExecutionConfig(accumulation=4), **sizes)
+    parted = memory_of(accumulation=4)
     assert 4 * parted.activations == whole.activations and parted.gradients == 2 * whole.gradients
-    split = step_memory(model, ExecutionConfig(), **sizes, split=4)
+    split = memory_of(rows=256, mesh=(1, 4, 1))
     assert (4 * split.state, split.activations) == (whole.state, whole.activations)
-    assert (
-        whole.state == 12 * 10**8 and step_memory(model, ExecutionConfig(), **sizes | {"predictions": 0}).outputs == 0
-    )
+    assert whole.state == 12 * sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(BASE)))
+    assert memory_of(predictions=0).outputs == 0
 
 
 def test_only_the_exact_form_has_probabilities_in_memory():
-    sizes = {"parameters": 0, "rows": 8, "length": 512, "predictions": 77}
-    model = ModelConfig.base(vocabulary_size=30_522, compute_dtype="bfloat16")
-    exact = step_memory(model, ExecutionConfig(), **sizes)
-    kernel = step_memory(model, ExecutionConfig(), **sizes, forms=(FORMS["tpu"], FORMS["tpu"]))
+    model = BASE.replace(compute_dtype="bfloat16")
+    exact, kernel = (memory_of(model, rows=8, chip="tpu", attention=form) for form in ("exact", "tpu"))
     blocks_and_one_in_the_backward_pass = 12 + 1
     probabilities = 8 * 12 * 512 * 512
     assert exact.activations - kernel.activations == blocks_and_one_in_the_backward_pass * probabilities * (4 + 2)

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.objective import ObjectiveConfig, num_predictions
 from bert_jax.layout import MASKABLE, WORD_START, lay_out
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.encoder import Block
 from bert_jax.model.exact_attention import attend
-from bert_jax.pretraining.masking import mask_sequences, next_tokens
+from bert_jax.pretraining.masking import next_tokens
 
 CONFIG = ModelConfig(
     num_layers=3, hidden_size=32, num_heads=4, max_positions=24, vocabulary_size=100, initializer_range=0.1
@@ -65,27 +64,6 @@ def test_the_model_gives_each_sequence_what_it_gives_it_alone(layouts, kind):
         np.testing.assert_allclose(pairs[row, place], alone_pairs[number, 0], atol=2e-6)
     for slot, number in enumerate((0, 1, 2)):  # their first tokens are at 0, 9 and 14
         np.testing.assert_allclose(pieces[0, slot, :100], everywhere[number, 0, :100], atol=1e-5)
-
-
-def test_each_sequence_is_masked_by_its_own_key(layouts):
-    packed, _ = layouts
-    objective = ObjectiveConfig()
-    keys = jax.random.split(jax.random.key(0), 6).reshape(2, 3)
-    masked = mask_sequences(packed, keys, objective, mask_id=4, vocabulary_size=100)
-    used = np.asarray(masked.weights) > 0
-    sequences = np.where(used, np.take_along_axis(np.asarray(packed.sequence), np.asarray(masked.places), 1), 0)
-    for row, place in TAKES:
-        length = int(packed.length[row, place])
-        assert (sequences[row] == place + 1).sum() == num_predictions(objective.masked_share, length)
-    other = mask_sequences(packed, keys.at[0, 1].set(keys[1, 2]), objective, mask_id=4, vocabulary_size=100)
-    for row, place in TAKES:
-        same = np.array_equal(*(one.tokens.ids[of_sequence(packed, row, place)] for one in (masked, other)))
-        places_same = np.array_equal(
-            masked.places[row][sequences[row] == place + 1], other.places[row][sequences[row] == place + 1]
-        )
-        assert (same and places_same) == ((row, place) != (0, 1))
-    labels = np.take_along_axis(np.asarray(packed.ids), np.asarray(masked.places), 1)
-    assert np.array_equal(np.where(used, labels, 0), masked.labels)
 
 
 def test_no_next_token_is_that_of_another_sequence(layouts):

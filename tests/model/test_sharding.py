@@ -1,3 +1,5 @@
+import contextlib
+
 import jax
 import optax
 import pytest
@@ -60,12 +62,6 @@ def test_parameters_are_split_as_megatron_and_fsdp_have_it():
     assert {name: parameter_spec(name) for name in expected} == expected
 
 
-def test_the_layer_axis_is_never_split():
-    for name in names_of(TREES["pretraining"]):
-        if "layers" in name:
-            assert parameter_at(name).axes[0] == "layer" and parameter_spec(name)[0] is None
-
-
 def test_tensors_that_are_separate_ones_in_bert_lie_along_the_stacked_axes():
     shapes = parameter_shapes(ModelConfig(num_layers=5, hidden_size=8, num_heads=2, vocabulary_size=30))
     for name, leaf in zip(names_of(shapes), jax.tree.leaves(shapes)):
@@ -83,10 +79,6 @@ def test_slots_follow_their_parameter_and_those_of_another_shape_are_whole():
     assert adam.count.spec == P() and all(one.spec == P() for one in jax.tree.leaves(factored.v_row))
 
 
-def test_a_second_models_parameters_are_split_as_the_firsts():
-    assert parameter_spec("generator/bert/pooler/dense/kernel") == parameter_spec("bert/pooler/dense/kernel")
-
-
 @pytest.mark.parametrize("name", ["bert/unheard/kernel", "bert/embeddings/norm/kernel"])
 def test_a_parameter_that_has_no_row_is_an_error(name):
     with pytest.raises(ValueError, match=f"PARAMETERS .* has no row for the parameter {name}"):
@@ -101,33 +93,34 @@ def test_a_mesh_takes_all_devices_or_is_refused():
         make_mesh(MeshConfig(fsdp=-1))
 
 
-def test_a_batch_that_the_devices_do_not_divide_is_refused():
-    mesh = jax.sharding.AbstractMesh((2, 4, 1), ("data", "fsdp", "tensor"))
-    check_batch_size(16, 2, mesh)
-    with pytest.raises(UsageError, match="a batch of 12 doesn't divide over 8 devices; choose a multiple of 8"):
-        check_batch_size(12, 1, mesh)
-    with pytest.raises(
-        UsageError, match="a batch of 24 in 2 microbatches doesn't divide over 8 devices.*multiple of 16"
-    ):
-        check_batch_size(24, 2, mesh)
+@pytest.mark.parametrize(
+    "mesh, batch_size, accumulation, said",
+    [
+        ((2, 4, 1), 16, 2, None),
+        ((2, 2, 2), 4, 1, None),  # over data and fsdp alone
+        ((2, 4, 1), 12, 1, "a batch of 12 doesn't divide over 8 devices; choose a multiple of 8"),
+        ((2, 4, 1), 24, 2, "a batch of 24 in 2 microbatches doesn't divide over 8 devices.*multiple of 16"),
+        ((2, 2, 2), 6, 1, "a batch of 6 doesn't divide over mesh.data x mesh.fsdp = 4 parts"),
+    ],
+)
+def test_a_batch_that_the_devices_do_not_divide_is_refused(mesh, batch_size, accumulation, said):
+    mesh = jax.sharding.AbstractMesh(mesh, ("data", "fsdp", "tensor"))
+    with pytest.raises(UsageError, match=said) if said else contextlib.nullcontext():
+        check_batch_size(batch_size, accumulation, mesh)
 
 
-def test_an_axis_that_the_mesh_does_not_divide_is_refused():
-    shapes = parameter_shapes(ModelConfig(num_layers=1, hidden_size=36, num_heads=2, vocabulary_size=200))
-    mesh = jax.sharding.AbstractMesh((1, 8, 1), ("data", "fsdp", "tensor"))
-    with pytest.raises(UsageError, match="has 36 rows on axis 1, which mesh.fsdp=8 doesn't divide"):
-        tree_shardings(shapes, mesh)
-
-
-def test_rows_of_a_batch_are_split_over_data_and_fsdp_alone():
-    mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
-    check_batch_size(4, 1, mesh)
-    with pytest.raises(UsageError, match="a batch of 6 doesn't divide over mesh.data x mesh.fsdp = 4 parts"):
-        check_batch_size(6, 1, mesh)
-
-
-def test_heads_that_tensor_does_not_divide_are_refused():
-    shapes = parameter_shapes(ModelConfig(num_layers=1, hidden_size=48, num_heads=6, vocabulary_size=200))
-    mesh = jax.sharding.AbstractMesh((1, 1, 4), ("data", "fsdp", "tensor"))
-    with pytest.raises(UsageError, match="attention/bias has 6 rows on axis 2, which mesh.tensor=4 doesn't divide"):
-        tree_shardings(shapes, mesh)
+@pytest.mark.parametrize(
+    "mesh, sizes, said",
+    [
+        ((1, 8, 1), {"hidden_size": 36, "num_heads": 2}, "has 36 rows on axis 1, which mesh.fsdp=8 doesn't divide"),
+        (
+            (1, 1, 4),
+            {"hidden_size": 48, "num_heads": 6},
+            "attention/bias has 6 rows on axis 2, which mesh.tensor=4 doesn't divide",
+        ),
+    ],
+)
+def test_an_axis_that_the_mesh_does_not_divide_is_refused(mesh, sizes, said):
+    shapes = parameter_shapes(ModelConfig(num_layers=1, vocabulary_size=200, **sizes))
+    with pytest.raises(UsageError, match=said):
+        tree_shardings(shapes, jax.sharding.AbstractMesh(mesh, ("data", "fsdp", "tensor")))

@@ -170,20 +170,6 @@ def test_damaged_checksums_are_written_anew_while_the_data_are_there(prepared, m
     assert not capsys.readouterr().err
 
 
-def test_a_new_setting_with_its_default_has_no_vocabulary_made_anew(prepared):
-    config, run, _ = prepared
-    marker = run.tokenizer / "origin.json"
-    origin = json.loads(marker.read_text())
-    del origin["data"]["dupe_factor"], origin["vocabulary"]["character_coverage"]
-    marker.write_text(json.dumps(origin))
-    run.manifest.note(run.tokenizer)
-    written = (run.tokenizer / "vocab.txt").stat().st_mtime_ns
-    make_tokenizer(config, run)
-    assert (run.tokenizer / "vocab.txt").stat().st_mtime_ns == written
-    make_tokenizer(config.replace(vocabulary=config.vocabulary.replace(size=config.vocabulary.size - 1)), run)
-    assert (run.tokenizer / "vocab.txt").stat().st_mtime_ns != written
-
-
 def test_a_run_on_one_document_is_evaluated_on_its_end(tiny_config, tmp_path, capsys):
     (tmp_path / "one.txt").write_text(stories(60).replace("\n\n", "\n"))
     data = tiny_config.data.replace(source=f"text:{tmp_path / 'one.txt'}", held_out=0.01)

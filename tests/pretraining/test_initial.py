@@ -9,7 +9,7 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.inference.bert import load
 from bert_jax.model.sharding import make_mesh
-from bert_jax.pretraining.initial import InitialModel
+from bert_jax.pretraining.initial import initial_parameters, open_initial
 from bert_jax.pretraining.objective import planned_vocabulary_size
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
@@ -51,7 +51,7 @@ def test_a_run_starts_from_the_newest_checkpoint_of_another(continued, tiny_run,
 def test_rows_of_added_pieces_are_means_of_what_they_replace(continued, tiny_run, longer):
     config = continued.replace(vocabulary=VocabularyConfig(file=str(longer)))
     old, new = load_tokenizer(tiny_run.tokenizer), load_tokenizer(longer)
-    params = InitialModel.open(config).parameters(new, make_mesh(config.mesh))
+    params = initial_parameters(open_initial(config), config.model, new, make_mesh(config.mesh))
     before, after = load(tiny_run.path).params, params
     word, old_word = after["bert"]["embeddings"]["word"], before["bert"]["embeddings"]["word"]
     assert word.shape[0] == 256 and np.array_equal(word[:150], old_word[:150])

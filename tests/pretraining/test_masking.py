@@ -96,16 +96,6 @@ def test_every_piece_is_chosen_equally_often():
     assert (np.abs(of_maskable - of_maskable.mean()) < 5 * np.sqrt(of_maskable.mean())).all()
 
 
-def test_masks_are_a_matter_of_the_key_alone():
-    batch = laid_out(*sequences(16, 5))
-    keys = jax.random.split(jax.random.key(5), 16)
-    together = mask(batch, keys, WORDS)
-    alone = mask(jax.tree.map(lambda array: array[3:4], batch), keys[3:4], WORDS)
-    assert all(np.array_equal(whole[3], one[0]) for whole, one in zip(*map(jax.tree.leaves, (together, alone))))
-    again = mask(batch, jax.random.split(jax.random.key(6), 16), WORDS)
-    assert not np.array_equal(together.places, again.places)
-
-
 def greedy(starts, maskable, count, key):
     """Units one by one in the same random order, as the original goes through them."""
     size = len(starts)

@@ -1,5 +1,6 @@
 """The main job, whole."""
 
+import contextlib
 import json
 import shutil
 import signal
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from conftest import stories
 from safetensors.numpy import load_file
+from stages import parameters, stopped_at
 
 import bert_jax
 from bert_jax.cli.main import run as command
@@ -17,9 +19,6 @@ from bert_jax.cli.summary import print_results
 from bert_jax.config.operation import ExecutionConfig, InputConfig, MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
-from bert_jax.corpora.corpus import Mixture, open_corpus
-from bert_jax.corpora.file_source import TextFiles
-from bert_jax.corpora.text_source import TextSettings
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import ShardReader, shard_path
 from bert_jax.instances.store import InstanceSource
@@ -57,13 +56,6 @@ def prepared_copy(tiny_run, path) -> RunDirectory:
     for name in ("tokenizer", "data"):
         shutil.copytree(tiny_run.path / name, path / name)
     return RunDirectory(path)
-
-
-def parameter_sums(run: RunDirectory) -> dict:
-    """Checksums of the last checkpoint's parameter values."""
-    from bert_jax.inference.bert import load
-
-    return jax.tree.map(lambda leaf: np.asarray(leaf).tobytes(), load(run.path).params)
 
 
 def without_speed(lines):
@@ -124,29 +116,14 @@ def test_a_finished_run_says_so_and_does_nothing(tiny_run, tiny_config, tmp_path
     assert "is finished: 12 steps" in capsys.readouterr().err.replace("\n", "")
 
 
-def stopped(config, run, monkeypatch, stop_at) -> None:
-    """Trains until SIGTERM comes in step `stop_at` of 12."""
-    real_sum, steps = loop.jax.block_until_ready, []
-
-    def stop_signal(*arguments):
-        steps.append(1)
-        if len(steps) == stop_at:
-            signal.raise_signal(signal.SIGTERM)
-        return real_sum(*arguments)
-
-    monkeypatch.setattr(loop.jax, "block_until_ready", stop_signal)
-    with pytest.raises(Interrupted, match=f"stopped at step {stop_at} of 12; give the same command again"):
-        pretrain(config, run)
-    monkeypatch.undo()
-    assert int(complete(run.checkpoints)[-1].name) == stop_at
-
-
 @pytest.mark.parametrize("stop_at", [2, 5, 11])
-def test_a_stopped_run_goes_on_bit_for_bit(tiny_run, tiny_config, tmp_path, monkeypatch, stop_at):
+def test_a_stopped_run_goes_on_bit_for_bit(tiny_run, tiny_config, tmp_path, stop_at):
     run = prepared_copy(tiny_run, tmp_path)
-    stopped(tiny_config, run, monkeypatch, stop_at)
+    with stopped_at(stop_at):
+        pretrain(tiny_config, run)
+    assert int(complete(run.checkpoints)[-1].name) == stop_at
     pretrain(tiny_config, run)
-    assert parameter_sums(run) == parameter_sums(tiny_run)
+    assert parameters(run.path) == parameters(tiny_run.path)
     ours, theirs = (read_metrics(some.path / "metrics.jsonl") for some in (run, tiny_run))
     assert without_speed(ours) == without_speed(theirs)
     noted = map(json.loads, (run.path / "events.jsonl").read_text().splitlines())
@@ -159,13 +136,14 @@ def test_a_stopped_run_goes_on_bit_for_bit(tiny_run, tiny_config, tmp_path, monk
     ]
 
 
-def test_a_stopped_run_goes_on_bit_for_bit_with_muon(tiny_run, tiny_config, tmp_path, monkeypatch):
+def test_a_stopped_run_goes_on_bit_for_bit_with_muon(tiny_run, tiny_config, tmp_path):
     config = tiny_config.replace(optimizer=tiny_config.optimizer.replace(name="muon"))
     whole, run = (prepared_copy(tiny_run, tmp_path / name) for name in ("whole", "stopped"))
     pretrain(config, whole)
-    stopped(config, run, monkeypatch, 5)
+    with stopped_at(5):
+        pretrain(config, run)
     pretrain(config, run)
-    assert parameter_sums(run) == parameter_sums(whole) != parameter_sums(tiny_run)
+    assert parameters(run.path) == parameters(whole.path) != parameters(tiny_run.path)
 
 
 def test_accumulation_and_remat_are_the_same_run(tiny_run, tiny_config, tmp_path):
@@ -208,20 +186,6 @@ def test_phases_follow_one_another(tiny_run, tiny_config, tmp_path):
     assert found.ids.tolist() == second.tokens.ids[second.tokens.sequence > 0].tolist()
     with pytest.raises(UsageError, match="step 9 is none of the run's 8"):
         training_step(run, 9)
-
-
-def test_a_batch_can_be_looked_at_as_the_model_sees_it(tiny_run):
-    seen = training_step(tiny_run, 3)
-    vocabulary, batch, targets = seen.tokenizer.vocabulary, seen.batch, seen.targets
-    assert (batch.tokens.ids[:, 0] == vocabulary.cls_id).all()
-    assert (targets.masked.tokens.ids == vocabulary.mask_id).any()
-    for row in range(8):
-        inside = batch.tokens.ids[row, : batch.tokens.length[row, 0]]
-        assert (inside == vocabulary.sep_id).sum() == 2 and inside[-1] == vocabulary.sep_id
-        words = batch.tokens.units[row, : batch.tokens.length[row, 0]] & WORD_START > 0
-        assert words.sum() >= 2
-    again = training_step(tiny_run, 3).targets
-    assert np.array_equal(targets.masked.places, again.masked.places)
 
 
 @pytest.fixture(scope="module", params=[("unigram", 85), ("byte_bpe", 300)], ids=lambda param: param[0])
@@ -365,24 +329,6 @@ def test_what_can_be_refused_is_refused_before_anything_is_written(tiny_config, 
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_under_way_refuses_other_text(tiny_run, tiny_config, tmp_path, monkeypatch):
-    run = RunDirectory(tmp_path / "run")
-    shutil.copytree(tiny_run.path, run.path)
-    run.results_file.unlink()
-    shutil.rmtree(run.data(32))
-    (tmp_path / "other.txt").write_text(stories(120, first=500))
-    other = Mixture([TextFiles(str(tmp_path / "other.txt"), TextSettings("replace", 10_000))])
-    monkeypatch.setattr(dataset, "open_corpus", lambda _: other)
-    with pytest.raises(UsageError, match="gives other text than"):
-        pretrain(tiny_config, run)
-
-
-def test_a_vocabulary_size_that_is_not_the_vocabularys_is_refused(tiny_run, tiny_config, tmp_path):
-    config = tiny_config.replace(model=tiny_config.model.replace(vocabulary_size=99))
-    with pytest.raises(UsageError, match="model.vocabulary_size=99 and the vocabulary has 150"):
-        pretrain(config, prepared_copy(tiny_run, tmp_path))
-
-
 def test_a_stop_whose_checkpoint_fails_is_a_failure(tiny_run, tiny_config, tmp_path, monkeypatch):
     run = prepared_copy(tiny_run, tmp_path)
     monkeypatch.setattr(ending.StopSignals, "requested", True)
@@ -391,38 +337,36 @@ def test_a_stop_whose_checkpoint_fails_is_a_failure(tiny_run, tiny_config, tmp_p
         pretrain(tiny_config, run)
 
 
-def test_a_stop_while_it_is_evaluated_is_not_put_off(tiny_run, tiny_config, tmp_path, monkeypatch):
-    run, evaluate = prepared_copy(tiny_run, tmp_path), HeldOut.evaluate
+@contextlib.contextmanager
+def stopped_in_evaluation(step: int):
+    """Within the block, an evaluation gets a SIGTERM at its begin, after which the training ends at `step`."""
+    evaluate = HeldOut.evaluate
 
     def stopped(*given):
         signal.raise_signal(signal.SIGTERM)
         return evaluate(*given)
 
-    with monkeypatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(Interrupted, match=f"stopped at step {step} of"):
         patched.setattr(HeldOut, "evaluate", stopped)
-        with pytest.raises(Interrupted, match="stopped at step 6 of 12"):
-            pretrain(tiny_config, run)
+        yield
+
+
+def test_a_stop_while_it_is_evaluated_is_not_put_off(tiny_run, tiny_config, tmp_path):
+    run = prepared_copy(tiny_run, tmp_path)
+    with stopped_in_evaluation(6):
+        pretrain(tiny_config, run)
     assert [line["split"] for line in read_metrics(run.path / "metrics.jsonl")] == ["train", "train"]
     pretrain(tiny_config, run)
     ours, theirs = (read_metrics(some.path / "metrics.jsonl") for some in (run, tiny_run))
     assert without_speed(ours) == without_speed(theirs)
 
 
-def test_a_stop_while_the_last_step_is_evaluated_late_leaves_the_run_unfinished(
-    tiny_run, tiny_config, tmp_path, monkeypatch
-):
-    run, evaluate = prepared_copy(tiny_run, tmp_path), HeldOut.evaluate
+def test_a_stop_while_the_last_step_is_evaluated_late_leaves_the_run_unfinished(tiny_run, tiny_config, tmp_path):
+    run = prepared_copy(tiny_run, tmp_path)
     config = tiny_config.replace(phases=(tiny_config.phases[0].replace(steps=2),))
-
-    def stopped(*given):
-        signal.raise_signal(signal.SIGTERM)
-        return evaluate(*given)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(HeldOut, "evaluate", stopped)
-        for _ in range(2):  # at the step, and late
-            with pytest.raises(Interrupted, match="stopped at step 2 of 2"):
-                pretrain(config, run)
+    for _ in range(2):  # at the step, and late
+        with stopped_in_evaluation(2):
+            pretrain(config, run)
     pretrain(config, run)
     late = read_metrics(run.path / "metrics.jsonl")[-1]
     assert late["split"] == "eval" and Manifest.read(path_of(run.checkpoints, 2)).evaluation["loss"] == late["loss"]
@@ -663,7 +607,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_says_that_it_begins_anew(tiny_r
         (path / "config.json").write_text("{}")
     assert pretrain(tiny_config, run)["steps"] == 12
     assert "no good checkpoint left (damaged-000000" in capsys.readouterr().err.replace("\n", " ")
-    assert parameter_sums(run) == parameter_sums(tiny_run)
+    assert parameters(run.path) == parameters(tiny_run.path)
 
 
 def test_results_of_fewer_steps_are_not_those_of_the_run(tiny_run, tiny_config, tmp_path):
@@ -672,19 +616,6 @@ def test_results_of_fewer_steps_are_not_those_of_the_run(tiny_run, tiny_config, 
     stale = json.loads(run.results_file.read_text()) | {"steps": 11}  # as a kill leaves it after steps were added
     run.results_file.write_text(json.dumps(stale))
     assert pretrain(tiny_config, run)["steps"] == json.loads(run.results_file.read_text())["steps"] == 12
-
-
-def test_a_phase_of_another_length_is_refused_other_text(tiny_run, tiny_config, tmp_path, monkeypatch):
-    run = RunDirectory(tmp_path / "run")
-    shutil.copytree(tiny_run.path, run.path)
-    (tmp_path / "other.txt").write_text(stories(120, first=500))
-    other = open_corpus(tiny_config.data.replace(source=f"text:{tmp_path / 'other.txt'}"))
-    monkeypatch.setattr(dataset, "open_corpus", lambda _: other)
-    monkeypatch.setattr(dataset, "corpus_stamp", lambda _: other.stamp)
-    more = tiny_config.replace(phases=(*tiny_config.phases, Phase(steps=1, length=16, batch_size=8)))
-    with pytest.raises(UsageError, match="gives other text than"):
-        pretrain(more, run)
-    assert not run.data(16).exists()
 
 
 def test_other_text_is_measured_once_whatever_the_dupe_factor(tiny_run, tiny_config, tmp_path):

@@ -16,19 +16,15 @@ from bert_jax.cli.main import run as command
 from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.operation import MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.layout import MASKABLE, WORD_START, Tokens, lay_out
 from bert_jax.model.bert import BertForPretraining, Discriminator, generator_parameters, init
 from bert_jax.model.parameters import parameter_at, path_of
-from bert_jax.model.sharding import make_mesh
-from bert_jax.model.size import train_flops
-from bert_jax.planning.operations import operations
 from bert_jax.pretraining import replaced as replaced_tokens
 from bert_jax.pretraining.masking import Masked
-from bert_jax.pretraining.objective import ReplacedTokenObjective, pretraining_trainer
+from bert_jax.pretraining.objective import ReplacedTokens
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain
 from bert_jax.pretraining.replaced import draw_tokens, replace_tokens
 from bert_jax.run.metrics import read_metrics
@@ -64,7 +60,7 @@ def batch(real=len(LENGTHS), rows=None) -> Batch:
     return Batch(tokens, jnp.zeros(weight.shape, jnp.int32), weight, jnp.zeros(weight.shape, jnp.uint32))
 
 
-def objective(model=MODEL, **asked) -> ReplacedTokenObjective:
+def objective(model=MODEL, **asked) -> ReplacedTokens:
     return objective_of(model, ASKED.replace(**asked))
 
 
@@ -316,15 +312,6 @@ def test_a_discriminator_without_generator_is_not_evaluated(run, tmp_path):
         evaluate_run(RunDirectory(tmp_path / "back"))
     with pytest.raises(UsageError, match="no masked-language head"):
         bert_jax.load(tmp_path / "back").fill_mask("The [MASK].")
-
-
-def test_its_step_is_counted_at_all_positions(config):
-    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150, 4)
-    model = trainer.objective.model
-    assert trainer.flops(0) == 16 * train_flops(model, 32, 5)
-    counts = {operation.name: operation.count for operation in operations(trainer)}
-    assert counts["softmax"] == model.num_layers and counts["generator: softmax"] == model.num_layers - 1
-    assert counts["generator: masked-language head"] == 1 and "masked-language head" not in counts
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from bert_jax.run.checkpoint_choice import CheckpointGone
 from bert_jax.run.manifest import Manifest, complete, damaged_file, delete, write_evaluation
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.trained_model import TrainedModel, initial_parameters
+from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import RunError, UsageError
 
 PLACES = [
@@ -106,7 +106,7 @@ def test_a_model_to_start_from_may_be_deleted_between_looking_and_reading(run):
     delete(complete(run.checkpoints)[-1])
     with pytest.raises(CheckpointGone, match="was deleted while it was read"):
         started.read(jax.tree.map(lambda _: None, started.shapes))
-    assert initial_parameters(started, run.path, mesh)["bert"]
+    assert started.parameters(mesh)["bert"]
 
 
 def test_a_run_whose_checkpoints_go_again_and_again_ends_in_a_line(run, monkeypatch):

@@ -304,10 +304,3 @@ def test_no_warmup_begins_at_the_peak_and_every_rate_is_one(schedule):
     rates = [float(learning_rate(config, steps)(step)) for steps in (1, 3, 10) for step in range(steps)]
     assert rates[0] == rates[1] == 2.0
     assert all(0 < rate <= 2.0 and math.isfinite(rate) for rate in rates)
-
-
-def test_a_power_of_one_is_the_linear_schedule():
-    linear, power = (
-        learning_rate(OptimizerConfig(schedule=schedule, power=1.0), 1000) for schedule in ("linear", "polynomial")
-    )
-    assert [float(linear(step)) for step in range(1000)] == [float(power(step)) for step in range(1000)]

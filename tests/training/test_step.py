@@ -13,6 +13,7 @@ from bert_jax.training.batch import Batch
 from bert_jax.training.optimizer import learning_rate, make_optimizer
 from bert_jax.training.step import (
     STEP_MEASUREMENTS,
+    Objective,
     example_keys,
     initial_state,
     make_evaluation_step,
@@ -21,7 +22,7 @@ from bert_jax.training.step import (
 )
 
 
-class Regression:
+class Regression(Objective):
     """y = x w, where each example has a random number of its own and one in ids[:, 1] for its weight."""
 
     model = ModelConfig()
@@ -31,12 +32,6 @@ class Regression:
 
     def init(self, key):
         raise NotImplementedError
-
-    def learns(self, params):
-        return None
-
-    def in_phase(self, phase):
-        return self
 
     def flops(self, shape):
         raise NotImplementedError
