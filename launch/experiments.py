@@ -187,7 +187,7 @@ def prepared(asked: Asked, config: RunConfig, seed: int, vocabulary: Path | None
     shaped_by = [config.data.model_dump(mode="json"), config.objective.pair, lengths, seed, vocabulary is None]
     name = hashlib.sha256(json.dumps(shaped_by).encode()).hexdigest()[:12]
     directory, path = asked.workdir / "data" / name, asked.workdir / "data" / f"{name}.py"
-    if not (directory / f"data-{lengths[0]}.json").exists():
+    if not (directory / f"data/length-{lengths[0]}/prepared.json").exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         command("prepare", *_written(config, path), "--workdir", directory, *_of_text(asked, vocabulary, seed))
     return directory
