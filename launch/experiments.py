@@ -189,7 +189,7 @@ def prepared(options: Options, config: RunConfig, seed: int, vocabulary: Path | 
     shaped_by = [config.data.model_dump(mode="json"), config.objective.pair, lengths, seed, vocabulary is None]
     name = hashlib.sha256(json.dumps(shaped_by).encode()).hexdigest()[:12]
     directory, path = options.workdir / "data" / name, options.workdir / "data" / f"{name}.py"
-    if not (directory / f"data-{lengths[0]}.json").exists():
+    if not (directory / f"data/length-{lengths[0]}/prepared.json").exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         command("prepare", *_written(config, path), "--workdir", directory, *_of_text(options, vocabulary, seed))
     return directory

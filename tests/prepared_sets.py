@@ -2,6 +2,9 @@
 
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.instances.preparation import prepare
+from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.instances.statistics import Statistics
+from bert_jax.instances.store_metadata import write_metadata
 
 
 def files(directory):
@@ -15,3 +18,23 @@ def build(recipe, directory, processes=1):
     """Prepares the text that `recipe` names."""
     (made,) = prepare(open_corpus(recipe.data), {directory: recipe}, processes)
     return made
+
+
+def seal(directory, records, dtype):
+    """Makes a data set of the shards in `directory`, which hold these numbers of records by split."""
+    write_metadata(directory, records, dtype)
+    train, held_out = (Statistics(rows=sum(records.get(split, []))) for split in ("train", "held_out"))
+    unknown = dict.fromkeys(("fingerprint", "corpus", "revision", "text"), "")
+    PreparedData(
+        directory=directory,
+        length=64,
+        **unknown,
+        train=train,
+        of_sources=[train],
+        held_out=held_out,
+        held_out_dropped=0,
+        ids_type=dtype.__name__,
+        packed=False,
+        records=records,
+        example_sentences=[],
+    ).save()

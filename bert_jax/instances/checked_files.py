@@ -1,27 +1,22 @@
-"""Files of a prepared data set that are checked when they are read, and the error for a damaged one."""
+"""Numbers in the files of a prepared data set, and the error for a damaged file."""
 
-import io
-import json
-import re
-import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Integer
+from safetensors import SafetensorError
+from safetensors import numpy as safetensors
 
+from bert_jax.system import json_file
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import RunError
-from bert_jax.system.files import FileSum, replacing, write_json
-from bert_jax.system.json_file import read_bytes, read_object
+from bert_jax.system.errors import RunError, first_line
+from bert_jax.system.files import replacing
 
-_KEY = "crc32"
+PARAGRAPHS, PIECE_COUNTS = "paragraphs", "piece_counts"
+"""Names of the arrays in the files."""
 _MOST_BYTES = 1 << 30
 """Largest file that is read. The paragraph hashes of a chunk take at most 32 MB."""
-_MAGIC = b"\x93NUMPY\x01\x00"
-_HEADER = re.compile(
-    rb"\{'descr': '(?P<type>[<>|]\w+)', 'fortran_order': False, 'shape': \((?P<length>\d{1,12}),\), \} *\n"
-)
 
 
 def damage_error(path: Place, error: Exception | str) -> RunError:
@@ -32,57 +27,23 @@ def damage_error(path: Place, error: Exception | str) -> RunError:
     )
 
 
-def first_line(error: Exception | str) -> str:
-    """The first line of a library's message, or the name of its exception if there is no message."""
-    return str(error).partition("\n")[0] or type(error).__name__
+def read_bytes(path: Place) -> bytes:
+    """Reads a whole file. Raises OSError if it can't be read, ValueError if it is too large to be one of ours."""
+    return json_file.read_bytes(path, _MOST_BYTES)
 
 
-def write_checked(path: Place, value: dict[str, Any]) -> None:
-    """Writes `value` and its CRC-32 to `path` as one JSON object, atomically."""
-    write_json(path, value | {_KEY: _crc32(value)})
-
-
-def read_checked(path: Place) -> dict[str, Any]:
-    """Reads an object that `write_checked` wrote.
-
-    Raises OSError if the file can't be read, and ValueError if it is damaged.
-    """
-    value = read_object(path)
-    if value.pop(_KEY, None) != _crc32(value):
-        raise ValueError("its checksum is missing or another")
-    return value
-
-
-def _crc32(value: dict[str, Any]) -> int:
-    """CRC-32 of the fields, independent of their order."""
-    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
-
-
-def write_numbers(path: Path, numbers: Integer[np.ndarray, " n"]) -> FileSum:
-    """Writes the array atomically as a .npy file, which `numpy.load` reads, too. Returns the file's checksum."""
+def write_numbers(path: Path, arrays: Mapping[str, Integer[np.ndarray, " _"]]) -> None:
+    """Writes named arrays atomically as a safetensors file."""
     with replacing(path) as temporary:
-        with open(temporary, "wb") as file:
-            np.save(file, numbers, allow_pickle=False)
-        return FileSum.of(temporary)
+        safetensors.save_file(dict(arrays), temporary)
 
 
-def read_numbers(path: Place, kind: type[np.integer]) -> Integer[np.ndarray, " n"]:
-    """Reads an array of type `kind` that `write_numbers` wrote.
-
-    Takes as much memory as the file is large, whatever its header says. Raises OSError if the file can't be read, and
-    ValueError if it contains anything else.
-    """
-    content = read_bytes(path, _MOST_BYTES)
-    stream = io.BytesIO(content)
-    if stream.read(len(_MAGIC)) != _MAGIC:
-        raise ValueError("it is no NumPy file of version 1.0")
-    header = _HEADER.fullmatch(stream.read(int.from_bytes(stream.read(2), "little")))
-    if not header:
-        raise ValueError("its header is not that of one row of numbers")
-    expected = np.dtype(kind)
-    if header["type"].decode() != expected.str:
-        raise ValueError(f"it holds numbers of type {header['type'].decode()[:20]} and should hold {expected.str}")
-    size, body = int(header["length"]) * expected.itemsize, len(content) - stream.tell()
-    if size != body:
-        raise ValueError(f"it should hold {size:,} bytes of numbers and has {body:,}")
-    return np.frombuffer(content, expected, offset=stream.tell())
+def read_numbers(content: bytes, name: str, kind: type[np.integer]) -> Integer[np.ndarray, " n"]:
+    """The array `name` of type `kind` in a safetensors file with this content. Raises ValueError for anything else."""
+    try:
+        numbers = safetensors.load(content)[name]
+    except (SafetensorError, KeyError, AttributeError, TypeError) as error:
+        raise ValueError(f"it holds no {name} ({first_line(error)})") from None
+    if numbers.dtype != kind or numbers.ndim != 1:
+        raise ValueError(f"{name} has type {numbers.dtype} and shape {numbers.shape}, not a row of {kind.__name__}")
+    return numbers

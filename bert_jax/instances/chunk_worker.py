@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from bert_jax.instances.checked_files import read_checked, write_checked, write_numbers
+from bert_jax.instances.checked_files import PARAGRAPHS, PIECE_COUNTS, write_numbers
 from bert_jax.instances.chunk_text import Recipe, encode_text, paragraph_hashes, separated, tokenizer_in, without_ends
 from bert_jax.instances.chunks import Chunk
 from bert_jax.instances.full_sentences import pack_sentences
@@ -22,7 +22,7 @@ from bert_jax.instances.sentences import Sentences
 from bert_jax.instances.shards import ids_dtype, shard_path, write_shard
 from bert_jax.instances.statistics import Count, Statistics
 from bert_jax.system.files import FileSum, write_text
-from bert_jax.system.json_file import Shape, as_shape
+from bert_jax.system.sealed import Sealed, first_damaged
 
 TRAIN, HELD_OUT = "train", "held_out"
 
@@ -43,21 +43,19 @@ class ChunkFiles(NamedTuple):
     """The ChunkRecord, written last: the chunk is finished if this file exists."""
     held_out: Path
     """Held-out documents: each line is a JSON list with the lines of one document."""
-    paragraphs: Path
-    """Distinct hashes of the training paragraphs."""
-    piece_counts: Path
-    """Number of occurrences of each piece in the training documents."""
+    numbers: Path
+    """PARAGRAPHS: distinct hashes of the training paragraphs; PIECE_COUNTS: occurrences of each piece in them."""
 
     @classmethod
     def of(cls, directory: Path, index: int) -> "ChunkFiles":
         """The files of chunk `index` of the data set in `directory`."""
         base = directory / "chunks" / f"{index:05d}"
-        names = (".json", ".held_out.jsonl", ".paragraphs.npy", ".piece_counts.npy")
+        names = (".json", ".held_out.jsonl", ".safetensors")
         return cls(*(base.with_suffix(name) for name in names))
 
 
-class ChunkRecord(Shape):
-    """The record of a finished chunk: its settings, its text, its statistics, and the checksums of its files."""
+class ChunkRecord(Sealed):
+    """The record of a finished chunk, which seals its files: its settings, its text and its statistics."""
 
     fingerprint: str
     """Fingerprint of the settings."""
@@ -68,30 +66,6 @@ class ChunkRecord(Shape):
     """Statistics of the training documents."""
     held_out: Count
     """Number of held-out documents."""
-    shard: FileSum
-    held_out_file: FileSum
-    paragraphs_file: FileSum
-    piece_counts_file: FileSum
-
-    def write(self, path: Path) -> None:
-        """Writes the record atomically as JSON with a checksum."""
-        write_checked(path, self.model_dump(mode="json"))
-
-    @classmethod
-    def read(cls, path: Path) -> "ChunkRecord":
-        """Reads the record at `path`. Raises OSError if it can't be read, and ValueError if it is damaged."""
-        return as_shape(read_checked(path), cls)
-
-    def changed_file(self, directory: Path, index: int) -> Path | None:
-        """The first file of chunk `index` whose checksum differs, or None. Reads the files completely."""
-        files = ChunkFiles.of(directory, index)
-        written = {
-            shard_path(directory, TRAIN, index): self.shard,
-            files.held_out: self.held_out_file,
-            files.paragraphs: self.paragraphs_file,
-            files.piece_counts: self.piece_counts_file,
-        }
-        return next((path for path in written if not path.is_file() or FileSum.of(path) != written[path]), None)
 
 
 def prepare_unless_finished(
@@ -118,8 +92,8 @@ def _finished(chunk: Chunk, target: Target) -> tuple[ChunkRecord | None, str | N
         return None, f"{path} is damaged ({error})"
     if (record.fingerprint, record.source, record.text_crc32) != (target.fingerprint, chunk.source, chunk.crc32):
         return None, None
-    if changed := record.changed_file(target.directory, chunk.index):
-        return None, f"{changed} is not as it was written"
+    if changed := first_damaged(target.directory, record.files):
+        return None, f"{target.directory / changed} is not as it was written"
     return record, None
 
 
@@ -142,16 +116,15 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool =
         files = ChunkFiles.of(target.directory, chunk.index)
         write_text(files.held_out, held_out_lines)
         statistics, shard = write_instances(text, marks, target, TRAIN, chunk.index)
+        write_numbers(files.numbers, {PARAGRAPHS: paragraphs, PIECE_COUNTS: piece_counts})
+        beside = {path.relative_to(target.directory).as_posix(): FileSum.of(path) for path in files[1:]}
         record = ChunkRecord(
             fingerprint=target.fingerprint,
             text_crc32=chunk.crc32,
             source=chunk.source,
             statistics=statistics,
             held_out=len(held_out),
-            shard=shard,
-            held_out_file=FileSum.of(files.held_out),
-            paragraphs_file=write_numbers(files.paragraphs, paragraphs),
-            piece_counts_file=write_numbers(files.piece_counts, piece_counts),
+            files=beside | shard,
         )
         record.write(files.record)
         records.append(record)
@@ -160,8 +133,8 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool =
 
 def write_instances(
     text: Sentences, marks: Marks, target: Target, split: str, index: int
-) -> tuple[Statistics, FileSum]:
-    """Writes shard `index` of `split` of `target` from a text; returns the statistics and the shard's checksum."""
+) -> tuple[Statistics, dict[str, FileSum]]:
+    """Writes shard `index` of `split` of `target` from a text; returns the statistics, and the shard's sum by name."""
     recipe = target.recipe
     tokenizer = tokenizer_in(recipe.tokenizer_directory)
     vocabulary = tokenizer.vocabulary
@@ -214,5 +187,5 @@ def write_instances(
             statistics.tokens_cut += segments.tokens_cut
             yield made
 
-    shard = write_shard(shard_path(target.directory, split, index), instances(), ids_dtype(len(vocabulary)))
-    return statistics, shard
+    path = shard_path(target.directory, split, index)
+    return statistics, {path.name: write_shard(path, instances(), ids_dtype(len(vocabulary)))}

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int, UInt64
+from jaxtyping import Integer
 
-from bert_jax.instances.checked_files import damage_error, read_numbers
+from bert_jax.instances.checked_files import damage_error, read_bytes, read_numbers
 from bert_jax.instances.chunk_worker import ChunkFiles, ChunkRecord
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum
@@ -19,13 +19,12 @@ def held_out_documents(directory: Path, chunks: Sequence[ChunkRecord]) -> Iterat
     Raises RunError if a file isn't as it was written.
     """
     for index, chunk in enumerate(chunks):
-        path = _unchanged(ChunkFiles.of(directory, index).held_out, chunk.held_out_file)
-        with open(path, encoding="utf-8") as lines:
-            for line in lines:
-                yield chunk.source, held_out_document(line, path)
+        path = ChunkFiles.of(directory, index).held_out
+        for line in _content(path, directory, chunk).splitlines():
+            yield chunk.source, held_out_document(line, path)
 
 
-def held_out_document(line: str, path: Path) -> list[str]:
+def held_out_document(line: bytes | str, path: Path) -> list[str]:
     """Parses one line of the held-out file at `path` as a document. Raises RunError if it is anything else."""
     try:
         document = parse_json(line)
@@ -36,32 +35,20 @@ def held_out_document(line: str, path: Path) -> list[str]:
     return document
 
 
-def read_paragraphs(directory: Path, index: int, chunk: ChunkRecord) -> UInt64[np.ndarray, " n"]:
-    """The hashes of the training paragraphs of chunk `index`. Raises RunError if the file isn't as it was written."""
-    return _numbers(ChunkFiles.of(directory, index).paragraphs, chunk.paragraphs_file, np.uint64)
+def chunk_numbers(
+    directory: Path, index: int, chunk: ChunkRecord, name: str, kind: type[np.integer]
+) -> Integer[np.ndarray, " n"]:
+    """The array `name` in the numbers of chunk `index`. Raises RunError if the file isn't as it was written."""
+    return read_numbers(_content(ChunkFiles.of(directory, index).numbers, directory, chunk), name, kind)
 
 
-def read_piece_counts(directory: Path, index: int, chunk: ChunkRecord) -> Int[np.ndarray, " V"]:
-    """The number of occurrences of each piece in the training documents of chunk `index`.
-
-    Raises RunError if the file isn't as it was written.
-    """
-    return _numbers(ChunkFiles.of(directory, index).piece_counts, chunk.piece_counts_file, np.int64)
-
-
-def _numbers(path: Path, written: FileSum, kind: type[np.integer]) -> np.ndarray:
+def _content(path: Path, directory: Path, chunk: ChunkRecord) -> bytes:
+    """The content of a file of the chunk. Raises RunError if it can't be read or isn't as it was written."""
     try:
-        return read_numbers(_unchanged(path, written), kind)
-    except ValueError as error:
-        raise damage_error(path, error) from None
-
-
-def _unchanged(path: Path, written: FileSum) -> Path:
-    """Returns `path`. Raises RunError if the file can't be read or its checksum isn't `written`."""
-    try:
-        if FileSum.of(path) == written:
-            return path
+        content = read_bytes(path)
+        if FileSum.of_bytes(content) == chunk.files.get(path.relative_to(directory).as_posix()):
+            return content
         reason = "another program changed it"
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
     raise RunError(f"{path} can't be used ({reason}); give the same command again: it is made anew")

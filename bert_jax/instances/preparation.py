@@ -17,7 +17,7 @@ from bert_jax.corpora.corpus import Document, Mixture
 from bert_jax.corpora.sample import sample_documents
 from bert_jax.corpora.shown import counted
 from bert_jax.corpora.text_source import markup_remark
-from bert_jax.instances.checked_files import write_numbers
+from bert_jax.instances.checked_files import PARAGRAPHS, PIECE_COUNTS, write_numbers
 from bert_jax.instances.chunk_text import Recipe, as_sentences, encode_text, paragraph_hashes
 from bert_jax.instances.chunk_worker import (
     HELD_OUT,
@@ -28,10 +28,10 @@ from bert_jax.instances.chunk_worker import (
     write_instances,
 )
 from bert_jax.instances.chunks import Chunk, cut_chunks, text_hash
-from bert_jax.instances.finished_chunks import held_out_documents, read_paragraphs, read_piece_counts
+from bert_jax.instances.finished_chunks import chunk_numbers, held_out_documents
 from bert_jax.instances.marks import Marker
 from bert_jax.instances.prepared_data import COUNTS_FILE, SMALL_FILES, PreparedData, fingerprint
-from bert_jax.instances.shards import ids_dtype, shard_path
+from bert_jax.instances.shards import ids_dtype
 from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store_metadata import write_metadata
 from bert_jax.system.disk import disk_explained
@@ -80,19 +80,22 @@ def _finish(
     corpus: Mixture,
     target: Target,
     chunks: Sequence[ChunkRecord],
-    held_out: Sequence[tuple[Statistics, FileSum]],
+    held_out: Sequence[tuple[Statistics, dict[str, FileSum]]],
     dropped: int,
     examples: list[str],
 ) -> PreparedData:
-    """Completes the data set of `target`. `held_out`: statistics and checksum of each held-out shard."""
+    """Completes the data set of `target`. `held_out`: statistics, and sum by name, of each held-out shard."""
     directory = target.directory
+    lengths = {TRAIN: [chunk.statistics.rows for chunk in chunks], HELD_OUT: [seen.rows for seen, _ in held_out]}
+    dtype = ids_dtype(len(load_tokenizer(target.recipe.tokenizer_directory).vocabulary))
     sources = [_total(chunk for chunk in chunks if chunk.source == source) for source in range(len(corpus.parts))]
     train = sum(sources, Statistics())
     train.repairs.update(corpus.repairs)
-    shards = {shard_path(directory, TRAIN, index).name: chunk.shard for index, chunk in enumerate(chunks)}
-    shards |= {shard_path(directory, HELD_OUT, source).name: shard for source, (_, shard) in enumerate(held_out)}
+    files = {name: total for chunk in chunks for name, total in chunk.files.items() if "/" not in name}  # the shards
+    for _, shard in held_out:
+        files |= shard
     for path in directory.glob("*.array_record"):
-        if path.name not in shards:  # left by an earlier attempt on a longer corpus
+        if path.name not in files:  # left by an earlier attempt on a longer corpus
             path.unlink()
     prepared = PreparedData(
         directory=directory,
@@ -101,13 +104,14 @@ def _finish(
         corpus=corpus.stamp,
         revision=corpus.revision,
         text=text_hash((chunk.source, chunk.text_crc32) for chunk in chunks),
-        sources=[seen.rows for seen in sources],
         train=train,
         of_sources=sources,
         held_out=sum((seen for seen, _ in held_out), Statistics()),
         held_out_dropped=dropped,
-        shards=shards,
-        files=_write_small_files(target.recipe, directory, chunks, [seen.rows for seen, _ in held_out]),
+        files=files | _write_small_files(target, chunks, lengths, dtype),
+        ids_type=dtype.__name__,
+        packed=target.recipe.data.packed,
+        records=lengths,
         example_sentences=examples,
     )
     _warn_of_unknown_pieces(train)
@@ -138,18 +142,18 @@ def _chunks(corpus: Mixture, targets: Sequence[Target], processes: int) -> list[
 
 
 def _write_small_files(
-    recipe: Recipe, directory: Path, chunks: Sequence[ChunkRecord], held_out: Sequence[int]
+    target: Target, chunks: Sequence[ChunkRecord], lengths: dict[str, list[int]], dtype: type[np.integer]
 ) -> dict[str, FileSum]:
     """Writes the piece counts and the TFDS metadata; returns the checksum of each file by name.
 
-    `held_out`: number of records of each held-out shard.
+    `lengths`: number of records of each shard, by split. `dtype`: type of the piece ids.
     """
-    counts = sum(read_piece_counts(directory, index, chunk) for index, chunk in enumerate(chunks))
-    write_numbers(directory / COUNTS_FILE, counts)
-    lengths = {TRAIN: [chunk.statistics.rows for chunk in chunks], HELD_OUT: held_out}
+    directory = target.directory
+    numbers = (chunk_numbers(directory, index, chunk, PIECE_COUNTS, np.int64) for index, chunk in enumerate(chunks))
+    counts = sum(numbers, start=np.zeros((), np.int64))
+    write_numbers(directory / COUNTS_FILE, {PIECE_COUNTS: counts})
     with disk_explained(directory):
-        dtype = ids_dtype(len(load_tokenizer(recipe.tokenizer_directory).vocabulary))
-        write_metadata(directory, lengths, dtype, recipe.data.packed)
+        write_metadata(directory, lengths, dtype, target.recipe.data.packed)
         for name in SMALL_FILES:
             sync(directory / name)
     return {name: FileSum.of(directory / name) for name in SMALL_FILES}
@@ -182,9 +186,9 @@ def _total(chunks: Iterable[ChunkRecord]) -> Statistics:
 
 def _write_held_out(
     kept: Sequence[Sequence[Document]], targets: Sequence[Target]
-) -> list[list[tuple[Statistics, FileSum]]]:
+) -> list[list[tuple[Statistics, dict[str, FileSum]]]]:
     """Writes one held-out shard per source for each target; returns the statistics and the checksum of each shard."""
-    written: list[list[tuple[Statistics, FileSum]]] = [[] for _ in targets]
+    written: list[list[tuple[Statistics, dict[str, FileSum]]]] = [[] for _ in targets]
     with stage("Preparing held-out sequences", sum(map(len, kept)), "documents") as shown:
         for source, documents in enumerate(kept):
             text, marks = encode_text(documents, targets[0].recipe, source)
@@ -289,5 +293,6 @@ def _seen_in_training(
     held_out: UInt64[np.ndarray, " n"], directory: Path, chunks: Sequence[ChunkRecord]
 ) -> UInt64[np.ndarray, " m"]:
     """The hashes in `held_out` of paragraphs that also occur in training. Only one chunk's hashes are in memory."""
-    shared = [np.intersect1d(held_out, read_paragraphs(directory, index, chunk)) for index, chunk in enumerate(chunks)]
+    paragraphs = (chunk_numbers(directory, index, chunk, PARAGRAPHS, np.uint64) for index, chunk in enumerate(chunks))
+    shared = [np.intersect1d(held_out, hashes) for hashes in paragraphs]
     return np.concatenate([*shared, np.zeros(0, np.uint64)])

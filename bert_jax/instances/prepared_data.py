@@ -4,22 +4,22 @@ import hashlib
 import json
 import operator
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int
 from pydantic import ConfigDict, Field
 
 from bert_jax.config.data import DataConfig
-from bert_jax.instances.checked_files import damage_error, read_checked, read_numbers, write_checked
+from bert_jax.instances.checked_files import PIECE_COUNTS, damage_error, read_bytes, read_numbers
 from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.chunk_worker import HELD_OUT, TRAIN
 from bert_jax.instances.statistics import Count, Statistics
-from bert_jax.instances.store_metadata import FEATURES_FILE, INFO_FILE, StoreMetadata
+from bert_jax.instances.store_metadata import FEATURES_FILE, INFO_FILE
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched, publish
 from bert_jax.system.files import FileSum, remove_directory
-from bert_jax.system.json_file import Shape, as_shape, check_format
+from bert_jax.system.sealed import Sealed, file_damage, first_damaged
 from bert_jax.text.lexicon import LexiconFile
 
 _FORMAT = 1
@@ -28,21 +28,19 @@ _FORMAT = 1
 It is increased when the same settings give other records, and when the default of a setting changes, since
 fingerprints leave out defaults."""
 _RECORD = "prepared.json"
-COUNTS_FILE = "piece_counts.npy"
+COUNTS_FILE = "piece_counts.safetensors"
 SMALL_FILES = (COUNTS_FILE, FEATURES_FILE, INFO_FILE)
 """The other files of a data set besides the shards and the record."""
 _Hash = Annotated[str, Field(max_length=128)]
-_ShardName = Annotated[str, Field(pattern=r"^(train|held_out)-\d{5,9}\.array_record$")]
 
 
-class PreparedData(Shape):
-    """A finished data set, as recorded in its prepared.json."""
+class PreparedData(Sealed):
+    """A finished data set, as recorded in its prepared.json, which seals all of its other files."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
+    FORMAT: ClassVar[int] = _FORMAT
     directory: Annotated[Place, Field(exclude=True)]
-    format: Annotated[int, Field(ge=1)] = _FORMAT
-    """Version of the format."""
     length: Annotated[int, Field(ge=1, le=1 << 20)]
     """Number of tokens of a full sequence."""
     fingerprint: _Hash
@@ -53,33 +51,48 @@ class PreparedData(Shape):
     """Revision of the corpus, which changes when a file is written again."""
     text: _Hash
     """Hash of the whole text."""
-    sources: list[Count]
-    """Number of training records of each source. They are ordered by source."""
     train: Statistics
     of_sources: list[Statistics]
-    """Statistics of each source's training documents."""
+    """Statistics of each source's training documents. The training records are ordered by source."""
     held_out: Statistics
     held_out_dropped: Count
     """Number of held-out documents left out because they share a long paragraph with a training document."""
-    shards: dict[_ShardName, FileSum]
-    """Checksum of every shard by file name."""
-    files: dict[Literal[SMALL_FILES], FileSum]
-    """Checksum of each of SMALL_FILES by name."""
+    ids_type: Literal["uint16", "int32"]
+    """Type of the stored piece ids."""
+    packed: bool
+    """Whether a record may hold several sequences."""
+    records: dict[str, list[Count]]
+    """Number of records of each shard, by split."""
     example_sentences: list[str]
     """A few held-out sentences of medium length, for showing the model's predictions."""
+
+    @property
+    def sources(self) -> list[int]:
+        """Number of training records of each source."""
+        return [seen.rows for seen in self.of_sources]
+
+    @property
+    def shards(self) -> dict[str, FileSum]:
+        """Size and checksum of each shard by its file name."""
+        return {name: written for name, written in self.files.items() if name not in SMALL_FILES}
+
+    @property
+    def shards_hash(self) -> str:
+        """Hash of the names and checksums of all shards: equal for data sets with the same records."""
+        return hashlib.blake2b(json.dumps(sorted(self.shards.items())).encode(), digest_size=8).hexdigest()
 
     @property
     def piece_counts(self) -> Int[np.ndarray, " V"]:
         """Number of occurrences of each piece in the training documents. Raises RunError if the file is damaged."""
         path = self.directory / COUNTS_FILE
         try:
-            return read_numbers(path, np.int64)
+            return read_numbers(read_bytes(path), PIECE_COUNTS, np.int64)
         except (OSError, ValueError) as error:
             raise damage_error(path, error) from None
 
     def save(self) -> None:
         """Writes prepared.json, which marks the data set as finished."""
-        write_checked(self.directory / _RECORD, self.model_dump(mode="json"))
+        self.write(self.directory / _RECORD)
 
     @classmethod
     def open(cls, directory: Place) -> "PreparedData | None":
@@ -88,34 +101,29 @@ class PreparedData(Shape):
         The checksums of the small files are verified; of shards only the sizes are. Raises RunError if a file is
         missing or changed, and UsageError if another release wrote the data set.
         """
-        found = cls.read(directory)
+        found = cls.record(directory)
         if not found:
             return None
         found = found.model_copy(update={"directory": fetched(directory)})
-        for name, written in (found.shards | found.files).items():
-            path = found.directory / name
-            size = path.stat().st_size if path.is_file() else 0
-            if size != written.size:
-                reason = f"it has {size:,} bytes and should have {written.size:,}"
-                raise damage_error(directory / name, reason)
-            if name in found.files and FileSum.of(path) != written:
-                raise damage_error(directory / name, "its checksum is another")
-        found._check_metadata()
+        for name, written in found.files.items():
+            if damage := file_damage(found.directory / name, written, contents=name in SMALL_FILES):
+                raise damage_error(directory / name, damage)
         return found
 
     @classmethod
-    def read(cls, directory: Place) -> "PreparedData | None":
+    def record(cls, directory: Place) -> "PreparedData | None":
         """Reads the record of the data set in `directory` without checking its files; None if there is no record.
 
         Raises RunError if the record is damaged, and UsageError if another release wrote it.
         """
         path = directory / _RECORD
         try:
-            value = read_checked(path)
-            check_format(path, value.get("format"), _FORMAT)
-            found = as_shape(value | {"directory": directory}, cls)
+            found = cls.read(path, directory=directory)
             if sum(found.sources) != found.train.rows:
                 raise ValueError("the records of its sources do not add up to all of them")
+            for split, seen in ((TRAIN, found.train), (HELD_OUT, found.held_out)):
+                if sum(found.records.get(split, [])) != seen.rows:
+                    raise ValueError(f"it has another number of {split} records")
             return found
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -162,20 +170,7 @@ class PreparedData(Shape):
 
     def damaged_file(self) -> str | None:
         """The name of the first file whose checksum differs, or None. Reads all files completely."""
-        for name, written in (self.shards | self.files).items():
-            try:
-                if FileSum.of(self.directory / name) != written:
-                    return name
-            except OSError:  # the file is missing or unreadable
-                return name
-        return None
-
-    def _check_metadata(self) -> None:
-        """Raises RunError if the metadata have another number of records than the record of the set."""
-        lengths = StoreMetadata.read(self.directory).shard_lengths
-        for split, seen in ((TRAIN, self.train), (HELD_OUT, self.held_out)):
-            if sum(lengths.get(split, [])) != seen.rows:
-                raise damage_error(self.directory / INFO_FILE, f"it has another number of {split} records")
+        return first_damaged(self.directory, self.files)
 
 
 def discard(directory: Place) -> None:

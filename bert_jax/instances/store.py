@@ -9,11 +9,10 @@ from typing import Literal
 
 import numpy as np
 
-from bert_jax.instances.checked_files import damage_error, first_line
 from bert_jax.instances.instances import Instances
+from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import ShardReader, decode_instances, encode_instances, shard_path
-from bert_jax.instances.store_metadata import INFO_FILE, StoreMetadata
-from bert_jax.system.errors import RunError
+from bert_jax.system.errors import RunError, first_line
 from bert_jax.system.progress import warn
 
 _NO_TOKENS = Instances(np.zeros(0, int), np.zeros(0, np.uint8), np.zeros(2, int), np.zeros(1, int), np.zeros(1, int))
@@ -27,17 +26,17 @@ class InstanceSource:
     """
 
     def __init__(self, directory: Path, split: str, damaged: Literal["stop", "skip"] = "stop"):
-        """Reads the metadata. Raises RunError if they are damaged or lack the split.
+        """Reads the set's record. Raises RunError if it is damaged or missing, or lacks the split.
 
         `damaged` says what happens at a record that can't be read: "stop" raises an error, "skip" warns and goes on.
         """
         self.directory, self.split = directory, split
         self._skips = damaged == "skip"
-        metadata = StoreMetadata.read(directory)
-        if split not in metadata.shard_lengths:
-            raise damage_error(directory / INFO_FILE, f"it lacks the split {split}")
-        self._dtype, self._packed = metadata.dtype, metadata.packed
-        self._starts = [0, *itertools.accumulate(metadata.shard_lengths[split])]
+        prepared = PreparedData.record(directory)
+        if prepared is None or split not in prepared.records:
+            raise RunError(f"{directory} holds no prepared records of the split {split}; prepare it again")
+        self._dtype, self._packed = np.dtype(prepared.ids_type).type, prepared.packed
+        self._starts = [0, *itertools.accumulate(prepared.records[split])]
         self._readers: dict[int, ShardReader] = {}
         self._skipped: set[str] = set()
         self._lock = threading.Lock()

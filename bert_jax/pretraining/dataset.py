@@ -1,6 +1,5 @@
 """The second step of a run: the prepared sequences of each length."""
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,37 +16,24 @@ from bert_jax.pretraining.initial import open_initial
 from bert_jax.pretraining.vocabulary import existing_tokenizer
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched, worked_on
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import FileSum
-from bert_jax.system.json_file import Shape, as_shape, check_format, read_object
-from bert_jax.system.progress import say, stage, warn
+from bert_jax.system.progress import say, stage
 from bert_jax.text.extension import replaced_pieces
 from bert_jax.text.lexicon import LexiconFile
 from bert_jax.text.segmenter import open_segmenter
 
-_FORMAT = 1
-"""Version of the format of data-LENGTH.json."""
-
-
-class _Shards(Shape):
-    """What data-LENGTH.json holds."""
-
-    shards: dict[str, FileSum]
-
 
 def check_sources(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> None:
-    """Raises UsageError if a corpus, vocabulary or model that the run needs is missing, or if another release wrote
-    the run's data. Writes nothing. `initial`: the model of `config.init`, where it is open."""
+    """Raises UsageError if a corpus, vocabulary or model that the run needs is missing. Writes nothing.
+
+    `initial`: the model of `config.init`, where it is open."""
     if not run.under_way:
         initial = initial or open_initial(config)
         tokenizer = existing_tokenizer(config, initial)
         if initial:
             assert tokenizer is not None  # it comes with the model
             replaced_pieces(initial.tokenizer, tokenizer)
-    for phase in config.phases:
-        _check_format_of_shards(run, phase.length)
     if _is_prepared(config, run):
         return  # here or on another machine
     for source, corpus in zip(config.data.source, open_corpus(config.data).parts, strict=True):
@@ -86,15 +72,16 @@ def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedD
     found = {length: _found(config, run, length, text) for length in lengths}
     made = _prepare(config, run, [length for length in lengths if not found[length]])
     prepared = {}
+    written = run.manifest.readable().data
     for length in lengths:
         prepared[length] = found[length] or next(made)
-        record = run.data_record(length)
-        if damage := run.manifest.damage(record):
+        shards_hash = prepared[length].shards_hash
+        if found[length] and written.get(str(length), shards_hash) != shards_hash:
             raise RunError(
-                f"{run.path}: {damage}; delete {run.data(length)} and give the same command again to prepare it anew"
+                f"{run.data(length)} is not as it was written; delete it and give the same command again to prepare it "
+                "anew"
             )
-        run.manifest.note(record)
-        _mend_shards(run, prepared[length])
+        run.manifest.note_data(length, shards_hash)
     return prepared
 
 
@@ -110,7 +97,7 @@ def _found(config: RunConfig, run: RunDirectory, length: int, text: Callable[[],
         open_corpus(config.data)  # refused before anything is deleted
         _check_marks(config.data)
         say(f"{run.data(length)} is of other settings or other text: it is prepared anew")
-        run.manifest.forget(run.data(length))
+        run.manifest.note_data(length, None)
         discard(run.data(length))
         return None
     return found
@@ -175,9 +162,9 @@ def _text_of(config: RunConfig) -> str:
 def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> Iterator[PreparedData]:
     """Prepares the data sets of `lengths` together, and yields each as it is finished and published.
 
-    Raises UsageError where a run under way would get other text than it began with. The checksums of the shards, kept
-    outside the sets, tell whether a later set is the same, and the hash of the text whether that of another length is
-    of the same text.
+    Raises UsageError where a run under way would get other text than it began with: the hash of the shards in the run's
+    manifest shows whether a later set is the same, and the hash of the text whether that of another length is of the
+    same text.
     """
     if not lengths:
         return
@@ -185,82 +172,38 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
         f"{config.data.described} gives other text than {run.path} began with; put the text back, "
         "or start a new run with another --workdir"
     )
-    others = [found for found in map(PreparedData.read, run.path.glob("data/*")) if found]
+    others = [found for found in map(PreparedData.record, run.path.glob("data/*")) if found]
     if run.under_way and others and corpus_stamp(config.data) not in {other.corpus for other in others}:
         raise other_text
-    # Of a phase added to a run under way there are no shards yet.
-    written = {length: _written_shards(run, length) if run.under_way else None for length in lengths}
+    written = _written_shards(config, run, lengths) if run.under_way else {}
     recipes = {worked_on(run.data(length)): _recipe(config, run, length) for length in lengths}
     for made in prepare(open_corpus(config.data), recipes, config.preparation.processes):
         length = made.length
         of_other_text = any(other.text != made.text for other in others)
-        if run.under_way and (of_other_text or written[length] not in (None, made.shards)):
+        if run.under_way and (of_other_text or written.get(length, made.shards_hash) != made.shards_hash):
             discard(made.directory)
             raise other_text
         publish_prepared(run.data(length))
-        if written[length] is None:
-            _write_shards(run, made)
-        run.manifest.forget(run.data(length))
         yield made
 
 
-def _shards_file(run: RunDirectory, length: int) -> Place:
-    return run.path / f"data-{length}.json"
+def _written_shards(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> dict[int, str]:
+    """Hash of the shards that the run began with, of each of `lengths` that the run had data of before.
 
-
-def _written_shards(run: RunDirectory, length: int) -> dict[str, FileSum] | None:
-    """Checksums of the shards of the run's first set of `length`; None where there was none.
-
-    Raises RunError if the file is damaged, UsageError if another release wrote it.
+    Raises RunError if the manifest lacks that of a length that the run was trained with.
     """
-    try:
-        return _read_shards(run, length)
-    except (OSError, ValueError) as error:
-        raise RunError(
-            f"{_shards_file(run, length)} is damaged ({error}); without it nobody can tell whether data prepared anew "
-            "are those that the run began with: put it back, or start a new run with another --workdir"
-        ) from None
-
-
-def _read_shards(run: RunDirectory, length: int) -> dict[str, FileSum] | None:
-    """What is noted of the shards of sequences of this length; None where nothing is.
-
-    Raises OSError or ValueError where the file is damaged.
-    """
-    path = _shards_file(run, length)
-    try:
-        value = read_object(path)
-    except FileNotFoundError:
-        return None
-    check_format(path, value.get("format"), _FORMAT)
-    return as_shape(value, _Shards).shards
-
-
-def _check_format_of_shards(run: RunDirectory, length: int) -> None:
-    """Raises UsageError if another release wrote the run's data-LENGTH.json. Damage is left to `_mend_shards`."""
-    with contextlib.suppress(OSError, ValueError):
-        _read_shards(run, length)
-
-
-def _mend_shards(run: RunDirectory, prepared: PreparedData) -> None:
-    """Writes the run's data-LENGTH.json anew where it is damaged or gone, from the record of the set that is there.
-
-    That record is known to be as it was written, and has the same checksums.
-    """
-    path = _shards_file(run, prepared.length)
-    damage = run.manifest.damage(path)
-    try:
-        _read_shards(run, prepared.length)
-    except (OSError, ValueError) as error:
-        damage = f"{path.name} is damaged ({error})"
-    if damage:
-        warn(f"{run.path}: {damage}: it is written anew, from the prepared data")
-        _write_shards(run, prepared)
-
-
-def _write_shards(run: RunDirectory, prepared: PreparedData) -> None:
-    written = {"format": _FORMAT, "shards": prepared.shards}
-    run.manifest.write_json(_shards_file(run, prepared.length), written)
+    written = {int(length): shards_hash for length, shards_hash in run.manifest.readable().data.items()}
+    step = run.newest_step or 0
+    begun = (number for number in range(len(config.phases)) if config.steps_of(number).start < step)
+    trained = {config.phases[number].length for number in begun}
+    for length in lengths:
+        if length in trained and length not in written:
+            raise RunError(
+                f"{run.manifest.path} lacks the checksum of the data of length {length}; without it nobody can tell "
+                f"whether data prepared anew are those that the run began with: put back {run.data(length)}, or start "
+                "a new run with another --workdir"
+            )
+    return written
 
 
 def _recipe(config: RunConfig, run: RunDirectory, length: int) -> Recipe:

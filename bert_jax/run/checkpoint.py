@@ -160,7 +160,7 @@ class Checkpoints:
             if (step := agreed(found)) < 0:
                 return None
             path = path_of(self._directory, step)
-            manifest = Manifest.read(path)
+            manifest = Manifest.at(path)
             state = restored_state(path, shapes)._replace(window=with_sums(shapes.window, manifest.window))
             if manifest.bits in (None, int(check_state(state).bits)):
                 self.newest = step

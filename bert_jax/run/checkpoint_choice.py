@@ -189,7 +189,7 @@ def judged(paths: list[Place], by: Literal["score", "any"] = "any") -> Judged:
     unknown = []
     for path in paths:
         try:
-            manifest = Manifest.read(path)
+            manifest = Manifest.at(path)
         except FileNotFoundError:
             raise CheckpointGone(path) from None
         except ValueError:

@@ -3,18 +3,18 @@
 import contextlib
 import math
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import Field
 
-from bert_jax.run.measurement import Sums, as_sums
-from bert_jax.run.run_manifest import MANIFEST, Natural, RunManifest, Sum, checksum, out_of_reach
+from bert_jax.run.measurement import as_sums
+from bert_jax.run.run_manifest import MANIFEST, RunManifest
 from bert_jax.run.state_check import StateCheck
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import copy_into
 from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, sync, sync_below, write_text
-from bert_jax.system.json_file import Shape, as_shape, check_format, read_object
 from bert_jax.system.progress import warn
+from bert_jax.system.sealed import Natural, Sealed, first_damaged, out_of_reach
 
 _DIGITS = 8
 """Digits of the step that is a checkpoint's name."""
@@ -24,39 +24,21 @@ _KEPT = "kept_for_good"
 """File in a checkpoint that is never deleted."""
 
 
-_FORMAT = 1
-"""Version of the format of a checkpoint and its manifest."""
-
-
-class _Written(Shape):
-    """What manifest.json holds, but for its own checksum."""
+class Manifest(Sealed):
+    """The seal of one checkpoint. Written last: a directory without it is not a checkpoint."""
 
     step: Natural
     evaluation: dict[str, float | None] | None
-    files: dict[str, Sum]
-    bits: Natural | None
-    skipped_in_a_row: Natural
-    metrics: Sum | None
-    window: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]]
-
-
-class Manifest(NamedTuple):
-    """What one checkpoint holds. Written last: a directory without it is not a checkpoint."""
-
-    step: int
-    evaluation: dict[str, float | None] | None
     """Measurements on held-out documents at this step, if there are any; None for one that is not finite."""
-    files: dict[str, FileSum]
-    """Every other file by its path below the checkpoint."""
-    bits: int | None = None
+    bits: Natural | None = None
     """`sum_of_bits` of the state when it was saved; None for a model that was not trained here."""
-    skipped_in_a_row: int = 0
+    skipped_in_a_row: Natural = 0
     """Steps skipped up to this one because a gradient wasn't finite."""
     metrics: FileSum | None = None
     """Size and checksum of the run's metrics.jsonl up to this step; None for a model that was not trained here."""
-    window: Sums = {}
-    """Measurements since the last line of metrics.jsonl. They are here and not in the state, so that a run goes on
-    whatever else is measured by then."""
+    window: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = {}
+    """Measurements since the last line of metrics.jsonl, each as its total and count. They are here and not in the
+    state, so that a run goes on whatever else is measured by then."""
 
     @classmethod
     def of(
@@ -69,30 +51,21 @@ class Manifest(NamedTuple):
     ) -> "Manifest":
         """Sums up the files in `directory`."""
         files = {name: FileSum.of(path) for name, path in files_below(directory).items() if name != MANIFEST}
-        found = cls(step, evaluation, files, metrics=metrics)
+        found = cls(files=files, step=step, evaluation=_finite(evaluation), metrics=metrics)
         if check is None:
             return found
-        return found._replace(
-            bits=int(check.bits), skipped_in_a_row=int(check.skipped_in_a_row), window=as_sums(check.window)
-        )
+        window = {name: list(sums) for name, sums in as_sums(check.window).items()}
+        numbers = {"bits": int(check.bits), "skipped_in_a_row": int(check.skipped_in_a_row)}
+        return found.model_copy(update={**numbers, "window": window})
 
     @classmethod
-    def read(cls, directory: Place) -> "Manifest":
-        """Raises OSError if it can't be read, ValueError if it is damaged, UsageError if another release wrote it."""
-        value = read_object(directory / MANIFEST)
-        if value.pop("sum", None) != checksum(value):
-            raise ValueError("it hasn't the sum that it had")
-        check_format(directory / MANIFEST, value.get("format"), _FORMAT)  # first: the fields depend on it
-        found = as_shape(value, _Written)
-        files = {name: FileSum(*total) for name, total in found.files.items()}
-        metrics = found.metrics and FileSum(*found.metrics)
-        window = {name: tuple(both) for name, both in found.window.items()}
-        return cls(found.step, found.evaluation, files, found.bits, found.skipped_in_a_row, metrics, window)
+    def at(cls, directory: Place) -> "Manifest":
+        """The manifest of the checkpoint at `directory`. Raises what `read` does."""
+        return cls.read(directory / MANIFEST)
 
-    def write(self, directory: Place) -> None:
-        """Writes it whole or not at all, with a checksum of its own; then the run's manifest lists it."""
-        value = {"format": _FORMAT, **self._asdict(), "evaluation": _finite(self.evaluation)}
-        _manifest_of(directory.parent).write_json(absolute(directory) / MANIFEST, value | {"sum": checksum(value)})
+    def seal(self, directory: Place) -> None:
+        """Writes it into the checkpoint at `directory`; then the run's manifest lists it."""
+        _manifest_of(directory.parent).write_json(absolute(directory) / MANIFEST, self.as_sealed())
 
 
 def _finite(evaluation: dict[str, float] | None) -> dict[str, float | None] | None:
@@ -140,12 +113,12 @@ def make_complete(
         copy_into(source, path)
     sync_below(path)
     sync(path.parent)
-    Manifest.of(path, step, evaluation, check, metrics).write(path)
+    Manifest.of(path, step, evaluation, check, metrics).seal(path)
 
 
 def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
     """Writes these measurements into the manifest of the finished checkpoint at `path`."""
-    Manifest.read(path)._replace(evaluation=evaluation).write(path)
+    Manifest.at(path).model_copy(update={"evaluation": _finite(evaluation)}).seal(path)
 
 
 def damaged_file(path: Place) -> str | None:
@@ -154,23 +127,19 @@ def damaged_file(path: Place) -> str | None:
     One that is named by another step than its manifest's is damaged; a copy may have any other name. Raises RunError
     where a bucket can't be reached: what is there may be as good as ever.
     """
-    name = MANIFEST
     try:
-        manifest, there = Manifest.read(path), files_below(path)
+        manifest = Manifest.at(path)
         if path.match(_NAMES) and path != path_of(path.parent, manifest.step):
             return f"{MANIFEST}, which is of step {manifest.step:,},"
         if _manifest_of(path.parent).damage(absolute(path) / MANIFEST):
             return MANIFEST
-        for name, expected in manifest.files.items():
-            if name not in there or FileSum.of(there[name]) != expected:
-                return name
     except ValueError:
         return MANIFEST
     except OSError as error:
         if in_bucket(path) and not isinstance(error, FileNotFoundError):
-            raise out_of_reach(path / name, error) from None
-        return name  # gone, or on a disk that can't read it
-    return None
+            raise out_of_reach(path / MANIFEST, error) from None
+        return MANIFEST  # gone, or on a disk that can't read it
+    return first_damaged(path, manifest.files)
 
 
 def lost(directory: Place) -> list[Place]:
@@ -205,7 +174,7 @@ def _manifest_of(directory: Place) -> RunManifest:
 def is_sound(path: Place) -> bool:
     """Whether the step before the checkpoint at `path` had finite gradients. Raises OSError where it can't be read."""
     try:
-        return Manifest.read(path).skipped_in_a_row == 0
+        return Manifest.at(path).skipped_in_a_row == 0
     except ValueError:
         return False
 
@@ -215,7 +184,7 @@ def noted_metrics(directory: Place, last: int | None = None) -> dict[int, FileSu
     noted = {}
     for path in complete(directory):
         with contextlib.suppress(OSError, ValueError):  # damaged or deleted meanwhile: others say so
-            manifest = Manifest.read(path)
+            manifest = Manifest.at(path)
             if manifest.metrics and (last is None or manifest.step <= last):
                 noted[manifest.step] = manifest.metrics
     return noted

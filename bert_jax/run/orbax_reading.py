@@ -11,7 +11,7 @@ import tensorstore
 
 from bert_jax.system.bucket import Place, in_bucket, is_trained_in, object_name
 from bert_jax.system.copies import fetched
-from bert_jax.system.errors import BertJaxError, RunError, UsageError
+from bert_jax.system.errors import BertJaxError, RunError, UsageError, first_line
 from bert_jax.system.files import absolute
 from bert_jax.system.json_file import Shape, as_shape, parse_object, read_object
 
@@ -52,7 +52,7 @@ def by_orbax(path: Place) -> Iterator[Place]:
     except Exception as error:  # ValueError, KeyError, OSError, and whatever comes out of C++
         if "RESOURCE_EXHAUSTED" in str(error):  # the devices' memory
             raise
-        reason = str(error).partition("\n")[0][:_LONGEST_REASON] or type(error).__name__
+        reason = first_line(error)[:_LONGEST_REASON]
         raise RunError(
             f"{path} can't be read, though its files have their checksums ({reason}); give the same command again, "
             "with the releases of JAX and Orbax that wrote it, or move it away to use the checkpoint before it"

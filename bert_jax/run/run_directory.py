@@ -27,14 +27,14 @@ from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
 OF_A_RUN = re.compile(
-    r"config\.json|tokenizer|data|data-\d+\.json|checkpoints|metrics\.jsonl.*|results\.json|manifest\.json"
+    r"config\.json|tokenizer|data|checkpoints|metrics\.jsonl.*|results\.json|manifest\.json"
     r"|skipped_steps\.json|profile|\.lock|\.owner"
     r"|events\.jsonl|events\.out\.tfevents\..*|tensorboard|(confusion|learning_curve)\.png|report\.html"
     r"|stuck-.*\.txt|trackers\.json|wandb"
     r"|\..*\.tmp|.*\.orbax-checkpoint-tmp.*"
 )
 """Names of the files and directories in a run's directory."""
-_BEFORE_CONFIG = re.compile(r"data-\d+\.json|manifest\.json|\.lock|\.owner|events\.jsonl|\..*\.tmp")
+_BEFORE_CONFIG = re.compile(r"manifest\.json|\.lock|\.owner|events\.jsonl|\..*\.tmp")
 """Names of the files and directories that a run may write before its config.json."""
 _PREPARED = re.compile(r"length-\d+|\..*\.tmp")
 """Names of the directories in a run's data/."""
@@ -61,10 +61,6 @@ class RunDirectory:
     def data(self, length: int) -> Place:
         """The prepared sequences of one length."""
         return self.path / "data" / f"length-{length}"
-
-    def data_record(self, length: int) -> Place:
-        """The file that has the checksums of all others of such data."""
-        return self.data(length) / "prepared.json"
 
     @property
     def under_way(self) -> bool:
@@ -161,20 +157,8 @@ class RunDirectory:
                 reason = error.strerror or str(error).partition("\n")[0]
                 raise UsageError(f"--workdir {self.path} can't be written ({reason}); choose another") from None
         open_events(self.path)
-        self._complete_manifest()
+        self.manifest.mend(self.under_way)
         write_config(self.config_file, config)
-
-    def _complete_manifest(self) -> None:
-        """Writes the manifest anew, from the files as they are, if it is damaged or, of a run under way, missing."""
-        try:
-            missing = self.manifest.noted() is None
-        except (OSError, ValueError) as error:
-            warn(f"{self.manifest.path} is damaged ({error}): the run's files are taken as they are")
-            self.manifest.renew()
-        else:
-            if missing and self.under_way:
-                warn(f"{self.path} has no {self.manifest.path.name}: the run's files are taken as they are")
-                self.manifest.renew()
 
     def check(self, config: TrainingConfig) -> None:
         """Raises UsageError where the run that is under way here can't go on with `config`, or where the directory is

@@ -138,7 +138,7 @@ def _opened(path: Place, step: int | None = None, average: int | None = None) ->
 def _trained_here(path: Place, step: int | None, average: int | None) -> TrainedModel:
     checkpoint = checkpoint_of(path, step, newest=average is not None)
     with being_read(checkpoint):
-        tokenizer, settings, manifest = load_tokenizer(checkpoint), read_config(checkpoint), Manifest.read(checkpoint)
+        tokenizer, settings, manifest = load_tokenizer(checkpoint), read_config(checkpoint), Manifest.at(checkpoint)
     damage = _own_damage(path) if checkpoint != path else None
     if damage:
         warn(f"{path}: {damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)")

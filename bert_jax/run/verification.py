@@ -53,7 +53,7 @@ def verify(run: RunDirectory) -> list[Verdict]:
 def _of_manifest(run: RunDirectory) -> Verdict:
     path = run.manifest.path
     try:
-        noted = run.manifest.noted()
+        noted = run.manifest.read()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         return Verdict(path, f"damaged ({reason}): what it covers is not known")
@@ -62,11 +62,8 @@ def _of_manifest(run: RunDirectory) -> Verdict:
 
 def _of_files(run: RunDirectory) -> Iterator[Verdict]:
     """The verdicts on single files; the tokenizer counts as one."""
-    names = {*run.manifest.built_on(), *run.manifest.listed(run.path)}
-    records = sorted(run.path / name for name in names if name.startswith("data-"))
-    for place in (run.config_file, run.tokenizer, *records, run.results_file):
-        covered = run.manifest.listed(place)
-        if covered:
+    for place in (run.config_file, run.tokenizer, run.results_file):
+        if run.manifest.listed(place):
             yield Verdict(place, run.manifest.damage(place))
         elif place.exists():
             yield Verdict(place, None, _NOT_COVERED)
@@ -91,23 +88,23 @@ def _of_checkpoint(path: Place) -> Verdict | None:
 
 def _data_sets(run: RunDirectory) -> list[Place]:
     """The data sets in the run, and those that its manifest lists."""
-    listed = {(run.path / name).parent for name in run.manifest.listed(run.path / "data")}
+    listed = {run.data(int(length)) for length in run.manifest.readable().data}
     return sorted({*(run.path / "data").glob("length-*"), *listed})
 
 
 def _of_data(run: RunDirectory, path: Place) -> Verdict:
     try:
-        prepared = PreparedData.read(path)
+        prepared = PreparedData.record(path)
     except RunError as error:
         return Verdict(path, str(error))
     except UsageError as error:  # of another release
         return Verdict(path, None, f"not read: {error}")
-    damage = run.manifest.damage(path)
-    if prepared is None and damage:
-        return Verdict(path, f"{damage}; give the run's command again, which prepares it anew")
+    written = run.manifest.readable().data.get(path.name.removeprefix("length-"))
+    if prepared is None and written:
+        return Verdict(path, "its prepared.json is gone; give the run's command again, which prepares it anew")
     if prepared is None:
         return Verdict(path, None, "not finished; the command that began it goes on")
-    file = prepared.damaged_file() or damage and "prepared.json"
+    file = "prepared.json" if written not in (None, prepared.shards_hash) else prepared.damaged_file()
     if file:
         return Verdict(path, f"{file} is not as it was written; delete {path}, and it is prepared anew")
     return Verdict(path, None)

@@ -6,7 +6,7 @@ import io
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import fsspec
 from etils import epath
 
-from bert_jax.system.errors import RunError, UsageError, command_line, install_extra
+from bert_jax.system.errors import RunError, UsageError, command_line, first_line, install_extra
 
 # One library for every gs:// path, whatever else is installed: epath would take TensorFlow where it finds it.
 os.environ.setdefault("EPATH_USE_TF", "false")
@@ -23,7 +23,7 @@ os.environ.setdefault("EPATH_USE_TF", "false")
 Place: TypeAlias = Path | epath.Path
 """A path on this machine or in a bucket. Both have the same methods to join, compare, list and read text; for
 everything else use the functions of this module, of files.py and of copies.py."""
-TRANSFERS = 16
+_TRANSFERS = 16
 """Objects copied in parallel, since a single transfer mostly waits for answers."""
 _BLOCK_BYTES = 1 << 23
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(gs|s3|az|abfs|https?):/")
@@ -200,19 +200,20 @@ def upload_folder(folder: Path, target: epath.Path, last: str | None = None) -> 
         if not same:
             upload(file, target / name)
 
-    with ThreadPoolExecutor(TRANSFERS) as pool:
-        for _ in pool.map(upload_if_changed, [name for name in names if name != last]):
-            pass  # taking a result raises what its upload raised
+    in_parallel(upload_if_changed, [name for name in names if name != last])
     if last:
         upload_if_changed(last)
 
 
+def in_parallel(transfer: Callable[[str], None], names: Iterable[str]) -> None:
+    """Calls `transfer` for each name, _TRANSFERS at a time. Raises what the first failing one raised."""
+    with ThreadPoolExecutor(_TRANSFERS) as pool:
+        list(pool.map(transfer, names))
+
+
 def delete(path: epath.Path) -> None:
-    """Deletes the object at `path` and all objects below it, if there are any."""
-    try:
-        _store_of(path).rm(os.fspath(path), recursive=True)
-    except FileNotFoundError:
-        pass
+    """Deletes the object at `path` and all objects below it. Raises FileNotFoundError if there are none."""
+    _store_of(path).rm(os.fspath(path), recursive=True)
 
 
 def crc32c_of(file: Path) -> str:
@@ -296,8 +297,7 @@ def _check_answers(scheme: str, bucket: str) -> None:
     except UsageError:
         raise
     except Exception as error:  # fsspec's libraries, Google's, Amazon's and aiohttp have error classes of their own
-        reason = str(error).partition("\n")[0] or type(error).__name__
         raise UsageError(
-            f"{scheme}://{bucket} can't be read ({reason}); check its name, and that you may use it: "
+            f"{scheme}://{bucket} can't be read ({first_line(error)}); check its name, and that you may use it: "
             f"{_SERVICES[scheme].login}"
         ) from None

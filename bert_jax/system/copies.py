@@ -7,15 +7,14 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from etils import epath
 
-from bert_jax.system.bucket import TRANSFERS, Place, Stored, download, in_bucket, objects, upload, upload_folder
+from bert_jax.system.bucket import Place, Stored, download, in_bucket, in_parallel, objects, upload, upload_folder
 from bert_jax.system.disk import disk_explained
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import open_lock, replacing, write_json
+from bert_jax.system.files import files_below, open_lock, replacing, write_json
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import warn
 
@@ -42,12 +41,10 @@ def fetched(path: Place) -> Path:
     copy = worked_on(path)
     with disk_explained(copy), _alone(copy):
         had = _noted(copy)
-        for name in _files(copy) - there.keys():
+        for name in files_below(copy).keys() - there.keys():
             (copy / name).unlink()
         wanted = [name for name in there if had.get(name) != there[name] or _size(copy / name) != there[name].size]
-        with ThreadPoolExecutor(TRANSFERS) as pool:
-            for _ in pool.map(lambda name: _copied(path / name, there[name], copy / name), wanted):
-                pass  # taking a result raises what its download raised
+        in_parallel(lambda name: _copy(path / name, there[name], copy / name), wanted)
         write_json(_note(copy), there)
     return copy
 
@@ -118,7 +115,7 @@ def copy_into(source: Place, directory: Place) -> None:
         shutil.copy(source, target)
 
 
-def _copied(path: epath.Path, stored: Stored, file: Path) -> None:
+def _copy(path: epath.Path, stored: Stored, file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with replacing(file) as temporary:
         download(path, stored, temporary)
@@ -142,10 +139,6 @@ def _noted(copy: Path) -> dict[str, Stored]:
         return {name: Stored(*stored) for name, stored in read_object(_note(copy)).items()}
     except (OSError, ValueError, TypeError):
         return {}
-
-
-def _files(copy: Path) -> set[str]:
-    return {path.relative_to(copy).as_posix() for path in copy.rglob("*") if path.is_file()}
 
 
 def _size(file: Path) -> int | None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import BertJaxError, RunError
+from bert_jax.system.errors import BertJaxError, RunError, first_line
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers for a full disk, an exceeded quota and an exceeded limit on file sizes."""
@@ -54,7 +54,7 @@ def number_of(error: BaseException) -> int | None:
 def reason(error: BaseException) -> str:
     """Why a write failed, in a few words."""
     number = number_of(error)
-    return os.strerror(number) if number else str(error).partition("\n")[0] or type(error).__name__
+    return os.strerror(number) if number else first_line(error)
 
 
 def failure(error: BaseException, path: Place | None = None) -> RunError | None:

@@ -60,6 +60,11 @@ class Interrupted(BertJaxError):
     exit_code = 143
 
 
+def first_line(error: BaseException | str) -> str:
+    """The first line of a library's message, or the name of its exception if there is no message."""
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
 def install_extra(name: str) -> str:
     """The command that installs an extra, from a checkout: the project isn't on a package index."""
     return f'pip install -c launch/constraints.txt -e ".[{name}]"'

@@ -15,8 +15,8 @@ from bert_jax.system.files import open_regular
 
 MOST_BYTES = 16_000_000
 """Default limit on the size of a file. Our own have kilobytes."""
-MOST_DEPTH = 64
-"""Default limit on the nesting of arrays and objects. Our own are nested four deep."""
+_MOST_DEPTH = 64
+"""Limit on the nesting of arrays and objects. Our own are nested four deep."""
 MOST_VALUES = 10_000_000
 """Default limit on the values in a text. Each takes up to a hundred bytes of memory."""
 _MOST_COMPARED = 200_000
@@ -37,14 +37,13 @@ ShapeKind = TypeVar("ShapeKind", bound=Shape)
 
 def parse_json(
     text: bytes | str,
-    most_depth: int = MOST_DEPTH,
     most_values: int = MOST_VALUES,
     surrogates: Literal["refuse", "keep"] = "refuse",
 ) -> Any:
     """Parses JSON; bytes are decoded as UTF-8.
 
     Raises ValueError with a one-line reason for invalid JSON, and for valid JSON that makes trouble later: NaN and
-    Infinity, numbers with thousands of digits, nesting deeper than `most_depth`, more than `most_values` values, and
+    Infinity, numbers with thousands of digits, nesting deeper than _MOST_DEPTH, more than `most_values` values, and
     strings with lone surrogates, unless `surrogates` is "keep".
     """
     marks = "[{," if isinstance(text, str) else (b"[", b"{", b",")
@@ -59,7 +58,7 @@ def parse_json(
             parse_float=_finite,
         )
     except RecursionError:
-        raise ValueError(f"it is nested more than {most_depth} deep") from None
+        raise ValueError(f"it is nested more than {_MOST_DEPTH} deep") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start:,} is not UTF-8") from None
     except json.JSONDecodeError as error:
@@ -68,7 +67,7 @@ def parse_json(
         if "digits" not in str(error):  # Python's limit on the digits of an integer
             raise
         raise ValueError("it has a number of thousands of digits") from None
-    _check(value, most_depth, surrogates)
+    _check(value, surrogates)
     return value
 
 
@@ -83,14 +82,6 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
 def read_object(path: Place, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     """Reads the JSON object in a file. Raises OSError if it can't be read, ValueError if it is damaged."""
     return parse_object(read_bytes(path, most_bytes))
-
-
-def read_shape(path: Place, shape: type[ShapeKind], most_bytes: int = MOST_BYTES) -> ShapeKind:
-    """Reads the JSON object in a file as a `shape`.
-
-    Raises OSError if it can't be read, ValueError with the first field that doesn't fit `shape`.
-    """
-    return as_shape(read_object(path, most_bytes), shape)
 
 
 def as_shape(value: dict[str, Any], shape: type[ShapeKind]) -> ShapeKind:
@@ -120,10 +111,10 @@ def read_bytes(path: Place, most_bytes: int) -> bytes:
     return content
 
 
-def _check(value: Any, most_depth: int, surrogates: str) -> None:
+def _check(value: Any, surrogates: str) -> None:
     """Raises ValueError for deep nesting and lone surrogates. A loop, since recursion fails on deep nesting."""
     level = [value]
-    for _ in range(most_depth + 1):
+    for _ in range(_MOST_DEPTH + 1):
         if not level:
             return
         below: list[Any] = []
@@ -137,7 +128,7 @@ def _check(value: Any, most_depth: int, surrogates: str) -> None:
                 below += item.keys()
                 below += item.values()
         level = below
-    raise ValueError(f"it is nested more than {most_depth} deep")
+    raise ValueError(f"it is nested more than {_MOST_DEPTH} deep")
 
 
 def _has_more_values(value: dict[str, Any], most: int) -> bool:

@@ -107,7 +107,7 @@ def check_kills(times, starter, run, undisturbed, startup, *arguments):
             assert len(lines) == len(expected)
             last = complete(undisturbed / "checkpoints")[-1]
             assert newest[0].name == last.name
-            assert Manifest.read(newest[0]).bits == Manifest.read(last).bits  # of all that training changes
+            assert Manifest.at(newest[0]).bits == Manifest.at(last).bits  # of all that training changes
             shutil.rmtree(run / "checkpoints")
             for name in ("metrics.jsonl", "manifest.json", "results.json"):
                 (run / name).unlink()

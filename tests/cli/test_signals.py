@@ -92,9 +92,8 @@ def workers_below(ancestor):
 
 
 def test_a_second_ctrl_c_in_training_names_the_newest_checkpoint(config_file, tiny_run, tmp_path):
-    for name in ("tokenizer", "data", "data-32.json"):
-        source = tiny_run.path / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
+    for name in ("tokenizer", "data"):
+        shutil.copytree(tiny_run.path / name, tmp_path / name)
     line = ["pretrain", config_file, "--workdir", tmp_path, "--phases.0.steps", 10_000, "--checkpoints.every", 10_000]
     process = program(SLOW_TO_END, *line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "metrics.jsonl").exists() or not (tmp_path / "metrics.jsonl").stat().st_size:

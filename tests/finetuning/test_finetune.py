@@ -188,7 +188,7 @@ def test_the_best_evaluation_gives_the_results(finished, config, tmp_path, monke
 
 def test_the_checkpoint_with_the_best_score_is_the_one_that_is_used(finished):
     checkpoints = complete(finished.checkpoints)
-    scores = {int(path.name): Manifest.read(path).evaluation["score"] for path in checkpoints}
+    scores = {int(path.name): Manifest.at(path).evaluation["score"] for path in checkpoints}
     best = min(step for step, score in scores.items() if score == max(scores.values()))
     assert int(best_of(checkpoints).name) == int(checkpoint_of(finished.path).name) == best
     assert json.loads(finished.results_file.read_text())["best_step"] == best
@@ -196,7 +196,7 @@ def test_the_checkpoint_with_the_best_score_is_the_one_that_is_used(finished):
 
 def test_another_saved_step_and_an_average_are_measured_and_named(finished, capsys):
     saved = [int(path.name) for path in complete(finished.checkpoints)]
-    first = Manifest.read(path_of(finished.checkpoints, saved[0])).evaluation
+    first = Manifest.at(path_of(finished.checkpoints, saved[0])).evaluation
     assert bert_jax_command(["evaluate", str(finished.path), "--step", str(saved[0]), "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
     assert results["steps"] == saved[0] and "averaged_steps" not in results

@@ -6,9 +6,7 @@ import pytest
 from prepared_sets import build
 
 from bert_jax.config.data import DataConfig
-from bert_jax.instances.checked_files import read_checked, write_checked
-from bert_jax.instances.prepared_data import PreparedData, fingerprint
-from bert_jax.system.errors import RunError, UsageError
+from bert_jax.instances.prepared_data import fingerprint
 
 
 class LaterDataConfig(DataConfig):
@@ -59,27 +57,5 @@ def test_a_setting_given_as_its_default_is_as_if_it_were_not_given(recipe):
 
 def test_a_set_has_the_format_and_its_fingerprint(recipe, tmp_path):
     made = build(recipe, tmp_path / "set")
-    assert json.loads((tmp_path / "set" / "prepared.json").read_text())["format"] == made.format == 1
+    assert json.loads((tmp_path / "set" / "prepared.json").read_text())["format"] == 1
     assert made.fingerprint == fingerprint(recipe) and made.is_of(recipe) and made.is_of(later(recipe))
-
-
-def with_format(recipe, directory, format):
-    build(recipe, directory)
-    value = read_checked(directory / "prepared.json") | {"format": format}
-    write_checked(directory / "prepared.json", value)
-
-
-def test_a_set_of_another_release_is_refused_and_kept(recipe, tmp_path):
-    with_format(recipe, tmp_path / "set", 2)
-    said = "prepared.json has format 2 and this release of bert_jax reads format 1; use the release that wrote it"
-    for read in (PreparedData.open, PreparedData.read):
-        with pytest.raises(UsageError, match=said):
-            read(tmp_path / "set")
-    assert (tmp_path / "set" / "prepared.json").is_file()
-
-
-@pytest.mark.parametrize("format", [0, -1, "3", 2.0, True, None, [3]])
-def test_what_is_no_format_is_damage(recipe, tmp_path, format):
-    with_format(recipe, tmp_path / "set", format)
-    with pytest.raises(RunError, match="its format is .* and should be a number from 1"):
-        PreparedData.open(tmp_path / "set")

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 from array_record.python.array_record_module import ArrayRecordWriter
+from prepared_sets import seal
 
 from bert_jax.instances.instances import Instances
 from bert_jax.instances.shards import ShardReader, ids_dtype, shard_path, write_shard
 from bert_jax.instances.store import InstanceSource
-from bert_jax.instances.store_metadata import write_metadata
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum
 
@@ -34,7 +34,7 @@ def store(tmp_path):
     write_shard(shard_path(tmp_path, "train", 1), [], np.uint16)
     write_shard(shard_path(tmp_path, "train", 2), [instances(100, first=200)], np.uint16)
     write_shard(shard_path(tmp_path, "held_out", 0), [], np.uint16)
-    write_metadata(tmp_path, {"train": [200, 0, 100], "held_out": [0]}, np.uint16)
+    seal(tmp_path, {"train": [200, 0, 100], "held_out": [0]}, np.uint16)
     return tmp_path
 
 
@@ -60,6 +60,11 @@ def test_instances_come_back_by_number(store):
             assert equal(one, expected._replace(ends=expected.ends[:1]))
 
 
+def test_a_missing_split_is_damage(store):
+    with pytest.raises(RunError, match="holds no prepared records of the split test"):
+        InstanceSource(store, "test")
+
+
 def test_threads_may_share_a_source(store):
     source = InstanceSource(store, "train")
     whole = source.read(range(300))
@@ -78,7 +83,7 @@ def test_tfds_reads_it_without_knowing_us(store):
 def test_large_vocabularies_take_wider_ids(tmp_path):
     assert (ids_dtype(65_536), ids_dtype(65_537)) == (np.uint16, np.int32)
     write_shard(shard_path(tmp_path, "train", 0), [instances(3, largest=100_000)], np.int32)
-    write_metadata(tmp_path, {"train": [3]}, np.int32)
+    seal(tmp_path, {"train": [3]}, np.int32)
     assert equal(InstanceSource(tmp_path, "train").read([0, 1, 2]), instances(3, largest=100_000))
 
 

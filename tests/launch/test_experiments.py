@@ -46,8 +46,8 @@ class Commands:
         self.given.append((name, Path(config).name, flags))
         directory = Path(flags[flags.index("--workdir") + 1])
         if name == "prepare":
-            (directory / "tokenizer").mkdir(parents=True)
-            (directory / "data-64.json").touch()
+            (directory / "data" / "length-64").mkdir(parents=True)
+            (directory / "data" / "length-64" / "prepared.json").touch()
         if name == "pretrain":
             losses = enumerate((7.0, 6.1, 5.9, 5.0), start=1)
             lines = [json.dumps({"step": 100 * n, "split": "train", "mlm_loss": loss}) + "\n" for n, loss in losses]

@@ -1,18 +1,16 @@
 """When data are prepared anew, and when a run refuses them."""
 
-import json
 import os
 
 import pytest
 from conftest import stories
-from damages import attack
 
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.phase import Phase
 from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData, discard
 from bert_jax.pretraining import dataset
-from bert_jax.pretraining.dataset import check_sources, prepare_lengths
+from bert_jax.pretraining.dataset import prepare_lengths
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.run.run_directory import RunDirectory
@@ -101,73 +99,38 @@ def test_another_length_of_edited_text_is_refused(prepared, monkeypatch):
     assert set(prepare_lengths(config, run)) == {32, 16}
 
 
-def test_damaged_checksums_of_a_run_under_way_are_one_line(prepared, monkeypatch, slow):
+def test_data_prepared_anew_for_a_run_under_way_are_compared_with_what_it_began_with(prepared, monkeypatch):
     config, run, _ = prepared
     monkeypatch.setattr(RunDirectory, "under_way", True)
-    (run.data(32) / "prepared.json").unlink()
-
-    def prepared_again(*_):
-        raise UsageError("all was read")
-
-    monkeypatch.setattr(dataset, "prepare", prepared_again)
-    attack(lambda: prepare_lengths(config, run), run.path / "data-32.json", count=3_000 if slow else 60)
-    (run.path / "data-32.json").write_text("[]")
-    with pytest.raises(RunError, match="data-32.json is damaged .it holds an array and should hold an object"):
-        prepare_lengths(config, run)
-
-
-def test_checksums_of_a_run_under_way_are_compared(prepared, monkeypatch):
-    config, run, path = prepared
-    record = run.path / "data-32.json"
-    written = json.loads(record.read_text())
-    monkeypatch.setattr(RunDirectory, "under_way", True)
+    before = PreparedData.open(run.data(32)).shards
     discard(run.data(32))
-    assert prepare_lengths(config, run)[32].shards.keys() == written["shards"].keys()
-    shards = {name: [size, crc32 + 1] for name, (size, crc32) in written["shards"].items()}
-    record.write_text(json.dumps({"format": 1, "shards": shards}))
+    assert prepare_lengths(config, run)[32].shards == before
+    run.manifest.note_data(32, "that of others")
+    with pytest.raises(RunError, match="length-32 is not as it was written; delete it"):
+        prepare_lengths(config, run)
     discard(run.data(32))
     with pytest.raises(UsageError, match="gives other text than"):
         prepare_lengths(config, run)
 
 
-def test_checksums_of_another_release_are_refused(prepared, monkeypatch):
+@pytest.mark.parametrize("damaged", ["[]", None])
+def test_a_run_that_lost_its_manifest_goes_on_with_its_data_and_takes_no_others(prepared, monkeypatch, damaged):
     config, run, _ = prepared
-    (run.path / "data-32.json").write_text('{"format": 2, "sums": []}')
-    monkeypatch.setattr(RunDirectory, "under_way", True)
+    monkeypatch.setattr(RunDirectory, "newest_step", 1)
+
+    def lose_manifest():
+        if damaged is None:
+            run.manifest.path.unlink()
+        else:
+            run.manifest.path.write_text(damaged)
+
+    lose_manifest()
+    data = prepare_lengths(config, run)[32]
+    assert run.manifest.read().data == {"32": data.shards_hash}
+    lose_manifest()
     discard(run.data(32))
-    with pytest.raises(UsageError, match="data-32.json has format 2 .* use the release that wrote it"):
+    with pytest.raises(RunError, match="manifest.json lacks the checksum of the data of length 32; without it nobody"):
         prepare_lengths(config, run)
-
-
-def test_another_releases_checksums_are_refused_while_the_data_are_there(prepared, monkeypatch):
-    config, run, _ = prepared
-    other = '{"format": 2, "sums": []}'
-    (run.path / "data-32.json").write_text(other)
-    for under_way in (True, False):
-        monkeypatch.setattr(RunDirectory, "under_way", under_way)
-        for refuses in (check_sources, prepare_lengths):
-            with pytest.raises(UsageError, match="data-32.json has format 2 .* use the release that wrote it"):
-                refuses(config, run)
-    assert (run.path / "data-32.json").read_text() == other
-
-
-@pytest.mark.parametrize("damaged", ["[]", '{"format": 1, "sha', '{"format": 1, "shards": {}}', None])
-def test_damaged_checksums_are_written_anew_while_the_data_are_there(prepared, monkeypatch, capsys, damaged):
-    config, run, _ = prepared
-    monkeypatch.setattr(RunDirectory, "under_way", True)
-    record = run.path / "data-32.json"
-    written = record.read_text()
-    if damaged is None:
-        record.unlink()
-    else:
-        record.write_text(damaged)
-    capsys.readouterr()
-    prepare_lengths(config, run)
-    said = " ".join(capsys.readouterr().err.split())
-    assert said.count("data-32.json") == 1 and "it is written anew, from the prepared data" in said
-    assert record.read_text() == written and not run.manifest.damage(record)
-    prepare_lengths(config, run)
-    assert not capsys.readouterr().err
 
 
 def test_a_run_on_one_document_is_evaluated_on_its_end(tiny_config, tmp_path, capsys):

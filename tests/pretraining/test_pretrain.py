@@ -310,7 +310,7 @@ def test_without_held_out_documents_it_trains_and_says_so(tiny_config, tmp_path,
     results = pretrain(config, RunDirectory(tmp_path / "run"))
     assert results["steps"] == 2 and "baseline" not in results
     assert "no held-out documents" in capsys.readouterr().err
-    manifest = Manifest.read(complete(tmp_path / "run" / "checkpoints")[-1])
+    manifest = Manifest.at(complete(tmp_path / "run" / "checkpoints")[-1])
     assert manifest.evaluation is None
 
 
@@ -369,7 +369,7 @@ def test_a_stop_while_the_last_step_is_evaluated_late_leaves_the_run_unfinished(
             pretrain(config, run)
     pretrain(config, run)
     late = read_metrics(run.path / "metrics.jsonl")[-1]
-    assert late["split"] == "eval" and Manifest.read(path_of(run.checkpoints, 2)).evaluation["loss"] == late["loss"]
+    assert late["split"] == "eval" and Manifest.at(path_of(run.checkpoints, 2)).evaluation["loss"] == late["loss"]
 
 
 def batches_of(config, run: RunDirectory) -> BatchSource:

@@ -134,7 +134,7 @@ def test_a_checkpoint_that_orbax_cannot_read_ends_a_restart_in_a_line(small, nam
     [path] = complete(run.checkpoints)
     (path / name).write_bytes(b"[" * 5_000)
     of = Manifest.of(path, 4, None, None)
-    of.write(path)
+    of.seal(path)
     checkpoints = Checkpoints(run.checkpoints, (), keep=2)
     with pytest.raises(RunError, match="00000004 can't be read, though its files have their checksums") as refusal:
         checkpoints.restore(shapes_of(state()))

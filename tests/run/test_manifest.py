@@ -3,11 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.run import manifest
 from bert_jax.run.checkpoint_choice import best_of
 from bert_jax.run.manifest import complete, damaged_file, incomplete, is_sound, make_complete
-from bert_jax.system.errors import RunError
-from bert_jax.system.files import FileSum
 
 
 @pytest.fixture
@@ -18,10 +15,6 @@ def checkpoint(tmp_path):
     (path / "numbers").write_bytes(bytes(100))
     make_complete(path, (), 10, {"loss": 1.0}, None)
     return path
-
-
-def unreachable(*_):
-    raise ConnectionError("no route to host")
 
 
 def forbidden(*_, **__):
@@ -43,13 +36,10 @@ def test_what_cannot_be_looked_at_is_not_taken_for_unfinished(checkpoint, monkey
         incomplete(checkpoint.parent)
 
 
-@pytest.mark.parametrize(
-    "old, other", [("1.0", "0.5"), ('"step": 10', '"step": 11'), ('"skipped_in_a_row": 0', '"skipped_in_a_row": 8')]
-)
-def test_a_manifest_with_another_digit_is_damage(checkpoint, old, other):
+def test_a_manifest_with_another_digit_is_damage(checkpoint):
     path = checkpoint / "manifest.json"
-    assert not damaged_file(checkpoint) and old in path.read_text()
-    path.write_text(path.read_text().replace(old, other))
+    assert not damaged_file(checkpoint)
+    path.write_text(path.read_text().replace("1.0", "0.5"))
     assert damaged_file(checkpoint) == "manifest.json" and best_of([checkpoint]) is None
 
 
@@ -61,14 +51,3 @@ def test_a_manifest_that_a_disk_cannot_read_is_damage(checkpoint):
     for judged in (lambda: best_of([checkpoint]), lambda: is_sound(checkpoint)):  # by which others are deleted
         with pytest.raises(OSError):
             judged()
-
-
-def test_a_bucket_out_of_reach_is_no_damage(checkpoint, monkeypatch):
-    """A good checkpoint would be set aside, and an older one trained on."""
-    of = FileSum.of
-    monkeypatch.setattr(FileSum, "of", lambda path: (unreachable if path.name == "numbers" else of)(path))
-    assert damaged_file(checkpoint) == "numbers"  # a disk's
-    monkeypatch.setattr(manifest, "in_bucket", lambda path: True)
-    monkeypatch.setattr(manifest, "files_below", lambda path: {"numbers": path / "numbers"})
-    with pytest.raises(RunError, match="numbers can't be read now .no route to host.; give the same command again"):
-        damaged_file(checkpoint)

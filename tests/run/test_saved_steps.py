@@ -198,10 +198,10 @@ def test_of_a_task_an_average_ends_with_the_newest_and_not_with_the_best(run, mo
 def test_an_evaluated_step_has_the_measurements_of_its_checkpoint(kept_run, capsys):
     assert command(["evaluate", str(kept_run.path), "--step", "6", "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
-    then = Manifest.read(path_of(kept_run.checkpoints, 6)).evaluation
+    then = Manifest.at(path_of(kept_run.checkpoints, 6)).evaluation
     assert results["steps"] == 6 and "averaged_steps" not in results
     assert results["mlm_loss"] == pytest.approx(then["mlm_loss"], rel=1e-6)
-    last = Manifest.read(path_of(kept_run.checkpoints, 12)).evaluation
+    last = Manifest.at(path_of(kept_run.checkpoints, 12)).evaluation
     assert then["mlm_loss"] != pytest.approx(last["mlm_loss"], rel=1e-3)
 
 
@@ -209,7 +209,7 @@ def test_an_evaluated_average_is_that_of_the_steps_it_names(kept_run, capsys):
     assert command(["evaluate", str(kept_run.path), "--average", "2", "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
     assert results["averaged_steps"] == [10, 12] and results["steps"] == 12
-    last = Manifest.read(path_of(kept_run.checkpoints, 12)).evaluation
+    last = Manifest.at(path_of(kept_run.checkpoints, 12)).evaluation
     assert results["mlm_loss"] != pytest.approx(last["mlm_loss"], rel=1e-6)
     assert command(["evaluate", str(kept_run.path), "--average", "2"]) == 0
     assert "Mean of steps 10, 12, " in " ".join(capsys.readouterr().out.split())

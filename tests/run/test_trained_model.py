@@ -158,8 +158,8 @@ def test_an_array_whose_chunks_are_larger_than_it_is_refused(run, monkeypatch):
     name = "params.bert.embeddings.norm.bias/.zarray"
     array = json.loads(store[name]) | {"chunks": [1 << 30]}
     store[name] = json.dumps(array).encode()
-    kept = manifest.Manifest.read(checkpoint)
-    manifest.Manifest.of(checkpoint, kept.step, kept.evaluation, None, kept.metrics).write(checkpoint)
+    kept = manifest.Manifest.at(checkpoint)
+    manifest.Manifest.of(checkpoint, kept.step, kept.evaluation, None, kept.metrics).seal(checkpoint)
     monkeypatch.setattr(ocp.Checkpointer, "restore", None)
     with pytest.raises(RunError, match=r"norm.bias/.zarray' says chunks of \[1073741824\] for a shape of \[32\]"):
         bert_jax.load(run.path)
@@ -169,7 +169,7 @@ def test_an_array_whose_chunks_are_larger_than_it_is_refused(run, monkeypatch):
 def scored(run):
     """Checkpoints of steps 4, 8 and 12 with scores, of which that of 4 is the best and that of 8 the next."""
     four = shutil.copytree(run.checkpoints / "00000008", run.checkpoints / "00000004")
-    Manifest.read(four)._replace(step=4).write(four)
+    Manifest.at(four).model_copy(update={"step": 4}).seal(four)
     for step, score in ((4, 0.9), (8, 0.8), (12, 0.7)):
         write_evaluation(run.checkpoints / f"{step:08d}", {"score": score})
     return run
@@ -212,9 +212,9 @@ def test_a_checkpoint_of_another_run_is_not_used(run, tiny_config, tmp_path, cha
     else:
         pieces = (newest / "tokenizer" / "vocab.txt").read_text().splitlines()
         (newest / "tokenizer" / "vocab.txt").write_text("\n".join([*pieces[:-2], pieces[-1], pieces[-2]]))
-    before = Manifest.read(run.checkpoints / "00000012")
+    before = Manifest.at(run.checkpoints / "00000012")
     (newest / "manifest.json").unlink()
-    Manifest.of(newest, 12, None, None, before.metrics)._replace(bits=before.bits).write(newest)
+    Manifest.of(newest, 12, None, None, before.metrics).model_copy(update={"bits": before.bits}).seal(newest)
     run.manifest.forget(run.checkpoints / "00000012")
     shutil.rmtree(run.checkpoints / "00000012")
     placed = shutil.copytree(newest, run.checkpoints / "00000012")

@@ -1,0 +1,98 @@
+"""Sealed records: JSON files that list other files with size and checksum, and that have a checksum of their own.
+
+A sealed record is written last and atomically. A directory without one is not finished.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import Field
+
+from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.errors import RunError, first_line
+from bert_jax.system.files import FileSum, as_json, write_json
+from bert_jax.system.json_file import MOST_BYTES, Shape, as_shape, check_format, parse_object, read_bytes
+
+Natural = Annotated[int, Field(ge=0, lt=2**63)]
+_SUM = "sum"
+"""Key of the record's own checksum."""
+
+SealedKind = TypeVar("SealedKind", bound="Sealed")
+
+
+class Sealed(Shape):
+    """A record that lists files with their sizes and checksums."""
+
+    FORMAT: ClassVar[int] = 1
+    """Version of the format that this release reads and writes."""
+    files: dict[str, FileSum] = {}
+    """Size and checksum of each file, by its path relative to the sealed directory."""
+
+    @classmethod
+    def read(cls: type[SealedKind], path: Place, **others: Any) -> SealedKind:
+        """Reads the record at `path`; `others` are fields that the file doesn't have.
+
+        Raises OSError if it can't be read, ValueError if it is damaged, UsageError if another release wrote it.
+        """
+        content = read_bytes(path, MOST_BYTES)
+        value = parse_object(content)
+        as_written = as_json(value).encode()
+        if value.pop(_SUM, None) != _checksum(value):
+            raise ValueError("its checksum is missing or another")
+        check_format(path, value.get("format"), cls.FORMAT)  # before the fields, which depend on it
+        found = as_shape(value | others, cls)
+        for name in found.files:
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
+                raise ValueError(f"it names {name!r}, which is outside its directory")
+        if content != as_written:
+            raise ValueError("its values are as they were written, but not the spaces between them")
+        return found
+
+    def write(self, path: Place) -> None:
+        """Writes the record with its checksum, atomically."""
+        write_json(path, self.as_sealed())
+
+    def as_sealed(self) -> dict[str, Any]:
+        """The JSON object that `write` writes."""
+        value = {"format": self.FORMAT, **self.model_dump(mode="json")}
+        return value | {_SUM: _checksum(value)}
+
+
+def _checksum(value: dict[str, Any]) -> str:
+    """Checksum of a JSON object's fields, in any order."""
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def file_damage(path: Place, written: FileSum, contents: bool = True) -> str | None:
+    """How the file at `path` differs from what was written, or None. Without `contents`, only the size is compared.
+
+    Raises RunError if a bucket can't be reached: its file may be undamaged.
+    """
+    try:
+        if contents:
+            found = FileSum.of(path)
+        else:
+            found = FileSum(os.path.getsize(path) if path.is_file() else 0, written.crc32)
+    except FileNotFoundError:
+        return "it is gone"
+    except OSError as error:
+        if in_bucket(path):
+            raise out_of_reach(path, error) from None
+        return error.strerror or str(error)
+    if found.size != written.size:
+        return f"it has {found.size:,} bytes and should have {written.size:,}"
+    return None if found == written else "its checksum is another"
+
+
+def first_damaged(directory: Place, files: Mapping[str, FileSum]) -> str | None:
+    """The name of the first of `files` whose content differs from what was written, or None. Reads all of them."""
+    return next((name for name, written in files.items() if file_damage(directory / name, written)), None)
+
+
+def out_of_reach(path: Place, error: Exception) -> RunError:
+    """The error for a bucket that doesn't answer."""
+    return RunError(f"{path} can't be read now ({first_line(error)}); give the same command again")
