@@ -36,7 +36,7 @@ class Manifest(Sealed):
     """Steps skipped up to this one because a gradient wasn't finite."""
     metrics: FileSum | None = None
     """Size and checksum of the run's metrics.jsonl up to this step; None for a model that was not trained here."""
-    window: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = {}
+    window: dict[str, Annotated[tuple[float, float], Field(strict=False)]] = {}  # JSON has lists
     """Measurements since the last line of metrics.jsonl, each as its total and count. They are here and not in the
     state, so that a run goes on whatever else is measured by then."""
 
@@ -54,9 +54,8 @@ class Manifest(Sealed):
         found = cls(files=files, step=step, evaluation=_finite(evaluation), metrics=metrics)
         if check is None:
             return found
-        window = {name: list(sums) for name, sums in as_sums(check.window).items()}
         numbers = {"bits": int(check.bits), "skipped_in_a_row": int(check.skipped_in_a_row)}
-        return found.model_copy(update={**numbers, "window": window})
+        return found.model_copy(update={**numbers, "window": as_sums(check.window)})
 
     @classmethod
     def at(cls, directory: Place) -> "Manifest":
