@@ -378,10 +378,10 @@ def command(*arguments: Any) -> str:
     line = [sys.executable, "-m", "bert_jax.cli.main", *map(str, arguments)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         RUNNING.add(process)
-        printed, said = process.communicate()
+        printed, stderr = process.communicate()
         RUNNING.discard(process)
     if process.returncode:
-        reason = [each.strip() for each in said.splitlines() if each.strip()] or ["it said nothing"]
+        reason = [each.strip() for each in stderr.splitlines() if each.strip()] or ["it said nothing"]
         raise UsageError(f"bert-jax {arguments[0]} {arguments[1]} ended with {process.returncode}: {reason[-1]}")
     return printed
 

@@ -35,10 +35,10 @@ def run(words: list[str]) -> None:
         params = without(params, ("bert/pooler", "next_sentence"))
 
     def card(config: ModelConfig, architecture: str) -> str:
-        name, shown = args.destination.name, model
+        name, exported_model = args.destination.name, model
         if model.generator and config == model.generator.config:
-            name, shown = f"{name}/{GENERATOR}", model.generator
-        return model_card(args.run, shown, architecture, name, args.step)
+            name, exported_model = f"{name}/{GENERATOR}", model.generator
+        return model_card(args.run, exported_model, architecture, name, args.step)
 
     architecture = write_model_directory(args.destination, model.config, params, model.tokenizer, model.task, card=card)
     article = "an" if architecture[0] in "AEX" else "a"

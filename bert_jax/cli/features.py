@@ -60,17 +60,17 @@ def run(words: list[str]) -> None:
     texts = texts_of(args.input, args.texts, repairs)
     bert = load(args.run, args.step, args.average, args.compute_dtype)
     found = bert.features(texts, args.layers, args.join, args.pool, args.dtype)
-    with stage("features", None, "texts") as shown:
-        write_features(args.output, _counted(found, shown), args.pool != "none")
+    with stage("features", None, "texts") as progress_bar:
+        write_features(args.output, _counted(found, progress_bar), args.pool != "none")
     say_repairs(args.input, repairs)
-    say(f"{args.output}: features of {shown.done:,} texts")
+    say(f"{args.output}: features of {progress_bar.done:,} texts")
 
 
-def _counted(found: Iterable[Any], shown: Any) -> Iterator[Any]:
+def _counted(found: Iterable[Any], progress_bar: Any) -> Iterator[Any]:
     """Yields `found`, and updates the progress bar every few texts: one update may take longer than one text."""
     passed = 0
     for passed, one in enumerate(found, 1):
         yield one
         if passed % _SHOWN_EVERY == 0:
-            shown.advance(_SHOWN_EVERY)
-    shown.advance(passed % _SHOWN_EVERY)
+            progress_bar.advance(_SHOWN_EVERY)
+    progress_bar.advance(passed % _SHOWN_EVERY)

@@ -44,7 +44,7 @@ def run(words: list[str]) -> None:
 
 def _described(model: Any) -> str:
     """The shape, tokenizer and tensors of `model`, a PublishedModel, in words."""
-    from bert_jax.corpora.shown import counted
+    from bert_jax.corpora.messages import counted
     from bert_jax.model.bert import PART_NAMES
 
     config, tokenizer = model.config, model.tokenizer

@@ -51,14 +51,14 @@ def run(words: list[str]) -> None:
     records = task_records(source, repairs, *written)
     if written.format == "text":
         records = of_lines(records, task)
-    with stage("Predicting", None, "rows") as shown:
+    with stage("Predicting", None, "rows") as bar:
 
         def counted() -> Iterator:
             for one in predictor.predictions(records, repairs):
                 yield one
-                shown.advance()
+                bar.advance()
 
         write_predictions(args.output, counted(), task.kind)
-        count = int(shown.done)
+        count = int(bar.done)
     say_repairs(args.input, repairs)
     say(f"{count:,} rows with predictions: {args.output}")

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from bert_jax.cli.tables import Table
-from bert_jax.corpora.shown import quoted
+from bert_jax.corpora.messages import quoted
 from bert_jax.inference.examples import FilledExample, MaskedText, around_mask
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData

@@ -78,9 +78,9 @@ class FinetuneConfig(TransferConfig, OperationConfig):
         every = max(1, round(steps / task.epochs / self.evaluations))
         dropout = 0.0 if self.probe else self.dropout
         dtype = self.compute_dtype or model.compute_dtype
-        given = (*OperationConfig.model_fields, *TransferConfig.model_fields, "init", "optimizer", "seed")
+        transferable = (*OperationConfig.model_fields, *TransferConfig.model_fields, "init", "optimizer", "seed")
         return TaskRunConfig(
-            **{name: getattr(self, name) for name in given},
+            **{name: getattr(self, name) for name in transferable},
             model=model.encoder.replace(dropout=dropout, attention_dropout=dropout, compute_dtype=dtype),
             task=task,
             rows_hash=rows_hash,

@@ -38,13 +38,13 @@ class HostsConfig(Settings):
 
     @model_validator(mode="after")
     def _belong_together(self) -> "HostsConfig":
-        given = [self.coordinator is not None, self.count is not None, self.index is not None]
-        if any(given) and not all(given):
+        are_set = [self.coordinator is not None, self.count is not None, self.index is not None]
+        if any(are_set) and not all(are_set):
             raise ValueError(
                 f"hosts.coordinator={self.coordinator}, hosts.count={self.count} and hosts.index={self.index} go "
                 "together; give all three or none"
             )
-        if all(given) and self.index >= self.count:
+        if all(are_set) and self.index >= self.count:
             raise ValueError(f"hosts.index={self.index} is none of hosts.count={self.count} processes, counted from 0")
         return self
 

@@ -42,9 +42,9 @@ class Kind(NamedTuple):
             inner, *more = get_args(annotation)
             return cls.of(inner, (*metadata, *more))
         fields = [each for each in metadata if isinstance(each, FieldInfo)]
-        given = [*metadata, *(each for field in fields for each in field.metadata)]
-        bounds = tuple(each for each in given if type(each) in _BOUNDS)
-        pattern = next((each.pattern for each in given if getattr(each, "pattern", None)), None)
+        constraints = [*metadata, *(each for field in fields for each in field.metadata)]
+        bounds = tuple(each for each in constraints if type(each) in _BOUNDS)
+        pattern = next((each.pattern for each in constraints if getattr(each, "pattern", None)), None)
         example = next((field.examples[0] for field in fields if field.examples), None)
         if get_origin(annotation) in (Union, types.UnionType):
             options = [option for option in get_args(annotation) if option is not type(None)]
@@ -58,7 +58,9 @@ class Kind(NamedTuple):
         if get_origin(annotation) is Literal:
             return cls(str, get_args(annotation), False, 0, False, bounds, pattern, example)
         if get_origin(annotation) is tuple:
-            fewest = max((each.min_length for each in given if isinstance(each, annotated_types.MinLen)), default=0)
+            fewest = max(
+                (each.min_length for each in constraints if isinstance(each, annotated_types.MinLen)), default=0
+            )
             return cls.of(get_args(annotation)[0])._replace(several=True, fewest=fewest)
         return cls(annotation, (), False, 0, False, bounds, pattern, example)
 

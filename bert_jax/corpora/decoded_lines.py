@@ -10,7 +10,7 @@ from operator import itemgetter
 from bert_jax.config.language import usual_encoding
 from bert_jax.corpora import limits
 from bert_jax.corpora.compressed_files import DAMAGE, decompressed, opened
-from bert_jax.corpora.shown import reason_of
+from bert_jax.corpora.messages import reason_of
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, command_line
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bert_jax.corpora.file_source import described
-from bert_jax.corpora.shown import reason_of
+from bert_jax.corpora.messages import reason_of
 from bert_jax.corpora.task_record import Record
 from bert_jax.corpora.text_source import TextSettings, TextSource, short_hash
 from bert_jax.system.errors import UsageError, install_extra

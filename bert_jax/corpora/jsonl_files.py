@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_jax.corpora import limits
 from bert_jax.corpora.decoded_lines import Decoder, whole_lines
-from bert_jax.corpora.shown import kind_of
+from bert_jax.corpora.messages import kind_of
 from bert_jax.corpora.task_record import Record
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError

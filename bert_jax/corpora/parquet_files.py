@@ -7,7 +7,7 @@ from typing import Any
 
 from bert_jax.corpora.compressed_files import check_expansion
 from bert_jax.corpora.decoded_lines import Decoder
-from bert_jax.corpora.shown import listed, reason_of
+from bert_jax.corpora.messages import listed, reason_of
 from bert_jax.corpora.task_record import Record
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import BertJaxError, UsageError, install_extra

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bert_jax.corpora.shown import kind_of, listed, quoted
+from bert_jax.corpora.messages import kind_of, listed, quoted
 from bert_jax.system.errors import UsageError
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from bert_jax.corpora.decoded_lines import Decoder, numbered_parts
-from bert_jax.corpora.shown import kind_of
+from bert_jax.corpora.messages import kind_of
 from bert_jax.corpora.task_record import Record
 from bert_jax.system.errors import UsageError
 from bert_jax.text.text_spans import with_spans

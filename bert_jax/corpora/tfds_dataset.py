@@ -14,8 +14,8 @@ from tensorflow_datasets.core.file_adapters import FileFormat
 from tensorflow_datasets.proto import tf_example_pb2
 
 from bert_jax.corpora import limits
+from bert_jax.corpora.messages import listed, reason_of
 from bert_jax.corpora.record_groups import check_groups
-from bert_jax.corpora.shown import listed, reason_of
 from bert_jax.corpora.task_record import Record
 from bert_jax.corpora.text_source import TextSettings, TextSource, short_hash
 from bert_jax.corpora.tfds_metadata import check_metadata

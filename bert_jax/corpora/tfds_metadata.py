@@ -14,7 +14,7 @@ from google.protobuf import json_format
 from tensorflow_datasets.core.proto import dataset_info_pb2, feature_pb2
 
 from bert_jax.corpora import limits
-from bert_jax.corpora.shown import reason_of
+from bert_jax.corpora.messages import reason_of
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import MOST_BYTES, parse_object, read_bytes

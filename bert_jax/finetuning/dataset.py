@@ -11,7 +11,7 @@ from bert_jax.batching.grouping import few_lengths
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import FileFormat, TaskConfig
 from bert_jax.corpora.compressed_files import suffix
-from bert_jax.corpora.shown import listed
+from bert_jax.corpora.messages import listed
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.marked_task import MarkedTask
 from bert_jax.finetuning.metrics import check_entity_tags, check_measurable

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.corpora.shown import listed, quoted
+from bert_jax.corpora.messages import listed, quoted
 from bert_jax.system.errors import UsageError, install_extra
 from bert_jax.system.progress import warn
 

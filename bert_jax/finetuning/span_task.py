@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.batching.sequences import joined
 from bert_jax.config.task import TaskConfig
-from bert_jax.corpora.shown import kind_of
+from bert_jax.corpora.messages import kind_of
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.answer_metrics import answer_metrics
 from bert_jax.finetuning.columns import text, whole_number

@@ -92,8 +92,8 @@ def features(
     vectors = _joined([layers[number].astype(jnp.float32) for number in choice.layers], choice.join)
     if choice.pool == "none":
         return Output(vectors.astype(choice.dtype), None)
-    telling = pooled_places(config, tokens)[:, 0]
-    return Output(None, _pooled(vectors, tokens.sequence > 0, choice.pool, telling).astype(choice.dtype))
+    pooled_token = pooled_places(config, tokens)[:, 0]
+    return Output(None, _pooled(vectors, tokens.sequence > 0, choice.pool, pooled_token).astype(choice.dtype))
 
 
 def _joined(layers: list[Float[Array, "B T D"]], join: Join) -> Float[Array, "B T ..."]:
@@ -108,14 +108,14 @@ def _joined(layers: list[Float[Array, "B T D"]], join: Join) -> Float[Array, "B 
 
 
 def _pooled(
-    vectors: Float[Array, "B T ..."], mask: Bool[Array, "B T"], pool: Pool, telling: Int[Array, " B"]
+    vectors: Float[Array, "B T ..."], mask: Bool[Array, "B T"], pool: Pool, pooled_token: Int[Array, " B"]
 ) -> Float[Array, "B ..."]:
     """One vector per text: that of token `telling`, or the mean or maximum of all tokens.
 
     [CLS] and [SEP] are included, as in sentence-transformers.
     """
     if pool == "cls":
-        return vectors[jnp.arange(len(vectors)), telling]
+        return vectors[jnp.arange(len(vectors)), pooled_token]
     real = mask.reshape(*mask.shape, *[1] * (vectors.ndim - 2))
     if pool == "max":
         return jnp.where(real, vectors, -jnp.inf).max(axis=1)

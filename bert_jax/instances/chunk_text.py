@@ -87,20 +87,20 @@ def encode_text(documents: Iterable[Sequence[str]], recipe: Recipe, source: int)
     """The sentences of documents from `source` as piece ids, with their units; they don't depend on the recipe's
     length."""
     marker = _marker(recipe.tokenizer_directory, recipe.data)
-    given: dict[int, SpannedSentence] = {}
+    with_spans: dict[int, SpannedSentence] = {}
     numbers = itertools.count()
 
     def unmarked(sentence: str) -> str:
         number, whole = next(numbers), spanned(sentence)
         if whole.spans or whole.cut:
-            given[number] = whole
+            with_spans[number] = whole
         return whole.text
 
     sentences = (as_sentences(document, recipe.data, source) for document in documents)
     if recipe.data.spans:
         sentences = ([*map(unmarked, of_document)] for of_document in sentences)
     text = encode_documents(sentences, tokenizer_in(recipe.tokenizer_directory))
-    return text, marker.mark(text, given)
+    return text, marker.mark(text, with_spans)
 
 
 @functools.lru_cache(maxsize=1)

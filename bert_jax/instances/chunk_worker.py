@@ -77,8 +77,8 @@ def prepare_unless_finished(
     """
     earlier = [_finished(chunk, target) for target in targets]
     unfinished = [target for target, (record, _) in zip(targets, earlier) if not record]
-    made = iter(prepare_chunk(chunk, unfinished, ends_held_out) if unfinished else ())
-    return [(record or next(made), remark) for record, remark in earlier]
+    built = iter(prepare_chunk(chunk, unfinished, ends_held_out) if unfinished else ())
+    return [(record or next(built), remark) for record, remark in earlier]
 
 
 def _finished(chunk: Chunk, target: Target) -> tuple[ChunkRecord | None, str | None]:
@@ -163,7 +163,7 @@ def write_instances(
             seed = np.random.SeedSequence([recipe.seed, split == HELD_OUT, index, one_pass])
             rng = np.random.Generator(np.random.Philox(seed))
             segments = ways[recipe.pair](text, recipe.length, recipe.data.short_sequence_probability, rng)
-            made = build_instances(
+            built = build_instances(
                 segments,
                 text.tokens,
                 marks.units,
@@ -175,17 +175,17 @@ def write_instances(
             if recipe.data.packed:
                 # Held-out sequences keep rows of their own: an evaluation is the same with and without packing.
                 most = recipe.data.sequences_a_row(recipe.length)
-                lengths = np.diff(made.ends)
-                rows = best_fit(lengths, recipe.length, most) if split == TRAIN else np.arange(made.count)
-                made = made.in_rows(rows)
-            statistics.instances += made.count
-            statistics.rows += len(made.row_ends) - 1
-            statistics.instance_tokens += len(made.ids)
-            count = int(made.pair_label.sum())
+                lengths = np.diff(built.ends)
+                rows = best_fit(lengths, recipe.length, most) if split == TRAIN else np.arange(built.count)
+                built = built.in_rows(rows)
+            statistics.instances += built.count
+            statistics.rows += len(built.row_ends) - 1
+            statistics.instance_tokens += len(built.ids)
+            count = int(built.pair_label.sum())
             statistics.random_pairs += count if recipe.pair == "next_sentence" else 0
             statistics.swapped_pairs += count if recipe.pair == "sentence_order" else 0
             statistics.tokens_cut += segments.tokens_cut
-            yield made
+            yield built
 
     path = shard_path(target.directory, split, index)
     return statistics, {path.name: write_shard(path, instances(), ids_dtype(len(vocabulary)))}

@@ -54,17 +54,17 @@ class Marker:
             useless = {
                 "blank": file.blank,
                 "doubled": file.doubled,
-                "which the tokenizer treats as an earlier one": lexicon.alike,
+                "which the tokenizer treats as an earlier one": lexicon.duplicates,
                 "with pieces that the vocabulary doesn't know": lexicon.unknown,
             }
             left_out = ", ".join(f"{count:,} {kind}" for kind, count in useless.items() if count)
             if left_out:
                 say(f"data.{name}={file.path} has {len(file.entries):,} entries; lines that are left out: {left_out}")
 
-    def mark(self, text: Sentences, given: Mapping[int, SpannedSentence] | None = None) -> Marks:
+    def mark(self, text: Sentences, spanned: Mapping[int, SpannedSentence] | None = None) -> Marks:
         """The units of all tokens of `text`. Raises UsageError where a segmenter fails.
 
-        `given`: the sentences that come with spans, by their numbers among all that were encoded.
+        `spanned`: the sentences that come with spans, by their numbers among all that were encoded.
         """
         words, found = self._starts[text.tokens], Counter[str]()
         begins = np.zeros(len(words), bool)
@@ -75,7 +75,7 @@ class Marker:
         if self._lexicons:
             spelled = self._speller.marked(text.tokens, begins)
             stretches = {name: lexicon.found(spelled) for name, lexicon in self._lexicons.items()}
-        for name, of_spans in self._of_spans(text, given or {}, found).items():
+        for name, of_spans in self._of_spans(text, spanned or {}, found).items():
             others = stretches.get(name, of_spans[:0])
             stretches[name] = np.concatenate([of_spans, others[~_overlapping(others, of_spans, len(words))]])
         for stretch in stretches.values():  # where a segmenter's words cross a phrase, they are cut
@@ -92,14 +92,14 @@ class Marker:
         return Marks(units, found, sizes)
 
     def _of_spans(
-        self, text: Sentences, given: Mapping[int, SpannedSentence], found: Counter[str]
+        self, text: Sentences, spanned: Mapping[int, SpannedSentence], found: Counter[str]
     ) -> dict[str, Int[np.ndarray, "_ 2"]]:
         """First token, and token after the last, of each span; those that are not taken are counted in `found`."""
         stretches: dict[str, list[np.ndarray]] = {}
-        for at, number in enumerate(text.given.tolist() if given and text.given is not None else ()):
-            if number not in given:
+        for at, number in enumerate(text.numbers.tolist() if spanned and text.numbers is not None else ()):
+            if number not in spanned:
                 continue
-            sentence, (begin, end) = given[number], text.ends[at : at + 2]
+            sentence, (begin, end) = spanned[number], text.ends[at : at + 2]
             pieces = self._tokenizer.encode_spans(sentence.text)
             found["spans across sentences, not taken"] += sentence.cut
             for kind in {span.kind for span in sentence.spans}:

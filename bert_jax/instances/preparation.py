@@ -14,8 +14,8 @@ from jaxtyping import UInt64
 from bert_jax.config.data import DataConfig
 from bert_jax.config.language import language_name
 from bert_jax.corpora.corpus import Document, Mixture
+from bert_jax.corpora.messages import counted
 from bert_jax.corpora.sample import sample_documents
-from bert_jax.corpora.shown import counted
 from bert_jax.corpora.text_source import markup_remark
 from bert_jax.instances.checked_files import PARAGRAPHS, PIECE_COUNTS, write_numbers
 from bert_jax.instances.chunk_text import Recipe, as_sentences, encode_text, paragraph_hashes
@@ -189,12 +189,12 @@ def _write_held_out(
 ) -> list[list[tuple[Statistics, dict[str, FileSum]]]]:
     """Writes one held-out shard per source for each target; returns the statistics and the checksum of each shard."""
     written: list[list[tuple[Statistics, dict[str, FileSum]]]] = [[] for _ in targets]
-    with stage("Preparing held-out sequences", sum(map(len, kept)), "documents") as shown:
+    with stage("Preparing held-out sequences", sum(map(len, kept)), "documents") as bar:
         for source, documents in enumerate(kept):
             text, marks = encode_text(documents, targets[0].recipe, source)
             for target, shards in zip(targets, written):
                 shards.append(write_instances(text, marks, target, HELD_OUT, source))
-            shown.advance(len(documents))
+            bar.advance(len(documents))
     return written
 
 
@@ -220,12 +220,12 @@ def _chunk_records(
     """Yields the records of each chunk in order, one per target, and prepares what isn't finished yet."""
     work = functools.partial(prepare_unless_finished, targets=targets, ends_held_out=ends_held_out)
     lengths = " and ".join(str(target.recipe.length) for target in targets)
-    with stage(f"Preparing sequences of {lengths}", corpus.total, corpus.unit) as shown:
+    with stage(f"Preparing sequences of {lengths}", corpus.total, corpus.unit) as bar:
         finished, text, read = 0.0, 0, deque()
 
         def show():  # reading a chunk counts as half of its work
             note = f"{text / 1e6:,.0f} MB of text" if text and corpus.unit != "MB" else ""
-            shown.advance((corpus.position + finished) / 2 - shown.done, note)
+            bar.advance((corpus.position + finished) / 2 - bar.done, note)
 
         def chunks():
             for chunk in cut_corpus(corpus, targets[0].recipe.data, show):

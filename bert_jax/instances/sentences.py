@@ -17,7 +17,7 @@ class Sentences(NamedTuple):
     """Offsets of the sentences: sentence s is tokens[ends[s]:ends[s + 1]]."""
     documents: Int[np.ndarray, " D+1"]
     """Offsets of the documents: document d consists of the sentences documents[d] to documents[d + 1] - 1."""
-    given: Int[np.ndarray, " S"] | None = None
+    numbers: Int[np.ndarray, " S"] | None = None
     """The number of each sentence among all that were encoded, with those that have no piece."""
 
 
@@ -48,8 +48,8 @@ def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder)
     # Number of sentences with pieces before each sentence.
     kept_before = np.concatenate([[0], np.cumsum(lengths > 0)])
     bounds = kept_before[np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])]
-    given = np.flatnonzero(lengths)
-    return Sentences(tokens, np.concatenate([[0], np.cumsum(lengths[given])]), np.unique(bounds), given)
+    numbers = np.flatnonzero(lengths)
+    return Sentences(tokens, np.concatenate([[0], np.cumsum(lengths[numbers])]), np.unique(bounds), numbers)
 
 
 def _encode(

@@ -105,8 +105,8 @@ def _steps_done(run: RunDirectory, overwrite: bool) -> int:
 def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None, overwrite: bool) -> str:
     if run.under_way and not overwrite:
         source = f"there: {run.tokenizer}"
-    elif given := config.vocabulary.file or config.init:
-        source = f"read from {given}"
+    elif origin := config.vocabulary.file or config.init:
+        source = f"read from {origin}"
     else:
         source = f"{config.vocabulary.kind}, trained on the text if {run.tokenizer} doesn't hold it yet"
     return f"{pieces:,} pieces, {source}"

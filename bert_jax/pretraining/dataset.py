@@ -70,11 +70,11 @@ def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedD
     lengths = list(dict.fromkeys(phase.length for phase in config.phases))
     text = functools.cache(lambda: _text_of(config))
     found = {length: _found(config, run, length, text) for length in lengths}
-    made = _prepare(config, run, [length for length in lengths if not found[length]])
+    new_data = _prepare(config, run, [length for length in lengths if not found[length]])
     prepared = {}
     written = run.manifest.readable().data
     for length in lengths:
-        prepared[length] = found[length] or next(made)
+        prepared[length] = found[length] or next(new_data)
         shards_hash = prepared[length].shards_hash
         if found[length] and written.get(str(length), shards_hash) != shards_hash:
             raise RunError(
@@ -128,8 +128,8 @@ def prepare_other(
     # A measurement takes one sequence a row, packed training or not.
     own = {"source": source, "weights": None, "language": language, "held_out": 0.0, "dupe_factor": 1, "packed": False}
     recipe = _recipe(config.replace(data=config.data.replace(**own)), run, length)
-    (made,) = prepare(open_corpus(recipe.data), {directory: recipe}, config.preparation.processes)
-    return made
+    (new_data,) = prepare(open_corpus(recipe.data), {directory: recipe}, config.preparation.processes)
+    return new_data
 
 
 def is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text: Callable[[], str]) -> bool:
@@ -177,14 +177,14 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
         raise other_text
     written = _written_shards(config, run, lengths) if run.under_way else {}
     recipes = {worked_on(run.data(length)): _recipe(config, run, length) for length in lengths}
-    for made in prepare(open_corpus(config.data), recipes, config.preparation.processes):
-        length = made.length
-        of_other_text = any(other.text != made.text for other in others)
-        if run.under_way and (of_other_text or written.get(length, made.shards_hash) != made.shards_hash):
-            discard(made.directory)
+    for new_data in prepare(open_corpus(config.data), recipes, config.preparation.processes):
+        length = new_data.length
+        of_other_text = any(other.text != new_data.text for other in others)
+        if run.under_way and (of_other_text or written.get(length, new_data.shards_hash) != new_data.shards_hash):
+            discard(new_data.directory)
             raise other_text
         publish_prepared(run.data(length))
-        yield made
+        yield new_data
 
 
 def _written_shards(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> dict[int, str]:

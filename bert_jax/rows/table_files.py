@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from bert_jax.corpora import limits
 from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.jsonl_files import EMPTY_LINES
-from bert_jax.corpora.shown import counted, listed
+from bert_jax.corpora.messages import counted, listed
 from bert_jax.corpora.task_record import Record, check_names
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError

@@ -47,7 +47,7 @@ def connect(config: HostsConfig) -> None:
     """
     here.at("waiting for the other hosts")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    given: dict[str, Any] = (
+    address: dict[str, Any] = (
         {"coordinator_address": config.coordinator, "num_processes": config.count, "process_id": config.index}
         | {"cluster_detection_method": "deactivate"}
         if config.coordinator
@@ -56,7 +56,7 @@ def connect(config: HostsConfig) -> None:
     heartbeat = int(os.environ.get(_HEARTBEAT, _HEARTBEAT_S))
     try:
         jax.distributed.initialize(
-            **given, heartbeat_timeout_seconds=heartbeat, initialization_timeout=config.wait_seconds
+            **address, heartbeat_timeout_seconds=heartbeat, initialization_timeout=config.wait_seconds
         )
     except (RuntimeError, ValueError) as error:
         if not config.coordinator and not _in_slurm():

@@ -80,11 +80,11 @@ class MetricsLog:
         named = {f"{split}/{name}": value for name, value in finite.items() if value is not None}
         for tracker in self._trackers:
             tracker.log(step, named)
-        shown = [Summary.Value(tag=name, simple_value=value) for name, value in named.items()]
+        summary_values = [Summary.Value(tag=name, simple_value=value) for name, value in named.items()]
         with self._failures_said():
             self._write_lines()
             if self._tensorboard:
-                self._write_event(Event(wall_time=time.time(), step=step, summary=Summary(value=shown)))
+                self._write_event(Event(wall_time=time.time(), step=step, summary=Summary(value=summary_values)))
         self._publisher.publish_if_due()
 
     def close(self) -> None:

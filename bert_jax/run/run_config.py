@@ -18,19 +18,19 @@ SCHEMA_VERSION = 1
 """Version of the format of config.json."""
 _IMPORTED = "imported_from"
 """Key in config.json under which an imported model's source stands."""
-_MOST_TOLD = 8
+_MOST_CHANGES = 8
 """Most differences between two runs that an error lists."""
 
 
 def refuse_passwords(config: TrainingConfig) -> None:
     """Raises UsageError if a setting holds a password, which would be written to the run's files."""
     for name, value in config.flat().items():
-        if isinstance(value, str) and (shown := without_passwords(value)) != value:
+        if isinstance(value, str) and (cleaned := without_passwords(value)) != value:
             others = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN"
             where = others if name == "logging.mlflow" else "the variables of its service"
             raise UsageError(
-                f"{name}={shown} holds a user or password, which would be written to the run's files; leave it out and "
-                f"set the environment variables instead: {where}"
+                f"{name}={cleaned} holds a user or password, which would be written to the run's files; leave it out "
+                f"and set the environment variables instead: {where}"
             )
 
 
@@ -112,11 +112,11 @@ def differences(first: Settings, second: Settings) -> list[tuple[str, Any, Any]]
 
 def described(changes: list[tuple[str, Any, Any]]) -> str:
     """The first differences, as text."""
-    told = [
+    lines = [
         "the rows of its files or sets are others now"  # of which the config has a checksum
         if name == "rows_hash"
         else f"{name} is {json.dumps(old)} there and {json.dumps(new)} now"
         for name, old, new in sorted(changes, key=lambda change: change[0] != "rows_hash")
     ]
-    more = [f"and {len(told) - _MOST_TOLD} more"] if len(told) > _MOST_TOLD else []
-    return "; ".join(told[:_MOST_TOLD] + more)
+    more = [f"and {len(lines) - _MOST_CHANGES} more"] if len(lines) > _MOST_CHANGES else []
+    return "; ".join(lines[:_MOST_CHANGES] + more)

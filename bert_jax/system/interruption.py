@@ -35,7 +35,7 @@ class _State:
     """Whether the main thread is in a `deferred` block."""
     raised = False
     """Whether KeyboardInterrupt was raised at least once."""
-    told: Callable[[], str] = staticmethod(lambda: "give the same command again to go on")
+    advice: Callable[[], str] = staticmethod(lambda: "give the same command again to go on")
     """Returns what a second Ctrl-C says about the work that is left."""
 
 
@@ -59,13 +59,13 @@ def watched() -> bool:
 
 
 @contextlib.contextmanager
-def telling(told: Callable[[], str]) -> Iterator[None]:
+def advising(advice: Callable[[], str]) -> Iterator[None]:
     """Within the block, a second Ctrl-C prints what `told` returns. Another thread calls it."""
-    before, _State.told = _State.told, told
+    before, _State.advice = _State.advice, advice
     try:
         yield
     finally:
-        _State.told = before
+        _State.advice = before
 
 
 def heed() -> None:
@@ -155,7 +155,7 @@ def _end_at_once() -> None:
     """Ends the process. The message doesn't go through rich's console: the main thread may hold its lock for ever."""
     shown_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar hides it
     with contextlib.suppress(Exception):
-        os.write(2, f"{shown_cursor}\nbert-jax: ended at once by a second Ctrl-C; {_State.told()}\n".encode())
+        os.write(2, f"{shown_cursor}\nbert-jax: ended at once by a second Ctrl-C; {_State.advice()}\n".encode())
     for worker in multiprocessing.active_children():
         worker.kill()
     os._exit(AT_ONCE)

@@ -98,8 +98,8 @@ def as_shape(value: dict[str, Any], shape: type[ShapeKind]) -> ShapeKind:
         field = ".".join(map(str, first["loc"]))
         if first["type"] == "missing":
             raise ValueError(f"it has no {field}") from None
-        given, reason = repr(first["input"])[:_SHOWN], first["msg"]
-        raise ValueError(f"{field} is {given}: {reason[0].lower()}{reason[1:]}") from None
+        found_value, reason = repr(first["input"])[:_SHOWN], first["msg"]
+        raise ValueError(f"{field} is {found_value}: {reason[0].lower()}{reason[1:]}") from None
 
 
 def read_bytes(path: Place, most_bytes: int) -> bytes:

@@ -225,13 +225,13 @@ def stage(name: str, total: float | None, unit: str, start: float = 0) -> Iterat
     """Shows a stage while the block runs; the block calls its `advance`."""
     here.at(name)
     if console.is_terminal:
-        shown = _BarStage(name, total, unit, start)
-        with shown._bar:
-            yield shown
-            if shown.total is None:
-                shown._bar.update(shown._task, total=shown.done)
+        stage_bar = _BarStage(name, total, unit, start)
+        with stage_bar._bar:
+            yield stage_bar
+            if stage_bar.total is None:
+                stage_bar._bar.update(stage_bar._task, total=stage_bar.done)
     else:
-        shown = _PlainStage(name, total, unit, start)
-        yield shown
-        if shown.elapsed >= PLAIN_FIRST_S:
-            say(shown.summary())
+        stage_bar = _PlainStage(name, total, unit, start)
+        yield stage_bar
+        if stage_bar.elapsed >= PLAIN_FIRST_S:
+            say(stage_bar.summary())

@@ -59,7 +59,7 @@ class Lexicon:
         self._spelled = list(dict.fromkeys(each for each in spelled if each and UNKNOWN not in each))
         self.unknown = sum(not each or UNKNOWN in each for each in spelled)
         """Number of entries that hold what the vocabulary doesn't know, which can't be found."""
-        self.alike = len(spelled) - self.unknown - len(self._spelled)
+        self.duplicates = len(spelled) - self.unknown - len(self._spelled)
         """Number of entries that the tokenizer treats as it does an earlier one."""
 
     def found(self, text: Marked) -> Int[np.ndarray, "n 2"]:

@@ -46,7 +46,7 @@ class StopSignals:
 
     def __init__(self, newest: Callable[[], int | None]):
         """`newest`: the step of the newest checkpoint, which the message of a second Ctrl-C names."""
-        self._message = interruption.telling(lambda: _left(newest()))
+        self._message = interruption.advising(lambda: _left(newest()))
 
     def __enter__(self) -> "StopSignals":
         self._message.__enter__()
