@@ -18,6 +18,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.copies import fetched, worked_on
 from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.files import refuse_links
 from bert_jax.system.progress import say, stage
 from bert_jax.text.extension import replaced_pieces
 from bert_jax.text.lexicon import LexiconFile
@@ -96,6 +97,7 @@ def _found(config: RunConfig, run: RunDirectory, length: int, text: Callable[[],
     if found and is_outdated(found, config, run, text):
         open_corpus(config.data)  # refused before anything is deleted
         _check_marks(config.data)
+        refuse_links(run.path / "data", run.data(length))
         say(f"{run.data(length)} is of other settings or other text: it is prepared anew")
         run.manifest.note_data(length, None)
         discard(run.data(length))
@@ -168,6 +170,7 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
     """
     if not lengths:
         return
+    refuse_links(run.path / "data", *map(run.data, lengths))
     other_text = UsageError(
         f"{config.data.described} gives other text than {run.path} began with; put the text back, "
         "or start a new run with another --workdir"

@@ -9,6 +9,7 @@ from bert_jax.interchange.model_directory import PublishedModel, open_model_dire
 from bert_jax.interchange.model_settings import Activation
 from bert_jax.interchange.relatives import relative_of
 from bert_jax.run.checkpoint import write_model
+from bert_jax.run.orbax_reading import check_name
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
@@ -24,6 +25,7 @@ def import_model(
     See `model_place` for `source`, `open_model_directory` for `activation`, `lowercase` and what is refused. The run
     has no training state: others start from it.
     """
+    check_name(directory, written=True)
     model = open_model_directory(model_place(source), activation, lowercase)
     with new_directory(directory) as temporary:
         run = RunDirectory(temporary)

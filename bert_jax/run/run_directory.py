@@ -21,7 +21,7 @@ from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place, in_bucket, is_trained_in, place_of
 from bert_jax.system.disk import FULL_DISK, disk_explained
 from bert_jax.system.errors import RunError, UsageError, command_line, shown
-from bert_jax.system.files import open_lock, remove_directory, remove_temporary, write_json, write_text
+from bert_jax.system.files import open_lock, refuse_links, remove_directory, remove_temporary, write_json, write_text
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
@@ -122,6 +122,7 @@ class RunDirectory:
         """Writes tokenizer/, with an origin.json that says what it was made from, on the first of several processes."""
         if not is_first():
             return
+        refuse_links(self.tokenizer)
         self.manifest.forget(self.tokenizer)
         remove_directory(self.tokenizer)  # another kind's has files of other names
         tokenizer.save(self.tokenizer)
@@ -176,13 +177,15 @@ class RunDirectory:
         self._refuse_another_run(config)
 
     def _refuse_place(self) -> None:
-        """Refuses a place where Orbax can't write checkpoints."""
+        """Refuses a place where Orbax can't write checkpoints, and links from the run to other places."""
         if not is_trained_in(self.path):
             raise UsageError(
                 f"--workdir {self.path}: training writes to a folder on this machine or to gs://, and runs in other "
                 "buckets are only read; give a folder, and copy the finished run there"
             )
         check_name(self.path, written=True)
+        written = (self.path / name for name in ("checkpoints", "tensorboard", "wandb", "profile"))
+        refuse_links(*written, *self.checkpoints.glob("*"))
 
     def _refuse_another_program(self) -> None:
         """Refuses a directory, of a Hugging Face model for example, of which config.json would be overwritten."""

@@ -91,6 +91,16 @@ def open_lock(path: Path) -> io.BufferedWriter:
     return open(path, "ab", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666))
 
 
+def refuse_links(*paths: Place) -> None:
+    """Raises UsageError if one of `paths` is a symbolic link, through which files elsewhere would be overwritten."""
+    for path in paths:
+        if not in_bucket(path) and os.path.islink(path):
+            raise UsageError(
+                f"{path} is a link, and files would be written to {os.path.realpath(path)}; put the folder itself "
+                "there, or remove the link"
+            )
+
+
 def temporary_path(path: Path) -> Path:
     """A path beside `path` that nobody can guess, so that no link can be put there before the file is created."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")

@@ -13,6 +13,7 @@ from bert_jax.pretraining import dataset
 from bert_jax.pretraining.dataset import prepare_lengths
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.vocabulary import make_tokenizer
+from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import RunError, UsageError
 
@@ -142,3 +143,19 @@ def test_a_run_on_one_document_is_evaluated_on_its_end(tiny_config, tmp_path, ca
     results = pretrain(config, RunDirectory(tmp_path / "run"))
     assert results["held_out_sequences"] > 0 and "baseline" in results
     assert "no held-out documents" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", ["data", "data/length-32", "tokenizer", "checkpoints", "checkpoints/00000001", "tensorboard"]
+)
+def test_nothing_is_written_through_a_link(tiny_config, tmp_path, name):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "train-00000.array_record").write_text("another's")
+    link = tmp_path / "run" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "elsewhere")
+    write_config(tmp_path / "run" / "config.json", tiny_config)
+    with pytest.raises(UsageError, match="is a link, and files would be written to"):
+        pretrain(tiny_config, RunDirectory(tmp_path / "run"))
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["train-00000.array_record"]
+    assert (tmp_path / "elsewhere" / "train-00000.array_record").read_text() == "another's"
