@@ -81,12 +81,14 @@ def place_of(path: str | os.PathLike) -> Place:
     """The place that `path` names: in a bucket if it begins with gs://, s3:// or az://, otherwise on this machine.
 
     A local path is returned absolute and without `..`; `~` is the user's home. Symbolic links are kept, except those
-    before a `..`, whose parent is that of the link's target. Raises UsageError if the path is empty or has another
-    scheme, if the library for the scheme isn't installed, or if the bucket doesn't answer.
+    before a `..`, whose parent is that of the link's target. Raises UsageError if the path is empty, isn't UTF-8 or has
+    another scheme, if the library for the scheme isn't installed, or if the bucket doesn't answer.
     """
     text = os.fspath(path)
     if not text:
         raise UsageError("a path is empty, as of a variable that isn't set; give a path (. for this folder)")
+    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise UsageError(f"{text!r} is a path whose name isn't UTF-8; rename the file or folder")
     scheme = scheme_of(text)
     if scheme is None:
         return _normal(Path(os.path.expanduser(text)).absolute())

@@ -21,6 +21,8 @@ def test_local_paths_are_absolute_and_without_double_dots(tmp_path, monkeypatch)
     assert place_of("../runs/a b/é") == real / "runs/a b/é"
     assert place_of(".") == real / "here"
     assert place_of("./x//y") == real / "here/x/y"
+    with pytest.raises(UsageError, match="isn't UTF-8; rename"):
+        place_of("x\udcff")
     assert place_of("~/x") == tmp_path / "x"
     assert place_of("link/x") == real / "here/link/x"
     assert place_of("link/../x") == real / "far/x"  # as the system reads it
