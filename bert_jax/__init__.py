@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Bert", "Tokenizer", "load", "load_tokenizer"]
 __version__ = "0.1.0"
 
-# Imported when asked for: worker processes and command-line help need neither JAX nor a tokenizer.
+# Imported on first access: worker processes and command-line help need neither JAX nor a tokenizer.
 _CLASSES = {"Bert": "bert_jax.inference.bert", "Tokenizer": "bert_jax.text.tokenizer"}
 
 

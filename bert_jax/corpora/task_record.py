@@ -67,7 +67,7 @@ def _mended(value: Any, repairs: Counter[str]) -> Any:
 
 
 def check_names(names: Sequence[str], place: str) -> None:
-    """Raises UsageError if a column name occurs twice. `place` says in the message where the names come from."""
+    """Raises UsageError if a column name occurs twice. `place`: where the names come from, for the message."""
     if len(set(names)) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
         raise UsageError(f"{place} names the column {quoted(twice)} twice; rename one")

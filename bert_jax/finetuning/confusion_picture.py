@@ -12,7 +12,7 @@ _LARGEST_NAMED = 30
 
 
 def write_confusion_picture(path: Place, confusion: dict[str, Any], title: str) -> None:
-    """Writes a PNG, each row coloured by shares of its class; says so where matplotlib isn't installed.
+    """Writes a PNG, each row coloured by shares of its class; prints a note if matplotlib isn't installed.
 
     Where no font on this machine has the labels' characters, they are numbers from 0 in the order of `labels`.
     """

@@ -16,7 +16,7 @@ _SEED = "seed-"
 
 
 def finetune_seeds(config: FinetuneConfig, path: Place, count: int) -> dict[str, Any]:
-    """Fine-tunes at `path`, with `count` seeds from `config.seed` on; returns what results.json there says.
+    """Fine-tunes at `path`, with `count` seeds from `config.seed` on; returns the content of results.json there.
 
     With more than one each has a run of its own below `path`, one after the other: their batches differ in length, and
     five seeds vmapped into one step would be padded to the longest, 1.95 times the tokens for SST-2 in batches of 32.

@@ -150,7 +150,7 @@ def _training_facts(training: _Training) -> Iterator[str]:
 
 
 def _results_table(training: _Training) -> Iterator[str]:
-    """Yields the lines of a table with every metric of results.json, after a line that says what it was measured on."""
+    """Yields the lines of a table with every metric of results.json, after a line about the text that was measured."""
     results, config = training.results, training.config
     baseline = results.get("baseline") if isinstance(results.get("baseline"), dict) else {}
     numbers = {

@@ -1,4 +1,4 @@
-"""Settings of relatives that config.json says by more than one value, or by another than ours."""
+"""Settings of relatives for which config.json has several values, or values of another form."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from bert_jax.text.vocabulary import Vocabulary
 
 
 def further_settings(relative: Relative, values: dict[str, Any], place: str) -> dict[str, Any]:
-    """Settings of ours that config.json, at `place`, says by more than one value. Raises UsageError."""
+    """Settings that correspond to several values of config.json, which is at `place`. Raises UsageError."""
     found = dict(relative.ours)
     if relative.after_padding:
         first = int(values.get("pad_token_id", 1)) + 1

@@ -107,7 +107,7 @@ class Bench(Facts):
     """Forward, backward, optimizer and step. Forward and step are measured by themselves; backward and optimizer are
     the differences between forward, forward with backward, and step, round by round."""
     operations: list[Part]
-    """The main operations, at one device's share of the batch; empty if they weren't asked for."""
+    """The main operations, at one device's share of the batch; empty without `--operations`."""
     rates: Rates
     transfer: Timing
     """Of a batch to the device, which isn't in the step."""
@@ -146,7 +146,7 @@ class Bench(Facts):
 
 
 class Difference(NamedTuple):
-    """Something that isn't alike in two records."""
+    """A difference between two records."""
 
     name: str
     there: Scalar
@@ -222,7 +222,7 @@ def read_record(path: Place) -> Bench:
 
 
 def differences(there: Bench, here: Bench) -> list[Difference]:
-    """What isn't alike in two records, the work first, then machine, versions and other settings."""
+    """The differences between two records: the work first, then machine, versions and other settings."""
     found = []
     for group in ("machine", "versions", "settings"):
         of_there, of_here = getattr(there, group), getattr(here, group)

@@ -118,7 +118,7 @@ def _compressed_bytes(source: str) -> int:
 
 
 def has_columns(source: str) -> bool:
-    """Whether the name of `source` says that it has rows with columns. A .txt file may have them, but counts as not."""
+    """Whether `source` has rows with columns, by its name. A .txt file may have them, but counts as not."""
     return source.startswith("tfds:") or suffix(source) in _BY_SUFFIX.keys() - {".txt"}
 
 

@@ -129,7 +129,7 @@ def _checkpoint_at(path: Place, step: int) -> Place:
     directory = path / "checkpoints"
     saved = complete(directory)
     if not saved:
-        return _checkpoint_of_run(path)  # which says why there are none
+        return _checkpoint_of_run(path)  # raises the error that explains why there are none
     if path_of(directory, step) not in saved:
         steps = ", ".join(str(int(one.name)) for one in saved)
         raise UsageError(f"{path} has no saved step {step}; its saved steps are {steps}: give one of them")

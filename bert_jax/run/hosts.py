@@ -1,4 +1,4 @@
-"""Several processes as one run: who they are, who writes, and what is said when one of them is lost."""
+"""Several processes as one run: their addresses, which of them writes, and the message when one is lost."""
 
 import contextlib
 import os

@@ -46,6 +46,6 @@ def _run_config(model: PublishedModel) -> RunConfig:
         objective = ObjectiveConfig(predict="replaced", pair="none")
     elif has_pairs:
         objective = ObjectiveConfig(pair=relative_of(model.config.model_type, "model.model_type").pair)
-    # It is never trained: the phase tells `evaluate` how long sequences may be.
+    # It is never trained: `evaluate` takes the length of sequences from the phase.
     phase = Phase(steps=1, length=model.config.max_positions, batch_size=8)
     return RunConfig(model=model.config, vocabulary=vocabulary, objective=objective, phases=(phase,))

@@ -85,13 +85,13 @@ def complete(directory: Place) -> list[Place]:
 def incomplete(directory: Place) -> set[Place]:
     """What was killed before its manifest was written, or while it was deleted.
 
-    Raises OSError where that can't be told, which a glob for manifests would hide: what is returned here is deleted.
+    Raises OSError if the disk or bucket doesn't answer, which a glob for manifests would hide: the result is deleted.
     """
     return {path for path in directory.glob(_NAMES) if not has_manifest(path)}
 
 
 def has_manifest(path: Place) -> bool:
-    """Whether the checkpoint at `path` is finished and not deleted. Raises OSError where that can't be told."""
+    """Whether the checkpoint at `path` is finished and not deleted. Raises OSError if the storage doesn't answer."""
     try:
         (path / MANIFEST).stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -149,7 +149,7 @@ def lost(directory: Place) -> list[Place]:
 
 
 def agree_with_list(directory: Place) -> None:
-    """Makes the list in the run's manifest that of the checkpoints in `directory`; says which are lost.
+    """Makes the list in the run's manifest that of the checkpoints in `directory`; warns of lost ones.
 
     Killed between writing one and listing it, a run has one that isn't listed. Raises OSError or RunError.
     """

@@ -147,7 +147,7 @@ def _score(values: dict[str, Any]) -> float:
 
 
 def read_metrics(path: Place) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl; [] where there is none. A damaged line is left out, which is said.
+    """The lines of a metrics.jsonl; [] where there is none. A damaged line is left out, with a warning.
 
     What follows the last newline is ignored: a line that is being written, or was when its process ended.
     """

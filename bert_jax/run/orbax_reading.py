@@ -18,7 +18,7 @@ from bert_jax.system.json_file import Shape, as_shape, parse_object, read_object
 _METADATA = ("_METADATA", "_CHECKPOINT_METADATA", "_sharding")
 """What Orbax keeps in JSON. It names no classes that would be imported, and nothing is pickled."""
 _LATE = ("Event loop is closed", "reading array index", "tensorstore_spec")
-"""What is said of arrays whose reading was given up."""
+"""Messages of asyncio about arrays whose reading was given up."""
 _LONGEST_REASON = 300
 """Characters of a library's error that are shown."""
 

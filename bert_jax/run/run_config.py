@@ -35,7 +35,7 @@ def refuse_passwords(config: TrainingConfig) -> None:
 
 
 def write_config(path: Place, config: TrainingConfig, imported_from: str | None = None) -> None:
-    """Writes a run's config.json; `imported_from` says where a model that was not trained here comes from."""
+    """Writes a run's config.json; `imported_from`: the source of a model that was not trained here."""
     origin = {_IMPORTED: imported_from} if imported_from else {}
     value = {"schema_version": SCHEMA_VERSION, **origin, "config": config.model_dump(mode="json")}
     RunManifest(path.parent).write_json(path, value)

@@ -39,7 +39,7 @@ _BEFORE_CONFIG = re.compile(r"manifest\.json|\.lock|\.owner|events\.jsonl|\..*\.
 _PREPARED = re.compile(r"length-\d+|\..*\.tmp")
 """Names of the directories in a run's data/."""
 _ORIGIN = "origin.json"
-"""File in a run's tokenizer/ that says what the tokenizer was made from."""
+"""File in a run's tokenizer/ with the settings and text that the tokenizer was made from."""
 
 
 class RunDirectory:
@@ -119,7 +119,7 @@ class RunDirectory:
         return damaged and f"is damaged ({damaged} is not as it was written)"
 
     def save_tokenizer(self, tokenizer: Tokenizer, origin: dict[str, Any] | None = None) -> None:
-        """Writes tokenizer/, with an origin.json that says what it was made from, on the first of several processes."""
+        """Writes tokenizer/, with an origin.json about what it was made from, on the first of several processes."""
         if not is_first():
             return
         refuse_links(self.tokenizer)

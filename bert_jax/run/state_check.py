@@ -1,4 +1,4 @@
-"""What tells whether a training state is worth keeping, and whether it came back from a disk as it was."""
+"""Checks of a training state: whether its numbers are finite, and whether a disk returned it unchanged."""
 
 import math
 from typing import Any, NamedTuple

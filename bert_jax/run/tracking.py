@@ -45,7 +45,7 @@ class Tracker(Protocol):
         the same values as before."""
 
     def close(self, finished: bool) -> None:
-        """Sends what is left and says whether the run is finished or was stopped."""
+        """Sends the remaining values, and whether the run is finished or was stopped."""
 
 
 class Tracked(NamedTuple):
@@ -175,7 +175,7 @@ _TRACKERS: dict[str, Callable[[Tracked], Tracker]] = {"wandb": WeightsAndBiases,
 
 
 def check_trackers(logging: LoggingConfig) -> None:
-    """Raises UsageError where a tracker is asked for that isn't installed."""
+    """Raises UsageError if a tracker in the settings isn't installed."""
     for name, where in logging.trackers.items():
         spec = find_spec(name)
         if spec is None or spec.origin is None:  # a folder of that name, as wandb makes, has no origin

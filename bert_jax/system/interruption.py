@@ -27,7 +27,7 @@ class _State:
     watched = False
     """Whether a second Ctrl-C ends this process: `listen` was called."""
     due = False
-    """Whether a signal asked for a KeyboardInterrupt."""
+    """Whether a signal requests a KeyboardInterrupt."""
     settled = False
     """Whether signals raise no (further) KeyboardInterrupt: one is being handled, the training loop acts on the signal
     itself, or the command has ended."""
@@ -36,7 +36,7 @@ class _State:
     raised = False
     """Whether KeyboardInterrupt was raised at least once."""
     advice: Callable[[], str] = staticmethod(lambda: "give the same command again to go on")
-    """Returns what a second Ctrl-C says about the work that is left."""
+    """Returns the message of a second Ctrl-C about the remaining work."""
 
 
 def listen() -> None:
@@ -60,7 +60,7 @@ def watched() -> bool:
 
 @contextlib.contextmanager
 def advising(advice: Callable[[], str]) -> Iterator[None]:
-    """Within the block, a second Ctrl-C prints what `told` returns. Another thread calls it."""
+    """Within the block, a second Ctrl-C prints what `advice` returns. Another thread calls it."""
     before, _State.advice = _State.advice, advice
     try:
         yield

@@ -180,7 +180,7 @@ def finished(
 
 
 def separators(file: dict[str, Any], separator: str) -> int:
-    """How many separators stand between two texts, as the file's last step says."""
+    """The number of separators between two texts, from the file's post-processor."""
     step = file.get("post_processor") or {}
     if step.get("type") == "RobertaProcessing":
         return 2
