@@ -41,7 +41,7 @@ class Computation(NamedTuple):
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with an activation between them, applied to each token; gated if `config.feedforward` is "gated"."""
+    """Two linear layers with an activation between them, applied to each token; gated if `config` has it gated."""
 
     config: ModelConfig
 
