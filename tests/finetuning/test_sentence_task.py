@@ -140,6 +140,37 @@ def test_labels_that_do_not_fit_are_refused(wordpiece, values, words):
         LabelsTask(LABELS, wordpiece).gold(Record("f, line 1", values))
 
 
+NUMBERED = LABELS.replace(labels=("0", "1", "2"))
+
+
+@pytest.mark.parametrize(
+    "value, gold",
+    [
+        ([0, 0, 1], (0, 0, 1)),
+        ([0.0, 1.0, 0.0], (0, 1, 0)),
+        ([True, False, True], (1, 0, 1)),
+        ([0, 1], (1, 1, 0)),
+        (["0", "1", "0"], (1, 1, 0)),
+        ([2], (0, 0, 1)),
+        ([], (0, 0, 0)),
+    ],
+)
+def test_labels_that_are_numbers_may_be_a_list_of_0_and_1(wordpiece, value, gold):
+    assert LabelsTask(NUMBERED, wordpiece).gold(Record("f, line 1", {"label": value})) == gold
+
+
+def test_a_list_that_may_be_names_or_0_and_1_is_refused(wordpiece):
+    task = LabelsTask(LABELS.replace(labels=("0", "1")), wordpiece)
+    golds = [task.gold(Record("f, line 1", {"label": value})) for value in ([1, 1], [0, 0], [False, True], ["0"])]
+    assert golds == [(1, 1), (0, 0), (0, 1), (1, 0)]
+    with pytest.raises(
+        UsageError, match=r"line 1: 'label' is \[1, 0\].*; give names as texts, \[\"1\", \"0\"\], or true and"
+    ):
+        task.gold(Record("f, line 1", {"label": [1, 0]}))
+    with pytest.raises(UsageError, match="has 4 values of 0 and 1, and task.labels names 2 labels"):
+        task.gold(Record("f, line 1", {"label": [1, 0, 0, 1]}))
+
+
 def test_labels_are_predicted_and_measured(wordpiece):
     task = LabelsTask(LABELS, wordpiece)
     said = [task.predict(Record("", {}), [], [np.array(logits)]) for logits in ([3.0, -1.0], [1.0, 1.0], [-1.0, -2.0])]
