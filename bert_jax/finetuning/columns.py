@@ -15,6 +15,8 @@ from bert_jax.system.errors import UsageError
 
 _MOST_DIGITS = 18
 """Most digits of a whole number that is read from text."""
+_LIST_AS_TEXT = re.compile(r"""\[(?:\s*['"\d][^][]*|[^][,]*,[^][]*|\s*)\]""")
+"""A list as Python, NumPy or JSON print it: ['a', 'b'], [0 1], [a, b] or []; not [a], which may be a label."""
 _WHOLE = re.compile(r"\s*-?\d+\s*")
 _LARGEST = 1e18
 """Largest number to be learned: the square of an error must be finite in float32."""
@@ -89,7 +91,13 @@ def label_names(record: Record, config: TaskConfig) -> list[str]:
         return [name for name in labels if _holds(record, name)]
     value = record.value(config.label)
     if isinstance(value, str):
-        return [name for part in value.split(config.label_separator) if (name := part.strip())]
+        names = [name for part in value.split(config.label_separator) if (name := part.strip())]
+        if _LIST_AS_TEXT.fullmatch(value.strip()) and not set(names) <= set(labels):
+            raise UsageError(
+                f"{record.place}: {config.label!r} is the text {quoted(value)}, and a list is expected: give one in "
+                f"JSON lines, or a text of labels with {config.label_separator!r} between them and no brackets"
+            )
+        return names
     flags = isinstance(value, list) and bool(value) and all(type(one) is not str and one in (0, 1) for one in value)
     if not isinstance(value, list) or not (flags or all(type(one) in (str, int) for one in value)):
         raise UsageError(

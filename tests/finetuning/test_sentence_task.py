@@ -131,6 +131,13 @@ def test_labels_are_read_in_all_their_forms(wordpiece, values, gold):
     [
         ({"label": [1, 0, 0]}, "has 3 values of 0 and 1, and task.labels names 2 labels"),
         ({"label": ["snow"]}, "the label 'snow' is none of the 2 that are known"),
+        (
+            {"label": "['rain', 'safety']"},
+            r"1: 'label' is the text \"\['rain', 'safety'\]\", and a list is expected: give",
+        ),
+        ({"label": "[0. 1.]"}, "a list is expected"),
+        ({"label": "[]"}, "a list is expected"),
+        ({"label": "[rain],[snow]"}, r"the label '\[rain\]' is none of the 2"),
         ({"label": 3.5}, "'label' is 3.5; several labels a row are a list"),
         ({"rain": "2", "safety": "1"}, "'rain' is '2'; a column of a label holds 0 or 1"),
     ],
