@@ -62,15 +62,17 @@ def conllu_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
     """Yields a record per sentence, with a list for each column of CoNLL-U: words, upos, xpos, ...
 
     Comments are skipped, and so are multiword tokens (`3-4`) and empty nodes (`3.1`), which aren't tagged words of the
-    text. Raises UsageError for a line that doesn't have ten columns.
+    text. A line that begins with # is a comment if it has no tab or no line of its sentence is before it. Raises
+    UsageError for any other line that doesn't have ten columns.
     """
     lines = decoded_lines(path, repairs)
     split = ([] if not line.strip() else line.rstrip("\r\n").split("\t") for line in lines)
     for sentence in _sentences(path, split, lambda columns: False):
-        words = []
+        words, begun = [], False
         for number, fields in sentence:
-            if len(fields) == 1 and _is_comment(fields):
+            if _is_comment(fields) and (len(fields) == 1 or not begun):
                 continue
+            begun = True
             if len(fields) != len(_CONLLU):
                 raise UsageError(
                     f"{path}, line {number} has {counted(len(fields), 'column')} and CoNLL-U has {len(_CONLLU)}, with "

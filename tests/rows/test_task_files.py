@@ -315,6 +315,7 @@ CONLLU = """# text = Vámonos a casa
 2.1\tsomos\tser\tVERB\tV\t_\t_\t_\t_\t_
 
 # newpar
+# text = a\tb
 1\ta\ta\tADP\tE\t_\t0\troot\t_\t_
 """
 
@@ -324,3 +325,4 @@ def test_conllu_has_the_words_that_have_tags(tmp_path):
     assert (first["words"], first["upos"], first["xpos"]) == (["Vamos", "nos"], ["VERB", "PRON"], ["V", "P"])
     assert second["words"] == ["a"]
     assert "line 1 has 2 columns and CoNLL-U has 10" in refused(tmp_path, "a.conllu", "a\tO\n")
+    assert "line 9 has 2 columns" in refused(tmp_path, "a.conllu", CONLLU.replace("# newpar\n", "") + "# a\tb\n")
