@@ -14,7 +14,7 @@ from bert_jax.system.progress import output
 
 
 class Table(RichTable):
-    """A table whose title and cells are plain text: rich's markup has no effect in them.
+    """A table whose title, headings and cells are plain text: rich's markup has no effect in them.
 
     ">" before a column's heading aligns the column to the right.
     """
@@ -22,7 +22,7 @@ class Table(RichTable):
     def __init__(self, title: str, *headings: str, **options: Any):
         super().__init__(title=Text(title) if title else None, title_justify="left", **options)
         for heading in headings:
-            self.add_column(heading.removeprefix(">"), justify="right" if heading.startswith(">") else "left")
+            self.add_column(Text(heading.removeprefix(">")), justify="right" if heading.startswith(">") else "left")
 
     def add_row(self, *cells: Any, **options: Any) -> None:
         """Adds a row of texts or of rich's renderables; `options` are those of rich."""

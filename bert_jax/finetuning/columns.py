@@ -1,5 +1,6 @@
 """Reads a record's columns: texts, words, numbers and class names; and numbers the classes."""
 
+import json
 import math
 import re
 from collections import Counter
@@ -14,6 +15,8 @@ from bert_jax.system.errors import UsageError
 
 _MOST_DIGITS = 18
 """Most digits of a whole number that is read from text."""
+_LIST_AS_TEXT = re.compile(r"""\[(?:\s*['"\d][^][]*|[^][,]*,[^][]*|\s*)\]""")
+"""A list as Python, NumPy or JSON print it: ['a', 'b'], [0 1], [a, b] or []; not [a], which may be a label."""
 _WHOLE = re.compile(r"\s*-?\d+\s*")
 _LARGEST = 1e18
 """Largest number to be learned: the square of an error must be finite in float32."""
@@ -79,28 +82,44 @@ def class_name(record: Record, name: str) -> str:
 
 
 def label_names(record: Record, config: TaskConfig) -> list[str]:
-    """The labels of a record of kind `labels`, in any of the forms that `task.label` describes. Raises UsageError."""
+    """The labels of a record of kind `labels`, in any of the forms that `task.label` describes. Raises UsageError.
+
+    A list of 0 and 1 has one for each label, unless these are names of labels and of another number, none twice.
+    """
     labels = config.labels or ()
     if not record.has(config.label) and labels and all(map(record.has, labels)):
         return [name for name in labels if _holds(record, name)]
     value = record.value(config.label)
     if isinstance(value, str):
-        return [name for part in value.split(config.label_separator) if (name := part.strip())]
-    if not isinstance(value, list) or not all(type(one) in (str, int) for one in value):
+        names = [name for part in value.split(config.label_separator) if (name := part.strip())]
+        if _LIST_AS_TEXT.fullmatch(value.strip()) and not set(names) <= set(labels):
+            raise UsageError(
+                f"{record.place}: {config.label!r} is the text {quoted(value)}, and a list is expected: give one in "
+                f"JSON lines, or a text of labels with {config.label_separator!r} between them and no brackets"
+            )
+        return names
+    flags = isinstance(value, list) and bool(value) and all(type(one) is not str and one in (0, 1) for one in value)
+    if not isinstance(value, list) or not (flags or all(type(one) in (str, int) for one in value)):
         raise UsageError(
             f"{record.place}: {config.label!r} is {_described(value)}; several labels a row are a list, a text with "
             f"{config.label_separator!r} between labels (--task.label-separator), or a column of 0 and 1 for each of "
             "--task.labels"
         )
     names = [str(one).strip() for one in value]
-    if any(type(one) is str for one in value) or set(names) <= set(labels) or not set(names) <= {"0", "1"}:
+    if not flags:
         return names
-    if len(value) != len(labels):
+    named = all(type(one) is int for one in value) and set(names) <= set(labels) and len(set(names)) == len(names)
+    if named and len(value) == len(labels):
+        raise UsageError(
+            f"{record.place}: {config.label!r} is {value}: these may be names of labels, or 0 and 1 for each label; "
+            f"give names as texts, {json.dumps(names)}, or true and false for each label"
+        )
+    if not named and len(value) != len(labels):
         raise UsageError(
             f"{record.place}: {config.label!r} has {len(value)} values of 0 and 1, and task.labels names "
             f"{len(labels)} labels; name one for each value by --task.labels"
         )
-    return [name for name, one in zip(labels, value) if one]
+    return names if named else [name for name, one in zip(labels, value) if one]
 
 
 def _holds(record: Record, name: str) -> bool:

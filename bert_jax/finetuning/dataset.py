@@ -140,7 +140,7 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
     """All rows of `source`, at least one. Raises UsageError if there is none; `setting` names the source."""
     if source is None:
         raise UsageError(f"task.{setting} names no rows; give a file or a set like tfds:glue/cola:train")
-    records = held_records(source, repairs, config.format, config.columns, config.separator)
+    records = held_records(source, repairs, config.format, config.columns, config.separator, config.label)
     if not records:
         raise UsageError(f"{source} has no rows; give another file or set")
     return [_KINDS[config.kind].read(config, record, repairs) for record in records]

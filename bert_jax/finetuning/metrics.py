@@ -22,6 +22,7 @@ _PREFIXED = re.compile(r"([BIMESLU])(?:[-_](.+))?")
 """A tag like B-PER, B_PER, or B where all entities are of one type."""
 _BARE_TYPE = re.compile(r"(?!.*[-_][BIMESLU]$)[^\W\d_]{2}.*")
 """A type alone, as in PER; not PER-B, nor single characters, which are mistyped more often than meant."""
+_BEGIN_OR_INSIDE = re.compile(r"[BI][-_].", re.IGNORECASE)
 _INSIDE = {"M": "I", "L": "E", "U": "S"}
 """Maps the letters of BMES and BILOU tags to those of IOBES."""
 
@@ -85,7 +86,8 @@ def _entity_form(tag: str) -> str | None:
 
 
 def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
-    """Warns of tags that name no entity, with their `counts` in the training rows, if others do or O is among them.
+    """Warns of tags that name no entity, with their `counts` in the training rows, if others do (in any case) or O is
+    among them.
 
     Raises UsageError if task.metric asks for entity_f1 and the tags name no entities.
     """
@@ -105,6 +107,9 @@ def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
         )
     elif odd and OUTSIDE in labels:
         warn(f"{config.train}: accuracy alone is measured and no entity F1, since these tags name no entity: {named}")
+    elif OUTSIDE not in labels and any(map(_BEGIN_OR_INSIDE.match, labels)):
+        which = f"these tags name no entity: {named}" if odd else f"there are only {listed(labels)}"
+        warn(f"{config.train}: accuracy alone is measured and no entity F1, since no tag is {OUTSIDE} and {which}")
 
 
 def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], names: Sequence[str]) -> dict:

@@ -19,31 +19,38 @@ _SPACES = re.compile(" +")
 _TAB = re.compile(" *\t *")
 _Line = tuple[int, list[str]]
 """The number of a line, and its columns."""
-_BEGINNING_LINES, _BEGINNING_CHARACTERS = 10_000, 1_000_000
-"""Limits of the beginning of a file that is examined to find its columns and its tags."""
+_MOST_TAGS = 10_000
+"""Most different tags that are collected: a column may hold words."""
 _COMMENTS = "comment lines, which begin with #, skipped"
 
 
-def conll_records(path: Place, repairs: Counter[str], columns: Sequence[str] | None) -> Iterator[Record]:
+def conll_records(
+    path: Place, repairs: Counter[str], columns: Sequence[str] | None, label: str = "tags"
+) -> Iterator[Record]:
     """Yields a record per sentence, with a list for each column.
 
     `columns` names the columns; by default they are `words`, `column 2`, `column 3`, ..., `tags`. Columns are
     separated by a tab and any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence.
-    A line that begins with # is a comment if it has another number of columns than the other lines, or if no other
-    line has its last column; `repairs` counts them. Raises UsageError if any other line has another number of columns
-    than the first, or if a name occurs twice.
+    A line that begins with # is a comment if it has another number of columns than the other lines, or if there
+    is a column `label` and no other line of the file has its tag; `repairs` counts them. Raises UsageError if any other
+    line has another number of columns than the first, or if a name occurs twice.
     """
-    lines = decoded_lines(path, repairs)
-    begin = _beginning(lines)
-    words = [fields for fields in map(_columns, begin) if fields and not (_is_comment(fields) or _ends(fields))]
-    names, tags = list(columns or _default_names(len(words[0]) if words else 0)), {fields[-1] for fields in words}
+    lines, again = _readings(path, repairs)
+    names = list(columns or _default_names(len(next(_word_lines(again()), ()))))
     check_names(names, "task.columns")
-    for sentence in _sentences(path, map(_columns, itertools.chain(begin, lines)), _ends):
+    tags: set[str] | None = None
+    for sentence in _sentences(path, map(_columns, lines), _ends):
         kept = []
         for number, fields in sentence:
             names = names or _default_names(len(fields))
             fits = len(fields) == len(names)
-            if _is_comment(fields) and not (fits and (len(fields) == 1 or fields[-1] in tags)):
+            if fits and _is_comment(fields) and label in names:
+                if tags is None:
+                    tags = _tags(again(), names.index(label), len(names))
+                comment = fields[names.index(label)] not in tags
+            else:
+                comment = not fits and _is_comment(fields)
+            if comment:
                 repairs[_COMMENTS] += 1
                 continue
             if not fits:
@@ -51,8 +58,6 @@ def conll_records(path: Place, repairs: Counter[str], columns: Sequence[str] | N
                     f"{path}, line {number} has {counted(len(fields), 'column')} ({quoted(' '.join(fields[:20]))}) and "
                     f"should have {len(names):,}: {listed(names)}; mend it, or name the columns by task.columns"
                 )
-            if len(tags) < _BEGINNING_LINES:  # the last column may be one of words
-                tags.add(fields[-1])
             kept.append((number, fields))
         if kept:
             yield _record(path, kept, names)
@@ -62,15 +67,17 @@ def conllu_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
     """Yields a record per sentence, with a list for each column of CoNLL-U: words, upos, xpos, ...
 
     Comments are skipped, and so are multiword tokens (`3-4`) and empty nodes (`3.1`), which aren't tagged words of the
-    text. Raises UsageError for a line that doesn't have ten columns.
+    text. A line that begins with # is a comment if it has no tab or no line of its sentence is before it. Raises
+    UsageError for any other line that doesn't have ten columns.
     """
     lines = decoded_lines(path, repairs)
     split = ([] if not line.strip() else line.rstrip("\r\n").split("\t") for line in lines)
     for sentence in _sentences(path, split, lambda columns: False):
-        words = []
+        words, begun = [], False
         for number, fields in sentence:
-            if len(fields) == 1 and _is_comment(fields):
+            if _is_comment(fields) and (len(fields) == 1 or not begun):
                 continue
+            begun = True
             if len(fields) != len(_CONLLU):
                 raise UsageError(
                     f"{path}, line {number} has {counted(len(fields), 'column')} and CoNLL-U has {len(_CONLLU)}, with "
@@ -82,15 +89,27 @@ def conllu_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
             yield _record(path, words, _CONLLU)
 
 
-def _beginning(lines: Iterator[str]) -> list[str]:
-    """Takes the first lines: 10,000 of them, or fewer if they are long."""
-    begin, size = [], 0
-    for line in lines:
-        begin.append(line)
-        size += len(line)
-        if len(begin) == _BEGINNING_LINES or size > _BEGINNING_CHARACTERS:
-            break
-    return begin
+def _readings(path: Place, repairs: Counter[str]) -> tuple[Iterator[str], Callable[[], Iterable[str]]]:
+    """The lines of a file, and a function that reads them again. Those of a pipe, which is read once, are kept."""
+    if path.is_file():
+        return decoded_lines(path, repairs), lambda: decoded_lines(path, Counter())
+    lines = list(decoded_lines(path, repairs))
+    return iter(lines), lambda: lines
+
+
+def _word_lines(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yields the columns of the lines that are certainly words."""
+    split = map(_columns, lines)
+    return (fields for fields in split if fields and not (_is_comment(fields) or _ends(fields)))
+
+
+def _tags(lines: Iterable[str], place: int, count: int) -> set[str]:
+    """The different tags of the words that have `count` columns: those in column `place`."""
+    tags: set[str] = set()
+    for fields in _word_lines(lines):
+        if len(fields) == count and len(tags) < _MOST_TAGS:
+            tags.add(fields[place])
+    return tags
 
 
 def _is_comment(fields: list[str]) -> bool:

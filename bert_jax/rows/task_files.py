@@ -25,7 +25,7 @@ class _Format(NamedTuple):
     """The reader: a path, the counter of repairs, then the settings that the format has, by name."""
     suffixes: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
-    """Which of `columns` and `separator` the format has. The others name their own columns."""
+    """Which of `columns`, `separator` and `label` the format has. The others name their own columns."""
 
 
 def _jsonl_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
@@ -37,7 +37,7 @@ _FORMATS: dict[FileFormat, _Format] = {
     "tsv": _Format(tsv_records, (".tsv", ".txt"), ("columns", "separator")),
     "jsonl": _Format(_jsonl_records, (".jsonl", ".ndjson")),
     "squad": _Format(squad_records, (".json",)),
-    "conll": _Format(conll_records, (".conll", ".bio", ".bmes"), ("columns",)),
+    "conll": _Format(conll_records, (".conll", ".bio", ".bmes"), ("columns", "label")),
     "conllu": _Format(conllu_records, (".conllu",)),
     "text": _Format(text_records, (), ("columns",)),
 }
@@ -52,11 +52,13 @@ def task_records(
     format: str | None = None,
     columns: Sequence[str] | None = None,
     separator: str | None = None,
+    label: str = "tags",
 ) -> Iterator[Record]:
     """Yields the rows of `source`, which is a file or `tfds:NAME/CONFIG:SPLIT`. Only SQuAD's JSON is read whole.
 
-    `format`, `columns` and `separator` are the settings of TaskConfig: by default the suffix of the file and its first
-    line decide. `repairs` counts what was repaired. Raises UsageError with file and line for rows that can't be read.
+    `format`, `columns`, `separator` and `label` are the settings of TaskConfig: by default the suffix of the file and
+    its first line decide. `repairs` counts what was repaired. Raises UsageError with file and line for rows that can't
+    be read.
     """
     kind, _, place = source.partition(":")
     if kind == "tfds":
@@ -81,12 +83,12 @@ def task_records(
             f"task.separator={separator!r} is what separates the columns of a csv or tsv file, and {path} is of format "
             f"{format}; leave it out"
         )
-    values = {"columns": columns, "separator": separator}
+    values = {"columns": columns, "separator": separator, "label": label}
     return read(path, repairs, **{name: values[name] for name in settings})
 
 
 def held_records(source: str, repairs: Counter[str], *written: Any) -> list[Record]:
-    """All rows of `source` in memory; `written` is its format, columns and separator, as in `task_records`.
+    """All rows of `source` in memory; `written` is its format, columns, separator and label, as in `task_records`.
 
     Raises UsageError for rows that can't be read, and if the rows take implausibly much memory for the file's size.
     """

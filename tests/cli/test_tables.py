@@ -64,9 +64,9 @@ def test_rows_have_columns_by_names_with_headings_and_units():
 
 
 def test_facts_have_a_column_for_each_record_and_rows_for_the_records_in_it():
-    rows = printed(facts_table("", {"one": KNOWN, "two": UNKNOWN}))
+    rows = printed(facts_table("", {"one": KNOWN, "[bold]no": UNKNOWN}))
     for row in (
-        ["", "one", "two"],
+        ["", "one", "[bold]no"],
         ["fits", "yes", "no"],
         ["mesh", "data 2 x fsdp 4", ""],
         ["its part", "", ""],

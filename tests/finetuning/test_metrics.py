@@ -124,6 +124,22 @@ def test_odd_tags_are_named_with_their_counts(capsys):
     assert not told(capsys)
 
 
+@pytest.mark.parametrize(
+    "tags, odd",
+    [
+        ("0 B-PER I-PER", "since no tag is O and these tags name no entity: '0' (5 of 7 words)"),
+        ("_ b-per", "these tags name no entity: '_' (5 of 6 words), 'b-per' (1 of 6 words)"),
+        ("o b_per", "these tags name no entity: 'o' (5 of 6 words), 'b_per' (1 of 6 words)"),
+        ("OUT B-PER", "since no tag is O and there are only 'OUT', 'B-PER'"),
+    ],
+)
+def test_tags_of_entities_without_o_are_named(capsys, tags, odd):
+    names = tuple(tags.split())
+    check_entity_tags(TAGS.replace(labels=names), Counter(dict.fromkeys(names, 1)) + Counter({names[0]: 4}))
+    assert "rows.conll: accuracy alone is measured and no entity F1, since no tag is O and " in (said := told(capsys))
+    assert odd in said
+
+
 def told(capsys) -> str:
     return " ".join(capsys.readouterr().err.split())
 

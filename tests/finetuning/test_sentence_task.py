@@ -131,6 +131,13 @@ def test_labels_are_read_in_all_their_forms(wordpiece, values, gold):
     [
         ({"label": [1, 0, 0]}, "has 3 values of 0 and 1, and task.labels names 2 labels"),
         ({"label": ["snow"]}, "the label 'snow' is none of the 2 that are known"),
+        (
+            {"label": "['rain', 'safety']"},
+            r"1: 'label' is the text \"\['rain', 'safety'\]\", and a list is expected: give",
+        ),
+        ({"label": "[0. 1.]"}, "a list is expected"),
+        ({"label": "[]"}, "a list is expected"),
+        ({"label": "[rain],[snow]"}, r"the label '\[rain\]' is none of the 2"),
         ({"label": 3.5}, "'label' is 3.5; several labels a row are a list"),
         ({"rain": "2", "safety": "1"}, "'rain' is '2'; a column of a label holds 0 or 1"),
     ],
@@ -138,6 +145,37 @@ def test_labels_are_read_in_all_their_forms(wordpiece, values, gold):
 def test_labels_that_do_not_fit_are_refused(wordpiece, values, words):
     with pytest.raises(UsageError, match=words):
         LabelsTask(LABELS, wordpiece).gold(Record("f, line 1", values))
+
+
+NUMBERED = LABELS.replace(labels=("0", "1", "2"))
+
+
+@pytest.mark.parametrize(
+    "value, gold",
+    [
+        ([0, 0, 1], (0, 0, 1)),
+        ([0.0, 1.0, 0.0], (0, 1, 0)),
+        ([True, False, True], (1, 0, 1)),
+        ([0, 1], (1, 1, 0)),
+        (["0", "1", "0"], (1, 1, 0)),
+        ([2], (0, 0, 1)),
+        ([], (0, 0, 0)),
+    ],
+)
+def test_labels_that_are_numbers_may_be_a_list_of_0_and_1(wordpiece, value, gold):
+    assert LabelsTask(NUMBERED, wordpiece).gold(Record("f, line 1", {"label": value})) == gold
+
+
+def test_a_list_that_may_be_names_or_0_and_1_is_refused(wordpiece):
+    task = LabelsTask(LABELS.replace(labels=("0", "1")), wordpiece)
+    golds = [task.gold(Record("f, line 1", {"label": value})) for value in ([1, 1], [0, 0], [False, True], ["0"])]
+    assert golds == [(1, 1), (0, 0), (0, 1), (1, 0)]
+    with pytest.raises(
+        UsageError, match=r"line 1: 'label' is \[1, 0\].*; give names as texts, \[\"1\", \"0\"\], or true and"
+    ):
+        task.gold(Record("f, line 1", {"label": [1, 0]}))
+    with pytest.raises(UsageError, match="has 4 values of 0 and 1, and task.labels names 2 labels"):
+        task.gold(Record("f, line 1", {"label": [1, 0, 0, 1]}))
 
 
 def test_labels_are_predicted_and_measured(wordpiece):

@@ -304,6 +304,25 @@ def test_words_that_begin_with_a_number_sign_are_no_comments(tmp_path):
     assert values(tmp_path, "b.conll", "#Ulm\nis\n") == [{"words": ["#Ulm", "is"]}]
 
 
+@pytest.mark.parametrize("pipe", [False, True])
+def test_a_comment_has_a_tag_that_is_nowhere_else_in_the_column_of_tags(tmp_path, pipe):
+    """That column may be any, and the tag may be known only later."""
+    path, repairs = tmp_path / "a.conll", Counter()
+    content = "Anna O Anna\n#Ulm B-LOC #Ulm\n# newdoc Anna\n\n" + "is O be\n\n" * 20_000 + "Ulm B-LOC Ulm\n"
+    if pipe:
+        os.mkfifo(path)
+        threading.Thread(target=path.write_text, args=(content,), daemon=True).start()
+    else:
+        path.write_text(content)
+    found = next(task_records(str(path), repairs, columns=("words", "ner", "lemma"), label="ner"))
+    assert found.values["words"] == ["Anna", "#Ulm"] and repairs == {"comment lines, which begin with #, skipped": 1}
+
+
+def test_a_file_without_a_column_of_tags_has_comments_of_other_columns_alone(tmp_path):
+    content = "# a b c\n#Ulm N\nis V\n"
+    assert values(tmp_path, "a.conll", content, columns=("words", "pos"))[0]["words"] == ["#Ulm", "is"]
+
+
 def test_a_ragged_row_after_comments_is_refused_with_its_own_line(tmp_path):
     assert "line 4 has 1 column ('is')" in refused(tmp_path, "a.conll", "# x y z\nUlm B-LOC\n# x\nis\nold O\n")
 
@@ -315,6 +334,7 @@ CONLLU = """# text = Vámonos a casa
 2.1\tsomos\tser\tVERB\tV\t_\t_\t_\t_\t_
 
 # newpar
+# text = a\tb
 1\ta\ta\tADP\tE\t_\t0\troot\t_\t_
 """
 
@@ -324,3 +344,4 @@ def test_conllu_has_the_words_that_have_tags(tmp_path):
     assert (first["words"], first["upos"], first["xpos"]) == (["Vamos", "nos"], ["VERB", "PRON"], ["V", "P"])
     assert second["words"] == ["a"]
     assert "line 1 has 2 columns and CoNLL-U has 10" in refused(tmp_path, "a.conllu", "a\tO\n")
+    assert "line 9 has 2 columns" in refused(tmp_path, "a.conllu", CONLLU.replace("# newpar\n", "") + "# a\tb\n")
