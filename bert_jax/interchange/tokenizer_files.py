@@ -8,6 +8,7 @@ from pydantic import Field
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import read_object, read_shape
 from bert_jax.interchange.sentencepiece_files import NUMBERED_MODELS, read_numbered_model
+from bert_jax.interchange.tokenizer_keys import check_keys
 from bert_jax.interchange.wordpiece_files import read_wordpiece_json
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import write_json, write_text
@@ -90,6 +91,8 @@ def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None 
     """
     settings = read_shape(directory / SETTINGS, _Settings) if (directory / SETTINGS).is_file() else _Settings()
     named = _class_of(directory, settings)
+    if (directory / SETTINGS).is_file() and not (directory / TOKENIZER).is_file():  # which says itself what it does
+        check_keys(read_object(directory / SETTINGS), directory / SETTINGS, _Settings.model_fields)
     tokenizer = _first_of(directory, _CLASSES.get(named) or config.model_type, settings, lowercase)
     if tokenizer.kind == "wordpiece":
         check_spelling(tokenizer.vocabulary.pieces, str(directory))
