@@ -22,8 +22,9 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
 _HARMLESS = frozenset(
     # of padding, truncation and decoding
     "padding padding_side pad_to_multiple_of pad_to_max_length pad_token_id pad_token_type_id truncation "
-    "truncation_side truncation_strategy max_length max_len stride errors remove_space trim_offsets clean_up_tokenization_spaces "
-    "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output spaces_between_special_tokens "
+    "truncation_side truncation_strategy max_length max_len stride errors remove_space trim_offsets "
+    "clean_up_tokenization_spaces spaces_between_special_tokens "
+    "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output "
     # of framing, which is the model's here
     "add_bos_token add_eos_token bos_token_id eos_token_id unk_token_id cls_token_id sep_token_id mask_token_id "
     # of transformers' own work
