@@ -1,7 +1,7 @@
 """Reads tensors of safetensors files by Hugging Face's names, and selects those that a model needs."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import read_shape
 from bert_jax.interchange.names import TIED, expected_tensors, part_of
 from bert_jax.interchange.relatives import RELATIVES, Relative
+from bert_jax.model.parameters import PARAMETERS
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import open_regular
 from bert_jax.system.json_file import Shape
@@ -34,8 +35,18 @@ _REASONS = (
     ("discriminator_predictions.", "a discriminator's head, and config.json names another class"),
 )
 """Prefixes of tensor names, without `bert.`, and the reason why such tensors aren't used."""
-_WRAPPERS = ("module.", "_orig_mod.", "model.")
-"""What wrappers of a model put before the names of all tensors."""
+_SURE = ("bert.embeddings.word_embeddings.weight", "bert.encoder.layer.0.attention.output.dense.weight")
+"""Tensors of every model. What is before their names in a file is what a wrapper put there."""
+_OURS = re.compile(
+    "|".join(
+        re.escape(name).replace(r"\{layer\}", r"\d+")
+        for row in PARAMETERS
+        for name in row.tensors
+        if row.group != "task head"
+    )
+    + "".join(f"|{re.escape(name)}" for name in TIED)
+)
+"""The names of all tensors that may be read."""
 _LAYER = re.compile(r"bert\.encoder\.layer\.(\d+)\.")
 _OF_NO_BERT = "not a tensor of BERT"
 
@@ -118,7 +129,7 @@ def _by_todays_names(tensors: dict[str, Tensor], directory: Path, relative: Rela
     Old files have gamma and beta for weight and bias, and names of a bare encoder lack their beginning, `bert.`. Raises
     UsageError if two tensors get the same name.
     """
-    tensors = _without_common_prefix(tensors, directory, relative)
+    tensors, others = _without_prefix(tensors, directory, relative, kind)
     alone = not any(name.startswith(relative.base) for name in tensors)
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -137,19 +148,51 @@ def _by_todays_names(tensors: dict[str, Tensor], directory: Path, relative: Rela
     for name, tied in TIED.items():
         if tied not in renamed and name in renamed:
             renamed[tied] = renamed.pop(name)
-    return renamed
+    if both := renamed.keys() & others.keys():
+        raise UsageError(f"{directory}: {renamed[both.pop()].source} is there without its prefix too; keep one")
+    return renamed | others
 
 
-def _without_common_prefix(tensors: dict[str, Tensor], directory: Path, relative: Relative) -> dict[str, Tensor]:
-    """`tensors` without what a wrapper put before all their names: DataParallel, torch.compile, a module's field."""
-    cut, own = "", (relative.base, *relative.bare)
-    while prefix := next((one for one in _WRAPPERS if one not in own and all(n.startswith(one) for n in tensors)), ""):
-        tensors, cut = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}, cut + prefix
-        if not tensors:
-            break
-    if cut:
-        say(f"{directory}: the names of all tensors begin with {cut}, which is left out")
-    return tensors
+def _without_prefix(
+    tensors: dict[str, Tensor], directory: Path, relative: Relative, kind: str
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """`tensors` without what a wrapper, such as DataParallel or a module's field, put before the names of a model's
+    tensors, and the others, which are not the model's.
+
+    Nothing is left out if names fit as they are, or if one of the others would be used by its name. Raises UsageError
+    if the names fit after two prefixes.
+    """
+    word, block = ({*_prefixes(tensors, relative.theirs(name, kind), relative)} for name in _SURE)
+    prefixes = sorted(word & block)
+    if not prefixes or "" in prefixes:
+        return tensors, {}
+    if len(prefixes) > 1:
+        raise UsageError(
+            f"{directory} has more than one model: names of tensors fit after {prefixes[0]} and after {prefixes[1]}; "
+            "keep the tensors of one"
+        )
+    (prefix,) = prefixes
+    inside = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    others = {name: tensor for name, tensor in tensors.items() if not name.startswith(prefix)}
+    if any(_is_used(whole, relative, kind) for name in others for whole in (name, relative.base + name)):
+        return tensors, {}
+    whose = f"{len(inside):,} of {len(tensors):,}" if others else "all"
+    say(f"{directory}: the names of {whose} tensors begin with {prefix}, which is left out")
+    return inside, others
+
+
+def _prefixes(names: Iterable[str], whole: str, relative: Relative) -> Iterator[str]:
+    """What stands before `whole`, with its base or bare, in `names`; never another relative's base."""
+    bases = {other.base for other in RELATIVES.values()} - {relative.base, "model."}
+    for name in names:
+        end = next((one for one in (whole, whole.removeprefix(relative.base)) if f".{name}".endswith(f".{one}")), None)
+        if end and not (prefix := name.removesuffix(end)).endswith(tuple(bases)):
+            yield prefix
+
+
+def _is_used(name: str, relative: Relative, kind: str) -> bool:
+    """Whether a file's tensor of this name is one of a model's."""
+    return bool(relative.parts_of(name)) or _OURS.fullmatch(relative.berts(name, kind)) is not None
 
 
 def _part(tensor: Tensor, number: int, count: int) -> Tensor:

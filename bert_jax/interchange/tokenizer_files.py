@@ -8,6 +8,7 @@ from pydantic import Field
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import read_object, read_shape
 from bert_jax.interchange.sentencepiece_files import NUMBERED_MODELS, read_numbered_model
+from bert_jax.interchange.tokenizer_keys import check_keys
 from bert_jax.interchange.wordpiece_files import read_wordpiece_json
 from bert_jax.system.errors import UsageError, shown
 from bert_jax.system.files import write_json, write_text
@@ -21,6 +22,7 @@ from bert_jax.text.vocabulary import Vocabulary, check_numbers, check_spelling
 from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
 
 TOKENIZER, SETTINGS, ADDED = Tokenizer.file_name, "tokenizer_config.json", "added_tokens.json"
+_SPECIAL = "special_tokens_map.json"
 _PIECES = "vocab.json"
 _VOCABULARIES = (SentencePieceTokenizer.file_name, TOKENIZER, _PIECES, *NUMBERED_MODELS, WordPieceTokenizer.file_name)
 """Files that a vocabulary is read from, the first that is there."""
@@ -58,7 +60,30 @@ class _Class(Shape):
     tokenizer_class: str | None = None
 
 
-class _Settings(_Class):
+class _Tokens(Shape):
+    """The special tokens besides a model's own that tokenizer_config.json or special_tokens_map.json names."""
+
+    bos_token: str | _Piece | None = None
+    eos_token: str | _Piece | None = None
+    extra_special_tokens: list[str | _Piece] | dict[str, str | _Piece] | None = None
+    additional_special_tokens: list[str | _Piece] | None = None
+    model_specific_special_tokens: dict[str, str | _Piece] | None = None
+
+    @property
+    def named(self) -> list[str | _Piece]:
+        """Those that have a name of their own."""
+        extra = self.extra_special_tokens if isinstance(self.extra_special_tokens, dict) else {}
+        own = [one for one in (self.bos_token, self.eos_token) if one]
+        return [*own, *extra.values(), *(self.model_specific_special_tokens or {}).values()]
+
+    @property
+    def listed(self) -> list[str | _Piece]:
+        """Those in a list, of which the newer key goes before the older one."""
+        extra = self.extra_special_tokens if isinstance(self.extra_special_tokens, list) else []
+        return extra or self.additional_special_tokens or []
+
+
+class _Settings(_Class, _Tokens):
     """The contents of tokenizer_config.json."""
 
     do_lower_case: bool | None = None
@@ -72,7 +97,6 @@ class _Settings(_Class):
     word_tokenizer_type: Literal["basic"] | None = None
     subword_tokenizer_type: Literal["wordpiece"] | None = None
     added_tokens_decoder: dict[str, _Piece] = {}
-    additional_special_tokens: list[str | _Piece] | None = None
     pad_token: str | _Piece | None = None
     unk_token: str | _Piece | None = None
     cls_token: str | _Piece | None = None
@@ -90,6 +114,8 @@ def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None 
     """
     settings = read_shape(directory / SETTINGS, _Settings) if (directory / SETTINGS).is_file() else _Settings()
     named = _class_of(directory, settings)
+    if (directory / SETTINGS).is_file() and not (directory / TOKENIZER).is_file():  # which says itself what it does
+        check_keys(read_object(directory / SETTINGS), directory / SETTINGS, _Settings.model_fields)
     tokenizer = _first_of(directory, _CLASSES.get(named) or config.model_type, settings, lowercase)
     if tokenizer.kind == "wordpiece":
         check_spelling(tokenizer.vocabulary.pieces, str(directory))
@@ -178,17 +204,15 @@ def _class_of(directory: Path, settings: _Settings) -> str | None:
 
 
 def _with_added(tokenizer: Tokenizer, directory: Path, settings: _Settings) -> Tokenizer:
-    """`tokenizer` with the tokens that added_tokens.json and tokenizer_config.json add to it, unless they are special
-    pieces. A tokenizer.json has its own.
+    """`tokenizer` with the tokens that added_tokens.json, tokenizer_config.json and special_tokens_map.json add to it,
+    unless they are special pieces. A tokenizer.json has its own.
 
     Raises UsageError if they are numbered otherwise than on from its last piece.
     """
     vocabulary = tokenizer.vocabulary
     if (directory / TOKENIZER).is_file():
         return tokenizer
-    extra = [
-        one if isinstance(one, _Piece) else _Piece(content=one) for one in settings.additional_special_tokens or []
-    ]
+    extra = _special_tokens(directory, settings)
     special = {one.content for one in extra}
     found = {
         vocabulary.ids[one.content]: one.model_copy(update={"special": True})
@@ -212,6 +236,28 @@ def _with_added(tokenizer: Tokenizer, directory: Path, settings: _Settings) -> T
             flags["normalized"] = not one.special if one.normalized is None else one.normalized
             tokens.append(added_token(one.content, number, **flags))
     return tokenizer.with_added(tokens) if tokens else tokenizer
+
+
+def _special_tokens(directory: Path, settings: _Settings) -> list[_Piece]:
+    """The special tokens besides the model's own that the files name, by the precedence that transformers has.
+
+    special_tokens_map.json is read only where `settings` have no added_tokens_decoder.
+    """
+    named, listed = [*settings.named, *_others(directory / SETTINGS)], settings.listed
+    if "added_tokens_decoder" not in settings.model_fields_set and (directory / _SPECIAL).is_file():
+        more = read_shape(directory / _SPECIAL, _Tokens)
+        named += [*more.named, *_others(directory / _SPECIAL)]
+        listed = [*listed, *more.listed] if more.extra_special_tokens else listed or more.listed
+    return [one if isinstance(one, _Piece) else _Piece(content=one) for one in (*named, *listed)]
+
+
+def _others(path: Path) -> list[str]:
+    """The tokens that a file of settings names by keys of its author's, such as entity_token."""
+    known = {*SPECIAL_NAMES, *_Tokens.model_fields}
+    values = read_object(path) if path.is_file() else {}
+    return [
+        value for key, value in values.items() if key.endswith("_token") and key not in known and isinstance(value, str)
+    ]
 
 
 def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -> None:

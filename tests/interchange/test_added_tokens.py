@@ -91,6 +91,44 @@ def test_the_ids_are_those_of_transformers(kind, seed, tmp_path, monkeypatch):
     assert found > 20
 
 
+E1, BOTH = "<e1>", ["<e1>", "[E1]"]
+STRUCTURED = {"content": E1, "lstrip": True, "rstrip": False, "normalized": False, "single_word": False}
+
+
+@pytest.mark.parametrize(
+    ("settings", "special", "whole"),
+    [
+        ({"extra_special_tokens": BOTH}, None, BOTH),
+        ({"extra_special_tokens": {"first": "<e1>", "second": "[E1]"}}, None, BOTH),
+        ({"extra_special_tokens": [STRUCTURED | {"__type": "AddedToken"}]}, None, [E1]),
+        ({"additional_special_tokens": BOTH}, None, BOTH),
+        ({"additional_special_tokens": ["[E1]"], "extra_special_tokens": [E1]}, None, [E1]),
+        ({"additional_special_tokens": ["[E1]"], "extra_special_tokens": {"first": E1}}, None, BOTH),
+        ({"bos_token": "bos", "eos_token": "[E1]"}, None, ["bos", "[E1]"]),
+        ({"entity_token": E1}, None, [E1]),
+        ({}, {"additional_special_tokens": BOTH, "bos_token": "bos"}, [*BOTH, "bos"]),
+        (None, {"extra_special_tokens": [STRUCTURED], "eos_token": STRUCTURED | {"content": "bos"}}, [E1, "bos"]),
+        ({"extra_special_tokens": ["[E1]"]}, {"additional_special_tokens": [E1]}, ["[E1]"]),
+        ({"extra_special_tokens": ["[E1]"]}, {"extra_special_tokens": [E1]}, BOTH),
+        ({"added_tokens_decoder": {}}, {"additional_special_tokens": BOTH}, []),
+    ],
+)
+def test_pieces_that_the_files_call_special_are_found_whole(settings, special, whole, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    transformers = pytest.importorskip("transformers")
+    pieces = [*PIECES, "<", ">", "e1", "<e1>", "[E1]", "bos", "##s"]
+    (tmp_path / "vocab.txt").write_text("\n".join(dict.fromkeys(pieces)))
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    for name, values in (("tokenizer_config.json", settings), ("special_tokens_map.json", special)):
+        if values is not None:
+            (tmp_path / name).write_text(json.dumps(values))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    ours = read_tokenizer(tmp_path, ModelConfig(vocabulary_size=len(theirs)), lowercase=True)
+    assert {ours.vocabulary.pieces[number] for number in ours.added} == set(whole)
+    for text in ("the <e1>river [E1] house", "BOS boss a<e1> [e1]", " <E1> [E1]s <e1>", "bos<e1>[E1]"):
+        assert ours.encode(text) == theirs(text, add_special_tokens=False).input_ids, text
+
+
 def test_the_added_tokens_of_an_old_folder_are_read(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(PIECES))
     size = len(PIECES)

@@ -571,13 +571,42 @@ def test_rows_without_a_piece_are_kept_and_never_predicted(folder, shaped, tmp_p
     assert next(shapes) == next(shapes)
 
 
-def test_what_a_wrapper_puts_before_all_names_is_left_out(folder, capsys):
-    tensors, before = load_file(folder / "model.safetensors"), open_model_directory(folder)
-    save_file({f"module._orig_mod.{name}": tensor for name, tensor in tensors.items()}, folder / "model.safetensors")
+@pytest.mark.parametrize(
+    "prefix", ["module._orig_mod.", "model.", "backbone.", "net.", "_forward_module.", "student.", "encoder."]
+)
+@pytest.mark.parametrize("bare", [False, True])
+def test_what_a_wrapper_puts_before_all_names_is_left_out(prefix, bare, folder, capsys):
+    tensors = load_file(folder / "model.safetensors")
+    if bare:
+        tensors = {name[5:]: tensor for name, tensor in tensors.items() if name.startswith("bert.")}
+    save_file(tensors, folder / "model.safetensors")
+    before = open_model_directory(folder)
+    save_file({prefix + name: tensor for name, tensor in tensors.items()}, folder / "model.safetensors")
     after = open_model_directory(folder)
-    assert "the names of all tensors begin with module._orig_mod., which is left out" in capsys.readouterr().err
+    assert f"the names of all tensors begin with {prefix}, which is left out" in capsys.readouterr().err
     assert jax.tree.all(jax.tree.map(np.array_equal, before.parameters(), after.parameters()))
-    assert after.absent == before.absent
+    assert after.absent == before.absent and not after.unused
+
+
+def test_a_prefix_is_left_out_where_the_other_tensors_are_not_used(folder, capsys):
+    tensors, before = load_file(folder / "model.safetensors"), open_model_directory(folder).parameters()
+    wrapped = {f"encoder.{name}": tensor for name, tensor in tensors.items()}
+    others = {name: np.zeros(2, np.float32) for name in ("classifier.weight", "scale")}
+    save_file(wrapped | others, folder / "model.safetensors")
+    after = open_model_directory(folder)
+    said = capsys.readouterr().err
+    assert f"the names of {len(wrapped)} of {len(wrapped) + 2} tensors begin with encoder., which is left out" in said
+    assert jax.tree.all(jax.tree.map(np.array_equal, before, after.parameters()))
+    assert after.unused == {"classifier.weight": "a fine-tuned model's head", "scale": "not a tensor of BERT"}
+    save_file(wrapped | {"cls.predictions.bias": np.zeros(2, np.float32)}, folder / "model.safetensors")
+    with pytest.raises(UsageError, match="lacks the tensor"):
+        open_model_directory(folder)
+
+
+def test_a_student_and_a_teacher_in_one_file_are_refused(folder):
+    with_tensors(folder, lambda all: {f"{one}.{name}": all[name] for one in ("student", "teacher") for name in all})
+    with pytest.raises(UsageError, match=r"names of tensors fit after student\. and after teacher\.; keep"):
+        open_model_directory(folder)
 
 
 def test_the_smaller_of_two_lengths_and_the_padding_of_the_tokenizer_are_taken(folder, capsys):

@@ -229,3 +229,37 @@ def test_pieces_of_another_algorithm_in_a_vocab_txt_are_refused(piece, words, tm
     (tmp_path / "vocab.txt").write_text("\n".join(pieces))
     with pytest.raises(UsageError, match=words):
         read(tmp_path, "bert", len(pieces))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"mecab_kwargs": {"mecab_dic": "ipadic"}}, "mecab_kwargs is {'mecab_dic': 'ipadic'}, which changes ids"),
+        ({"do_subword_tokenize": False}, "do_subword_tokenize is False"),
+        ({"do_word_tokenize": False}, "do_word_tokenize is False"),
+        ({"wordpieces_prefix": "@@"}, "wordpieces_prefix is '@@'"),
+        ({"sp_model_kwargs": {"enable_sampling": True}}, "sp_model_kwargs is {'enable_sampling': True}"),
+        ({"auto_map": {"AutoTokenizer": ["own.Tokenizer", None]}}, "auto_map names the author's own tokenizer"),
+        ({"auto_map": ["own.Tokenizer", None]}, "auto_map names the author's own tokenizer"),
+        ({"split_special_tokens": True}, "split_special_tokens is True"),
+    ],
+)
+def test_settings_that_change_ids_are_refused(values, words, tmp_path):
+    copied("albert", tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(values))
+    with pytest.raises(UsageError) as refused:
+        read(tmp_path, "albert")
+    assert words in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_settings_that_are_not_known_are_named_in_one_line(tmp_path, capsys):
+    copied("albert", tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    values = {"sp_model_kwargs": {}, "mecab_kwargs": None, "do_word_tokenize": True, "split_special_tokens": False}
+    silent = {"padding_side": "left", "chat_template": "x", "clean_up_tokenization_spaces": True, "name_or_path": "a"}
+    path.write_text(json.dumps(values | silent | {"auto_map": {"AutoModel": "own.Model"}, "bos_token": "[CLS]"}))
+    read(tmp_path, "albert")
+    assert not capsys.readouterr().err
+    path.write_text(json.dumps({"drop_vowels": True, "padding_side": "left", "reversed": 1}))
+    read(tmp_path, "albert")
+    assert f"{path}: drop_vowels, reversed are not known here and not used" in capsys.readouterr().err

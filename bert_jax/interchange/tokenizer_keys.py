@@ -1,0 +1,67 @@
+"""Which keys of a tokenizer_config.json change ids, beside those that are read."""
+
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
+
+from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.progress import say
+
+_DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "do_word_tokenize": (True,),
+    "do_subword_tokenize": (True,),
+    "wordpieces_prefix": ("##",),
+    "mecab_kwargs": (None, {}),
+    "sudachi_kwargs": (None, {}),
+    "jumanpp_kwargs": (None, {}),
+    "sp_model_kwargs": (None, {}),
+    "split_special_tokens": (False, None),
+    "clean_text": (True,),
+}
+"""Keys that change ids, and the values with which they don't."""
+_HARMLESS = frozenset(
+    # of padding, truncation and decoding
+    "padding padding_side pad_to_multiple_of pad_to_max_length pad_token_id pad_token_type_id truncation "
+    "truncation_side truncation_strategy max_length max_len stride errors remove_space trim_offsets "
+    "clean_up_tokenization_spaces spaces_between_special_tokens "
+    "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output "
+    # of framing, which is the model's here
+    "add_bos_token add_eos_token bos_token_id eos_token_id unk_token_id cls_token_id sep_token_id mask_token_id "
+    # of transformers' own work
+    "chat_template response_template response_schema chat_control_tokens model_input_names name_or_path "
+    "processor_class tokenizer_class slow_tokenizer_class special_tokens_map_file tokenizer_file full_tokenizer_file "
+    "vocab_file merges_file added_tokens_file init_inputs files_loaded from_slow from_flax use_fast legacy backend "
+    "verbose is_local local_files_only device_map auto_map transformers_version _commit_hash _from_auto model_type "
+    "return_tensors return_token_type_ids return_attention_mask vocab_size add_special_tokens".split()
+)
+_AUTHORS = "AutoTokenizer"
+"""The key of auto_map that names a class of the model's author for the tokenizer."""
+
+
+def check_keys(values: dict[str, Any], path: Path, read: Container[str]) -> None:
+    """Checks the keys of `values`, the contents of `path`, that are not in `read`; one line names the unknown ones.
+
+    Raises UsageError for a value that changes ids.
+    """
+    for key, defaults in _DEFAULTS.items():
+        if key in values and values[key] not in defaults:
+            raise UsageError(
+                f"{path}: {key} is {shown(values[key])}, which changes ids and isn't read here; give a model where it "
+                f"is {shown(defaults[0])}"
+            )
+    classes = values.get("auto_map")
+    named = classes.get(_AUTHORS) if isinstance(classes, dict) else classes
+    if named:
+        raise UsageError(
+            f"{path}: auto_map names the author's own tokenizer, {shown(named)}, whose code isn't run here; give a "
+            "tokenizer.json of it"
+        )
+    unknown = [
+        key
+        for key in values
+        if key not in read and key not in _DEFAULTS and key not in _HARMLESS and not key.endswith("_token")
+    ]
+    if unknown:
+        names = ", ".join(key if key.isidentifier() else shown(key) for key in unknown[:9])
+        further = f" and {len(unknown) - 9:,} more" if len(unknown) > 9 else ""
+        say(f"{path}: {names}{further} are not known here and not used")
