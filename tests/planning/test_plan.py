@@ -1,5 +1,6 @@
 import json
 import re
+import threading
 from pathlib import Path
 
 import jax
@@ -45,6 +46,7 @@ class FakePlanner(Planner):
         self.compilations = 0
         self.on_compiled = lambda plan: None
         self.asked = []
+        self._one_at_a_time = threading.Lock()
 
     def trainer(self, config):
         if min(phase.batch_size for phase in config.phases) % (config.execution.accumulation * self.topology.chips):
@@ -64,7 +66,6 @@ class FakePlanner(Planner):
         memory = memory_of(state // 4, state - state // 4, 0, 0, int(rows * phase.length / 512 * kept * GIB), 0)
         fits = memory.total < self.topology.chip.memory
         self.asked.append((phase.length, phase.batch_size, config.mesh.fsdp))
-        self.compilations += 1
         limits = {"compute": 0.5 * config.mesh.fsdp, "memory": 0.3, "links": 0.2}
         plan = PhasePlan(
             phase=number,
@@ -85,7 +86,9 @@ class FakePlanner(Planner):
             traffic_bytes=10**10 if fits else None,
             movers=[MOVER] if fits else [],
         )
-        self.on_compiled(plan)
+        with self._one_at_a_time:
+            self.compilations += 1
+            self.on_compiled(plan)
         return plan
 
 
