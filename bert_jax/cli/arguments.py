@@ -140,7 +140,7 @@ class Command(NamedTuple):
         """All flags of the command line, with the values of `config` (or of `defaults`) as defaults."""
         return flags_of(self.arguments, config or self.defaults)
 
-    def shown(self, flags: list[Flag]) -> list[Flag]:
+    def used_flags(self, flags: list[Flag]) -> list[Flag]:
         """Those of `flags` that the command reads."""
         return [
             flag
@@ -159,7 +159,7 @@ class Command(NamedTuple):
 
     def help(self, config: Settings | None = None, everything: bool = False) -> str:
         """The text of --help, with the values of `config` as defaults; if `everything`, the text of --help-all."""
-        flags = self.shown(self.flags(config))
+        flags = self.used_flags(self.flags(config))
         about = self.text if "\n" in self.text else paragraph(self.text)
         text = f"usage: {self.usage} [--NAME VALUE ...]\n\n{about}"
         if self.defaults:

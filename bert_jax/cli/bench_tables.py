@@ -7,7 +7,7 @@ from rich import box
 
 from bert_jax.cli.tables import Table, meanings_table, rows_table
 from bert_jax.planning.bench_record import Bench, Scalar, compared, differences
-from bert_jax.system.errors import shown
+from bert_jax.system.errors import quoted
 from bert_jax.system.facts import bytes_per_second, flops_per_second
 
 COLUMNS = """\
@@ -80,4 +80,4 @@ def _value(value: Scalar) -> str:
 
 def _printable(text: str) -> str:
     """`text` of a file that somebody else may have written: control characters would steer the terminal."""
-    return text if text.isprintable() else shown(text)
+    return text if text.isprintable() else quoted(text)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bert_jax.cli.flags import Flag
-from bert_jax.config.wording import shown
+from bert_jax.config.wording import value_text
 from bert_jax.system.errors import UsageError
 
 _FLAG = re.compile(r"--?[a-zA-Z]")
@@ -75,7 +75,7 @@ def _value(flag: Flag, name: str, words: list[str]) -> Any:
             word = " ".join(words) if kind.stands_alone(word) else word
             meant = difflib.get_close_matches(word, [*map(str, kind.choices), *kind.words], n=1)
             suggestion = f"; did you mean {meant[0]}?" if meant else ""
-            raise UsageError(f"{name} {shown(word)}: expected {kind.expected}{suggestion}") from None
+            raise UsageError(f"{name} {value_text(word)}: expected {kind.expected}{suggestion}") from None
     alone = not kind.several or (len(words) == 1 and kind.stands_alone(words[0]))
     return values[0] if alone else tuple(values)
 
@@ -98,10 +98,10 @@ def usage(flag: Flag) -> str:
 def _stray(word: str, flags: list[Flag], command: str) -> str:
     switches = [flag for flag in flags if flag.is_switch and word.lower() in ("true", "false", "yes", "no", "0", "1")]
     if switches:
-        return f"{shown(word)} stands by itself: a switch takes no value, it is --NAME or --no-NAME (see --help)"
+        return f"{value_text(word)} stands by itself: a switch takes no value, it is --NAME or --no-NAME (see --help)"
     names = " ".join(flag.typed for flag in flags if flag.positional)
     takes = f"{command} takes {names} and settings" if names else f"{command} takes settings"
-    return f"{shown(word)} stands where no value is expected: {takes} like --NAME VALUE; quote a value with blanks"
+    return f"{value_text(word)} stands where no value is expected: {takes} like --NAME VALUE; quote a value with blanks"
 
 
 def _unknown(name: str, known: dict[str, Flag], command: str) -> str:
@@ -112,7 +112,7 @@ def _unknown(name: str, known: dict[str, Flag], command: str) -> str:
             return f"{name}: there is no entry {entry[2]}: {there}; a config file adds one"
     meant = _near(name, known) or _described(name, known)
     suggestion = f"did you mean {' or '.join(meant)}?" if meant else f"{command} --help-all lists all"
-    return f"{shown(name)} is no setting of {command}; {suggestion}"
+    return f"{value_text(name)} is no setting of {command}; {suggestion}"
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:

@@ -53,7 +53,7 @@ def _candidates(words: list[str]) -> tuple[dict[str, str], bool]:
     if before[0] not in COMMANDS:
         return {}, True
     command = command_module(before[0]).COMMAND
-    flags = [flag for flag in command.shown(command.flags()) if not flag.positional]
+    flags = [flag for flag in command.used_flags(command.flags()) if not flag.positional]
     for flag in flags:
         if before[-1] == f"--{flag.name}" and flag.kind.choices:
             return dict.fromkeys(map(str, flag.kind.choices), ""), False

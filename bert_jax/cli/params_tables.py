@@ -30,7 +30,7 @@ def parameter_table(model: ModelConfig, pair: str) -> Table:
     own = [part for part in counted if not part.of_generator]
     generator = [part for part in counted if part.of_generator]
     _add_groups(table, own, _ENCODER, model.num_layers)
-    _add_total(table, "total without heads", [part for part in own if part.kept])
+    _add_total(table, "total without heads", [part for part in own if part.in_encoder])
     _add_groups(table, own, HEADS, model.num_layers)
     _add_total(table, "total with heads", own)
     if generator:

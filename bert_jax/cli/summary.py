@@ -10,14 +10,13 @@ from rich.markup import escape
 from rich.text import Text
 
 from bert_jax.cli.tables import Table
-from bert_jax.corpora.messages import quoted
 from bert_jax.inference.examples import FilledExample, MaskedText, around_mask
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.inspection import SeenSequence
 from bert_jax.pretraining.questions import QUESTIONS
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import command_line
+from bert_jax.system.errors import command_line, quoted
 from bert_jax.system.progress import output, print_line
 
 _MOST_CELLS = 160

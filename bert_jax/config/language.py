@@ -2,9 +2,10 @@
 
 from functools import cache
 
+from bert_jax.system.errors import quoted
+
 _CUSTOMARY = frozenset("ar de en es fr hi it ja ko nl pl pt ru tr uk zh".split())
 """Codes that need no look-up in langcodes, which takes a moment to load."""
-_SHOWN = 40
 _ENCODINGS = {
     "BIG5": "zh-Hant zh-TW zh-HK",
     "GB18030": "zh",
@@ -41,11 +42,9 @@ def language_code(named: str) -> str:
         found = langcodes.find(named)  # also finds misspelled names
         names = (found.display_name(), found.autonym())
     except (LookupError, ValueError):  # its index of names raises UnicodeDecodeError for some
-        raise ValueError(
-            f"{named[:_SHOWN]!r} is no language; give a code like en or zh, or a name in English"
-        ) from None
+        raise ValueError(f"{quoted(named)} is no language; give a code like en or zh, or a name in English") from None
     if named.strip().lower() not in map(str.lower, names):
-        raise ValueError(f"{named[:_SHOWN]!r} is no language that is known; did you mean {names[0]} ({found})?")
+        raise ValueError(f"{quoted(named)} is no language that is known; did you mean {names[0]} ({found})?")
     return found.to_tag()
 
 

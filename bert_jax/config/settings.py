@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from bert_jax.config.wording import Kind, shown
+from bert_jax.config.wording import Kind, value_text
 
 Group = TypeVar("Group", bound="Settings")
 
@@ -123,7 +123,7 @@ def _problem(found: Any, settings: type[Settings]) -> str:
     expected = Kind.of_field(field).expected
     if found["type"] == "missing":
         return f" is missing; give {expected}" + (f" ({field.description.rstrip('.')})" if field.description else "")
-    return f"={shown(found['input'])}: expected {expected}"
+    return f"={value_text(found['input'])}: expected {expected}"
 
 
 def _field_names(settings: type[Settings]) -> set[str]:

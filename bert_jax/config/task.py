@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from bert_jax.config.settings import Settings
 from bert_jax.config.task_kind import TASK_KINDS, TaskKind
-from bert_jax.config.wording import shown
+from bert_jax.config.wording import value_text
 
 Count = Annotated[int, Field(gt=0)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -187,7 +187,7 @@ class TaskConfig(Settings):
         if isinstance(weights, tuple) and self.labels is not None and len(weights) != len(self.labels):
             raise ValueError(
                 f"task.class_weights={' '.join(f'{weight:g}' for weight in weights)} has {len(weights)} of them for "
-                f"{len(self.labels)} labels; give one for each, in the order of {shown(', '.join(self.labels))}"
+                f"{len(self.labels)} labels; give one for each, in the order of {value_text(', '.join(self.labels))}"
             )
         return self
 

@@ -147,7 +147,7 @@ def _in_words(bound: Any) -> str:
     return f"{words} {getattr(bound, name):,.10g}"
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """`value` for a message: on one line, and cut if it is long."""
     text = value if isinstance(value, str) else repr(value)
     text = text if text.isprintable() and text.strip() else repr(text)

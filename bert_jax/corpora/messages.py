@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
+from bert_jax.system.errors import quoted
+
 _NAMES = 10
-_CHARACTERS = 40
 
 
 def listed(names: Iterable[Any]) -> str:
@@ -13,13 +14,6 @@ def listed(names: Iterable[Any]) -> str:
     names = list(names)
     first = ", ".join(map(quoted, islice(names, _NAMES))) or "nothing"
     return first + (f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else "")
-
-
-def quoted(value: Any) -> str:
-    """The `repr` of a value; a long text is cut after 40 characters."""
-    if isinstance(value, str) and len(value) > _CHARACTERS:
-        return f"{value[:_CHARACTERS]!r}..."
-    return repr(value)
 
 
 def counted(number: int, noun: str) -> str:

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bert_jax.corpora.messages import kind_of, listed, quoted
-from bert_jax.system.errors import UsageError
+from bert_jax.corpora.messages import kind_of, listed
+from bert_jax.system.errors import UsageError, quoted
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REMEDY = (

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.corpora.messages import listed, quoted
-from bert_jax.system.errors import UsageError, install_extra
+from bert_jax.corpora.messages import listed
+from bert_jax.system.errors import UsageError, install_extra, quoted
 from bert_jax.system.progress import warn
 
 _SHOWN = 5

@@ -124,8 +124,8 @@ class TaskObjective(Objective):
         self, params: Parameters, batch: TaskBatch, dropout_keys: Key[Array, " B"] | None = None
     ) -> Float[Array, "B ..."]:
         """The model's outputs: [B, outputs], for choices [B, C], for tags and answers [B, T, outputs]."""
-        found: Any = self._network.apply({"params": params}, batch.tokens, batch.marks, dropout_keys)
-        return found
+        task_outputs: Any = self._network.apply({"params": params}, batch.tokens, batch.marks, dropout_keys)
+        return task_outputs
 
     def _weights(self, batch: TaskBatch) -> Float[Array, "B ..."]:
         """The weight of each target in the loss."""

@@ -11,7 +11,7 @@ from bert_jax.batching.grouping import WINDOW_GROUPS, grouped, usual_lengths
 from bert_jax.batching.sequences import joined
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
 from bert_jax.model.bert import Encoded
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -73,7 +73,7 @@ def _segments(text: object) -> tuple[str, ...]:
     if not (isinstance(segments, (tuple, list)) and len(segments) in (1, 2)) or not all(
         isinstance(segment, str) for segment in segments
     ):
-        raise UsageError(f"{shown(text)} is neither a text nor a pair of texts, (first, second)")
+        raise UsageError(f"{quoted(text)} is neither a text nor a pair of texts, (first, second)")
     return tuple(segments)
 
 

@@ -26,7 +26,7 @@ from bert_jax.model.bert import BertForPretraining, Encoded, Parameters, generat
 from bert_jax.model.linear import for_inference
 from bert_jax.model.sharding import on_first_device
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK
 from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, tokens_at_once
@@ -118,7 +118,7 @@ class Bert:
         element is neither a text nor a pair.
         """
         if isinstance(texts, str):
-            raise UsageError(f"encode takes a list of texts and got the text {shown(texts)}; put it in brackets")
+            raise UsageError(f"encode takes a list of texts and got the text {quoted(texts)}; put it in brackets")
         rows = list(self._rows(texts))
         return self._stacked(in_order(self._computed(rows, self._encode)), [len(row.ids) for row in rows])
 
@@ -131,7 +131,7 @@ class Bert:
         """
         if isinstance(texts, str) or batch_size < 1:
             raise UsageError(
-                f"encode_stream takes texts and a batch_size from 1, and got {shown(texts)} and {batch_size}"
+                f"encode_stream takes texts and a batch_size from 1, and got {quoted(texts)} and {batch_size}"
             )
         each = in_order(self._computed(self._rows(texts), self._encode))
         while some := list(islice(each, batch_size)):
@@ -156,7 +156,7 @@ class Bert:
         UsageError at once for invalid settings, and later for an element that is neither a text nor a pair.
         """
         if isinstance(texts, str):
-            raise UsageError(f"features takes texts and got the text {shown(texts)}; put it in brackets")
+            raise UsageError(f"features takes texts and got the text {quoted(texts)}; put it in brackets")
         return self._features_of(texts, Choice.of(layers, join, pool, dtype, self.config.num_layers))
 
     def predict(self, rows: Iterable[Any]) -> list[Prediction]:
@@ -175,7 +175,7 @@ class Bert:
         column.
         """
         if isinstance(rows, str | Mapping):
-            raise UsageError(f"predict takes rows and got the row {shown(rows)}; put it in brackets")
+            raise UsageError(f"predict takes rows and got the row {quoted(rows)}; put it in brackets")
         records = given_records(rows, self.predictor.task)
         return self.predictor.stream(records)
 
@@ -202,11 +202,11 @@ class Bert:
         """The token ids of a text with [MASK]. Raises UsageError if it has none or is too long."""
         ids = self.tokenizer.encode_masked(text) if isinstance(text, str) else []
         if self.tokenizer.vocabulary.mask_id not in ids:
-            raise UsageError(f"there is no {MASK} in {shown(text)}; put one where a piece is to be filled in")
+            raise UsageError(f"there is no {MASK} in {quoted(text)}; put one where a piece is to be filled in")
         one = joined([ids], self.tokenizer.vocabulary, sys.maxsize)
         if len(one.ids) > self.config.max_positions:
             raise UsageError(
-                f"the text {shown(text)} has {len(one.ids)} tokens and the model {self.config.max_positions} "
+                f"the text {quoted(text)} has {len(one.ids)} tokens and the model {self.config.max_positions} "
                 "positions; shorten it"
             )
         return one

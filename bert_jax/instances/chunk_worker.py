@@ -142,7 +142,7 @@ def write_instances(
         documents=len(text.documents) - 1,
         sentences=len(text.ends) - 1,
         tokens=len(text.tokens),
-        units=Counter(marks.found),
+        units=Counter(marks.counts),
         unit_sizes=Counter(marks.sizes),
         unknown_tokens=int((text.tokens == vocabulary.unknown_id).sum()),
     )

@@ -27,8 +27,8 @@ class Marks(NamedTuple):
 
     units: UInt8[np.ndarray, " N"]
     """Unit bits of each token (bert_jax/layout.py)."""
-    found: Counter[str]
-    """What was found, by name, in words for a table."""
+    counts: Counter[str]
+    """Number of units and of entries by their names in tables."""
     sizes: Counter[str]
     """Number of units by name and tokens, such as "words 3"."""
 
@@ -74,7 +74,7 @@ class Marker:
         stretches = {}
         if self._lexicons:
             spelled = self._speller.marked(text.tokens, begins)
-            stretches = {name: lexicon.found(spelled) for name, lexicon in self._lexicons.items()}
+            stretches = {name: lexicon.matches(spelled) for name, lexicon in self._lexicons.items()}
         for name, of_spans in self._of_spans(text, spanned or {}, found).items():
             others = stretches.get(name, of_spans[:0])
             stretches[name] = np.concatenate([of_spans, others[~_overlapping(others, of_spans, len(words))]])

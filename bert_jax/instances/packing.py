@@ -15,7 +15,7 @@ def best_fit(lengths: Int[np.ndarray, " n"], row_length: int, most: int) -> Int[
     rows = np.empty(len(lengths), np.int64)
     with_room: list[list[int]] = [[] for _ in range(row_length + 1)]
     some = 0  # bit r is set where with_room[r] isn't empty
-    held: list[int] = []
+    counts: list[int] = []
     for number, length in zip(*_longest_first(lengths)):
         fitting = some >> length
         if fitting:
@@ -24,11 +24,11 @@ def best_fit(lengths: Int[np.ndarray, " n"], row_length: int, most: int) -> Int[
             if not with_room[room]:
                 some ^= 1 << room
         else:
-            room, row = row_length, len(held)
-            held.append(0)
+            room, row = row_length, len(counts)
+            counts.append(0)
         rows[number] = row
-        held[row] += 1
-        if held[row] < most:
+        counts[row] += 1
+        if counts[row] < most:
             with_room[room - length].append(row)
             some |= 1 << (room - length)
     first = np.unique(rows, return_index=True)[1]

@@ -68,11 +68,11 @@ def prepare(corpus: Mixture, recipes: dict[Path, Recipe], processes: int | None 
             remove_temporary(directory)
     chunks = _chunks(corpus, targets, processes or available_cores())
     # Held-out documents and their text don't depend on the length.
-    kept, dropped = _separate_held_out(
+    by_source, dropped = _separate_held_out(
         targets[0].directory, chunks[0], len(corpus.parts), least=_documents_needed(recipe)
     )
-    examples = _example_sentences(kept, recipe)
-    for target, records, held_out in zip(targets, chunks, _write_held_out(kept, targets)):
+    examples = _example_sentences(by_source, recipe)
+    for target, records, held_out in zip(targets, chunks, _write_held_out(by_source, targets)):
         yield _finish(corpus, target, records, held_out, dropped, examples)
 
 
@@ -185,12 +185,12 @@ def _total(chunks: Iterable[ChunkRecord]) -> Statistics:
 
 
 def _write_held_out(
-    kept: Sequence[Sequence[Document]], targets: Sequence[Target]
+    by_source: Sequence[Sequence[Document]], targets: Sequence[Target]
 ) -> list[list[tuple[Statistics, dict[str, FileSum]]]]:
     """Writes one held-out shard per source for each target; returns the statistics and the checksum of each shard."""
     written: list[list[tuple[Statistics, dict[str, FileSum]]]] = [[] for _ in targets]
-    with stage("Preparing held-out sequences", sum(map(len, kept)), "documents") as bar:
-        for source, documents in enumerate(kept):
+    with stage("Preparing held-out sequences", sum(map(len, by_source)), "documents") as bar:
+        for source, documents in enumerate(by_source):
             text, marks = encode_text(documents, targets[0].recipe, source)
             for target, shards in zip(targets, written):
                 shards.append(write_instances(text, marks, target, HELD_OUT, source))
@@ -263,18 +263,18 @@ def _separate_held_out(
     documents = sample_documents(held_out_documents(directory, chunks), HELD_OUT_BYTES)
     hashes = [paragraph_hashes([document]) for _, document in documents]
     shared = _seen_in_training(np.unique(np.concatenate([*hashes, np.zeros(0, np.uint64)])), directory, chunks)
-    kept: list[list[Document]] = [[] for _ in range(sources)]
+    by_source: list[list[Document]] = [[] for _ in range(sources)]
     for (source, document), own in zip(documents, hashes):
         if not np.isin(own, shared).any():
-            kept[source].append(document)
-    dropped = len(documents) - sum(map(len, kept))
-    return [group if len(group) >= least else [] for group in kept], dropped
+            by_source[source].append(document)
+    dropped = len(documents) - sum(map(len, by_source))
+    return [group if len(group) >= least else [] for group in by_source], dropped
 
 
-def _example_sentences(kept: Sequence[Sequence[Document]], recipe: Recipe) -> list[str]:
+def _example_sentences(by_source: Sequence[Sequence[Document]], recipe: Recipe) -> list[str]:
     """The first well-formed sentence of each document, at most _EXAMPLES, in the order of their hashes."""
     found = []
-    for source, documents in enumerate(kept):
+    for source, documents in enumerate(by_source):
         for document in documents:
             sentences = map(plain, as_sentences(document, recipe.data, source))
             found.extend(itertools.islice(filter(_reads_well, sentences), 1))

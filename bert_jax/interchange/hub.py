@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bert_jax.interchange.tensors import INDEX, WEIGHTS
 from bert_jax.system.bucket import Place, place_of
-from bert_jax.system.errors import UsageError, install_extra, shown
+from bert_jax.system.errors import UsageError, install_extra, quoted
 from bert_jax.system.progress import say
 
 _say_once = functools.cache(say)
@@ -66,7 +66,7 @@ def _fetched(name: str) -> Path:
             f"fetch it where there is a network (hf download {name}), or give its folder as ./NAME"
         ) from None
     except Exception as error:  # raised by the library, its HTTP client or the file system
-        reason = shown(str(error))
+        reason = quoted(str(error))
         raise UsageError(f"{name} can't be fetched from the Hugging Face hub ({reason}); try again") from None
     if not any((folder / weights).is_file() for weights in (WEIGHTS, INDEX)):
         script = f"transformers.AutoModelForPreTraining.from_pretrained('{name}').save_pretrained('converted')"

@@ -17,7 +17,7 @@ from bert_jax.interchange.tokenizer_files import SPECIAL_NAMES, read_tokenizer
 from bert_jax.model.bert import Parameters
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched
-from bert_jax.system.errors import UsageError, command_line, shown
+from bert_jax.system.errors import UsageError, command_line, quoted
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -97,10 +97,10 @@ def open_model_directory(
             continue
         # Only fairseq's relatives number positions from the padding's id; in others it changes no computation.
         if name == "pad_token" and not relative_of(config.model_type, "").after_padding:
-            say(f"{path}: {name}_id is {shown(written)}; padding is piece {number}, as the tokenizer says")
+            say(f"{path}: {name}_id is {quoted(written)}; padding is piece {number}, as the tokenizer says")
         else:
             raise UsageError(
-                f"{path}: {name}_id is {shown(written)}, and {vocabulary.pieces[number]} is piece {number} of the "
+                f"{path}: {name}_id is {quoted(written)}, and {vocabulary.pieces[number]} is piece {number} of the "
                 "vocabulary; tokenizer and model don't belong together"
             )
     rows = config.table_rows

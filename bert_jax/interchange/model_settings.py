@@ -8,7 +8,7 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.relative_settings import further_settings, further_values
 from bert_jax.interchange.relatives import relative_of
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.text.vocabulary import Vocabulary
 
 Activation = Literal["gelu_tanh", "gelu_erf"]
@@ -40,7 +40,7 @@ def model_config(
     relative = relative_of(kind, str(path))
     for name, value in relative.fixed.items():
         if values.get(name, value) not in (value, None):
-            raise UsageError(f"{path}: {name} is {shown(values[name])}; bert_jax's {relative.classes} has {value!r}")
+            raise UsageError(f"{path}: {name} is {quoted(values[name])}; bert_jax's {relative.classes} has {value!r}")
     fields: dict[str, Any] = {ours: _size(values, theirs, path) for theirs, ours in relative.sizes.items()}
     fields |= {ours: values[theirs] for theirs, ours in relative.rates.items() if values.get(theirs) is not None}
     try:
@@ -117,7 +117,7 @@ def _size(values: dict[str, Any], name: str, path: Path) -> int:
         raise UsageError(f"{path}: {name} is missing; a size from 1 to {_MOST:,} was expected")
     size = values[name]
     if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= _MOST:
-        raise UsageError(f"{path}: {name} is {shown(size)}; a size from 1 to {_MOST:,} was expected")
+        raise UsageError(f"{path}: {name} is {quoted(size)}; a size from 1 to {_MOST:,} was expected")
     return size
 
 
@@ -126,10 +126,10 @@ def _activation(
 ) -> Activation:
     name = values.get(settings[0], "gelu")
     if not isinstance(name, str) or name not in ACTIVATIONS:
-        raise UsageError(f"{path}: {settings[0]} is {shown(name)}; bert_jax has {', '.join(ACTIVATIONS)}")
+        raise UsageError(f"{path}: {settings[0]} is {quoted(name)}; bert_jax has {', '.join(ACTIVATIONS)}")
     for setting in settings[1:]:
         if ACTIVATIONS.get(str(values.get(setting, name))) != ACTIVATIONS[name]:
             raise UsageError(
-                f"{path}: {setting} is {shown(values[setting])} and {settings[0]} {name!r}; bert_jax has one"
+                f"{path}: {setting} is {quoted(values[setting])} and {settings[0]} {name!r}; bert_jax has one"
             )
     return override or ("gelu_tanh" if of_google and name == "gelu" else ACTIVATIONS[name])

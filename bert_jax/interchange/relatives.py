@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, quoted
 
 SIZES = {
     "num_hidden_layers": "num_layers",
@@ -265,4 +265,4 @@ def relative_of(model_type: Any, place: str) -> Relative:
         return found
     near = difflib.get_close_matches(str(model_type), RELATIVES, 1, cutoff=0.5)
     remedy = f"did you mean {near[0]}?" if near else "give a model of one of these"
-    raise UsageError(f"{place}: model_type is {shown(model_type)}; bert_jax knows {', '.join(RELATIVES)}; {remedy}")
+    raise UsageError(f"{place}: model_type is {quoted(model_type)}; bert_jax knows {', '.join(RELATIVES)}; {remedy}")

@@ -14,7 +14,7 @@ from bert_jax.interchange.json_file import read_shape
 from bert_jax.interchange.names import TIED, expected_tensors, part_of
 from bert_jax.interchange.relatives import RELATIVES, Relative
 from bert_jax.model.parameters import PARAMETERS
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import open_regular
 from bert_jax.system.json_file import Shape
 from bert_jax.system.progress import say
@@ -82,7 +82,7 @@ def read_safetensors(directory: Path, relative: Relative = BERT, kind: str = "")
     for file in sorted(set(places.values())):
         if Path(file).name != file or not file.endswith(".safetensors") or not file.isprintable():
             raise UsageError(
-                f"{directory / INDEX} names {shown(file)}, which is no safetensors file in its folder; fetch it again"
+                f"{directory / INDEX} names {quoted(file)}, which is no safetensors file in its folder; fetch it again"
             )
         of_file = tensors_of(directory / file)
         inside |= of_file
@@ -108,9 +108,9 @@ def tensors_of(path: Path) -> dict[str, Tensor]:
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror or error}); give a folder that has it") from None
     except SafetensorError as error:
-        raise UsageError(f"{path} is no good safetensors file ({shown(str(error))}); fetch it again") from None
+        raise UsageError(f"{path} is no good safetensors file ({quoted(str(error))}); fetch it again") from None
     if unprintable := [name for name in described if not name.isprintable()]:
-        raise UsageError(f"{path} has a tensor named {shown(unprintable[0])}, which is no name; fetch it again")
+        raise UsageError(f"{path} has a tensor named {quoted(unprintable[0])}, which is no name; fetch it again")
     return {
         name: Tensor(name, tuple(slice.get_shape()), partial(_read, opened, name, slice.get_dtype()))
         for name, slice in described.items()

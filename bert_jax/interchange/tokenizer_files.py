@@ -10,7 +10,7 @@ from bert_jax.interchange.json_file import read_object, read_shape
 from bert_jax.interchange.sentencepiece_files import NUMBERED_MODELS, read_numbered_model
 from bert_jax.interchange.tokenizer_keys import check_keys
 from bert_jax.interchange.wordpiece_files import read_wordpiece_json
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import Shape
 from bert_jax.system.progress import say
@@ -175,14 +175,14 @@ def _contradiction(settings: _Settings, vocabulary: Vocabulary, config: ModelCon
         found = vocabulary.pieces[int(number)] if numbers and int(number) < len(vocabulary) else None
         if found != piece.content:
             return (
-                f"{SETTINGS} calls {shown(piece.content)} piece {number[:_MOST_DIGITS]}, where the vocabulary has "
-                f"{shown(found)}"
+                f"{SETTINGS} calls {quoted(piece.content)} piece {number[:_MOST_DIGITS]}, where the vocabulary has "
+                f"{quoted(found)}"
             )
     for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids):
         found = getattr(settings, name)
         found = found.content if isinstance(found, _Piece) else found
         if found not in (None, vocabulary.pieces[number]):
-            return f"{name} in {SETTINGS} is {shown(found)}, where the vocabulary has {vocabulary.pieces[number]!r}"
+            return f"{name} in {SETTINGS} is {quoted(found)}, where the vocabulary has {vocabulary.pieces[number]!r}"
     return None
 
 
@@ -197,7 +197,7 @@ def _class_of(directory: Path, settings: _Settings) -> str | None:
     for file, name in named:
         if name is not None and name.removesuffix("Fast") not in _CLASSES:
             raise UsageError(
-                f"{directory / file}: tokenizer_class is {shown(name)}, whose ids bert_jax can't give; it reads those "
+                f"{directory / file}: tokenizer_class is {quoted(name)}, whose ids bert_jax can't give; it reads those "
                 f"of {', '.join(_CLASSES)}"
             )
     return next((name.removesuffix("Fast") for _, name in named if name), None)

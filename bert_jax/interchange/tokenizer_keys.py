@@ -4,7 +4,7 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.progress import say
 
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
@@ -46,14 +46,14 @@ def check_keys(values: dict[str, Any], path: Path, read: Container[str]) -> None
     for key, defaults in _DEFAULTS.items():
         if key in values and values[key] not in defaults:
             raise UsageError(
-                f"{path}: {key} is {shown(values[key])}, which changes ids and isn't read here; give a model where it "
-                f"is {shown(defaults[0])}"
+                f"{path}: {key} is {quoted(values[key])}, which changes ids and isn't read here; give a model where it "
+                f"is {quoted(defaults[0])}"
             )
     classes = values.get("auto_map")
     named = classes.get(_AUTHORS) if isinstance(classes, dict) else classes
     if named:
         raise UsageError(
-            f"{path}: auto_map names the author's own tokenizer, {shown(named)}, whose code isn't run here; give a "
+            f"{path}: auto_map names the author's own tokenizer, {quoted(named)}, whose code isn't run here; give a "
             "tokenizer.json of it"
         )
     unknown = [
@@ -62,6 +62,6 @@ def check_keys(values: dict[str, Any], path: Path, read: Container[str]) -> None
         if key not in read and key not in _DEFAULTS and key not in _HARMLESS and not key.endswith("_token")
     ]
     if unknown:
-        names = ", ".join(key if key.isidentifier() else shown(key) for key in unknown[:9])
+        names = ", ".join(key if key.isidentifier() else quoted(key) for key in unknown[:9])
         further = f" and {len(unknown) - 9:,} more" if len(unknown) > 9 else ""
         say(f"{path}: {names}{further} are not known here and not used")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.text.pipeline import Tokenizer
 from bert_jax.text.vocabulary import Vocabulary, check_numbers
 from bert_jax.text.wordpiece import MAX_WORD_CHARACTERS, WordPieceTokenizer
@@ -32,7 +32,7 @@ def read_wordpiece_json(
     """
     vocab, cleaning = value["model"].get("vocab"), value.get("normalizer")
     if not isinstance(vocab, dict):
-        raise UsageError(f"{path}: model.vocab is {shown(vocab)}; an object with a number for each piece was expected")
+        raise UsageError(f"{path}: model.vocab is {quoted(vocab)}; an object with a number for each piece was expected")
     check_numbers(vocab, path)
     if isinstance(cleaning, dict) and cleaning.get("type") == _CLEANING["type"]:
         cleaning = _CLEANING | _CASING | cleaning

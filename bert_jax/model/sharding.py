@@ -166,11 +166,11 @@ def slot_shardings(slots: Any, params: Any, mesh: Mesh | AbstractMesh) -> Any:
 
 def parameter_spec(name: str) -> P:
     """How the parameter at a path, or at the end of one, is split. Raises ValueError for a path of no parameter."""
-    taken: set[str] = set()
+    used_axes: set[str] = set()
     spec = []
     for axis in parameter_at(name).axes:
-        split = tuple(each for each in AXIS_TABLE.get(axis, ()) if each not in taken)
-        taken.update(split)
+        split = tuple(each for each in AXIS_TABLE.get(axis, ()) if each not in used_axes)
+        used_axes.update(split)
         spec.append(split[0] if len(split) == 1 else split or None)
     return P(*spec)
 

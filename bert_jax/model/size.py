@@ -35,7 +35,7 @@ class Part(NamedTuple):
         return sum(map(math.prod, self.shapes))
 
     @property
-    def kept(self) -> bool:
+    def in_encoder(self) -> bool:
         """Whether it is kept after pretraining."""
         return not self.of_generator and self.group not in HEADS
 
@@ -66,7 +66,7 @@ def parts(config: ModelConfig) -> list[Part]:
 def num_parameters(config: ModelConfig, heads: bool = True) -> int:
     """Parameters of the encoder with its pooler and, with `heads`, of the heads and of a discriminator's generator,
     without the vocabulary's padding."""
-    return sum(part.copies * part.parameters for part in parts(config) if heads or part.kept)
+    return sum(part.copies * part.parameters for part in parts(config) if heads or part.in_encoder)
 
 
 def train_flops(config: ModelConfig, length: int, predictions: int) -> int:

@@ -8,7 +8,7 @@ from pydantic import computed_field
 
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
-from bert_jax.planning.plan import Planner, held
+from bert_jax.planning.plan import Planner, device_bytes
 from bert_jax.planning.plan_record import PhasePlan
 from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import Facts
@@ -47,17 +47,17 @@ def changes(config: RunConfig, chips: int) -> Iterator[dict[str, Any]]:
     last = remats[-1:] or [{}]
     pairs = itertools.product(last, accumulations + splits)
     every = itertools.product(last, splits[-1:], accumulations)
-    found: list[dict[str, Any]] = [*remats[:-1], *accumulations, *remats[-1:], *splits]
-    found += [first | second for first, second in pairs] + [remat | more | split for remat, split, more in every]
-    yield from (settings for number, settings in enumerate(found) if settings not in found[:number])
+    candidates: list[dict[str, Any]] = [*remats[:-1], *accumulations, *remats[-1:], *splits]
+    candidates += [first | second for first, second in pairs] + [remat | more | split for remat, split, more in every]
+    yield from (settings for number, settings in enumerate(candidates) if settings not in candidates[:number])
 
 
-def change_that_fits(planner: Planner, config: RunConfig, found: list[PhasePlan]) -> ChangedPlan | None:
+def change_that_fits(planner: Planner, config: RunConfig, candidates: list[PhasePlan]) -> ChangedPlan | None:
     """The plan with the first of `changes` with which all phases fit; None if there is none.
 
     `found`: the plans without a change. The phases that need most memory are tried first.
     """
-    hardest = sorted(found, key=lambda each: (each.fits, -(each.needed_bytes or 0)))
+    hardest = sorted(candidates, key=lambda each: (each.fits, -(each.needed_bytes or 0)))
     for settings in changes(config, planner.topology.chips):
         # With more devices in one axis of the mesh, the data axis takes the rest.
         rest = {"mesh.data": -1} if "mesh.fsdp" in settings else {}
@@ -66,7 +66,7 @@ def change_that_fits(planner: Planner, config: RunConfig, found: list[PhasePlan]
             state = planner.trainer(changed).state_shapes
         except (SettingsError, UsageError):  # the batch or an axis can't be divided over the mesh
             continue
-        if held(state) > planner.topology.chip.memory:  # too large for a chip, whatever the activations take
+        if device_bytes(state) > planner.topology.chip.memory:  # too large for a chip, whatever the activations take
             continue
         fitting = []
         for each in hardest:

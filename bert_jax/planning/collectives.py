@@ -35,16 +35,16 @@ class Collective(Facts):
 
 def collectives(program: Program) -> list[Collective]:
     """One item for each kind, in the order of KINDS; collectives in a loop count once for each iteration."""
-    found: dict[tuple[str, str, str], tuple[int, int, int]] = {}
+    totals: dict[tuple[str, str, str], tuple[int, int, int]] = {}
     for computation, instruction, times in program.executed():
         for kind, one in _within(program, computation, instruction):
             # A collective that overlaps with several fusions appears in each of them, with the same channel.
             channel = re.search(r"channel_id=(\d+)", one.attributes)
             key = (kind, computation.name, channel[1] if channel else one.name)
             size = _size(one, kind, group := _group(one, program.devices))
-            found.setdefault(key, (times, times * size, times * _sent(kind, size, group)))
+            totals.setdefault(key, (times, times * size, times * _sent(kind, size, group)))
     sums = {
-        kind: [sum(column) for column in zip(*(row for key, row in found.items() if key[0] == kind), strict=True)]
+        kind: [sum(column) for column in zip(*(row for key, row in totals.items() if key[0] == kind), strict=True)]
         for kind in KINDS
     }
     return [Collective(kind=kind, count=row[0], bytes=row[1], sent=row[2]) for kind, row in sums.items() if row]

@@ -181,7 +181,8 @@ def refusal(message: str) -> int | None:
 
 def _memory(trainer: Trainer, analysis: Any) -> Memory:
     """`analysis`: XLA's memory analysis of the compiled step on one device."""
-    parameters, optimizer = (held(part) for part in (trainer.state_shapes.params, trainer.state_shapes.optimizer))
+    state = trainer.state_shapes
+    parameters, optimizer = device_bytes(state.params), device_bytes(state.optimizer)
     return Memory(
         parameters=parameters,
         optimizer=optimizer,
@@ -192,7 +193,7 @@ def _memory(trainer: Trainer, analysis: Any) -> Memory:
     )
 
 
-def held(shapes: Any) -> int:
+def device_bytes(shapes: Any) -> int:
     """Bytes of sharded arrays on one device."""
     return sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from bert_jax.corpora import limits
 from bert_jax.corpora.decoded_lines import decoded_lines
-from bert_jax.corpora.messages import counted, listed, quoted
+from bert_jax.corpora.messages import counted, listed
 from bert_jax.corpora.task_record import Record, check_names
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, quoted
 
 _CONLLU = "id words lemma upos xpos feats head deprel deps misc".split()
 """The ten columns of CoNLL-U. The second one, FORM, is named `words` as in the other formats."""

@@ -7,10 +7,10 @@ from typing import Any
 from bert_jax.corpora import limits
 from bert_jax.corpora.decoded_lines import decoded_text
 from bert_jax.corpora.jsonl_files import parsed
-from bert_jax.corpora.messages import kind_of, quoted
+from bert_jax.corpora.messages import kind_of
 from bert_jax.corpora.task_record import Record
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, quoted
 
 
 def squad_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeVar
 
-from bert_jax.run.manifest import Manifest, complete, damaged_file, has_manifest, lost, path_of
+from bert_jax.run.manifest import Manifest, complete, damaged_file, has_manifest, lost_checkpoints, path_of
 from bert_jax.run.run_manifest import MANIFEST
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
@@ -138,7 +138,7 @@ def _checkpoint_at(path: Place, step: int) -> Place:
 
 def _checkpoint_of_run(path: Place, newest: bool = False) -> Place:
     directory = path / "checkpoints"
-    saved, gone = complete(directory), lost(directory)
+    saved, gone = complete(directory), lost_checkpoints(directory)
     by_score, unknown = ([], []) if newest else judged(saved, by="score")
     found = None
     if by_score:

@@ -141,7 +141,7 @@ def damaged_file(path: Place) -> str | None:
     return first_damaged(path, manifest.files)
 
 
-def lost(directory: Place) -> list[Place]:
+def lost_checkpoints(directory: Place) -> list[Place]:
     """The checkpoints in `directory` that were finished and whose manifests are gone, oldest first."""
     run = _manifest_of(directory)
     listed = [directory / (run.run / name).parent.name for name in run.listed(directory)]
@@ -154,7 +154,7 @@ def agree_with_list(directory: Place) -> None:
     Killed between writing one and listing it, a run has one that isn't listed. Raises OSError or RunError.
     """
     run = _manifest_of(directory)
-    for path in lost(directory):
+    for path in lost_checkpoints(directory):
         if path.is_dir():
             set_aside(path, f"its {MANIFEST} is gone")
         else:

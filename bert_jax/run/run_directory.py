@@ -20,7 +20,7 @@ from bert_jax.run.run_config import described, differences, origin_of, read_conf
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place, in_bucket, is_trained_in, place_of
 from bert_jax.system.disk import FULL_DISK, disk_explained
-from bert_jax.system.errors import RunError, UsageError, command_line, shown
+from bert_jax.system.errors import RunError, UsageError, command_line, quoted
 from bert_jax.system.files import open_lock, refuse_links, remove_directory, remove_temporary, write_json, write_text
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, warn
@@ -209,7 +209,7 @@ class RunDirectory:
         other = [child.name for child in self.path.iterdir() if not _precedes_config(child)]
         if other:
             raise UsageError(
-                f"--workdir {self.path} is no run and not empty: it holds {shown(min(other))}; choose another "
+                f"--workdir {self.path} is no run and not empty: it holds {quoted(min(other))}; choose another "
                 "--workdir, which is created if it is missing"
             )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.run.manifest import complete, damaged_file, lost, noted_metrics
+from bert_jax.run.manifest import complete, damaged_file, lost_checkpoints, noted_metrics
 from bert_jax.run.metrics import changed_lines, damaged_lines
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
@@ -38,7 +38,7 @@ def verify(run: RunDirectory) -> list[Verdict]:
 
     Raises UsageError where there is neither a checkpoint nor data.
     """
-    finished, gone = complete(run.checkpoints), lost(run.checkpoints)
+    finished, gone = complete(run.checkpoints), lost_checkpoints(run.checkpoints)
     data = _data_sets(run)
     if not finished and not gone and not data:
         raise UsageError(f"{run.path} has no checkpoint and no data to verify; give a run that has begun")

@@ -5,14 +5,16 @@ import shlex
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)|(?<=http://)[^/@\s]+(?=@)|(?<=https://)[^/@\s]+(?=@)")
 """USER:PASSWORD of a URL, or the token in that place of a web address."""
-_SHOWN = 60
+_MOST_CHARACTERS = 60
 """Maximum characters of a value in an error message."""
 
 
-def shown(value: object) -> str:
-    """`value` for an error message: on one line, and cut if it is long."""
+def quoted(value: object) -> str:
+    """The `repr` of a value for an error message: on one line, and cut after 60 characters."""
+    if isinstance(value, str) and len(value) > _MOST_CHARACTERS:
+        return f"{value[:_MOST_CHARACTERS]!r}..."
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MOST_CHARACTERS + len("''") else f"{text[:_MOST_CHARACTERS]}..."
 
 
 def command_line(*words: object) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import open_regular
 
 MOST_BYTES = 16_000_000
@@ -98,7 +98,7 @@ def as_shape(value: dict[str, Any], shape: type[ShapeKind]) -> ShapeKind:
         field = ".".join(map(str, first["loc"]))
         if first["type"] == "missing":
             raise ValueError(f"it has no {field}") from None
-        found_value, reason = repr(first["input"])[:_SHOWN], first["msg"]
+        found_value, reason = quoted(first["input"]), first["msg"]
         raise ValueError(f"{field} is {found_value}: {reason[0].lower()}{reason[1:]}") from None
 
 
@@ -175,9 +175,9 @@ def check_format(path: Place, written: object, version: int) -> None:
     Raises ValueError if `written` is no version, and UsageError if it is another version.
     """
     if type(written) is not int or written < 1:
-        raise ValueError(f"its format is {shown(written)} and should be a number from 1")
+        raise ValueError(f"its format is {quoted(written)} and should be a number from 1")
     if written != version:
         raise UsageError(
-            f"{path} has format {shown(written)} and this release of bert_jax reads format {version}; use the release "
+            f"{path} has format {quoted(written)} and this release of bert_jax reads format {version}; use the release "
             "that wrote it"
         )

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer as Pipeline
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from bert_jax.config.vocabulary import LEAST_OF_BYTES
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.text.pipeline import BYTES, Tokenizer
 from bert_jax.text.tokenizer_json import finished, read_json
 from bert_jax.text.vocabulary import check_numbers, check_spelling, read_lines, special_names
@@ -40,8 +40,8 @@ def pipeline_of_merges(numbers: dict[str, Any], path: Path, leading_space: bool 
         first, _, second = line.partition(" ")
         if not {first, second, first + second} <= numbers.keys():
             raise UsageError(
-                f"{merges_path}, line {number:,}: {shown(line)} isn't two pieces of {path.name} that make a third; put "
-                "the files there that were made together"
+                f"{merges_path}, line {number:,}: {quoted(line)} isn't two pieces of {path.name} that make a third; "
+                "put the files there that were made together"
             )
         merges.append((first, second))
     return _pipeline(models.BPE(numbers, merges), special_names(numbers), leading_space, None, str(path))

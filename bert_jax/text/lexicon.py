@@ -62,7 +62,7 @@ class Lexicon:
         self.duplicates = len(spelled) - self.unknown - len(self._spelled)
         """Number of entries that the tokenizer treats as it does an earlier one."""
 
-    def found(self, text: Marked) -> Int[np.ndarray, "n 2"]:
+    def matches(self, text: Marked) -> Int[np.ndarray, "n 2"]:
         """First token, and token after the last, of each entry in `text`: the leftmost, and of these the longest."""
         if not self._spelled:
             return np.zeros((0, 2), int)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 
 from bert_jax.config.data import RecordedCode
-from bert_jax.system.errors import UsageError, install_extra, shown
+from bert_jax.system.errors import UsageError, install_extra, quoted
 
 Segmenter = Callable[[str], Iterable[int]]
 """Gives the places in a text where words begin or end, as numbers of characters from 0, in ascending order."""
@@ -28,12 +28,12 @@ def open_segmenter(name: str) -> Segmenter:
             places = list(function(text))
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise UsageError(f"data.words={name} failed ({reason}) on the text {shown(text)}; mend it") from None
+            raise UsageError(f"data.words={name} failed ({reason}) on the text {quoted(text)}; mend it") from None
         if any(not isinstance(place, int) or not 0 <= place <= len(text) for place in places) or any(
             later < earlier for earlier, later in itertools.pairwise(places)
         ):
             raise UsageError(
-                f"data.words={name} gave {shown(places)} for the text {shown(text)}; give ascending numbers of "
+                f"data.words={name} gave {quoted(places)} for the text {quoted(text)}; give ascending numbers of "
                 f"characters from 0 to {len(text)}"
             )
         return places
@@ -51,7 +51,7 @@ def _imported(name: str) -> Segmenter:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise UsageError(f"data.words={name} can't be imported ({reason}); give jieba, or module:function") from None
     if not callable(found):
-        raise UsageError(f"data.words={name} is {shown(found)}; name a function of a text")
+        raise UsageError(f"data.words={name} is {quoted(found)}; name a function of a text")
     return found
 
 

@@ -12,7 +12,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import Tokenizer as Pipeline
 
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import open_regular, replacing
 from bert_jax.text.charsmap import charsmap_fault
 from bert_jax.text.pipeline import Tokenizer
@@ -64,7 +64,7 @@ class SentencePieceTokenizer(Tokenizer):
         try:
             return SentencePieceProcessor(model_proto=copy.SerializeToString())
         except Exception as error:  # the library's status codes are RuntimeError, OSError, SyntaxError and others
-            reason = shown(str(error))
+            reason = quoted(str(error))
             raise UsageError(f"{self._name} is no good sentencepiece model ({reason}); give another") from None
 
     def encode(self, text: str) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.text.vocabulary import PieceSpan
 
 _OPENING = {"phrase": "\ufdd0", "entity": "\ufdd2"}
@@ -47,7 +47,7 @@ def with_spans(text: str, value: Any, place: str, dropped: Counter[str]) -> str:
     Spans that can't be are counted in `dropped`. Raises UsageError, naming `place`, if `value` is no list of spans.
     """
     if not isinstance(value, list | None):
-        raise UsageError(f"{place} is {shown(value)}; expected a list of [begin, end, kind]")
+        raise UsageError(f"{place} is {quoted(value)}; expected a list of [begin, end, kind]")
     text, marks = _ANY.sub(_REPLACEMENT, text), []
     last = dict.fromkeys(_OPENING, TextSpan(0, 0, ""))
     for item in value or []:
@@ -69,8 +69,8 @@ def _span(item: Any, place: str) -> TextSpan:
     if isinstance(item, list) and len(item) == 3 and {type(edge) for edge in item[:2]} == {int}:
         if item[2] in (*_OPENING,):
             return TextSpan(*item)
-        raise UsageError(f"{place} has a span of kind {shown(item[2])}; a kind is {' or '.join(_OPENING)}")
-    raise UsageError(f"{place} has the span {shown(item)}; expected [begin, end, kind], like [0, 5, 'entity']")
+        raise UsageError(f"{place} has a span of kind {quoted(item[2])}; a kind is {' or '.join(_OPENING)}")
+    raise UsageError(f"{place} has the span {quoted(item)}; expected [begin, end, kind], like [0, 5, 'entity']")
 
 
 def _wrong(span: TextSpan, size: int, before: TextSpan) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, processors
 
 from bert_jax.system import json_file
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.text.charsmap import normalizer_fault
 from bert_jax.text.tokenizer_settings import Kind
 from bert_jax.text.vocabulary import CONTINUATION, MOST_BYTES, UNKNOWN
@@ -43,7 +43,7 @@ def kind_of(file: dict[str, Any], name: str) -> Kind:
     """The kind of the pipeline in `file`. Raises UsageError for one that isn't read here."""
     if unknown := [key for key in file if key not in _KEYS]:
         raise UsageError(
-            f"{name} has the part {shown(unknown[0])}, which isn't read here; known are {', '.join(_KEYS)}"
+            f"{name} has the part {quoted(unknown[0])}, which isn't read here; known are {', '.join(_KEYS)}"
         )
     steps = file.get("pre_tokenizer")
     steps = steps if isinstance(steps, dict) else {}
@@ -54,13 +54,13 @@ def kind_of(file: dict[str, Any], name: str) -> Kind:
     found = model.get("type", "WordPiece" if kind == "wordpiece" else None) if isinstance(model, dict) else None
     if kind is None or found not in _MODELS[kind]:
         raise UsageError(
-            f"{name}: model {shown(found)} over pre-tokenizers {shown(types)} isn't read here; give a BPE over bytes "
+            f"{name}: model {quoted(found)} over pre-tokenizers {quoted(types)} isn't read here; give a BPE over bytes "
             "(ByteLevel), a Unigram or BPE that marks spaces (Metaspace), or a WordPiece (BertPreTokenizer)"
         )
     if suffix := file["model"].get("end_of_word_suffix"):
         raise UsageError(
-            f"{name}: its pieces have {shown(suffix)} at the ends of words (as HerBERT's), which isn't read here; give "
-            "a BPE over bytes or one that marks spaces"
+            f"{name}: its pieces have {quoted(suffix)} at the ends of words (as HerBERT's), which isn't read here; "
+            "give a BPE over bytes or one that marks spaces"
         )
     wordpieces = {"unk_token": UNKNOWN, "continuing_subword_prefix": CONTINUATION}
     if kind == "wordpiece" and any(file["model"].get(key, value) != value for key, value in wordpieces.items()):
@@ -80,7 +80,7 @@ def built(file: dict[str, Any], name: str) -> Tokenizer:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # the library raises Exception itself, and a panic in it is a BaseException
-        raise UsageError(f"{name} is no good tokenizer.json ({shown(str(error))}); give another") from None
+        raise UsageError(f"{name} is no good tokenizer.json ({quoted(str(error))}); give another") from None
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -91,12 +91,12 @@ def check(file: dict[str, Any], tokenizer: Tokenizer, name: str) -> None:
     written = json.loads(tokenizer.to_str())
     unknown = [key for part in _PARTS for key in _unknown(file.get(part), written[part], part)]
     if unknown:
-        raise UsageError(f"{name} has {shown(unknown[0])}, which isn't read here; its ids may depend on it")
+        raise UsageError(f"{name} has {quoted(unknown[0])}, which isn't read here; its ids may depend on it")
     for one in file.get("added_tokens") or []:
         number = tokenizer.token_to_id(one["content"])
         if number != one["id"]:
             raise UsageError(
-                f"{name}: the added token {shown(one['content'])} has the number {shown(one['id'])} and its place is "
+                f"{name}: the added token {quoted(one['content'])} has the number {quoted(one['id'])} and its place is "
                 f"{number}; added tokens are numbered on from the model's pieces"
             )
 

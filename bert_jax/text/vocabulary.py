@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, shown
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import open_regular, write_text
 
 PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -71,13 +71,13 @@ class Vocabulary:
         for number, piece in enumerate(self.pieces):
             if fault := _fault(piece, blanks):
                 raise UsageError(
-                    f"{name}, line {number + 1:,}: the piece {shown(piece)} {fault}, which no text gives; put an "
+                    f"{name}, line {number + 1:,}: the piece {quoted(piece)} {fault}, which no text gives; put an "
                     f"unused name like [unused{number}] there, so that the other pieces keep their ids"
                 )
         if len(self.ids) < len(self.pieces):
             second = next(number for number, piece in enumerate(self.pieces) if self.ids[piece] != number)
             raise UsageError(
-                f"{name} holds {shown(self.pieces[second])} twice (lines {second + 1} and "
+                f"{name} holds {quoted(self.pieces[second])} twice (lines {second + 1} and "
                 f"{self.ids[self.pieces[second]] + 1}); every piece has one id, so remove or rename one"
             )
         self.special_ids = tuple(self.ids[piece] for piece in special)
@@ -123,7 +123,7 @@ def check_numbers(numbers: dict[str, Any], path: Path) -> None:
     for piece, number in numbers.items():
         if type(number) is not int or not 0 <= number < MOST_PIECES:
             raise UsageError(
-                f"{path}: the piece {shown(piece)} has the number {shown(number)}; expected an integer from 0 to "
+                f"{path}: the piece {quoted(piece)} has the number {quoted(number)}; expected an integer from 0 to "
                 f"{MOST_PIECES - 1:,}"
             )
 

@@ -96,7 +96,7 @@ def example_keys(seed: Seed, purpose: str, phase: int, ordinals: UInt32[Array, "
     return keys.reshape(ordinals.shape)
 
 
-def drawn(
+def targets_and_keys(
     objective: Objective, seed: Seed, batch: AnyBatch, phase: int, moment: Moment
 ) -> tuple[Targets, Key[Array, "B *N"]]:
     """The targets of a training step on `batch`, and the keys of its dropout."""
@@ -134,17 +134,18 @@ def make_train_step(
     """
 
     def train_step(state: TrainState, batch: AnyBatch) -> tuple[TrainState, Means]:
-        targets, dropout_keys = drawn(objective, state.seed, batch, phase, Moment.of(phase, steps, state.step))
+        moment = Moment.of(phase, steps, state.step)
+        targets, dropout_keys = targets_and_keys(objective, state.seed, batch, phase, moment)
         gradients, means = loss_gradients(objective, state.params, targets, dropout_keys, execution.accumulation)
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm)
         rate = learning_rate(state.step)
 
-        def moved() -> tuple[Parameters, Any]:
+        def updated() -> tuple[Parameters, Any]:
             updates, slots = optimizer.update(gradients, state.optimizer, state.params, gradient_norm=norm)
             return jax.tree.map(lambda old, update: old + rate * update, state.params, updates), slots
 
-        params, slots = _if(good, moved, (state.params, state.optimizer))
+        params, slots = _if(good, updated, (state.params, state.optimizer))
         one = jnp.ones(())
         means |= {
             "loss": Mean(
@@ -179,16 +180,16 @@ def _is_empty(batch: AnyBatch) -> Bool[Array, " B"]:
     return (batch.weight == 0).reshape(len(batch.weight), -1).all(axis=1)
 
 
-def _if(good: Bool[Array, ""], moved: Callable[[], Tree], unmoved: Tree) -> Tree:
-    """The result of `moved` if `good`, else `unmoved`.
+def _if(good: Bool[Array, ""], updated: Callable[[], Tree], unchanged: Tree) -> Tree:
+    """The result of `updated` if `good`, else `unchanged`.
 
     On accelerators by a select, which becomes part of the update; a condition copies weights and moments between two
     layouts there (1.2 GB a step of BERT-base on a TPU, and 1 GiB of memory). On CPUs by a condition: XLA computes the
     select there into arrays of its own (0.5 GB for BERT-base).
     """
     if platform() == "cpu":
-        return jax.lax.cond(good, moved, lambda: unmoved)
-    return jax.tree.map(lambda new, old: jnp.where(good, new, old), moved(), unmoved)
+        return jax.lax.cond(good, updated, lambda: unchanged)
+    return jax.tree.map(lambda new, old: jnp.where(good, new, old), updated(), unchanged)
 
 
 def loss_gradients(

@@ -20,11 +20,11 @@ from bert_jax.training.step import (
     STEP_MEASUREMENTS,
     Moment,
     Objective,
-    drawn,
     initial_state,
     loss_gradients,
     make_train_step,
     purpose_key,
+    targets_and_keys,
 )
 
 Config = TypeVar("Config", bound=TrainingConfig)
@@ -77,10 +77,10 @@ class Trainer(Generic[Config, Learned]):
         first = Moment.of(phase, steps, steps.start)
 
         def forward(params: Parameters, batch: AnyBatch) -> Means:
-            return objective.measure(params, *drawn(objective, self.config.seed, batch, phase, first))
+            return objective.measure(params, *targets_and_keys(objective, self.config.seed, batch, phase, first))
 
         def backward(params: Parameters, batch: AnyBatch) -> Any:
-            targets, keys = drawn(objective, self.config.seed, batch, phase, first)
+            targets, keys = targets_and_keys(objective, self.config.seed, batch, phase, first)
             return loss_gradients(objective, params, targets, keys, self.config.execution.accumulation)
 
         return on_mesh(self.mesh, forward), on_mesh(self.mesh, backward)

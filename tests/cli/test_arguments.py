@@ -83,7 +83,7 @@ def test_help_is_short_and_has_no_marks_of_a_library(name, capsys, monkeypatch):
 def test_the_settings_shown_first_and_those_read_exist(name, capsys):
     command = command_module(name).COMMAND
     names = [flag.name for flag in command.flags()]
-    assert set(command.first) <= {flag.name for flag in command.shown(command.flags())}
+    assert set(command.first) <= {flag.name for flag in command.used_flags(command.flags())}
     run([name, "--help"])
     assert len(re.findall("^  [-A-Z]", capsys.readouterr().out, re.MULTILINE)) <= 20  # README's number
     for read in command.reads:

@@ -76,14 +76,14 @@ def test_entries_are_found_as_a_plain_search_on_words_finds_them(tmp_path_factor
     assert not (marks.units & ENTITY_START).any()
     others = np.setdiff1d(np.arange(len(text.tokens)), words)
     assert (marks.units[others] == MASKABLE).all()
-    assert marks.found["phrases"] == sum(len(searched(sentence, entries)) for sentence in sentences)
+    assert marks.counts["phrases"] == sum(len(searched(sentence, entries)) for sentence in sentences)
 
 
 def test_without_settings_words_are_the_tokenizers():
     text, marks = marked(["ab abc", "中国 c"])
     starts = TOKENIZER.starts_word[text.tokens]
     assert np.array_equal(marks.units, np.where(starts, MASKABLE | WORD_START, MASKABLE))
-    assert marks.found == {"words": 5}
+    assert marks.counts == {"words": 5}
 
 
 def trained(texts, kind, size):
@@ -101,7 +101,7 @@ def test_other_vocabularies_find_entries_of_scripts_with_and_without_spaces(kind
     entries = Lexicon(["Old House", "house of", "arden", "中国", "zebra"], speller)
     text = encode_documents([sentences], tokenizer)
     begins = np.isin(np.arange(len(text.tokens)), text.ends)
-    found = entries.found(speller.marked(text.tokens, begins))
+    found = entries.matches(speller.marked(text.tokens, begins))
     spelled = [tokenizer.decode(text.tokens[begin:end].tolist()) for begin, end in found]
     assert spelled[:2] == ["old house"] * 2 and set(spelled[2:]) <= {"中国"}
     assert entries.unknown == (kind != "byte_bpe")  # to which no text is unknown
@@ -111,7 +111,7 @@ def test_units_longer_than_the_budget_are_counted(tmp_path):
     path = lexicon(tmp_path / "p.txt", ["a b c", "a b"])
     _, marks = marked(["a b c a abc b a b", "a b c"], phrases=path)
     assert marks.sizes == {"phrases 3": 2, "phrases 2": 1, "words 1": 10, "words 2": 1}
-    seen = Statistics(tokens=12, units=marks.found, unit_sizes=marks.sizes) + Statistics(unit_sizes=marks.sizes)
+    seen = Statistics(tokens=12, units=marks.counts, unit_sizes=marks.sizes) + Statistics(unit_sizes=marks.sizes)
     assert [seen.longer("phrases", budget) for budget in (1, 2, 3)] == [6, 4, 0]
     assert ("phrases of over 2 tokens, never masked whole", "4") in seen.table(32, budget=2)
     assert seen.units_json(2)["phrase"]["longer"] == 4 and seen.units_json(2)["word"]["longer"] == 0

@@ -15,7 +15,7 @@ from bert_jax.run.manifest import (
     complete,
     damaged_file,
     delete,
-    lost,
+    lost_checkpoints,
     make_complete,
     set_aside,
     write_evaluation,
@@ -98,7 +98,7 @@ def test_a_run_killed_between_any_two_changes_has_nothing_that_is_not_as_it_was_
     while killed_at(number, path := tmp_path / str(number), monkeypatch):
         run = RunDirectory(path)
         assert run.manifest.damage(path) is None, number
-        assert lost(run.checkpoints) == [], number
+        assert lost_checkpoints(run.checkpoints) == [], number
         assert not [found for found in complete(run.checkpoints) if damaged_file(found)], number
         agree_with_list(run.checkpoints)
         listed = set(run.manifest.listed(run.checkpoints))
@@ -139,12 +139,12 @@ def test_a_checkpoint_that_lost_its_manifest_is_set_aside_and_one_that_is_gone_i
     checkpoint(run, 40), checkpoint(run, 50)
     (run.checkpoints / "00000050" / "manifest.json").unlink()
     shutil.rmtree(run.checkpoints / "00000040")
-    assert [path.name for path in lost(run.checkpoints)] == ["00000040", "00000050"]
+    assert [path.name for path in lost_checkpoints(run.checkpoints)] == ["00000040", "00000050"]
     agree_with_list(run.checkpoints)
     said = " ".join(capsys.readouterr().err.split())
     assert "00000050 is damaged (its manifest.json is gone); it is set aside as damaged-00000050" in said
     assert "00000040 was finished and is gone; the one before it is used" in said
-    assert lost(run.checkpoints) == [] and (run.checkpoints / "damaged-00000050" / "numbers").exists()
+    assert lost_checkpoints(run.checkpoints) == [] and (run.checkpoints / "damaged-00000050" / "numbers").exists()
 
 
 def test_another_manifest_in_a_checkpoint_is_damage(run):
@@ -165,7 +165,7 @@ def test_a_full_disk_still_lets_an_old_checkpoint_go(run, monkeypatch):
     written = files.write_text
     monkeypatch.setattr(files, "write_text", full)
     delete(thirty)
-    assert not thirty.exists() and lost(run.checkpoints) == []
+    assert not thirty.exists() and lost_checkpoints(run.checkpoints) == []
 
 
 def test_results_changed_by_hand_are_measured_anew(run, capsys):
