@@ -48,12 +48,12 @@ def _described(model: Any) -> str:
     from bert_jax.model.bert import PART_NAMES
 
     config, tokenizer = model.config, model.tokenizer
-    casing = {True: "lower-cased", False: "case kept", None: "cleaned by its model"}
+    casing = {True: ", lower-cased", False: ", case kept", None: ""}
     lacking = f"; without {' and '.join(PART_NAMES[part] for part in sorted(model.absent))}" if model.absent else ""
     slots = f", {len(model.slots)} of the optimizer ignored" if model.slots else ""
     return (
         f"{counted(config.num_layers, 'layer')}, width {config.hidden_size:,}, {counted(config.num_heads, 'head')}, "
         f"{config.activation}, {config.max_positions:,} positions, {counted(config.num_segments, 'segment')}\n"
-        f"{tokenizer.kind} of {len(tokenizer.vocabulary):,} pieces, {casing[getattr(tokenizer, 'lowercase', None)]}\n"
+        f"{tokenizer.kind} of {len(tokenizer.vocabulary):,} pieces{casing[getattr(tokenizer, 'lowercase', None)]}\n"
         f"{len(model.tensors) - len(model.unused)} tensors taken{slots}{lacking}"
     )

@@ -1,9 +1,6 @@
 """Reads and writes tokenizers: in the formats of Hugging Face and Google, and for AutoTokenizer of transformers."""
 
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import Field
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import read_object, read_shape
@@ -88,14 +85,9 @@ class _Settings(_Class, _Tokens):
 
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
-    tokenize_chinese_chars: Literal[True] = True
     keep_accents: bool | None = None
     add_prefix_space: bool | None = None
     model_max_length: float | None = None
-    do_basic_tokenize: Literal[True] = True
-    never_split: Annotated[list[str], Field(max_length=0)] | None = None
-    word_tokenizer_type: Literal["basic"] | None = None
-    subword_tokenizer_type: Literal["wordpiece"] | None = None
     added_tokens_decoder: dict[str, _Piece] = {}
     pad_token: str | _Piece | None = None
     unk_token: str | _Piece | None = None

@@ -8,6 +8,11 @@ from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.progress import say
 
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "word_tokenizer_type": ("basic", None),
+    "subword_tokenizer_type": ("wordpiece", None),
+    "do_basic_tokenize": (True,),
+    "tokenize_chinese_chars": (True,),
+    "never_split": (None, []),
     "do_word_tokenize": (True,),
     "do_subword_tokenize": (True,),
     "wordpieces_prefix": ("##",),

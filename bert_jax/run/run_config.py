@@ -29,8 +29,8 @@ def refuse_passwords(config: TrainingConfig) -> None:
             others = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN"
             where = others if name == "logging.mlflow" else "the variables of its service"
             raise UsageError(
-                f"{name}={cleaned} holds a user or password, which would be written to the run's files; leave it out "
-                f"and set the environment variables instead: {where}"
+                f"{name}={cleaned} holds a user, password or token, which would be written to the run's files; "
+                f"leave it out and set the environment variables instead: {where}"
             )
 
 

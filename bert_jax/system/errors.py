@@ -5,6 +5,8 @@ import shlex
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)|(?<=http://)[^/@\s]+(?=@)|(?<=https://)[^/@\s]+(?=@)")
 """USER:PASSWORD of a URL, or the token in that place of a web address."""
+_TOKEN = re.compile(r"(?<=[?&])((?:sig|signature|token|access_token|password|X-Amz-Signature)=)[^&\s]+", re.IGNORECASE)
+"""A secret in the query of a URL, such as the signature of Azure's links."""
 _MOST_CHARACTERS = 60
 """Maximum characters of a value in an error message."""
 
@@ -23,8 +25,8 @@ def command_line(*words: object) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """`text` with *** in place of the user and password in each URL."""
-    return _PASSWORD.sub("***", text)
+    """`text` with *** in place of the user, password and secrets of the query in each URL."""
+    return _TOKEN.sub(r"\1***", _PASSWORD.sub("***", text))
 
 
 class BertJaxError(Exception):

@@ -379,7 +379,7 @@ SPOILED = {
     ),
     "words of MeCab": (
         _settings("tokenizer_config.json", word_tokenizer_type="mecab"),
-        "word_tokenizer_type is 'mecab': input should be 'basic'",
+        "word_tokenizer_type is 'mecab', which changes ids and isn't read here",
     ),
     "half a character in a piece": (_tokenizer(added_tokens=[{"id": 97, "content": "\ud800"}]), "half of a surrogate"),
     "numbers of thousands of digits": (
@@ -407,7 +407,7 @@ SPOILED = {
     "no config": (lambda folder: (folder / "config.json").unlink(), "has neither config.json nor bert_config.json"),
     "ideographs kept together": (
         _settings("tokenizer_config.json", tokenize_chinese_chars=False),
-        "tokenize_chinese_chars is False: input",
+        "tokenize_chinese_chars is False, which changes ids",
     ),
 }
 

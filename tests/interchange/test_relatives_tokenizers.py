@@ -200,7 +200,8 @@ def test_a_tokenizer_is_read_by_its_class(file, tmp_path):
     (tmp_path / file).write_text(json.dumps({"tokenizer_class": "XLMRobertaTokenizerFast"}))
     of_bert = read(tmp_path, "bert", int(IDS["xlm-roberta.size"]))
     assert of_bert.encode_batch(TEXTS[:300]) == read(tmp_path, "xlm-roberta").encode_batch(TEXTS[:300])
-    (tmp_path / file).write_text(json.dumps({"tokenizer_class": "BertJapaneseTokenizer"}))
+    keys = {"tokenizer_class": "BertJapaneseTokenizer", "word_tokenizer_type": "mecab"}  # the class says more
+    (tmp_path / file).write_text(json.dumps(keys))
     with pytest.raises(UsageError, match=f"{file}: tokenizer_class is 'BertJapaneseTokenizer', whose ids"):
         read(tmp_path, "xlm-roberta")
 
