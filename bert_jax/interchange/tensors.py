@@ -36,7 +36,7 @@ _REASONS = (
 )
 """Prefixes of tensor names, without `bert.`, and the reason why such tensors aren't used."""
 _SURE = ("bert.embeddings.word_embeddings.weight", "bert.encoder.layer.0.attention.output.dense.weight")
-"""Tensors of every model. What is before their names in a file is what a wrapper put there."""
+"""Tensors that every model has. In a wrapped model's file their names follow the wrapper's prefix."""
 _OURS = re.compile(
     "|".join(
         re.escape(name).replace(r"\{layer\}", r"\d+")
@@ -156,10 +156,11 @@ def _by_todays_names(tensors: dict[str, Tensor], directory: Path, relative: Rela
 def _without_prefix(
     tensors: dict[str, Tensor], directory: Path, relative: Relative, kind: str
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """`tensors` without what a wrapper, such as DataParallel or a module's field, put before the names of a model's
-    tensors, and the others, which are not the model's.
+    """Removes a wrapper's prefix, such as DataParallel's `module.`, from the names of a model's tensors.
 
-    Nothing is left out if names fit as they are, or if one of the others would be used by its name. Raises UsageError
+    Returns the model's tensors by their own names, and the other tensors.
+
+    No prefix is removed if names fit as they are, or if one of the others would be used by its name. Raises UsageError
     if the names fit after two prefixes.
     """
     word, block = ({*_prefixes(tensors, relative.theirs(name, kind), relative)} for name in _SURE)
@@ -182,7 +183,7 @@ def _without_prefix(
 
 
 def _prefixes(names: Iterable[str], whole: str, relative: Relative) -> Iterator[str]:
-    """What stands before `whole`, with its base or bare, in `names`; never another relative's base."""
+    """The prefixes with which `whole` occurs in `names`, with or without its base, except other relatives' bases."""
     bases = {other.base for other in RELATIVES.values()} - {relative.base, "model."}
     for name in names:
         end = next((one for one in (whole, whole.removeprefix(relative.base)) if f".{name}".endswith(f".{one}")), None)

@@ -68,14 +68,14 @@ class _Tokens(Shape):
 
     @property
     def named(self) -> list[str | _Piece]:
-        """Those that have a name of their own."""
+        """The tokens that have a key of their own."""
         extra = self.extra_special_tokens if isinstance(self.extra_special_tokens, dict) else {}
         own = [one for one in (self.bos_token, self.eos_token) if one]
         return [*own, *extra.values(), *(self.model_specific_special_tokens or {}).values()]
 
     @property
     def listed(self) -> list[str | _Piece]:
-        """Those in a list, of which the newer key goes before the older one."""
+        """The tokens in lists: those of the newer key, or without it those of the older one."""
         extra = self.extra_special_tokens if isinstance(self.extra_special_tokens, list) else []
         return extra or self.additional_special_tokens or []
 
@@ -244,7 +244,7 @@ def _special_tokens(directory: Path, settings: _Settings) -> list[_Piece]:
 
 
 def _others(path: Path) -> list[str]:
-    """The tokens that a file of settings names by keys of its author's, such as entity_token."""
+    """The tokens in a file of settings under keys that its author invented, such as entity_token."""
     known = {*SPECIAL_NAMES, *_Tokens.model_fields}
     values = read_object(path) if path.is_file() else {}
     return [

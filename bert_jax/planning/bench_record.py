@@ -110,16 +110,16 @@ class Bench(Facts):
     """The main operations, at one device's share of the batch; empty without `--operations`."""
     rates: Rates
     transfer: Timing
-    """Of a batch to the device, which isn't in the step."""
+    """Time to copy a batch to the device; the step doesn't include it."""
     sequences_per_second: Annotated[float, facts.Unit("{:,.4g} /s".format), "sequences"]
     tokens_per_second: Annotated[Positive, facts.Unit("{:,.0f} /s".format), "tokens"]
     """Without padding."""
     fill: Annotated[facts.Share, "positions filled"]
     """Share of the batch's positions that hold tokens."""
     model_flops_per_step: Annotated[float, facts.Unit(lambda flops: f"{flops / 1e9:,.1f} GFLOP"), "model"]
-    """Of a step, by formula."""
+    """FLOPs of the model in a step, by formula."""
     model_flops_per_second: Annotated[facts.FlopRate, "model rate"]
-    """By formula, at the median time of a step."""
+    """The model's FLOPs over the median time of a step."""
     share_of_matrix_rate: Annotated[facts.Share, "share of that"]
     """Model FLOPs a second over the rate of square products that was measured in this process."""
     mfu: Annotated[facts.Share | None, "MFU"]

@@ -111,7 +111,7 @@ class FormulaPlan(PhaseWork):
     """The plan of one phase's step without a compiler."""
 
     at_best: Pace
-    """At the peak of the chips."""
+    """Times if the chips compute at their peak."""
 
 
 class PhasePlan(PhaseWork):
@@ -122,7 +122,7 @@ class PhasePlan(PhaseWork):
     accumulation: int
     compile_seconds: Annotated[facts.Seconds, "compiled in"]
     memory: Annotated[Memory | None, "memory a chip"]
-    """None if the program doesn't fit: the compiler then stops."""
+    """Memory of the program on a chip; None if it doesn't fit, where the compiler stops."""
     needed_bytes: Annotated[facts.Memory | None, "needed"]
     """Bytes needed on a chip: the total, or the figure in the compiler's refusal; None if the refusal has none."""
     available_bytes: Annotated[facts.Memory, "available"]
