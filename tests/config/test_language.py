@@ -33,7 +33,7 @@ def test_others_are_refused_in_one_short_line(named):
 
 
 def test_what_was_probably_meant_is_said():
-    with pytest.raises(SettingsError, match=r"'russsian' is no language that is known; did you mean Russian \(ru\)\?"):
+    with pytest.raises(SettingsError, match=r"russsian is no language that is known; did you mean Russian \(ru\)\?"):
         DataConfig(language="russsian")
     assert language_name("sw") == "Swahili"
 
