@@ -10,11 +10,11 @@ from pydantic import Field
 from bert_jax.run.measurement import as_sums
 from bert_jax.run.run_manifest import MANIFEST, RunManifest
 from bert_jax.run.state_check import StateCheck
-from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.bucket import Place
 from bert_jax.system.copies import copy_into
 from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, sync, sync_below, write_text
 from bert_jax.system.progress import warn
-from bert_jax.system.sealed import Natural, Sealed, first_damaged, out_of_reach
+from bert_jax.system.sealed import Natural, Sealed, first_damaged
 
 _DIGITS = 8
 """Digits of the step that is a checkpoint's name."""
@@ -124,7 +124,7 @@ def damaged_file(path: Place) -> str | None:
     """The first file of the finished checkpoint at `path` that isn't as it was written, or None. Reads all of it.
 
     One that is named by another step than its manifest's is damaged; a copy may have any other name. Raises RunError
-    where a bucket can't be reached: what is there may be as good as ever.
+    where a bucket doesn't answer: the checkpoint may be undamaged.
     """
     try:
         manifest = Manifest.at(path)
@@ -132,12 +132,8 @@ def damaged_file(path: Place) -> str | None:
             return f"{MANIFEST}, which is of step {manifest.step:,},"
         if _manifest_of(path.parent).damage(absolute(path) / MANIFEST):
             return MANIFEST
-    except ValueError:
+    except (OSError, ValueError):  # damaged, gone, or on a disk that can't read it
         return MANIFEST
-    except OSError as error:
-        if in_bucket(path) and not isinstance(error, FileNotFoundError):
-            raise out_of_reach(path / MANIFEST, error) from None
-        return MANIFEST  # gone, or on a disk that can't read it
     return first_damaged(path, manifest.files)
 
 

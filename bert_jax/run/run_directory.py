@@ -12,16 +12,17 @@ from typing import Any
 from bert_jax.config.phase import same_until
 from bert_jax.config.run import RunConfig
 from bert_jax.config.training import TrainingConfig
-from bert_jax.run.events import open_events
 from bert_jax.run.hosts import is_first
 from bert_jax.run.manifest import complete, damaged_file, path_of
 from bert_jax.run.orbax_reading import check_name
 from bert_jax.run.run_config import described, differences, origin_of, read_config, refuse_passwords, write_config
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place, in_bucket, is_trained_in, place_of
+from bert_jax.system.copies import appended_to
 from bert_jax.system.disk import FULL_DISK, disk_explained
 from bert_jax.system.errors import RunError, UsageError, command_line, quoted
 from bert_jax.system.files import open_lock, refuse_links, remove_directory, remove_temporary, write_json, write_text
+from bert_jax.system.journal import FILE_NAME, open_journal
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
@@ -150,14 +151,13 @@ class RunDirectory:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._lock()
-                if not in_bucket(self.path):
-                    remove_temporary(self.path)
+                remove_temporary(self.path)
             except OSError as error:
                 if error.errno in FULL_DISK:
                     raise
                 reason = error.strerror or str(error).partition("\n")[0]
                 raise UsageError(f"--workdir {self.path} can't be written ({reason}); choose another") from None
-        open_events(self.path)
+        open_journal(appended_to(self.path / FILE_NAME))
         self.manifest.mend(self.under_way)
         write_config(self.config_file, config)
 

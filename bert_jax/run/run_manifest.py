@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from bert_jax.run.hosts import is_first
-from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum, absolute, files_below, sync, write_json
 from bert_jax.system.progress import warn
-from bert_jax.system.sealed import Sealed, file_damage, out_of_reach
+from bert_jax.system.sealed import Sealed, file_damage
 
 MANIFEST = "manifest.json"
 _CHANGING = threading.Lock()
@@ -42,7 +42,7 @@ class RunManifest:
     def read(self) -> Covered | None:
         """The manifest; None if the run has none.
 
-        Raises OSError if it can't be read, ValueError if it is damaged, UsageError if another release wrote it.
+        Raises what `Sealed.read` does, but for a missing file.
         """
         try:
             return Covered.read(self.path)
@@ -50,7 +50,7 @@ class RunManifest:
             return None
 
     def readable(self) -> Covered:
-        """The manifest; an empty one where it is missing or can't be read."""
+        """The manifest; an empty one where it is missing or damaged. Raises RunError where a bucket doesn't answer."""
         with contextlib.suppress(OSError, ValueError):
             return self.read() or Covered(data={})
         return Covered(data={})
@@ -86,7 +86,7 @@ class RunManifest:
     def mend(self, begun: bool) -> Covered | None:
         """Reads the manifest. Rewrites it from the files that are there, if it is damaged, or missing in a `begun` run.
 
-        Raises RunError where a bucket can't be reached, UsageError if another release wrote it.
+        Raises RunError where a bucket doesn't answer, UsageError if another release wrote it.
         """
         try:
             covered = self.read()
@@ -94,8 +94,6 @@ class RunManifest:
                 return covered
             problem = f"{self.run} has no {self.path.name}"
         except (OSError, ValueError) as error:
-            if isinstance(error, OSError) and in_bucket(self.path):
-                raise out_of_reach(self.path, error) from None
             problem = f"{self.path} is damaged ({error})"
         warn(f"{problem}: the run's files are taken as they are")
         covered = Covered(files={name: FileSum.of(self.run / name) for name in self.built_on()}, data={})

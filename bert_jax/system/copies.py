@@ -58,6 +58,18 @@ def worked_on(path: Place) -> Path:
     return copy
 
 
+def appended_to(path: Place) -> Path:
+    """The local file to which lines are added that belong at `path`: `path` itself, or its up-to-date local copy.
+
+    A copy is uploaded by a Publisher. One that another run left is deleted where nothing is at `path`.
+    """
+    if in_bucket(path) and path.exists():
+        return fetched(path)
+    if in_bucket(path):
+        worked_on(path).unlink(missing_ok=True)
+    return worked_on(path)
+
+
 def publish(path: Place, last: str | None = None) -> None:
     """Uploads the local copy to `path`, if that is in a bucket; in a folder the file `last` after all others."""
     if not in_bucket(path):
