@@ -1,4 +1,4 @@
-"""What a checkpoint is on disk: a directory named by its step, with a manifest, written last, of all its files."""
+"""Checkpoints on disk: directories named by their steps, each with a manifest of all its files, written last."""
 
 import contextlib
 import math
@@ -37,8 +37,8 @@ class Manifest(Sealed):
     metrics: FileSum | None = None
     """Size and checksum of the run's metrics.jsonl up to this step; None for a model that was not trained here."""
     window: dict[str, Annotated[tuple[float, float], Field(strict=False)]] = {}  # JSON has lists
-    """Measurements since the last line of metrics.jsonl, each as its total and count. They are here and not in the
-    state, so that a run goes on whatever else is measured by then."""
+    """Measurements since the last line of metrics.jsonl, each as its total and count. They are not part of
+    the saved state, so that a run goes on after the set of measurements has changed."""
 
     @classmethod
     def of(
@@ -49,7 +49,7 @@ class Manifest(Sealed):
         check: StateCheck | None,
         metrics: FileSum | None = None,
     ) -> "Manifest":
-        """Sums up the files in `directory`."""
+        """Computes sizes and checksums of the files in `directory`."""
         files = {name: FileSum.of(path) for name, path in files_below(directory).items() if name != MANIFEST}
         found = cls(files=files, step=step, evaluation=_finite(evaluation), metrics=metrics)
         if check is None:
@@ -73,7 +73,7 @@ def _finite(evaluation: dict[str, float] | None) -> dict[str, float | None] | No
 
 
 def path_of(directory: Place, step: int) -> Place:
-    """Where the checkpoint of `step` lies."""
+    """The directory of the checkpoint of `step`."""
     return directory / f"{step:0{_DIGITS}d}"
 
 
@@ -83,9 +83,9 @@ def complete(directory: Place) -> list[Place]:
 
 
 def incomplete(directory: Place) -> set[Place]:
-    """What was killed before its manifest was written, or while it was deleted.
+    """The checkpoints without manifest: their process was killed while it wrote or deleted them.
 
-    Raises OSError if the disk or bucket doesn't answer, which a glob for manifests would hide: the result is deleted.
+    Raises OSError if the disk or bucket doesn't answer; a glob would hide that, and callers delete these checkpoints.
     """
     return {path for path in directory.glob(_NAMES) if not has_manifest(path)}
 
@@ -107,7 +107,8 @@ def make_complete(
     check: StateCheck | None,
     metrics: FileSum | None = None,
 ) -> None:
-    """Copies what is `carried` into a checkpoint and, last, writes its manifest; then the run's manifest lists it."""
+    """Copies the files and directories `carried` into a checkpoint, writes its manifest, and lists that in the
+    run's."""
     for source in carried:
         copy_into(source, path)
     sync_below(path)
@@ -121,10 +122,10 @@ def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
 
 
 def damaged_file(path: Place) -> str | None:
-    """The first file of the finished checkpoint at `path` that isn't as it was written, or None. Reads all of it.
+    """The first file of the finished checkpoint at `path` that isn't as it was written, or None. Reads all files.
 
-    One that is named by another step than its manifest's is damaged; a copy may have any other name. Raises RunError
-    where a bucket doesn't answer: the checkpoint may be undamaged.
+    A checkpoint whose name is another step than its manifest's is damaged; a copy may have a name that is no step.
+    Raises RunError where a bucket doesn't answer: the checkpoint may be undamaged.
     """
     try:
         manifest = Manifest.at(path)
@@ -145,9 +146,9 @@ def lost_checkpoints(directory: Place) -> list[Place]:
 
 
 def agree_with_list(directory: Place) -> None:
-    """Makes the list in the run's manifest that of the checkpoints in `directory`; warns of lost ones.
+    """Lists in the run's manifest the checkpoints that are in `directory`, and no others; warns of lost ones.
 
-    Killed between writing one and listing it, a run has one that isn't listed. Raises OSError or RunError.
+    A checkpoint isn't listed if its process was killed between writing and listing it. Raises OSError or RunError.
     """
     run = _manifest_of(directory)
     for path in lost_checkpoints(directory):
@@ -175,10 +176,10 @@ def is_sound(path: Place) -> bool:
 
 
 def noted_metrics(directory: Place, last: int | None = None) -> dict[int, FileSum]:
-    """What the checkpoints in `directory` note of the run's metrics.jsonl, by their steps, none after `last`."""
+    """Size and checksum of the run's metrics.jsonl at each checkpoint in `directory` up to step `last`, by step."""
     noted = {}
     for path in complete(directory):
-        with contextlib.suppress(OSError, ValueError):  # damaged or deleted meanwhile: others say so
+        with contextlib.suppress(OSError, ValueError):  # damaged or deleted meanwhile: reported elsewhere
             manifest = Manifest.at(path)
             if manifest.metrics and (last is None or manifest.step <= last):
                 noted[manifest.step] = manifest.metrics
@@ -186,7 +187,7 @@ def noted_metrics(directory: Place, last: int | None = None) -> dict[int, FileSu
 
 
 def delete(path: Place) -> None:
-    """Deletes a checkpoint: without its manifest it is none, so half a deletion leaves none either."""
+    """Deletes a checkpoint, its manifest first: after half a deletion there is no checkpoint."""
     with _unlisted(path):
         (path / MANIFEST).unlink(missing_ok=True)
         remove_directory(path)
@@ -203,7 +204,7 @@ def is_kept_for_good(path: Place) -> bool:
 
 
 def set_aside(path: Place, damage: str) -> None:
-    """Renames a damaged checkpoint, so that it counts no more and can still be looked at."""
+    """Renames a damaged checkpoint: it is no longer used, and can still be examined."""
     aside = path.with_name(f"damaged-{path.name}")
     remove_directory(aside)
     with _unlisted(path):
@@ -213,7 +214,7 @@ def set_aside(path: Place, damage: str) -> None:
 
 @contextlib.contextmanager
 def _unlisted(path: Place) -> Iterator[None]:
-    """Takes a checkpoint out of the run's list before the block; after it, where a full disk has no room before."""
+    """Takes a checkpoint off the run's list before the block, or after it if a full disk has no room before."""
     run, file = _manifest_of(path.parent), absolute(path)
     try:
         run.forget(file)

@@ -101,25 +101,25 @@ class RunManifest:
         return covered
 
     def built_on(self) -> Iterator[str]:
-        """The files that are there and may be listed, by their paths in the run."""
+        """The existing files that a manifest may list, by their paths in the run."""
         for pattern in ("config.json", "tokenizer/*", "results.json", f"checkpoints/{'[0-9]' * 8}/{MANIFEST}"):
             yield from sorted(self._name(path) for path in self.run.glob(pattern) if path.is_file())
 
     def listed(self, place: Place) -> dict[str, FileSum]:
-        """The listed files that are, or are in, `place`; {} where the manifest can't be read."""
+        """The listed files at or in `place`; {} if the manifest can't be read."""
         name = self._name(place)
         return {file: written for file, written in self.readable().files.items() if name in _ways_to(file)}
 
     def damage(self, place: Place) -> str | None:
-        """What is wrong with the first listed file that is, or is in, `place`; None where all are as they were written.
+        """The damage of the first damaged file among those listed at or in `place`; None if there is none.
 
-        A copy of the file from a checkpoint is as good. Also None where the manifest itself can't be read. Raises
-        RunError where a bucket can't be reached.
+        A file restored from a checkpoint is undamaged. Also None if the manifest itself can't be read. Raises RunError
+        if a bucket doesn't answer.
         """
         before = self.listed(place)
         wrong = [name for name, written in before.items() if file_damage(self.run / name, written)]
         wrong = [name for name in wrong if not self._is_copy(name)]
-        # A training beside takes a file off the list before it replaces it, so the list is read after the file too.
+        # A training in another process unlists a file before replacing it, so the list is read after the file too.
         now = self.listed(place)
         for name in wrong:
             if now.get(name) == before[name]:
@@ -127,7 +127,7 @@ class RunManifest:
         return None
 
     def check(self, *places: Place) -> None:
-        """Raises RunError where a listed file that is, or is in, one of `places` isn't as it was written."""
+        """Raises RunError if a listed file at or in one of `places` isn't as it was written."""
         for place in places:
             if damage := self.damage(place):
                 raise RunError(
