@@ -69,8 +69,8 @@ def read_pretraining_config(path: Place) -> RunConfig:
     config = read_config(path)
     if not isinstance(config, RunConfig):
         raise UsageError(
-            f"{path} was fine-tuned for {config.task.name}, and a pretraining run is needed here; its config.json names "
-            "the run that it began with"
+            f"{path} was fine-tuned for {config.task.name}, and a pretraining run is needed here; its config.json "
+            "names the run that it began with"
         )
     return config
 
