@@ -107,10 +107,8 @@ def temporary_path(path: Path) -> Path:
 
 
 def remove_temporary(directory: Place, name: str = "*") -> None:
-    """Deletes what killed processes left in `directory` of files and directories that were to be called `name`.
-
-    In a bucket no write leaves anything.
-    """
+    """Deletes temporary files and directories of killed processes in `directory`, for files called `name`; in a bucket
+    there are none."""
     if in_bucket(directory):
         return
     for left in directory.glob(f".{name if name == '*' else glob.escape(name)}.{'[0-9a-f]' * 16}.tmp"):

@@ -67,11 +67,11 @@ class StopSignals:
     def _request(self, number: int, frame) -> None:
         if self.requested and number == signal.SIGINT and not interruption.watched():
             raise KeyboardInterrupt
-        interruption.heed()
+        interruption.stop_raising()
         self.requested = True
 
     def _request_of_all(self, number: int, frame) -> None:
-        interruption.heed()
+        interruption.stop_raising()
         signal.signal(signal.SIGINT, _nothing if interruption.watched() else signal.default_int_handler)
         os.kill(os.getpid(), signal.SIGTERM)
 
