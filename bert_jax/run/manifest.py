@@ -69,7 +69,9 @@ class Manifest(Sealed):
 
 def _finite(evaluation: dict[str, float] | None) -> dict[str, float | None] | None:
     """The measurements with None for numbers that are not finite, which JSON doesn't have."""
-    return evaluation and {name: value if math.isfinite(value) else None for name, value in evaluation.items()}
+    if evaluation is None:
+        return None
+    return {name: value if math.isfinite(value) else None for name, value in evaluation.items()}
 
 
 def path_of(directory: Place, step: int) -> Place:

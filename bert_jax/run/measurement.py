@@ -13,7 +13,7 @@ class Mean(NamedTuple):
     """A mean that is still a sum and a count."""
 
     total: Float[Array, ""]
-    count: Float[Array, ""]
+    count: Float[Array, ""]  # type: ignore[assignment]  # hides tuple.count
 
     @classmethod
     def of(cls, values: Float[Array, "..."], weights: Float[Array, "..."]) -> "Mean":
@@ -25,7 +25,7 @@ class Mean(NamedTuple):
         """The mean of no values."""
         return cls(jnp.zeros(()), jnp.zeros(()))
 
-    def __add__(self, other: "Mean") -> "Mean":
+    def __add__(self, other: "Mean") -> "Mean":  # type: ignore[override]  # tuples would be joined
         return Mean(self.total + other.total, self.count + other.count)
 
     def where(self, condition: Bool[Array, ""], other: "Mean") -> "Mean":

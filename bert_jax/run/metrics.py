@@ -1,6 +1,7 @@
 """The measurements of a run: metrics.jsonl and TensorBoard."""
 
 import contextlib
+import io
 import json
 import math
 import os
@@ -45,7 +46,9 @@ class MetricsLog:
         evaluations = [line.values for line in kept if line.values["split"] == "eval"]
         self.scores = {values["step"]: _score(values) for values in evaluations if "score" in values}
         """The score of a task at the steps at which it was evaluated."""
-        self._file = self._tensorboard = self._events = None
+        self._file: io.FileIO | None = None
+        self._tensorboard: Place | None = None
+        self._events: EventsWriter | None = None
         text = "".join(line.text + "\n" for line in kept)
         self.sum = FileSum.of_bytes(text.encode())
         """Size and checksum of all lines so far, including those that couldn't be written yet."""
@@ -121,6 +124,7 @@ class MetricsLog:
             self._failing = False
 
     def _write_lines(self) -> None:
+        assert self._file is not None, "only the first process writes"
         while self._unwritten:
             self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
 
@@ -128,6 +132,7 @@ class MetricsLog:
         """After a failed write a file may end within an event, so the next event goes to a new file."""
         try:
             # Not SummaryWriter: its thread ends when the disk is full, and the next write waits for it for ever.
+            assert self._tensorboard is not None, "called only if TensorBoard is on"
             self._events = self._events or EventsWriter(os.fspath(self._tensorboard / "events"))
             self._events.write_event(event)
             self._events.flush()

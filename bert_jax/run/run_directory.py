@@ -57,7 +57,9 @@ class RunDirectory:
         self.results_file = self.path / "results.json"
         self.profile = self.path / "profile"
         self.manifest = RunManifest(self.path)
-        self._owner_file, self._owner = self.path / ".owner", None
+        self._owner_file = self.path / ".owner"
+        self._owner: str | None = None
+        """This process, as the owner of a run in a bucket; None elsewhere."""
 
     def data(self, length: int) -> Place:
         """The prepared sequences of one length."""
@@ -97,11 +99,10 @@ class RunDirectory:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            damage = f"is damaged ({error})"
-        else:
-            damage = self.manifest.damage(self.results_file) and "is not as it was written"
-        if damage:
-            warn(f"{self.results_file} {damage}: the run is measured anew")
+            warn(f"{self.results_file} is damaged ({error}): the run is measured anew")
+            return None
+        if self.manifest.damage(self.results_file):
+            warn(f"{self.results_file} is not as it was written: the run is measured anew")
             return None
         if results.get("steps") != newest:
             return None
@@ -219,7 +220,7 @@ class RunDirectory:
             other = "pretrained" if isinstance(before, RunConfig) else "fine-tuned"
             raise UsageError(f"{self.path} is a run that was {other}; choose another --workdir")
         changed = [change for change in differences(before, config) if change[0].partition(".")[0] in config.IDENTITY]
-        may_change = "phases" if same_until(self.newest_step, before.phases, config.phases) else None
+        may_change = "phases" if same_until(self.newest_step or 0, before.phases, config.phases) else None
         replanned = [change for change in changed if change[0].partition(".")[0] == may_change]
         if refused := [change for change in changed if change not in replanned]:
             raise UsageError(
@@ -242,9 +243,11 @@ class RunDirectory:
 
     def check_owner(self) -> None:
         """Raises RunError if a later process has taken over the run, as can happen in a bucket."""
+        if self._owner is None:
+            return
         owner = self._owner
         with contextlib.suppress(Exception):  # a bucket out of reach, in any library's error: the next write reports it
-            owner = owner and self._owner_file.read_text(encoding="utf-8")
+            owner = self._owner_file.read_text(encoding="utf-8")
         if owner != self._owner:
             raise RunError(
                 f"{self.path} was taken over by {owner.partition(',')[0]}; this one ends; steps since its last "

@@ -93,7 +93,8 @@ class Publisher:
 
     def __init__(self, *paths: Place):
         self._paths = [path for path in paths if in_bucket(path)]
-        self._begun, self._thread = time.monotonic(), None
+        self._begun = time.monotonic()
+        self._thread: threading.Thread | None = None
 
     def publish_if_due(self) -> None:
         """Starts an upload if the last one was a minute ago. Call it after each write."""

@@ -11,9 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bert_jax.system.errors import RunError
 from bert_jax.system.interruption import deferred
@@ -48,7 +48,7 @@ def map_in_processes(
         return
     # Spawned, not forked: the parent may hold threads of JAX or of a tokenizer.
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin_worker, (os.getpid(),))
-    running = deque()
+    running: deque[Future[list[Result]]] = deque()
     try:
         with deferred():  # a worker that is just being started would be left behind
             for _ in range(min(processes, _STARTED_AHEAD)):
@@ -76,7 +76,7 @@ def _end(pool: ProcessPoolExecutor) -> None:
     They delete their unfinished files if they can in time; unfinished items are done again by the next command.
     """
     workers = list((pool._processes or {}).values())  # public from Python 3.14 on, as kill_workers
-    manager = pool._executor_manager_thread
+    manager: Any = pool._executor_manager_thread
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
         worker.terminate()

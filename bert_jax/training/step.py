@@ -146,11 +146,9 @@ def make_train_step(
             return jax.tree.map(lambda old, update: old + rate * update, state.params, updates), slots
 
         params, slots = _if(good, updated, (state.params, state.optimizer))
-        one = jnp.ones(())
+        loss, one = sum(weight * means[name].value for name, weight in objective.losses.items()), jnp.ones(())
         means |= {
-            "loss": Mean(
-                cast(Array, sum(weight * means[name].value for name, weight in objective.losses.items())), one
-            ),
+            "loss": Mean(cast(Array, loss), one),
             "grad_norm": Mean(norm, one),
             "learning_rate": Mean(rate, one),
             "tokens": Mean(jnp.sum(batch.tokens.length, dtype=jnp.float32), one),
