@@ -75,8 +75,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         body = self._body()
-        self.server.requests.append(f"{self.command} {self.path}")
-        self.how = self.server.fault(self.server.requests[-1])
+        request = f"{self.command} {self.path}"
+        self.server.requests.append(request)
+        self.how = self.server.fault(request)
         if self.how and self.how.isdigit():
             self._json({"error": {"code": int(self.how), "message": "as asked for"}}, int(self.how))
             return

@@ -100,7 +100,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        short = next((pattern for pattern in self.server.short if re.search(pattern, self.server.requests[-1])), None)
+        request = f"{self.command} {self.path}"
+        short = next((pattern for pattern in self.server.short if re.search(pattern, request)), None)
         if short:
             self.server.short.remove(short)
             data = data[: len(data) // 2]

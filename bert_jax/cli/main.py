@@ -67,7 +67,7 @@ def main() -> None:
             raise
         traceback.print_exc()
         code = 1
-    interruption.over(code)
+    interruption.exit_soon(code)
     if code and _is_one_of_several():
         os._exit(code)  # JAX would wait for the other processes, which don't exit
     sys.exit(code)
@@ -118,7 +118,7 @@ def run(arguments: list[str]) -> int:
     except BaseException as error:
         return _failed(error, rest, module)
     finally:
-        interruption.calm()
+        interruption.stop_raising()
     return 0
 
 
@@ -151,7 +151,7 @@ def _failed(error: BaseException, arguments: list[str], module: ModuleType | Non
 
     ours = isinstance(error, BertJaxError)
     if interruption.interrupted(error) or not ours and interruption.raised():
-        interruption.calm()
+        interruption.stop_raising()
         again = "to go on" if "--workdir" in arguments else "to do it from its beginning"
         say(f"bert-jax: interrupted; give the same command again {again}")
         return 143

@@ -28,7 +28,7 @@ from bert_jax.text.segmenter import open_segmenter
 def check_sources(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> None:
     """Raises UsageError if a corpus, vocabulary or model that the run needs is missing. Writes nothing.
 
-    `initial`: the model of `config.init`, where it is open."""
+    `initial`: the model of `config.init`, if it is open already."""
     if not run.under_way:
         initial = initial or open_initial(config)
         tokenizer = existing_tokenizer(config, initial)
@@ -36,16 +36,16 @@ def check_sources(config: RunConfig, run: RunDirectory, initial: TrainedModel | 
             assert tokenizer is not None  # it comes with the model
             replaced_pieces(initial.tokenizer, tokenizer)
     if _is_prepared(config, run):
-        return  # here or on another machine
+        return  # possibly on another machine, so the text may be missing here
     for source, corpus in zip(config.data.source, open_corpus(config.data).parts, strict=True):
-        # python-docs always has some, and starts processes to read it.
+        # python-docs always has text, and would start processes to read it.
         if isinstance(corpus, TextSource) and next(corpus.documents(), None) is None:
             raise UsageError(f"data.source={source!r} holds no text; give another")
 
 
 def check_preparation(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> None:
-    """Raises UsageError as `check_sources` does, and where the text isn't prepared and a segmenter or lexicon that
-    preparing needs can't be used. Writes nothing."""
+    """Raises UsageError as `check_sources` does, and if preparation is needed and its segmenter or a lexicon can't be
+    used. Writes nothing."""
     check_sources(config, run, initial)
     if not _is_prepared(config, run):
         _check_marks(config.data)
@@ -56,7 +56,7 @@ def _is_prepared(config: RunConfig, run: RunDirectory) -> bool:
 
 
 def _check_marks(data: DataConfig) -> None:
-    """Raises UsageError where the segmenter or a lexicon of `data` can't be used."""
+    """Raises UsageError if the segmenter or a lexicon of `data` can't be used."""
     if data.words:
         open_segmenter(data.words)
     for name, path in data.lexicons.items():
@@ -64,9 +64,9 @@ def _check_marks(data: DataConfig) -> None:
 
 
 def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedData]:
-    """The data set of each length that a phase has: what is there already if it is the same, or a new one.
+    """The data set of each length of a phase: the existing one if settings and text are the same, otherwise a new one.
 
-    Raises UsageError where a run under way would get other data than it began with.
+    Raises UsageError if a run under way would get other data than it began with.
     """
     lengths = list(dict.fromkeys(phase.length for phase in config.phases))
     text = functools.cache(lambda: _text_of(config))
@@ -89,7 +89,7 @@ def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedD
 def _found(config: RunConfig, run: RunDirectory, length: int, text: Callable[[], str]) -> PreparedData | None:
     """The finished data set of `length`, or None. Deletes one of other settings or text if the run hasn't begun.
 
-    `text` gives the hash of the whole text. Raises UsageError if the run is under way and the set is not its own.
+    `text` returns the hash of the whole text. Raises UsageError if the run is under way and the set has other settings.
     """
     found = PreparedData.open(run.data(length))
     if found and run.under_way:
@@ -106,7 +106,7 @@ def _found(config: RunConfig, run: RunDirectory, length: int, text: Callable[[],
 
 
 def prepared_for(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
-    """The data set of `length` that is there. Raises UsageError where there is none or it is not this run's."""
+    """The existing data set of `length`. Raises UsageError if there is none or it has other settings than the run."""
     found = PreparedData.open(run.data(length))
     if not found:
         raise UsageError(
@@ -124,10 +124,11 @@ def prepared_for(config: RunConfig, run: RunDirectory, length: int) -> PreparedD
 def prepare_other(
     config: RunConfig, run: RunDirectory, length: int, source: str, language: str | None, directory: Path
 ) -> PreparedData:
-    """All documents of `source`, in `directory`, as those of the run were prepared. Raises UsageError as `prepare`."""
+    """Prepares all documents of `source` in `directory` with the run's settings. Raises UsageError as `prepare`
+    does."""
     _check_marks(config.data)
     language = language or config.data.languages[0]
-    # A measurement takes one sequence a row, packed training or not.
+    # An evaluation takes one sequence a row, also after packed training.
     own = {"source": source, "weights": None, "language": language, "held_out": 0.0, "dupe_factor": 1, "packed": False}
     recipe = _recipe(config.replace(data=config.data.replace(**own)), run, length)
     (new_data,) = prepare(open_corpus(recipe.data), {directory: recipe}, config.preparation.processes)
@@ -135,10 +136,10 @@ def prepare_other(
 
 
 def is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text: Callable[[], str]) -> bool:
-    """Whether settings or text differ from those of the prepared set, so that it is prepared anew unless the run is
-    under way. Without the text, only settings are compared.
+    """Whether settings or text differ from those of the prepared set, which then has to be prepared anew.
 
-    `text` gives the hash of the whole text; it is called only if the files were written since.
+    If the text is missing, only settings are compared. `text` returns the hash of the whole text; it is called only if
+    the files were written since the preparation.
     """
     if not found.is_of(_recipe(config, run, found.length)):
         return True
@@ -162,11 +163,10 @@ def _text_of(config: RunConfig) -> str:
 
 
 def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> Iterator[PreparedData]:
-    """Prepares the data sets of `lengths` together, and yields each as it is finished and published.
+    """Prepares the data sets of `lengths` together; yields each once it is finished and uploaded.
 
-    Raises UsageError where a run under way would get other text than it began with: the hash of the shards in the run's
-    manifest shows whether a later set is the same, and the hash of the text whether that of another length is of the
-    same text.
+    Raises UsageError if a run under way would get other text than it began with. A set that the run had before must
+    have the hash of shards in the run's manifest; a set of another length must have the same hash of the text.
     """
     if not lengths:
         return
@@ -191,9 +191,9 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
 
 
 def _written_shards(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> dict[int, str]:
-    """Hash of the shards that the run began with, of each of `lengths` that the run had data of before.
+    """The hash of the shards, from the run's manifest, of each of `lengths` for which the run had data before.
 
-    Raises RunError if the manifest lacks that of a length that the run was trained with.
+    Raises RunError if the manifest lacks a length that the run was trained with.
     """
     written = {int(length): shards_hash for length, shards_hash in run.manifest.readable().data.items()}
     step = run.newest_step or 0

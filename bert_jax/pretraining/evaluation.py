@@ -1,4 +1,4 @@
-"""Evaluation on held-out documents, of the model and of a baseline that knows only frequencies."""
+"""Evaluation on held-out documents: of the model, and of a baseline that knows only frequencies."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,13 +21,12 @@ from bert_jax.training.step import example_keys, make_evaluation_step
 
 
 class HeldOut:
-    """Sequences of one prepared set that a model is measured on, with fixed masks. Rows of weight 0 fill up the last
-    batch."""
+    """The sequences of one prepared set for evaluation, with fixed masks. Rows of weight 0 fill up the last batch."""
 
     def __init__(
         self, trainer: PretrainingTrainer, phase: int, data: PreparedData, split: str, max_sequences: int | None
     ):
-        """The sequences of `split`, all where `max_sequences` is None, measured as in phase number `phase`."""
+        """The sequences of `split`, all if `max_sequences` is None, for evaluation in phase number `phase`."""
         config, rows = trainer.config, row_shards(trainer.mesh)
         instances = InstanceSource(data.directory, split, config.input.damaged_records)
         largest = max(each.batch_size for each in config.phases if each.length == data.length)
@@ -47,13 +46,14 @@ class HeldOut:
         self._step = jax.jit(on_mesh(trainer.mesh, make_evaluation_step(self._method, seed=self._seed)))
 
     def evaluate(self, params: Parameters, between: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """All measurements and the loss. `between` is called before each batch, and may raise to end it."""
+        """The loss and all measurements. `between` is called before each batch, and may raise to end the evaluation."""
         values = self._means(lambda batch: self._step(params, batch), between)
         return {"loss": sum(weight * values[name] for name, weight in self._method.losses.items())} | values
 
     def baseline(self, piece_counts: Int[np.ndarray, " V"], measured: dict[str, float]) -> dict[str, float]:
-        """The measurements of the method's baseline, which knows the frequencies of pieces, of labels and, from
-        `measured`, the result of `evaluate`, of replaced tokens."""
+        """The measurements of the method's baseline, which knows the frequencies of pieces and labels.
+
+        `measured`: the result of `evaluate`, for the frequency of replaced tokens."""
         log_share = jnp.log((piece_counts + 1) / np.sum(piece_counts + 1))
 
         @jax.jit

@@ -25,23 +25,23 @@ _MAY_DIFFER = {
     *("causal", "rotary_base", "dropout", "attention_dropout", "initializer_range"),
     *("compute_dtype", "vocabulary_size"),
 }
-"""Settings that may differ: parameters that were learned with one value are a good start for another. Vocabularies are
-compared by their pieces. Without a table of positions the longest sequence may differ, too."""
+"""Settings that may differ: parameters learned with one value are a good start for another. (Vocabularies are compared
+piece by piece.) Without a table of positions `max_positions` may differ too."""
 
 
 def open_initial(config: RunConfig) -> TrainedModel | None:
     """The model that `config.init` names, or None.
 
-    Raises UsageError where there is none, or where its architecture differs from `config.model`.
+    Raises UsageError if it is missing or its architecture differs from `config.model`.
     """
     if config.init is None:
         return None
     trained = TrainedModel.open(model_place(config.init))
     has_table = config.model.positions == "learned"
     theirs, ours = (_shaping(model, has_table) for model in (trained.config, config.model))
-    if "pooler" not in trained.shapes["bert"]:  # whatever its kind, it is random
+    if "pooler" not in trained.shapes["bert"]:  # no pooler there: a random one of any kind is added
         theirs["pooler"] = ours["pooler"]
-    if "generator" not in trained.shapes:  # whatever its size, it is random
+    if "generator" not in trained.shapes:  # no generator there: a random one of any size is added
         theirs["generator_divisor"] = ours["generator_divisor"]
     if theirs != ours:
         differing = [name for name in ours if theirs[name] != ours[name]]
@@ -54,10 +54,9 @@ def open_initial(config: RunConfig) -> TrainedModel | None:
 
 
 def initial_parameters(trained: TrainedModel, model: ModelConfig, tokenizer: Tokenizer, mesh: Mesh) -> Parameters:
-    """The parameters of `trained` for a run of `model` and `tokenizer`, which must extend its vocabulary; only added
-    rows are new.
+    """The parameters of `trained` for a run of `model` and `tokenizer`, with new rows for pieces that `tokenizer` adds.
 
-    Raises UsageError where the vocabulary begins otherwise.
+    Raises UsageError if its vocabulary doesn't begin with that of `trained`.
     """
     rows = replaced_pieces(trained.tokenizer, tokenizer)
     if absent := absent_parts(trained.shapes, model):
@@ -72,15 +71,16 @@ def initial_parameters(trained: TrainedModel, model: ModelConfig, tokenizer: Tok
 
 
 def _shaping(model: ModelConfig, learned_positions: bool) -> dict[str, Any]:
-    """The settings in which a model and its initial model have to agree."""
+    """The settings that must be the same in a model and its initial model."""
     free = _MAY_DIFFER if learned_positions else _MAY_DIFFER | {"max_positions"}
     return model.model_dump(exclude=free) | {"feedforward_size": model.inner_size}
 
 
 def _lengthened(params: Parameters, old: ModelConfig, new: ModelConfig, rows: list[list[int]]) -> Parameters:
-    """`params` with one more row for each added piece in every table over the vocabulary: the mean of the rows of the
-    old pieces that spell the added one, which `rows` lists. Added pieces take
-    the unused rows first.
+    """`params` with a row for each added piece in every table over the vocabulary.
+
+    The row is the mean of the rows of the old pieces that spell the added piece, which `rows` lists. Added pieces use
+    the table's unused rows first.
     """
     added = rows[old.vocabulary_size :]
     most = max(map(len, added))

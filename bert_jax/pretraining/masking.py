@@ -1,4 +1,4 @@
-"""Masking on the device: draws the tokens to predict and their replacements, anew in every epoch."""
+"""Masking on the device: draws the tokens to predict and their replacements, differently in every epoch."""
 
 from typing import NamedTuple
 
@@ -19,9 +19,9 @@ class MaskingKeys(NamedTuple):
     order: Key[Array, "*N"]
     """The order in which units are chosen."""
     kind: Key[Array, "*N"]
-    """Whether a chosen token becomes [MASK], any piece, or stays."""
+    """Whether a chosen token is replaced by [MASK], replaced by a random piece, or kept."""
     piece: Key[Array, "*N"]
-    """The piece that it becomes."""
+    """The random piece that replaces it."""
     units: Key[Array, "*N"]
     """The division of the tokens into units."""
     generator: Key[Array, "*N"]
@@ -58,11 +58,11 @@ def mask_sequences(
 ) -> Masked:
     """Masks each sequence by its own key, the same in any batch and row.
 
-    `units`: the kinds of units; None: the objective's. `done`: the share of its phase's steps that the training has
-    done, from 0 to 1, on which the share to predict may depend; None: it is an evaluation.
+    `units`: the kinds of units; None: the objective's. `done`: the share of the phase's steps done so far, from 0 to 1,
+    on which the share of tokens to predict may depend; None: in an evaluation.
 
-    Of the chosen tokens (or units) each is replaced by [MASK] with probability 0.8, by any piece with 0.1 and kept with
-    0.1, as in the original. The slots of a row follow its tokens.
+    By default each chosen token is replaced by [MASK] with probability 0.8, by a random piece with 0.1 and kept with
+    0.1, as in the original. A row's slots are in the order of its tokens.
     """
     length, sequences = tokens.ids.shape[1], keys.shape[1]
     slots = objective.slots(length, sequences, evaluated=done is None)
@@ -79,11 +79,11 @@ def mask_sequences(
         used = places < length
         places = jnp.where(used, places, 0)
         sequence = jnp.maximum(row.sequence[places] - 1, 0)
-        # What is drawn for a token has the token's number among the chosen ones of its sequence.
+        # Random numbers of a token are indexed by its number among the chosen tokens of its sequence.
         chosen_yet = jnp.cumsum(chosen)
         number = (chosen_yet - 1)[places] - (chosen_yet - chosen)[row.begin][sequence]
         decided = number
-        if objective.replaced_by == "unit":  # by what is drawn for the unit's first token
+        if objective.replaced_by == "unit":  # by the random number of the unit's first token
             decided -= (chosen_yet - jax.lax.cummax(jnp.where(starts, chosen_yet, 0)))[places]
         kind = jax.vmap(lambda key: jax.random.uniform(key, (slots_of_one,)))(drawing.kind)[sequence, decided]
         drawn = jax.vmap(lambda key: jax.random.randint(key, (slots_of_one,), 0, vocabulary_size))(drawing.piece)
@@ -106,11 +106,11 @@ def divide_sequences(
 def _counts(
     objective: ObjectiveConfig, lengths: Int[Array, "B N"], longest: int, done: float | Float[Array, ""] | None
 ) -> Int[Array, "B N"]:
-    """How many tokens of each sequence are to be predicted."""
+    """The number of tokens to predict of each sequence."""
     begin, end = objective.masked_share, objective.masked_share_end
     if done is None or end is None:
         share = objective.evaluated_share if done is None else begin
-        # Made on the host: float32 would round 0.15 n otherwise at n = 190, 350 and 390.
+        # Computed on the host: float32 would round 0.15 n differently at n = 190, 350 and 390.
         return jnp.asarray([num_predictions(share, length) for length in range(longest + 1)], jnp.int32)[lengths]
     return jnp.maximum(jnp.round((begin + (end - begin) * done) * lengths), 1).astype(jnp.int32)
 

@@ -50,7 +50,7 @@ class PretrainingTargets(NamedTuple):
 
 
 class MaskedTokens(Objective):
-    """Masked tokens and, optionally, sentence pairs: the sum of their mean losses over the global batch."""
+    """Masked tokens and, optionally, sentence pairs. The loss is the sum of both means over the global batch."""
 
     token_question = MASKED_TOKENS
     """The question whose labels are tokens."""
@@ -84,7 +84,7 @@ class MaskedTokens(Objective):
         )
 
     def in_phase(self, phase: int) -> "MaskedTokens":
-        """The method with the phase's base of rotary positions; itself where that is the model's."""
+        """The method with the phase's base of rotary positions; itself if that is the model's."""
         base = self._config.phases[phase].rotary_base
         if base in (None, self.model.rotary_base):
             return self
@@ -98,13 +98,13 @@ class MaskedTokens(Objective):
         return batch_size * train_flops(self.model, length, self._config.slots(length))
 
     def memory(self, phase: Phase, mesh: Mesh) -> Memory:
-        """Memory of a step of `phase` on one device, by formula."""
+        """Memory of a step of `phase` on one device in bytes, by formula."""
         predictions, packed = self._config.slots(phase.length), self._config.data.sequences_a_row(phase.length)
         return step_memory(self._config.execution, self.model, mesh, phase, predictions=predictions, packed=packed)
 
     def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
         """Draws the question about each sequence by its key; fillers have the weight 0."""
-        masked = self._asked(batch.tokens, keys, moment)
+        masked = self._masked(batch.tokens, keys, moment)
         sequence = jnp.take_along_axis(batch.tokens.sequence, masked.places, axis=1)
         weight = jnp.take_along_axis(batch.weight, jnp.maximum(sequence - 1, 0), axis=1)
         return PretrainingTargets(masked._replace(weights=masked.weights * weight), batch.pair_label, batch.weight)
@@ -123,13 +123,13 @@ class MaskedTokens(Objective):
         return means
 
     def guess(self, batch: Batch, targets: PretrainingTargets, log_share: Float[Array, " V"]) -> Means:
-        """What the baseline of `baseline` has of a batch; `log_share`: the log of each piece's share of the text.
+        """Sums over a batch that `baseline` needs. `log_share`: the logarithm of each piece's share of the text.
 
-        These shares have no [SEP], which may be a next token: `end` is its share of the labels.
+        [SEP] isn't counted in these shares but may be a next token: `end` is its share of the labels.
         """
         labels, weights = targets.masked.labels, targets.masked.weights
         last = batch.tokens.begin + batch.tokens.length - 1
-        # Each sequence ends with [SEP], the first of a row too.
+        # Each sequence ends with [SEP], so its id is found at the end of the row's first one.
         is_end = labels == jnp.take_along_axis(batch.tokens.ids, last[:, :1], axis=1)
         return {
             self.token_question.loss: Mean.of(jnp.where(is_end, 0.0, -log_share[labels]), weights),
@@ -139,10 +139,10 @@ class MaskedTokens(Objective):
         }
 
     def baseline(self, guessed: dict[str, float], measured: dict[str, float]) -> dict[str, float]:
-        """The measurements of a baseline that answers every question from frequencies, the same for each token or pair.
+        """The measurements of a baseline that knows only frequencies and predicts the same for each token or pair.
 
-        Tokens: each piece is predicted with its share of the text, and the commonest piece is the guess. Pairs: the
-        guess is the commoner label. `guessed`: the means of `guess`; `measured`: those of the model.
+        For tokens its probabilities are the pieces' shares of the text, and its guess the commonest piece. For pairs
+        its guess is the commoner label. `guessed`: the means of `guess`; `measured`: the model's measurements.
         """
         random, end = guessed["random"], guessed["end"]
         values = {
@@ -153,7 +153,7 @@ class MaskedTokens(Objective):
             values[self.pair_question.accuracy] = max(random, 1 - random)
         return values
 
-    def _asked(self, tokens: Tokens, keys: Key[Array, "B N"], moment: Moment | None) -> Masked:
+    def _masked(self, tokens: Tokens, keys: Key[Array, "B N"], moment: Moment | None) -> Masked:
         """The rows with the places and labels of the tokens to predict."""
         return mask_sequences(
             tokens,
@@ -183,7 +183,7 @@ class NextTokens(MaskedTokens):
 
     token_question = main_question = NEXT_TOKENS
 
-    def _asked(self, tokens: Tokens, keys: Key[Array, "B N"], moment: Moment | None) -> Masked:
+    def _masked(self, tokens: Tokens, keys: Key[Array, "B N"], moment: Moment | None) -> Masked:
         return next_tokens(tokens)
 
     def _places(self, targets: PretrainingTargets) -> None:
@@ -247,8 +247,8 @@ class ReplacedTokens(MaskedTokens):
         }
 
     def baseline(self, guessed: dict[str, float], measured: dict[str, float]) -> dict[str, float]:
-        """Of masked tokens as by frequencies. Every token is guessed to be original, and is replaced with the
-        probability that the model's draws had."""
+        """The baseline of masked tokens; and one that guesses every token to be original, with the share of replaced
+        tokens in the model's draws as probability."""
         share = measured[REPLACED_SHARE]
         of_replaced = {REPLACED_TOKENS.loss: _entropy(share), REPLACED_TOKENS.accuracy: 1 - share}
         return super().baseline(guessed, measured) | of_replaced

@@ -89,8 +89,8 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
 def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> tuple[PretrainingTrainer, TrainedModel | None]:
     """Checks data, sizes and settings before anything is written. Raises UsageError; warns if memory may not suffice.
 
-    Returns the trainer for the vocabulary's size, which for a new vocabulary is the configured one, and the model of
-    `config.init` that a new run begins with.
+    Returns the trainer, for a new vocabulary with its configured size, and the model of `config.init` if the run is
+    new.
     """
     initial = None if run.under_way else open_initial(config)
     for phase in config.phases:
@@ -107,7 +107,7 @@ def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> tuple[Pretraining
 
 
 def read_by(config: RunConfig) -> list[str | None]:
-    """The paths of texts, vocabulary and model that a new run reads."""
+    """The sources of text, vocabulary and model that a new run reads; None for those that aren't set."""
     return [*config.data.source, config.vocabulary.file, config.init]
 
 
@@ -120,16 +120,18 @@ def evaluate_run(
     words: str | None = None,
     dtype: str | None = None,
 ) -> dict[str, Any]:
-    """Measures the newest checkpoint of `run`: what `pretrain` returns at its end. Changes nothing in the run.
+    """Evaluates the newest checkpoint of `run`; returns the same measurements as `pretrain`. Changes nothing in the
+    run.
 
-    On the held-out documents, or on all documents of `source` (as `data.source` names it), prepared for the time
-    being as the run's were, at the length of the last phase; `language` is that of `source`, the run's first where
-    None. `step` and `average` choose other parameters (see `TrainedModel.load`); the steps of an average are in the
-    result as `averaged_steps`. `words` is the function that the run's `data.words` names, given again: a function that
-    only a file of the run names isn't imported, and text of `source` can't be prepared without it. `dtype` is the type
-    of the matrix products (see `for_inference`).
+    It is evaluated on the held-out documents or, with `source` (a source as in `data.source`), on all documents of
+    that, which are prepared in a temporary directory with the run's settings at the length of its last phase.
 
-    Raises UsageError where the run has no checkpoint, no such step or no data, or `source` too little.
+    `language`: the language of `source`; None: the run's first. `step` and `average`: other parameters (see
+    `TrainedModel.load`); the result names the steps of an average as `averaged_steps`. `words`: the function of the
+    run's `data.words`, which `source` needs: a function that only the run's config.json names isn't imported. `dtype`:
+    the type of the matrix products (see `for_inference`).
+
+    Raises UsageError if the run has no checkpoint, no such step or no data, or if `source` has too little text.
     """
     keep_compiled_programs()
     config = read_pretraining_config(run.path)
@@ -138,7 +140,7 @@ def evaluate_run(
     data = config.data.replace(words=words or config.data.words)
     config = config.replace(data=data, model=for_inference(config.model, dtype))
     tokenizer = load_tokenizer(run.tokenizer)
-    # Whatever devices there are here: the run may come from another machine.
+    # On this machine's devices: the run may come from another machine.
     trainer = pretraining_trainer(
         config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
     )
@@ -148,7 +150,7 @@ def evaluate_run(
     if "masked_lm" not in trained.shapes and "generator" not in trained.shapes:
         raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
     length = config.phases[-1].length
-    phase = config.phase_of(trained.step)  # its rotations, at the length of the last
+    phase = config.phase_of(trained.step)  # for its base of rotary positions
     sequences: HeldOut | None
     with contextlib.ExitStack() as stack:
         if source:
@@ -160,7 +162,7 @@ def evaluate_run(
             sequences = held_out_sequences(trainer, phase, prepared)
         results = _results(trainer, trained.step, params, prepared, sequences)
         results |= {"averaged_steps": list(trained.steps)} if average else {}
-        # The vocabulary was made for the run's own text, and another may be one that it can't read.
+        # The vocabulary was made for the run's own text and may lack the pieces of another.
         return results | ({"unknown_share": prepared.train.unknown_share} if source else {})
 
 
@@ -172,9 +174,9 @@ def _results(
     sequences: HeldOut | None,
     measured: dict[str, float] | None = None,
 ) -> dict[str, Any]:
-    """The content of results.json: measurements on `sequences` of `prepared`, and those of the baseline.
+    """The content of results.json: the measurements of the model and of the baseline on `sequences` of `prepared`.
 
-    `measured`: the measurements, if an evaluation has returned them already.
+    `measured`: the model's measurements, if an evaluation has returned them already.
     """
     results: dict[str, Any] = {"task": "pretraining", "steps": step, "seeds": [trainer.config.seed]}
     if sequences:
@@ -187,7 +189,7 @@ def _results(
 
 
 def _held_out_of_phases(trainer: PretrainingTrainer, prepared: dict[int, PreparedData]) -> list[HeldOut | None]:
-    """The held-out sequences of each phase. Phases of the same length and objective share theirs."""
+    """The held-out sequences of each phase. Phases with the same length and model share them."""
     by_kind: dict[Any, HeldOut | None] = {}
     held_out = []
     for number, phase in enumerate(trainer.config.phases):
@@ -199,7 +201,7 @@ def _held_out_of_phases(trainer: PretrainingTrainer, prepared: dict[int, Prepare
 
 
 def held_out_sequences(trainer: PretrainingTrainer, phase: int, data: PreparedData) -> HeldOut | None:
-    """The held-out sequences of one prepared set, as phase number `phase` is measured; None where there are none."""
+    """The held-out sequences of one prepared set, for evaluation in phase number `phase`; None if there are none."""
     held_out = HeldOut(trainer, phase, data, HELD_OUT, trainer.config.evaluation.max_sequences)
     if not held_out.sequences:
         say("no held-out documents: nothing will be evaluated; raise --data.held-out or give more text")
@@ -254,7 +256,7 @@ class PretrainingPhase(PhaseWork):
 
     @property
     def sequences(self) -> float:
-        """Sequences a step: of packed rows, as many as they hold on average."""
+        """Sequences a step; of packed rows the average."""
         return self.batch_size * self._sequences_a_row
 
     def records_hint(self, step: int) -> str:

@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 
 class Question(NamedTuple):
-    """One of the questions whose losses pretraining adds up."""
+    """One of the prediction tasks whose losses pretraining adds up."""
 
     name: str
     """Prefix of the names of its measurements."""
     label: str
-    """Its name in tables and in the progress line."""
+    """Name in tables and in the progress line."""
     title: str
-    """Its name in sentences."""
+    """Name in sentences."""
     guessed_accuracy: str
     """The guess of the baseline, in words."""
     guessed_loss: str | None = None

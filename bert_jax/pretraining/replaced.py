@@ -16,9 +16,9 @@ _BLOCK = 128
 def draw_tokens(logits: Float[Array, "B P V"], masked: Masked, keys: Key[Array, "B N"]) -> Int[Array, "B P"]:
     """A token for each slot, drawn with the probabilities that `logits` give it.
 
-    The draw depends only on the slot's logits, the key of its sequence and the token's position in the sequence: it is
-    the same in any batch, in packed rows and on any mesh. It is the first token at which the cumulative probability
-    exceeds a uniform number. That takes one random number a slot; Gumbel noise takes one for each token of the
+    The draw depends only on the slot's logits, the key of its sequence and the token's position in the sequence, so it
+    is the same in any batch, in packed rows and on any mesh. It is the first token at which the cumulative probability
+    exceeds a uniform number. That takes one random number a slot; Gumbel noise would take one for each token of the
     vocabulary.
     """
     sequence, position = (
@@ -27,7 +27,7 @@ def draw_tokens(logits: Float[Array, "B P V"], masked: Masked, keys: Key[Array, 
     )
     in_slots = jax.vmap(jax.vmap(jax.random.fold_in))(of_tokens(keys, sequence), position)
     uniform = jax.vmap(jax.vmap(jax.random.uniform))(in_slots)
-    # Not split by `tensor`: blocks of a vocabulary that is would have to be moved between devices.
+    # Not split by `tensor`: otherwise blocks of the vocabulary would be moved between devices.
     logits = split_by_rows(logits.astype(jnp.float32))
     to_fill = [(0, 0), (0, 0), (0, -logits.shape[2] % _BLOCK)]
     of_blocks = jnp.pad(logits, to_fill, constant_values=-jnp.inf).reshape(*logits.shape[:2], -1, _BLOCK)
@@ -61,7 +61,7 @@ def replace_tokens(masked: Masked, drawn: Int[Array, "B P"]) -> tuple[Tokens, Fl
     def put(row: Array, places: Int[Array, " P"], values: Array) -> Array:
         return row.at[places].set(values.astype(row.dtype), mode="drop")
 
-    places = jnp.where(masked.weights > 0, masked.places, length)  # of unused slots outside of the row
+    places = jnp.where(masked.weights > 0, masked.places, length)  # unused slots get a place outside the row
     ids = jax.vmap(put)(masked.tokens.ids, places, drawn)
     replaced = jax.vmap(put)(jnp.zeros(ids.shape), places, drawn != masked.labels)
     return masked.tokens._replace(ids=ids), replaced

@@ -1,7 +1,7 @@
 """Units of masking: tokens that are masked together. Divides sequences into units, and chooses among them.
 
-One row at a time, to be mapped over a batch. Random words belong to a sequence and are numbered within it, so that a
-sequence gets the same units and the same choice in any row.
+Functions take one row, and are mapped over a batch. Random words are drawn for each sequence and indexed within it, so
+that a sequence gets the same units and the same choice in any row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _WORDS: dict[UnitKind, list[float]] = {
 """Relative probabilities of units of 1, 2, ... words (Lan et al. 2020, section 3.1; Joshi et al. 2020,
 section 3.1)."""
 _LAST = np.uint32(2**32 - 1)
-"""A value above the random words of all units, which have 31 bits."""
+"""A value above the random words of units, which have 31 bits."""
 
 
 def divide(
@@ -32,7 +32,7 @@ def divide(
 ) -> tuple[Bool[Array, " T"], Int[Array, " N"]]:
     """Where the units of a row begin, and for each sequence the index in `shares` of its kind of units.
 
-    With several kinds each sequence draws one. A unit ends where the next begins and before a special token.
+    With several kinds each sequence draws one. A unit ends before the next unit and before a special token.
     """
     of_kind, of_words = split(keys, 2)
     starts = [_starts(row, kind, of_words) for kind in shares]
@@ -56,7 +56,8 @@ def _runs(
 ) -> Bool[Array, " T"]:
     """Where the runs of words begin that divide each segment; the words of a run are drawn by `weights`.
 
-    The last run of a segment is cut short. The n-th run of a segment takes the random word at its n-th token.
+    The last run of a segment is cut at its end. The length of a segment's n-th run comes from the random word at the
+    segment's n-th token.
     """
     words = maskable & (row.units & WORD_START > 0)
     after_special = maskable & jnp.roll(~maskable, 1)
@@ -75,11 +76,12 @@ def _runs(
 def choose_units(
     starts: Bool[Array, " T"], row: Tokens, counts: Int[Array, " N"], keys: Key[Array, " N"]
 ) -> Bool[Array, " T"]:
-    """Chooses whole units of each sequence in random order as long as they fit: one that would pass the sequence's
-    count of tokens is skipped.
+    """Chooses whole units of each sequence in random order. A unit that would exceed the sequence's count of tokens is
+    skipped.
 
     A unit is a start and the maskable tokens after it up to the next start. The result is that of a loop over the
-    shuffled units; here each round takes all units up to the first that doesn't fit, so single pieces take one round.
+    shuffled units; but each round here takes all units up to the first that doesn't fit, so that single pieces need one
+    round.
     """
     size, several = len(starts), len(keys) > 1
     maskable = row.units & MASKABLE > 0

@@ -22,8 +22,9 @@ from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
 
 
 def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> Tokenizer:
-    """The run's tokenizer: the saved one if settings and text are unchanged, else an existing or a new one. `initial`:
-    the model of `config.init`."""
+    """The run's tokenizer: the saved one if settings and text are unchanged, otherwise an existing or a new one.
+
+    `initial`: the model of `config.init`, if it is open already."""
     if run.under_way:
         return load_tokenizer(run.tokenizer)
     marker = run.tokenizer / "origin.json"
@@ -33,7 +34,7 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
         "init": config.init,
         "read": _stamp(config),
     }
-    if _made_of(origin, marker):
+    if _is_current(origin, marker):
         damage = run.manifest.damage(run.tokenizer)
         if not damage:
             run.manifest.note(run.tokenizer)
@@ -46,10 +47,10 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
 
 
 def existing_tokenizer(config: RunConfig, initial: TrainedModel | None = None) -> Tokenizer | None:
-    """The tokenizer that the settings name; None where one is to be trained. Raises UsageError if it can't be read.
+    """The tokenizer that the settings name; None if one is to be trained. Raises UsageError if it can't be read.
 
-    It is that of `vocabulary.file` or of the model `init`, which is `initial` where it is open already; with both, the
-    file's, with the casing of the model.
+    It comes from `vocabulary.file` or from the model `init`; with both, from the file with the casing of the model.
+    `initial`: that model, if it is open already.
     """
     theirs = initial and initial.tokenizer
     if config.init and not theirs:
@@ -60,8 +61,8 @@ def existing_tokenizer(config: RunConfig, initial: TrainedModel | None = None) -
     return read_vocabulary_file(place_of(config.vocabulary.file), casing.lowercase, casing.strip_accents)
 
 
-def _made_of(origin: dict[str, Any], marker: Place) -> bool:
-    """Whether the saved tokenizer was made with these settings and, as far as it is on this machine, this text."""
+def _is_current(origin: dict[str, Any], marker: Place) -> bool:
+    """Whether the saved tokenizer was made with these settings and this text, if the text is on this machine."""
     try:
         before = read_object(marker)
     except (OSError, ValueError):
@@ -70,7 +71,7 @@ def _made_of(origin: dict[str, Any], marker: Place) -> bool:
 
 
 def _stamp(config: RunConfig) -> str | None:
-    """Stamp of the file or text that the vocabulary comes from; None if it isn't on this machine."""
+    """Hash of the file or text from which the vocabulary is made; None if it isn't on this machine."""
     places = [place_of(path) for path in (config.vocabulary.file, config.init) if path]
     if not places:
         return corpus_stamp(config.data)

@@ -12,20 +12,19 @@ from jaxtyping import Array, Float
 from bert_jax.model.bert import Parameters
 
 _PARTS = 4
-"""A checkpoint is read and added in parts of this share of its bytes, or of one array where that is larger. While Orbax
-reads arrays it holds most of them twice: of all at once that would be a third copy of the parameters."""
+"""A checkpoint is read and added in so many parts, each at least one array. Orbax holds most of the arrays that it
+reads twice: reading all at once would take memory for a third copy of the parameters."""
 
 Leaves = dict[tuple[str, ...], Any]
 """The leaves of a tree of parameters, by their paths."""
 
 
 def mean_of(reads: Sequence[Callable[[Parameters], Parameters]], shapes: Parameters) -> Parameters:
-    """The arithmetic mean of the parameters that `reads` give, as Vaswani et al. (2017), section 6.1, took it of a
-    training's last checkpoints: summed up and divided in their type, float32. Of a single one they are as they were.
+    """The arithmetic mean of the parameters that `reads` return, as in Vaswani et al. (2017), section 6.1.
 
-    Each of `reads` gives the arrays of a tree of shapes with shardings, which may be a part of `shapes`. In memory are
-    two copies of the parameters at most: the sum, and what is being read.
-    Raises ValueError where there are none.
+    They are summed up and divided in their type, float32; a single one is returned unchanged. Each of `reads` takes a
+    tree of shapes with shardings, a part of `shapes`, and returns its arrays. Memory holds two copies of the parameters
+    at most: the sum and the one being read. Raises ValueError if `reads` is empty.
     """
     if not reads:
         raise ValueError("no parameters were given, and a mean is of one or more")
@@ -33,11 +32,11 @@ def mean_of(reads: Sequence[Callable[[Parameters], Parameters]], shapes: Paramet
     if len(reads) == 1:
         return total
     leaves, wanted = flatten_dict(total), flatten_dict(shapes)
-    del total  # `leaves` has its arrays, which are given away one after the other
+    del total  # `leaves` holds its arrays, which are donated one after the other
     for read in reads[1:]:
         for part in _parts(wanted):
             more = unflatten_dict({path: wanted[path] for path in part})
-            # Waited for: a sum under way would keep its arrays while the next part is read.
+            # A sum in progress would keep its arrays in memory while the next part is read.
             leaves |= jax.block_until_ready(_sum({path: leaves[path] for path in part}, flatten_dict(read(more))))
     return unflatten_dict(_quotient(leaves, np.float32(len(reads))))
 

@@ -1,4 +1,4 @@
-"""Checkpoints: written in the background, verified once they are written, when an older one is to go, and when read."""
+"""Checkpoints: written in the background; verified after the write, before an older one is deleted, and when read."""
 
 import contextlib
 import functools
@@ -39,19 +39,18 @@ from bert_jax.system.files import FileSum, absolute, remove_directory
 from bert_jax.system.progress import warn
 
 _UNFINISHED = ".orbax-checkpoint-tmp"
-"""What orbax appends to the name of a directory that it is still writing."""
+"""Suffix of the directories that Orbax is still writing."""
 
 _LATE_LOOKS, _LATE_PAUSE_S = 5, 0.1
-"""How often and how long apart the remains of a failed save are deleted at the end: its threads may still write."""
+"""Number of deletions of a failed save's remains at the end, and seconds between them: its threads may still write."""
 
 
 class Checkpoints:
     """The checkpoints of a run: one directory a step, with parameters, training state, config and tokenizer.
 
-    One counts as good when all files have their checksums and, right after it was written, gave back the state bit for
-    bit. The newest `keep` good ones stay, the best one (of a task by its score, otherwise by its held-out loss), the
-    newest that was saved after a step with finite gradients, and for good each whose step is a multiple of
-    `keep_every`.
+    A checkpoint is good if all its files have their checksums and the state read back right after the write was equal
+    bit for bit. Kept are: the newest `keep` good ones; the best one, by the score on a task or else by held-out loss;
+    the newest one saved after a step with finite gradients; and each whose step is a multiple of `keep_every`.
     """
 
     def __init__(
@@ -63,19 +62,19 @@ class Checkpoints:
         keep_every: int | None = None,
         stranger: Callable[[Place], str | None] = lambda path: None,
     ):
-        """Each checkpoint takes copies of the files and directories `carried`, so that it can be used by itself.
+        """Each checkpoint gets copies of the files and directories `carried`, so that it can be used by itself.
 
-        `check_owner` is called before each is written and raises RunError where the run is another process' by now.
-        `stranger` says why a checkpoint isn't of this run, or returns None; such a one isn't continued.
+        `check_owner` is called before each write, and raises RunError if another process has taken over the run.
+        `stranger` returns why a checkpoint belongs to another run, or None; training doesn't continue from such a one.
         """
         self._directory, self._carried, self._keep, self._check_owner = directory, carried, keep, check_owner
         self._keep_every, self._stranger = keep_every, stranger
         if is_first():
-            with contextlib.suppress(OSError, RunError):  # a disk that takes nothing: the next save says so
+            with contextlib.suppress(OSError, RunError):  # a full disk: the next save reports it
                 agree_with_list(directory)
         self._delete_unfinished()
         # One item: every further item would start threads of its own, and the loop would wait for them.
-        # Directories are made at once: if that fails in the background, waiting threads keep the process alive.
+        # Directories are created in the foreground: a failure in the background leaves threads that wait for ever.
         self._checkpointer = ocp.AsyncCheckpointer(
             ocp.StandardCheckpointHandler(),
             async_options=ocp.options.AsyncOptions(create_directories_asynchronously=False),
@@ -84,7 +83,7 @@ class Checkpoints:
         self.failure: str | None = None
         """Why the newest save failed, if it did."""
         self.newest: int | None = None
-        """Step of the newest checkpoint that is whole, as far as this process knows."""
+        """Step of the newest complete checkpoint that this process has written or read."""
 
     def save(
         self,
@@ -93,9 +92,9 @@ class Checkpoints:
         evaluation: dict[str, float] | None,
         metrics: FileSum | None = None,
     ) -> None:
-        """Begins to write `state`; it may be donated at once. A save that fails is reported, and the next one tried.
+        """Begins to write `state`, which may be donated at once. A failed save is reported, and the next one tried.
 
-        `metrics`: of the run's metrics.jsonl up to `step`.
+        `metrics`: size and checksum of the run's metrics.jsonl up to `step`.
         """
         self.wait()
         self._check_owner()
@@ -104,7 +103,7 @@ class Checkpoints:
             if self.failure:
                 self._delete_unfinished()
             if is_first():
-                delete(path)  # complete or not: this state takes its place
+                delete(path)  # complete or not, this state replaces it
                 path.parent.mkdir(parents=True, exist_ok=True)
             self._checkpointer.save(absolute(path), args=ocp.args.StandardSave(saved_item(state)))
         except Exception as error:  # the writer underneath raises OSError, ValueError and others
@@ -116,14 +115,14 @@ class Checkpoints:
         self._finishing.start()
 
     def add_evaluation(self, step: int, evaluation: dict[str, float]) -> None:
-        """Adds measurements to the checkpoint of `step`, which was written before they were made."""
+        """Adds measurements to the checkpoint of `step`, which was written without them."""
         self.wait()
         path = path_of(self._directory, step)
         if is_first() and path in complete(self._directory):
             write_evaluation(path, evaluation)
 
     def wait(self) -> None:
-        """Waits until nothing is being written."""
+        """Waits for the save in progress, if any."""
         if self._finishing:
             self._finishing.join()
             self._finishing = None
@@ -149,13 +148,13 @@ class Checkpoints:
             time.sleep(_LATE_PAUSE_S)
 
     def restore(self, shapes: TrainState) -> TrainState | None:
-        """The newest good state, with the shardings of `shapes`; None where there is none.
+        """The state of the newest good checkpoint, with the shardings of `shapes`; None if there is none.
 
-        A damaged checkpoint is reported and set aside, and the one before it used.
+        A damaged checkpoint is reported and renamed, and the one before it used.
         """
         while True:
             found = self._newest_good()
-            # The first process reads all files, which takes longer than a collective operation waits.
+            # The first process reads all files, longer than a collective operation would wait for it.
             wait_for_all("checkpoints looked through")
             if (step := agreed(found)) < 0:
                 return None
@@ -185,7 +184,7 @@ class Checkpoints:
         return next((path for path in paths if is_sound(path) and not damaged_file(path)), None)
 
     def _finish(self, step: int, complete_it: Callable[[], None]) -> None:
-        """Waits for what is being written of `step`, and completes it on the first process."""
+        """Waits until the state of `step` is written; the first process then completes the checkpoint."""
         try:
             self._checkpointer.wait_until_finished()
             if is_first():
@@ -208,13 +207,13 @@ class Checkpoints:
         metrics: FileSum | None,
         skeleton: dict[str, Any],
     ) -> None:
-        """Makes a checkpoint of what has been written to `path`. Raises ValueError or OSError where it isn't good."""
+        """Makes the state written to `path` a checkpoint. Raises ValueError or OSError if it isn't good."""
         check = jax.device_get(check)
         if not check.finite:
             raise ValueError("its numbers are not finite")
         if self._keep_every and step % self._keep_every == 0:
             keep_for_good(path)
-        # With its manifest it is whole, if a machine is about to go; whether it is good is seen at once.
+        # First complete, then read back: a machine that is preempted in between leaves a checkpoint.
         make_complete(path, self._carried, step, evaluation, check, metrics)
         self.newest = step
         if bits_on_disk(path, skeleton) != check.bits:
@@ -224,27 +223,26 @@ class Checkpoints:
         if self.newest == step:
             self.newest = None
         if is_first():
-            with contextlib.suppress(Exception):  # read-only or out of reach by now
+            with contextlib.suppress(Exception):  # a disk that is read-only or out of reach
                 delete(path_of(self._directory, step))
         self._delete_unfinished()
         self.failure = f"checkpoint {step} could not be written to {self._directory}: {reason(error)}"
         warn(f"{self.failure}; training goes on, and the next one is tried")
 
     def _delete_unfinished(self) -> None:
-        """Deletes what was begun and not finished, by a process before this one or by a save that failed.
+        """Deletes unfinished checkpoints, of an earlier process or of a failed save.
 
-        The writer's threads go on for a while after it has raised, and make anew the directories that they write to:
-        so after a failure what they left is deleted before and after the next save as well, and at the end.
+        After a failure the writer's threads go on for a while and create their directories again. So this is called
+        before and after the next save too, and at the end.
         """
         if not is_first():
             return
-        with contextlib.suppress(Exception):  # a disk or bucket out of reach by now
+        with contextlib.suppress(Exception):  # a disk or bucket out of reach
             for path in (*self._directory.glob(f"*{_UNFINISHED}"), *incomplete(self._directory)):
                 remove_directory(path)
 
     def _delete_old(self, verified: Place) -> None:
-        """Deletes what is older than the good ones that are to stay, each of which is read once more: all but
-        `verified`, which has just been."""
+        """Deletes the checkpoints that needn't be kept. Those to keep are verified before, but for `verified`."""
         try:
             paths = complete(self._directory)
             best, good, sound = best_of(paths), 0, False

@@ -1,4 +1,4 @@
-"""Which checkpoint of a run is used, and reading it while a training beside may delete it."""
+"""Chooses a checkpoint of a run, and reads it although a training in another process may delete it."""
 
 import contextlib
 import itertools
@@ -13,13 +13,13 @@ from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import warn
 
 _LOOKS = 20
-"""How often a checkpoint is picked anew because a training beside has deleted the one before."""
+"""Maximum number of times that a checkpoint is chosen again because a training has deleted it."""
 
 Read = TypeVar("Read")
 
 
 class CheckpointGone(RunError):
-    """A checkpoint that was being read has been deleted, as a training beside does with old ones."""
+    """A checkpoint was deleted while it was read: a training in another process deletes old ones."""
 
     def __init__(self, path: Place):
         super().__init__(f"{path} was deleted while it was read; give the same command again, or another checkpoint")
@@ -27,9 +27,9 @@ class CheckpointGone(RunError):
 
 @contextlib.contextmanager
 def being_read(path: Place) -> Iterator[None]:
-    """Raises CheckpointGone, whatever else the block raises, where the checkpoint at `path` is deleted meanwhile.
+    """Raises CheckpointGone, whatever else the block raises, if the checkpoint at `path` is deleted during the block.
 
-    A deletion takes the manifest first. So while that is there, all that was read is of a whole checkpoint.
+    A deletion removes the manifest first. While the manifest exists, the checkpoint is whole.
     """
     try:
         yield
@@ -42,9 +42,9 @@ def being_read(path: Place) -> Iterator[None]:
 
 
 def looking_again(read: Callable[[], Read]) -> Read:
-    """What `read` returns, which picks a checkpoint and reads it: anew where a training beside has deleted that.
+    """Returns what `read` returns, which chooses a checkpoint and reads it. Repeats it after CheckpointGone.
 
-    Raises CheckpointGone where that happens time after time.
+    Raises CheckpointGone after _LOOKS attempts.
     """
     for _ in range(_LOOKS - 1):
         with contextlib.suppress(CheckpointGone):
@@ -71,8 +71,8 @@ def earlier_undamaged(checkpoint: Place, count: int, after: int) -> list[Place]:
 
 
 def _undamaged(paths: Iterable[Place], next_one: str = "the one before it") -> Iterator[Place]:
-    """Yields the checkpoints whose files are as they were written; warns of others, instead of which `next_one` is
-    used. Reads a checkpoint when it is asked for."""
+    """Yields the undamaged checkpoints; warns of damaged ones, instead of which `next_one` is used. Reads each
+    checkpoint just before it is yielded."""
     for path in paths:
         with being_read(path):
             damaged = damaged_file(path)
@@ -83,12 +83,13 @@ def _undamaged(paths: Iterable[Place], next_one: str = "the one before it") -> I
 
 
 def checkpoint_of(path: Place, step: int | None = None, newest: bool = False) -> Place:
-    """`path` if it is a checkpoint; or the one of the run there to be used: that of `step` where one is given;
-    otherwise of a task the undamaged one with the best score, and without a score, or with `newest`, the newest
-    undamaged one.
+    """The checkpoint to use at `path`, which is a checkpoint or a run.
 
-    Raises UsageError where there is no checkpoint, or none of `step`, and for a `step` of a path that is itself a
-    checkpoint; RunError where the one asked for is damaged, or all are; CheckpointGone where one is deleted meanwhile.
+    Of a run it is the one of `step`; without `step` the undamaged one with the best score on its task; without scores,
+    or with `newest`, the newest undamaged one.
+
+    Raises UsageError if there is no checkpoint, none of `step`, or `path` is itself a checkpoint and `step` is given;
+    RunError if the chosen one or all are damaged; CheckpointGone if one is deleted meanwhile.
     """
     if not _is_checkpoint(path):
         return _checkpoint_of_run(path, newest) if step is None else _checkpoint_at(path, step)
@@ -98,7 +99,7 @@ def checkpoint_of(path: Place, step: int | None = None, newest: bool = False) ->
 
 
 def not_of_a_run(path: Place) -> UsageError:
-    """The error for a step or an average that was asked of one model."""
+    """The error for a step or an average of a path that is one model."""
     return UsageError(
         f"{path} is one model, and a step or an average is chosen from the saved steps of a run; give the run, or "
         "leave both out"
@@ -115,7 +116,7 @@ def _checked(path: Place) -> Place:
 
 
 def _is_checkpoint(path: Place) -> bool:
-    """Whether `path` has a checkpoint's manifest. That of a run has the same name, and no step."""
+    """Whether `path` has a checkpoint's manifest. A run's manifest has the same name, and no step."""
     if not (path / MANIFEST).is_file() or (path / "checkpoints").is_dir():
         return False
     try:
@@ -157,7 +158,7 @@ def _checkpoint_of_run(path: Place, newest: bool = False) -> Place:
 
 
 def runs_within(path: Place) -> str:
-    """What to add to an error about `path` where there is no run itself but there are some in it."""
+    """An addition to an error about `path`, which is no run, that names the runs in it; "" if there are none."""
     runs = sorted(child.name for child in path.iterdir() if (child / "checkpoints").is_dir()) if path.is_dir() else []
     if not runs:
         return ""

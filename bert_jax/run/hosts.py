@@ -41,9 +41,9 @@ def _in_slurm() -> bool:
 
 
 def connect(config: HostsConfig) -> None:
-    """Joins this process to the others; to be called before JAX computes anything. The first one alone is heard.
+    """Joins this process to the others; call it before JAX computes anything. Afterwards only the first prints.
 
-    Raises UsageError where they can't be joined. (Where they don't come in time JAX ends this process.)
+    Raises UsageError if they can't be joined. (If they don't come in time, JAX ends this process.)
     """
     here.at("waiting for the other hosts")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -72,17 +72,16 @@ def connect(config: HostsConfig) -> None:
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes what is written once: logs, results, manifests, the data set."""
+    """Whether this is the process that writes the files that are written once: logs, results, manifests, data."""
     return not jax.distributed.is_initialized() or jax.process_index() == 0
 
 
 @contextlib.contextmanager
 def first_alone(name: str) -> Iterator[None]:
-    """The first process runs the block, then all others, who find done what it did; all leave it together.
+    """The first process runs the block, then all others run it and find the first one's files; all leave it together.
 
-    If the block raises an error of ours on the first process, the others raise RunError and don't run it. (Should the
-    others still copy data while the first one computes with them already, the collectives between CPUs and GPUs would
-    give up waiting for them.)
+    If the block raises an error of ours on the first process, the others raise RunError and don't run it. (They leave
+    together because collectives between CPUs or GPUs give up waiting for a process that still copies data.)
     """
     if not is_first():
         wait_for_all(f"{name} done")
@@ -106,7 +105,7 @@ def _refuse_failure(failed: int) -> None:
 
 
 def fails_together(failure: str | None) -> str | None:
-    """Returns `failure` on a process that has one, and on the others, if any process has one, where to look for it."""
+    """Returns `failure` on a process that has one. If any process has one, the others return a pointer to it."""
     if jax.process_count() == 1:
         return failure
     if not multihost_utils.process_allgather(np.int32(failure is not None)).any():
@@ -158,10 +157,10 @@ def wait_for_all(name: str, seconds: int = _LONGEST_WAIT_S) -> None:
 
 
 def _part() -> None:
-    """Takes leave of the other processes, if they do within seconds too.
+    """Shuts JAX down on all processes at once, if all call this within seconds.
 
-    JAX aborts a process that the first one leaves behind: it would take for a host's loss what ends all of them.
+    Otherwise JAX aborts those that the first one leaves behind, as if a host had been lost.
     """
-    with contextlib.suppress(Exception):  # this one alone ends, and the others will find out
+    with contextlib.suppress(Exception):  # only this process ends, and the others will notice
         wait_for_all("parting", _PARTING_S)
         jax.distributed.shutdown()

@@ -1,4 +1,4 @@
-"""A published model made a run, to be used and to start from."""
+"""Writes a published model as a run, to be used or to start from."""
 
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.phase import Phase
@@ -22,8 +22,8 @@ def import_model(
 ) -> PublishedModel:
     """Writes a run at `directory` whose one checkpoint, at step 0, is the model of `source`.
 
-    See `model_place` for `source`, `open_model_directory` for `activation`, `lowercase` and what is refused. The run
-    has no training state: others start from it.
+    `model_place` describes `source`; `open_model_directory` describes `activation`, `lowercase` and the errors. The run
+    has no training state; other runs start from it.
     """
     check_name(directory, written=True)
     model = open_model_directory(model_place(source), activation, lowercase)
@@ -46,6 +46,6 @@ def _run_config(model: PublishedModel) -> RunConfig:
         objective = ObjectiveConfig(predict="replaced", pair="none")
     elif has_pairs:
         objective = ObjectiveConfig(pair=relative_of(model.config.model_type, "model.model_type").pair)
-    # It is never trained: `evaluate` takes the length of sequences from the phase.
+    # The run is never trained; `evaluate` takes the length of sequences from the phase.
     phase = Phase(steps=1, length=model.config.max_positions, batch_size=8)
     return RunConfig(model=model.config, vocabulary=vocabulary, objective=objective, phases=(phase,))

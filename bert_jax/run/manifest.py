@@ -1,4 +1,4 @@
-"""What a checkpoint is on disk: a directory named by its step, with a manifest, written last, of all its files."""
+"""Checkpoints on disk: directories named by their steps, each with a manifest of all its files, written last."""
 
 import contextlib
 import math
@@ -10,11 +10,11 @@ from pydantic import Field
 from bert_jax.run.measurement import as_sums
 from bert_jax.run.run_manifest import MANIFEST, RunManifest
 from bert_jax.run.state_check import StateCheck
-from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.bucket import Place
 from bert_jax.system.copies import copy_into
 from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, sync, sync_below, write_text
 from bert_jax.system.progress import warn
-from bert_jax.system.sealed import Natural, Sealed, first_damaged, out_of_reach
+from bert_jax.system.sealed import Natural, Sealed, first_damaged
 
 _DIGITS = 8
 """Digits of the step that is a checkpoint's name."""
@@ -37,8 +37,8 @@ class Manifest(Sealed):
     metrics: FileSum | None = None
     """Size and checksum of the run's metrics.jsonl up to this step; None for a model that was not trained here."""
     window: dict[str, Annotated[tuple[float, float], Field(strict=False)]] = {}  # JSON has lists
-    """Measurements since the last line of metrics.jsonl, each as its total and count. They are here and not in the
-    state, so that a run goes on whatever else is measured by then."""
+    """Measurements since the last line of metrics.jsonl, each as its total and count. They are not part of
+    the saved state, so that a run goes on after the set of measurements has changed."""
 
     @classmethod
     def of(
@@ -49,7 +49,7 @@ class Manifest(Sealed):
         check: StateCheck | None,
         metrics: FileSum | None = None,
     ) -> "Manifest":
-        """Sums up the files in `directory`."""
+        """Computes sizes and checksums of the files in `directory`."""
         files = {name: FileSum.of(path) for name, path in files_below(directory).items() if name != MANIFEST}
         found = cls(files=files, step=step, evaluation=_finite(evaluation), metrics=metrics)
         if check is None:
@@ -69,11 +69,13 @@ class Manifest(Sealed):
 
 def _finite(evaluation: dict[str, float] | None) -> dict[str, float | None] | None:
     """The measurements with None for numbers that are not finite, which JSON doesn't have."""
-    return evaluation and {name: value if math.isfinite(value) else None for name, value in evaluation.items()}
+    if evaluation is None:
+        return None
+    return {name: value if math.isfinite(value) else None for name, value in evaluation.items()}
 
 
 def path_of(directory: Place, step: int) -> Place:
-    """Where the checkpoint of `step` lies."""
+    """The directory of the checkpoint of `step`."""
     return directory / f"{step:0{_DIGITS}d}"
 
 
@@ -83,9 +85,9 @@ def complete(directory: Place) -> list[Place]:
 
 
 def incomplete(directory: Place) -> set[Place]:
-    """What was killed before its manifest was written, or while it was deleted.
+    """The checkpoints without manifest: their process was killed while it wrote or deleted them.
 
-    Raises OSError if the disk or bucket doesn't answer, which a glob for manifests would hide: the result is deleted.
+    Raises OSError if the disk or bucket doesn't answer; a glob would hide that, and callers delete these checkpoints.
     """
     return {path for path in directory.glob(_NAMES) if not has_manifest(path)}
 
@@ -107,7 +109,8 @@ def make_complete(
     check: StateCheck | None,
     metrics: FileSum | None = None,
 ) -> None:
-    """Copies what is `carried` into a checkpoint and, last, writes its manifest; then the run's manifest lists it."""
+    """Copies the files and directories `carried` into a checkpoint, writes its manifest, and lists that in the
+    run's."""
     for source in carried:
         copy_into(source, path)
     sync_below(path)
@@ -121,10 +124,10 @@ def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
 
 
 def damaged_file(path: Place) -> str | None:
-    """The first file of the finished checkpoint at `path` that isn't as it was written, or None. Reads all of it.
+    """The first file of the finished checkpoint at `path` that isn't as it was written, or None. Reads all files.
 
-    One that is named by another step than its manifest's is damaged; a copy may have any other name. Raises RunError
-    where a bucket can't be reached: what is there may be as good as ever.
+    A checkpoint whose name is another step than its manifest's is damaged; a copy may have a name that is no step.
+    Raises RunError where a bucket doesn't answer: the checkpoint may be undamaged.
     """
     try:
         manifest = Manifest.at(path)
@@ -132,12 +135,8 @@ def damaged_file(path: Place) -> str | None:
             return f"{MANIFEST}, which is of step {manifest.step:,},"
         if _manifest_of(path.parent).damage(absolute(path) / MANIFEST):
             return MANIFEST
-    except ValueError:
+    except (OSError, ValueError):  # damaged, gone, or on a disk that can't read it
         return MANIFEST
-    except OSError as error:
-        if in_bucket(path) and not isinstance(error, FileNotFoundError):
-            raise out_of_reach(path / MANIFEST, error) from None
-        return MANIFEST  # gone, or on a disk that can't read it
     return first_damaged(path, manifest.files)
 
 
@@ -149,9 +148,9 @@ def lost_checkpoints(directory: Place) -> list[Place]:
 
 
 def agree_with_list(directory: Place) -> None:
-    """Makes the list in the run's manifest that of the checkpoints in `directory`; warns of lost ones.
+    """Lists in the run's manifest the checkpoints that are in `directory`, and no others; warns of lost ones.
 
-    Killed between writing one and listing it, a run has one that isn't listed. Raises OSError or RunError.
+    A checkpoint isn't listed if its process was killed between writing and listing it. Raises OSError or RunError.
     """
     run = _manifest_of(directory)
     for path in lost_checkpoints(directory):
@@ -179,10 +178,10 @@ def is_sound(path: Place) -> bool:
 
 
 def noted_metrics(directory: Place, last: int | None = None) -> dict[int, FileSum]:
-    """What the checkpoints in `directory` note of the run's metrics.jsonl, by their steps, none after `last`."""
+    """Size and checksum of the run's metrics.jsonl at each checkpoint in `directory` up to step `last`, by step."""
     noted = {}
     for path in complete(directory):
-        with contextlib.suppress(OSError, ValueError):  # damaged or deleted meanwhile: others say so
+        with contextlib.suppress(OSError, ValueError):  # damaged or deleted meanwhile: reported elsewhere
             manifest = Manifest.at(path)
             if manifest.metrics and (last is None or manifest.step <= last):
                 noted[manifest.step] = manifest.metrics
@@ -190,7 +189,7 @@ def noted_metrics(directory: Place, last: int | None = None) -> dict[int, FileSu
 
 
 def delete(path: Place) -> None:
-    """Deletes a checkpoint: without its manifest it is none, so half a deletion leaves none either."""
+    """Deletes a checkpoint, its manifest first: after half a deletion there is no checkpoint."""
     with _unlisted(path):
         (path / MANIFEST).unlink(missing_ok=True)
         remove_directory(path)
@@ -207,7 +206,7 @@ def is_kept_for_good(path: Place) -> bool:
 
 
 def set_aside(path: Place, damage: str) -> None:
-    """Renames a damaged checkpoint, so that it counts no more and can still be looked at."""
+    """Renames a damaged checkpoint: it is no longer used, and can still be examined."""
     aside = path.with_name(f"damaged-{path.name}")
     remove_directory(aside)
     with _unlisted(path):
@@ -217,7 +216,7 @@ def set_aside(path: Place, damage: str) -> None:
 
 @contextlib.contextmanager
 def _unlisted(path: Place) -> Iterator[None]:
-    """Takes a checkpoint out of the run's list before the block; after it, where a full disk has no room before."""
+    """Takes a checkpoint off the run's list before the block, or after it if a full disk has no room before."""
     run, file = _manifest_of(path.parent), absolute(path)
     try:
         run.forget(file)

@@ -1,4 +1,4 @@
-"""Sums and counts, which add up over rows, microbatches, devices and steps as means don't."""
+"""Means kept as sums and counts, which add up over rows, microbatches, devices and steps."""
 
 import math
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ class Mean(NamedTuple):
     """A mean that is still a sum and a count."""
 
     total: Float[Array, ""]
-    count: Float[Array, ""]
+    count: Float[Array, ""]  # type: ignore[assignment]  # hides tuple.count
 
     @classmethod
     def of(cls, values: Float[Array, "..."], weights: Float[Array, "..."]) -> "Mean":
@@ -22,19 +22,19 @@ class Mean(NamedTuple):
 
     @classmethod
     def zero(cls) -> "Mean":
-        """Nothing seen yet."""
+        """The mean of no values."""
         return cls(jnp.zeros(()), jnp.zeros(()))
 
-    def __add__(self, other: "Mean") -> "Mean":
+    def __add__(self, other: "Mean") -> "Mean":  # type: ignore[override]  # tuples would be joined
         return Mean(self.total + other.total, self.count + other.count)
 
     def where(self, condition: Bool[Array, ""], other: "Mean") -> "Mean":
-        """This one where `condition` holds, `other` where it doesn't."""
+        """This mean if `condition` holds, otherwise `other`."""
         return Mean(jnp.where(condition, self.total, other.total), jnp.where(condition, self.count, other.count))
 
     @property
     def value(self) -> Float[Array, ""]:
-        """The mean; 0 of nothing."""
+        """The mean; 0 if the count is 0."""
         return self.total / jnp.maximum(self.count, 1e-9)
 
 
@@ -43,7 +43,7 @@ Means = dict[str, Mean]
 
 
 def add(first: Means, second: Means) -> Means:
-    """Both together, name by name."""
+    """The means over both, name by name."""
     return {name: first[name] + second[name] for name in first}
 
 
@@ -52,15 +52,15 @@ Sums = dict[str, tuple[float, float]]
 
 
 def as_sums(means: Means) -> Sums:
-    """Measurements that have been fetched, without those that are not finite, which JSON doesn't have."""
+    """Fetched measurements without those that are not finite, which JSON doesn't have."""
     sums = {name: (float(mean.total), float(mean.count)) for name, mean in means.items()}
     return {name: both for name, both in sums.items() if all(map(math.isfinite, both))}
 
 
 def with_sums(shapes: dict[str, Any], sums: Sums) -> Means:
-    """Measurements of the names and shardings of `shapes`: those of `sums`, and 0 of names that it lacks.
+    """Measurements with the names and shardings of `shapes` and the values of `sums`; 0 for names that `sums` lacks.
 
-    So a run goes on whatever was measured when its checkpoint was written.
+    So a run goes on from a checkpoint with another set of measurements.
     """
 
     def placed(leaf: Any, value: float) -> Float[Array, ""]:

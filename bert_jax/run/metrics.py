@@ -1,6 +1,7 @@
-"""metrics.jsonl and TensorBoard."""
+"""The measurements of a run: metrics.jsonl and TensorBoard."""
 
 import contextlib
+import io
 import json
 import math
 import os
@@ -23,22 +24,21 @@ from bert_jax.system.journal import FILE_NAME
 from bert_jax.system.json_file import Shape, as_shape, parse_object
 from bert_jax.system.progress import warn
 
-_MOST_TOLD = 3
-"""Most damaged lines that a warning lists."""
+_MOST_LISTED = 3
+"""Maximum number of damaged lines that a warning lists."""
 
 
 class MetricsLog:
-    """One JSON object a line; after a restart the lines of steps that are done again are gone.
+    """One JSON object a line. A restart removes the lines of steps that are done again.
 
-    A disk that takes no more ends no training: lines that couldn't be written are kept, and written once they can be.
-    Of several processes the first alone writes.
-    Nothing can be added to an object in a bucket: what is there is a copy, a minute old at most and as new as the
-    newest checkpoint.
+    A full disk doesn't end the training: lines that couldn't be written are kept and written later. Of several
+    processes only the first writes. An object in a bucket can't be appended to: a copy is uploaded there every minute
+    and with each checkpoint.
     """
 
     def __init__(self, directory: Place, step: int, tensorboard: bool, trackers: Sequence[Background] = ()):
-        """Cuts what `directory` holds back to `step`, the one that training goes on from. Lines go to `trackers`, too,
-        which whoever opened them closes."""
+        """Removes the lines after `step`, from which training goes on. Lines go to `trackers` too; the caller closes
+        them."""
         self._trackers = trackers
         self.path = directory / "metrics.jsonl"
         kept = [line for line in _read_lines(self.path) if line.values["step"] <= step]
@@ -46,7 +46,9 @@ class MetricsLog:
         evaluations = [line.values for line in kept if line.values["split"] == "eval"]
         self.scores = {values["step"]: _score(values) for values in evaluations if "score" in values}
         """The score of a task at the steps at which it was evaluated."""
-        self._file = self._tensorboard = self._events = None
+        self._file: io.FileIO | None = None
+        self._tensorboard: Place | None = None
+        self._events: EventsWriter | None = None
         text = "".join(line.text + "\n" for line in kept)
         self.sum = FileSum.of_bytes(text.encode())
         """Size and checksum of all lines so far, including those that couldn't be written yet."""
@@ -54,7 +56,7 @@ class MetricsLog:
             return
         file = worked_on(self.path)
         write_text(file, text)
-        self._file = open(file, "ab", buffering=0)  # so that it is known what is written
+        self._file = open(file, "ab", buffering=0)  # unbuffered: the number of written bytes is known
         self._unwritten, self._failing = b"", False
         self._publisher = Publisher(self.path, directory / "tensorboard", directory / FILE_NAME)
         if tensorboard:
@@ -68,7 +70,7 @@ class MetricsLog:
         return self._last.get(split, -1)
 
     def write(self, step: int, split: str, values: dict[str, float | None]) -> None:
-        """Adds a line. What is not a finite number becomes null: JSON has no other."""
+        """Adds a line. Numbers that are not finite become null, since JSON has none."""
         finite = {name: value if value is not None and math.isfinite(value) else None for name, value in values.items()}
         self._last[split] = step
         if split == "eval" and "score" in finite:
@@ -81,7 +83,7 @@ class MetricsLog:
         for tracker in self._trackers:
             tracker.log(step, named)
         summary_values = [Summary.Value(tag=name, simple_value=value) for name, value in named.items()]
-        with self._failures_said():
+        with self._warning_of_failures():
             self._write_lines()
             if self._tensorboard:
                 self._write_event(Event(wall_time=time.time(), step=step, summary=Summary(value=summary_values)))
@@ -104,13 +106,13 @@ class MetricsLog:
         """Flushes all lines, before a checkpoint is written: a restart finds those up to its step, in a bucket too."""
         if not self._file:
             return
-        with self._failures_said():
+        with self._warning_of_failures():
             self._write_lines()
             os.fsync(self._file.fileno())
         self._publisher.publish()
 
     @contextlib.contextmanager
-    def _failures_said(self) -> Iterator[None]:
+    def _warning_of_failures(self) -> Iterator[None]:
         """Warns once if the disk takes no more, and again only after a write has succeeded."""
         try:
             yield
@@ -122,13 +124,15 @@ class MetricsLog:
             self._failing = False
 
     def _write_lines(self) -> None:
+        assert self._file is not None, "only the first process writes"
         while self._unwritten:
             self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
 
     def _write_event(self, event: Event) -> None:
-        """A file that a write failed in may end within an event: the next one goes to a new file."""
+        """After a failed write a file may end within an event, so the next event goes to a new file."""
         try:
-            # Not SummaryWriter: its thread dies of a full disk, and whoever writes next waits for it for ever.
+            # Not SummaryWriter: its thread ends when the disk is full, and the next write waits for it for ever.
+            assert self._tensorboard is not None, "called only if TensorBoard is on"
             self._events = self._events or EventsWriter(os.fspath(self._tensorboard / "events"))
             self._events.write_event(event)
             self._events.flush()
@@ -141,15 +145,15 @@ class MetricsLog:
 
 
 def _score(values: dict[str, Any]) -> float:
-    """The score of an evaluation; the worst where it was no finite number."""
+    """The score of an evaluation; -inf if it wasn't finite."""
     score = values["score"]
     return score if isinstance(score, int | float) else -math.inf
 
 
 def read_metrics(path: Place) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl; [] where there is none. A damaged line is left out, with a warning.
+    """The lines of a metrics.jsonl; [] if it is missing. Damaged lines are left out, with a warning.
 
-    What follows the last newline is ignored: a line that is being written, or was when its process ended.
+    A line without newline at the end is ignored: it is being written, or its process was killed.
     """
     return [line.values for line in _read_lines(path)]
 
@@ -169,18 +173,18 @@ class _Named(Shape):
 def _read_lines(path: Place) -> list[_Line]:
     lines, damaged = _parsed(path)
     if damaged:
-        warn(f"{path}: lines that can't be read are left out: {_told(damaged)}")
+        warn(f"{path}: lines that can't be read are left out: {_listed(damaged)}")
     return lines
 
 
 def damaged_lines(path: Place) -> str | None:
-    """Which lines of the metrics.jsonl at `path` can't be read, and why; None where all can."""
+    """The numbers of the lines of the metrics.jsonl at `path` that can't be read, with reasons; None if all can."""
     _, damaged = _parsed(path)
-    return _told(damaged) if damaged else None
+    return _listed(damaged) if damaged else None
 
 
 def _parsed(path: Place) -> tuple[list[_Line], list[str]]:
-    """The lines that can be read, and for each other one its number and what is wrong with it."""
+    """The lines that can be read, and for each other line its number with the reason."""
     read, damaged = [], []
     for number, line in enumerate(_content(path).split(b"\n")[:-1], 1):
         try:
@@ -193,15 +197,15 @@ def _parsed(path: Place) -> tuple[list[_Line], list[str]]:
     return read, damaged
 
 
-def _told(damaged: list[str]) -> str:
-    more = f" and {len(damaged) - _MOST_TOLD:,} more" if len(damaged) > _MOST_TOLD else ""
-    return ", ".join(damaged[:_MOST_TOLD]) + more
+def _listed(damaged: list[str]) -> str:
+    more = f" and {len(damaged) - _MOST_LISTED:,} more" if len(damaged) > _MOST_LISTED else ""
+    return ", ".join(damaged[:_MOST_LISTED]) + more
 
 
 def changed_lines(path: Place, noted: dict[int, FileSum]) -> str | None:
-    """Where the metrics.jsonl at `path` isn't as it was written; None where it is.
+    """Describes which lines of the metrics.jsonl at `path` differ from what was written; None if none does.
 
-    `noted`: by step, sums of the file up to there, as checkpoints' manifests have them.
+    `noted`: by step, size and checksum of the file up to there, from the checkpoints' manifests.
     """
     if not noted:
         return None
@@ -219,5 +223,5 @@ def changed_lines(path: Place, noted: dict[int, FileSum]) -> str | None:
 
 
 def _content(path: Place) -> bytes:
-    """b"" where there is none."""
+    """The file's bytes; b"" if it is missing."""
     return path.read_bytes() if path.is_file() else b""

@@ -1,4 +1,4 @@
-"""What Orbax and TensorStore raise while they read a checkpoint, made errors of ours."""
+"""Reading checkpoints by Orbax: checks before it, and its errors as RunError."""
 
 import contextlib
 import logging
@@ -16,15 +16,15 @@ from bert_jax.system.files import absolute
 from bert_jax.system.json_file import Shape, as_shape, parse_object, read_object
 
 _METADATA = ("_METADATA", "_CHECKPOINT_METADATA", "_sharding")
-"""What Orbax keeps in JSON. It names no classes that would be imported, and nothing is pickled."""
+"""Orbax' JSON files. They name no classes that would be imported, and nothing is pickled."""
 _LATE = ("Event loop is closed", "reading array index", "tensorstore_spec")
-"""Messages of asyncio about arrays whose reading was given up."""
+"""Parts of asyncio's messages about arrays that are no longer wanted."""
 _LONGEST_REASON = 300
-"""Characters of a library's error that are shown."""
+"""Maximum characters of a library's error in a message."""
 
 
 class _Array(Shape):
-    """What the .zarray of one array holds, as far as it decides what reading it takes."""
+    """The fields of an array's .zarray that determine the memory needed to read it."""
 
     shape: list[int]
     chunks: list[int]
@@ -43,13 +43,13 @@ def by_orbax(path: Place) -> Iterator[Place]:
     try:
         readable = absolute(path) if is_trained_in(path) else fetched(path)
         for file in (readable / name for name in _METADATA):
-            if file.exists():  # Orbax says which it needs
+            if file.exists():  # Orbax reports those that it misses
                 read_object(file)  # its own parser has no bounds
         _check_chunks(readable)
         yield readable
     except (BertJaxError, MemoryError):
         raise
-    except Exception as error:  # ValueError, KeyError, OSError, and whatever comes out of C++
+    except Exception as error:  # ValueError, KeyError, OSError, and errors of C++ libraries
         if "RESOURCE_EXHAUSTED" in str(error):  # the devices' memory
             raise
         reason = first_line(error)[:_LONGEST_REASON]
@@ -60,16 +60,17 @@ def by_orbax(path: Place) -> Iterator[Place]:
 
 
 def check_name(path: Place, written: bool = False) -> None:
-    """Raises UsageError if checkpoints can't be read at `path`, or not be `written` there, because of its name.
+    """Raises UsageError if the name of `path` keeps checkpoints from being read there or, if `written`, from being
+    written.
 
-    TensorStore takes a backslash for a slash. Orbax takes *, ? and [ for signs of a pattern when it writes.
+    TensorStore takes a backslash for a slash. Orbax takes *, ? and [ for a pattern when it writes.
     """
     if sign := next((sign for sign in ("\\*?[" if written else "\\") if sign in os.fspath(path)), None):
         raise UsageError(f"{path}: checkpoints can't be kept in a folder with {sign} in its path; choose or rename it")
 
 
 def _check_chunks(path: Place) -> None:
-    """Raises ValueError where an array's chunks are larger than it is: TensorStore fills whole chunks in memory."""
+    """Raises ValueError if an array's chunks are larger than the array: TensorStore fills whole chunks in memory."""
     if in_bucket(path):
         bucket, _, folder = object_name(path).partition("/")
         base = {"driver": "gcs", "bucket": bucket, "path": f"{folder}/"}
@@ -87,15 +88,15 @@ def _check_chunks(path: Place) -> None:
 
 
 def _is_of_others(record: logging.LogRecord) -> bool:
-    """Whether a message of asyncio's log is about something else than an array whose reading was given up."""
+    """Whether a message of asyncio's log is not about an array that is no longer wanted."""
     return not any(words in record.getMessage() for words in _LATE)
 
 
 class _Others:
-    """Python's hook for exceptions that nothing can catch, but for those of arrays whose reading was given up.
+    """A `sys.unraisablehook` that drops the errors of arrays that are no longer wanted.
 
-    When one array can't be read, Orbax closes its event loop, and TensorStore's threads report the others to it all the
-    same, at any time afterwards; Python would print a traceback for each.
+    When one array can't be read, Orbax closes its event loop. TensorStore's threads still report the other arrays to
+    it, at any time afterwards, and Python would print a traceback for each.
     """
 
     def __init__(self, hook: Callable[[Any], None]):

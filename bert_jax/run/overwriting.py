@@ -1,4 +1,4 @@
-"""A run deleted so that another may begin in its place."""
+"""--overwrite: deletes a run before another one begins in its directory."""
 
 import fcntl
 import os
@@ -19,14 +19,15 @@ _SEED = re.compile(r"seed-\d+")
 
 
 def as_if_absent(path: Place) -> RunDirectory:
-    """Stands for the run that will be at `path` once what is there has been deleted: nothing is at its own path."""
+    """A run at `path` as if the existing one had already been deleted."""
     return RunDirectory(path / ".overwritten")
 
 
 def overwrite(workdir: Place, check: Callable[[RunDirectory], object], read: Sequence[str | None]) -> None:
-    """Deletes the run at `workdir`, on the first host, once `check` has refused all that can be refused.
+    """Deletes the run at `workdir`, on the first host, if `check` raises nothing.
 
-    `check` is given the directory as if it were empty. `read`: what the next run reads, which isn't deleted.
+    `check` gets the directory as if it were empty. `read`: the sources and models of the next run, which must lie
+    outside.
     """
     with first_alone("overwrite"):
         if is_first():
@@ -35,9 +36,9 @@ def overwrite(workdir: Place, check: Callable[[RunDirectory], object], read: Seq
 
 
 def start_over(path: Place, read: Iterable[str | None]) -> None:
-    """Deletes the run at `path`, or the runs of several seeds there; does nothing where nothing is.
+    """Deletes the run at `path`, or the runs of several seeds there, if there are any.
 
-    Raises UsageError as `runs_to_delete` does, and where the run is worked on, before anything is deleted.
+    Raises UsageError, before anything is deleted, as `runs_to_delete` does and if another process works on the run.
     """
     runs = runs_to_delete(path, read)
     for run in runs:
@@ -47,10 +48,9 @@ def start_over(path: Place, read: Iterable[str | None]) -> None:
 
 
 def runs_to_delete(path: Place, read: Iterable[str | None]) -> list[Place]:
-    """The run at `path`, or the runs of several seeds there; none where nothing is.
+    """The run at `path`, or the runs of several seeds there; [] if `path` doesn't exist.
 
-    Raises UsageError where `path` isn't a run or holds anything else, or one of the sources and models that are `read`
-    lies in it.
+    Raises UsageError if `path` isn't a run, holds other files, or contains one of the sources and models `read`.
     """
     if not path.exists():
         return []
@@ -61,7 +61,7 @@ def runs_to_delete(path: Place, read: Iterable[str | None]) -> list[Place]:
     strange = [child for child in beside if child.name != "results.json"]
     for run in runs:
         if any(run.iterdir()):
-            read_config(run)  # refuses what is no run
+            read_config(run)  # raises UsageError if it is no run
         strange += [child for child in run.iterdir() if not OF_A_RUN.fullmatch(child.name)]
     if strange:
         raise UsageError(
@@ -75,7 +75,7 @@ def runs_to_delete(path: Place, read: Iterable[str | None]) -> list[Place]:
 
 
 def _places(name: str) -> list[str]:
-    """The path in the name of a source or model: FILES of jsonl:FILES#FIELD; none in that of a TFDS set."""
+    """The paths in the name of a source or model, such as FILES of jsonl:FILES#FIELD; [] for a TFDS set."""
     kind, _, rest = name.partition(":")
     if kind == "tfds":
         return []
@@ -89,7 +89,7 @@ def _is_below(place: str, path: Path) -> bool:
 
 
 def _delete(run: RunDirectory) -> None:
-    """The run's files but its lock, which is held meanwhile; config.json, which makes it a run, last."""
+    """Deletes the run's files but its lock, which it holds meanwhile; config.json, which makes it a run, last."""
     with open_lock(run.path / ".lock") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

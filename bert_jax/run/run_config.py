@@ -17,9 +17,9 @@ from bert_jax.system.json_file import read_object
 SCHEMA_VERSION = 1
 """Version of the format of config.json."""
 _IMPORTED = "imported_from"
-"""Key in config.json under which an imported model's source stands."""
+"""Key in config.json of an imported model's source."""
 _MOST_CHANGES = 8
-"""Most differences between two runs that an error lists."""
+"""Maximum number of differences between two runs that an error lists."""
 
 
 def refuse_passwords(config: TrainingConfig) -> None:
@@ -42,11 +42,10 @@ def write_config(path: Place, config: TrainingConfig, imported_from: str | None 
 
 
 def read_config(path: Place) -> RunConfig | TaskRunConfig:
-    """The settings of the run (or checkpoint) at `path`, by which it was pretrained or fine-tuned.
+    """The settings with which the run (or checkpoint) at `path` was pretrained or fine-tuned.
 
-    They are data: a function that they name is a RecordedCode, which isn't imported.
-    Raises UsageError where there is none or a later release's, RunError where it, or the tokenizer beside it, isn't as
-    it was written.
+    They are data: a function that they name is a RecordedCode, which isn't imported. Raises UsageError if config.json
+    is missing or of another release, RunError if it or the tokenizer beside it is damaged.
     """
     settings = _read(path)["config"]
     RunManifest(path).check(path / "config.json", path / "tokenizer")
@@ -60,18 +59,18 @@ def read_config(path: Place) -> RunConfig | TaskRunConfig:
 
 
 def origin_of(path: Place) -> str | None:
-    """Where the model of the run (or checkpoint) at `path` was imported from; None of one that was trained here."""
+    """The source of the imported model of the run (or checkpoint) at `path`; None if it was trained here."""
     origin = _read(path).get(_IMPORTED)
     return origin if isinstance(origin, str) else None
 
 
 def read_pretraining_config(path: Place) -> RunConfig:
-    """The settings of a pretraining run. Raises UsageError as `read_config` does, and for a fine-tuned run."""
+    """The settings of a pretraining run. Raises what `read_config` does, and UsageError for a fine-tuned run."""
     config = read_config(path)
     if not isinstance(config, RunConfig):
         raise UsageError(
-            f"{path} was fine-tuned for {config.task.name}, and a run that was pretrained is needed here; its "
-            "config.json names the one that it began with"
+            f"{path} was fine-tuned for {config.task.name}, and a pretraining run is needed here; its config.json "
+            "names the run that it began with"
         )
     return config
 
@@ -113,7 +112,7 @@ def differences(first: Settings, second: Settings) -> list[tuple[str, Any, Any]]
 def described(changes: list[tuple[str, Any, Any]]) -> str:
     """The first differences, as text."""
     lines = [
-        "the rows of its files or sets are others now"  # of which the config has a checksum
+        "the rows of its files or sets have changed"  # the config has their hash
         if name == "rows_hash"
         else f"{name} is {json.dumps(old)} there and {json.dumps(new)} now"
         for name, old, new in sorted(changes, key=lambda change: change[0] != "rows_hash")

@@ -12,16 +12,17 @@ from typing import Any
 from bert_jax.config.phase import same_until
 from bert_jax.config.run import RunConfig
 from bert_jax.config.training import TrainingConfig
-from bert_jax.run.events import open_events
 from bert_jax.run.hosts import is_first
 from bert_jax.run.manifest import complete, damaged_file, path_of
 from bert_jax.run.orbax_reading import check_name
 from bert_jax.run.run_config import described, differences, origin_of, read_config, refuse_passwords, write_config
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place, in_bucket, is_trained_in, place_of
+from bert_jax.system.copies import appended_to
 from bert_jax.system.disk import FULL_DISK, disk_explained
 from bert_jax.system.errors import RunError, UsageError, command_line, quoted
 from bert_jax.system.files import open_lock, refuse_links, remove_directory, remove_temporary, write_json, write_text
+from bert_jax.system.journal import FILE_NAME, open_journal
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
@@ -43,8 +44,8 @@ _ORIGIN = "origin.json"
 
 
 class RunDirectory:
-    """Where everything of one run lies: config.json, tokenizer/, data/, checkpoints/, metrics.jsonl, results.json, and
-    the manifest with the checksums of what it is built on."""
+    """The directory of one run: config.json, tokenizer/, data/, checkpoints/, metrics.jsonl, results.json, and the
+    manifest with the checksums of the files that the run is built on."""
 
     def __init__(self, path: str | os.PathLike):
         self.path = place_of(path)
@@ -56,7 +57,9 @@ class RunDirectory:
         self.results_file = self.path / "results.json"
         self.profile = self.path / "profile"
         self.manifest = RunManifest(self.path)
-        self._owner_file, self._owner = self.path / ".owner", None
+        self._owner_file = self.path / ".owner"
+        self._owner: str | None = None
+        """This process, as the owner of a run in a bucket; None elsewhere."""
 
     def data(self, length: int) -> Place:
         """The prepared sequences of one length."""
@@ -64,7 +67,7 @@ class RunDirectory:
 
     @property
     def under_way(self) -> bool:
-        """Whether training has begun: from then on the run stays what it is."""
+        """Whether training has begun: from then on settings and data may not change."""
         return self.newest_step is not None
 
     @property
@@ -74,8 +77,8 @@ class RunDirectory:
         return int(finished[-1].name) if finished else None
 
     def stranger(self, checkpoint: Place) -> str | None:
-        """Why a checkpoint that lies in this run isn't its own, by the settings and the tokenizer that it carries; None
-        if nothing tells them apart. Phases may differ: steps may have been added since it was written."""
+        """Why a checkpoint in this directory belongs to another run, by the settings and the tokenizer in it; None if
+        they are this run's. Phases may differ: steps may have been added since it was written."""
         ours, theirs = read_config(self.path), read_config(checkpoint)
         if type(ours) is not type(theirs):
             return "it is of a run of another kind"
@@ -87,8 +90,7 @@ class RunDirectory:
         return None
 
     def results(self, steps: int) -> dict[str, Any] | None:
-        """The results of a run that has done all its `steps`, or ended early; None where something is missing or
-        damaged."""
+        """The results of a run that has done all its `steps` or ended early; None if anything is missing or damaged."""
         newest = self.newest_step
         if newest is None or damaged_file(complete(self.checkpoints)[-1]):
             return None
@@ -97,11 +99,10 @@ class RunDirectory:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            damage = f"is damaged ({error})"
-        else:
-            damage = self.manifest.damage(self.results_file) and "is not as it was written"
-        if damage:
-            warn(f"{self.results_file} {damage}: the run is measured anew")
+            warn(f"{self.results_file} is damaged ({error}): the run is measured anew")
+            return None
+        if self.manifest.damage(self.results_file):
+            warn(f"{self.results_file} is not as it was written: the run is measured anew")
             return None
         if results.get("steps") != newest:
             return None
@@ -124,7 +125,7 @@ class RunDirectory:
             return
         refuse_links(self.tokenizer)
         self.manifest.forget(self.tokenizer)
-        remove_directory(self.tokenizer)  # another kind's has files of other names
+        remove_directory(self.tokenizer)  # a tokenizer of another kind has files of other names
         tokenizer.save(self.tokenizer)
         if origin is not None:
             write_json(self.tokenizer / _ORIGIN, origin)
@@ -136,34 +137,33 @@ class RunDirectory:
             self.manifest.write_json(self.results_file, results)
 
     def open(self, config: TrainingConfig) -> None:
-        """Makes the directory, or goes on with it; locks it until this process ends; writes config.json.
+        """Creates or reopens the directory; locks it until this process ends; writes config.json.
 
-        A bucket has no locks that end with a process: there the newest process has the run, and `check_owner` tells an
-        older one to stop. Raises UsageError where the run is under way with settings that make it another one, or where
-        another process has it. Of several processes of one run the first does all this, before the others.
+        A bucket has no locks that end with a process: there the newest process owns the run, and `check_owner` stops an
+        older one. Raises UsageError if the run is under way with other settings, or if another process works on it. Of
+        several hosts the first one does all this, before the others.
         """
         self.check(config)
         if not is_first():
-            self._refuse_a_place_of_its_own()
+            self._check_is_shared()
             return
         with disk_explained(self.path):
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._lock()
-                if not in_bucket(self.path):
-                    remove_temporary(self.path)
+                remove_temporary(self.path)
             except OSError as error:
                 if error.errno in FULL_DISK:
                     raise
                 reason = error.strerror or str(error).partition("\n")[0]
                 raise UsageError(f"--workdir {self.path} can't be written ({reason}); choose another") from None
-        open_events(self.path)
+        open_journal(appended_to(self.path / FILE_NAME))
         self.manifest.mend(self.under_way)
         write_config(self.config_file, config)
 
     def check(self, config: TrainingConfig) -> None:
-        """Raises UsageError where the run that is under way here can't go on with `config`, or where the directory is
-        another program's, or where a setting holds a password, which would be written. Writes nothing."""
+        """Raises UsageError if the run under way can't go on with `config`, if the directory is another program's, or
+        if a setting holds a password, which would be written. Writes nothing."""
         self._refuse_place()
         refuse_passwords(config)
         if not self.under_way:
@@ -177,7 +177,7 @@ class RunDirectory:
         self._refuse_another_run(config)
 
     def _refuse_place(self) -> None:
-        """Refuses a place where Orbax can't write checkpoints, and links from the run to other places."""
+        """Refuses a directory where Orbax can't write checkpoints, and links out of the directory."""
         if not is_trained_in(self.path):
             raise UsageError(
                 f"--workdir {self.path}: training writes to a folder on this machine or to gs://, and runs in other "
@@ -195,7 +195,7 @@ class RunDirectory:
             self._refuse_other_files()
             return
         except (OSError, ValueError):
-            return  # one that can't be read, of a run that hasn't begun
+            return  # damaged, in a run that hasn't begun: it is written anew
         if "schema_version" not in there:
             raise UsageError(
                 f"--workdir {self.path} is no run: its config.json is another program's, and would be overwritten; "
@@ -214,18 +214,18 @@ class RunDirectory:
             )
 
     def _refuse_another_run(self, config: TrainingConfig) -> None:
-        """Refuses settings that make another run of it. Phases may change where no step has been taken yet."""
+        """Refuses settings that differ from the run's, but for phases without a step done."""
         before = read_config(self.path)
         if type(before) is not type(config):
             other = "pretrained" if isinstance(before, RunConfig) else "fine-tuned"
             raise UsageError(f"{self.path} is a run that was {other}; choose another --workdir")
         changed = [change for change in differences(before, config) if change[0].partition(".")[0] in config.IDENTITY]
-        may_change = "phases" if same_until(self.newest_step, before.phases, config.phases) else None
+        may_change = "phases" if same_until(self.newest_step or 0, before.phases, config.phases) else None
         replanned = [change for change in changed if change[0].partition(".")[0] == may_change]
         if refused := [change for change in changed if change not in replanned]:
             raise UsageError(
-                f"{self.path} is another run: {described(refused)}. Give what it was given before to go on with it, "
-                "or another --workdir"
+                f"{self.path} is another run: {described(refused)}. Give the same settings to go on with it, or "
+                "another --workdir"
             )
         if replanned:
             say(
@@ -233,8 +233,8 @@ class RunDirectory:
                 f"planned with {config.steps:,} steps from its start"
             )
 
-    def _refuse_a_place_of_its_own(self) -> None:
-        """Of several processes, those that come after the first see what that has written, or aren't in one place."""
+    def _check_is_shared(self) -> None:
+        """Refuses a directory in which this host doesn't see the first host's files: they don't share it."""
         if not self.config_file.exists():
             raise UsageError(
                 f"--workdir {self.path} isn't seen by all hosts of this run: the first has written its config.json "
@@ -242,14 +242,16 @@ class RunDirectory:
             )
 
     def check_owner(self) -> None:
-        """Raises RunError where a later process has taken over the run, which is in a bucket."""
+        """Raises RunError if a later process has taken over the run, as can happen in a bucket."""
+        if self._owner is None:
+            return
         owner = self._owner
-        with contextlib.suppress(Exception):  # out of reach, by whichever library's error: who writes next will say so
-            owner = owner and self._owner_file.read_text(encoding="utf-8")
+        with contextlib.suppress(Exception):  # a bucket out of reach, in any library's error: the next write reports it
+            owner = self._owner_file.read_text(encoding="utf-8")
         if owner != self._owner:
             raise RunError(
-                f"{self.path} was taken over by {owner.partition(',')[0]}; this one ends; what it did since its last "
-                "checkpoint is done again there"
+                f"{self.path} was taken over by {owner.partition(',')[0]}; this one ends; steps since its last "
+                "checkpoint are done again there"
             )
 
     def _lock(self) -> None:
@@ -267,8 +269,8 @@ class RunDirectory:
 
 
 def _precedes_config(child: Place) -> bool:
-    """Whether a file or directory of a run may be there without config.json: if the run was killed before it was
-    written, or if only its tokenizer and prepared data were copied."""
+    """Whether a file or directory of a run may exist before its config.json: the run was killed before it was written,
+    or only the tokenizer and the prepared data were copied."""
     if child.name == "tokenizer" and child.is_dir():
         return (child / _ORIGIN).is_file() or not any(child.iterdir())
     if child.name == "data" and child.is_dir():

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from bert_jax.run.hosts import is_first
-from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum, absolute, files_below, sync, write_json
 from bert_jax.system.progress import warn
-from bert_jax.system.sealed import Sealed, file_damage, out_of_reach
+from bert_jax.system.sealed import Sealed, file_damage
 
 MANIFEST = "manifest.json"
 _CHANGING = threading.Lock()
@@ -42,7 +42,7 @@ class RunManifest:
     def read(self) -> Covered | None:
         """The manifest; None if the run has none.
 
-        Raises OSError if it can't be read, ValueError if it is damaged, UsageError if another release wrote it.
+        Raises what `Sealed.read` does, but for a missing file.
         """
         try:
             return Covered.read(self.path)
@@ -50,7 +50,7 @@ class RunManifest:
             return None
 
     def readable(self) -> Covered:
-        """The manifest; an empty one where it is missing or can't be read."""
+        """The manifest; an empty one where it is missing or damaged. Raises RunError where a bucket doesn't answer."""
         with contextlib.suppress(OSError, ValueError):
             return self.read() or Covered(data={})
         return Covered(data={})
@@ -86,7 +86,7 @@ class RunManifest:
     def mend(self, begun: bool) -> Covered | None:
         """Reads the manifest. Rewrites it from the files that are there, if it is damaged, or missing in a `begun` run.
 
-        Raises RunError where a bucket can't be reached, UsageError if another release wrote it.
+        Raises RunError where a bucket doesn't answer, UsageError if another release wrote it.
         """
         try:
             covered = self.read()
@@ -94,8 +94,6 @@ class RunManifest:
                 return covered
             problem = f"{self.run} has no {self.path.name}"
         except (OSError, ValueError) as error:
-            if isinstance(error, OSError) and in_bucket(self.path):
-                raise out_of_reach(self.path, error) from None
             problem = f"{self.path} is damaged ({error})"
         warn(f"{problem}: the run's files are taken as they are")
         covered = Covered(files={name: FileSum.of(self.run / name) for name in self.built_on()}, data={})
@@ -103,25 +101,25 @@ class RunManifest:
         return covered
 
     def built_on(self) -> Iterator[str]:
-        """The files that are there and may be listed, by their paths in the run."""
+        """The existing files that a manifest may list, by their paths in the run."""
         for pattern in ("config.json", "tokenizer/*", "results.json", f"checkpoints/{'[0-9]' * 8}/{MANIFEST}"):
             yield from sorted(self._name(path) for path in self.run.glob(pattern) if path.is_file())
 
     def listed(self, place: Place) -> dict[str, FileSum]:
-        """The listed files that are, or are in, `place`; {} where the manifest can't be read."""
+        """The listed files at or in `place`; {} if the manifest can't be read."""
         name = self._name(place)
         return {file: written for file, written in self.readable().files.items() if name in _ways_to(file)}
 
     def damage(self, place: Place) -> str | None:
-        """What is wrong with the first listed file that is, or is in, `place`; None where all are as they were written.
+        """The damage of the first damaged file among those listed at or in `place`; None if there is none.
 
-        A copy of the file from a checkpoint is as good. Also None where the manifest itself can't be read. Raises
-        RunError where a bucket can't be reached.
+        A file restored from a checkpoint is undamaged. Also None if the manifest itself can't be read. Raises RunError
+        if a bucket doesn't answer.
         """
         before = self.listed(place)
         wrong = [name for name, written in before.items() if file_damage(self.run / name, written)]
         wrong = [name for name in wrong if not self._is_copy(name)]
-        # A training beside takes a file off the list before it replaces it, so the list is read after the file too.
+        # A training in another process unlists a file before replacing it, so the list is read after the file too.
         now = self.listed(place)
         for name in wrong:
             if now.get(name) == before[name]:
@@ -129,7 +127,7 @@ class RunManifest:
         return None
 
     def check(self, *places: Place) -> None:
-        """Raises RunError where a listed file that is, or is in, one of `places` isn't as it was written."""
+        """Raises RunError if a listed file at or in one of `places` isn't as it was written."""
         for place in places:
             if damage := self.damage(place):
                 raise RunError(

@@ -1,4 +1,4 @@
-"""What of a training state is in a checkpoint, and how Orbax gives it back."""
+"""Reading a training state or parameters from a checkpoint by Orbax."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from bert_jax.system.files import absolute
 def restored_state(path: Place, shapes: TrainState) -> TrainState:
     """The state of the checkpoint at `path`, with the shapes and shardings of `shapes`.
 
-    Its window is that of `shapes`, because measurements are in the manifest. Raises RunError if Orbax can't read it.
+    The window stays that of `shapes`: measurements are stored in the manifest. Raises RunError if Orbax can't read it.
     """
     found = _restored(path, saved_item(shapes))
     return shapes._replace(params=found["params"], **found["training"])
@@ -27,7 +27,7 @@ def restored_state(path: Place, shapes: TrainState) -> TrainState:
 def load_parameters(path: Place, shapes: Parameters) -> Parameters:
     """The parameters of the checkpoint at `path` (see `checkpoint_of`), of these shapes and shardings.
 
-    Raises RunError where Orbax can't read it, CheckpointGone where it is deleted meanwhile.
+    Raises RunError if Orbax can't read it, CheckpointGone if it is deleted meanwhile.
     """
     with being_read(path):
         return _restored(path, {"params": shapes})["params"]
@@ -43,7 +43,7 @@ def saved_shapes(path: Place) -> dict[str, Any]:
 
 
 def bits_on_disk(path: Place, skeleton: dict[str, Any]) -> int:
-    """`sum_of_bits` of what the checkpoint at `path` gives back; `skeleton` has the structure of `saved_item`."""
+    """`sum_of_bits` of the state read from the checkpoint at `path`; `skeleton` has the structure of `saved_item`."""
     as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), skeleton)
     here = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
     with ocp.Checkpointer(
@@ -54,7 +54,7 @@ def bits_on_disk(path: Place, skeleton: dict[str, Any]) -> int:
 
 
 def _restored(path: Place, item: dict[str, Any]) -> dict[str, Any]:
-    """The part of a checkpoint that `item` asks for, a tree of shapes and shardings."""
+    """The part of a checkpoint that `item`, a tree of shapes and shardings, describes."""
     restore_args = ocp.checkpoint_utils.construct_restore_args(item)
     with by_orbax(path) as place, ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
         return checkpointer.restore(

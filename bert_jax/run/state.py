@@ -1,4 +1,4 @@
-"""The state of a training, and what of it is in a checkpoint."""
+"""The state of a training, and the part of it that a checkpoint holds."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from bert_jax.run.measurement import Means
 
 
 class TrainState(NamedTuple):
-    """All that training changes."""
+    """Everything that a training step changes."""
 
     step: Int[Array, ""]
     """Steps done, skipped ones included."""
@@ -23,12 +23,13 @@ class TrainState(NamedTuple):
     skipped_in_a_row: Int[Array, ""]
     """Steps skipped since the last one that wasn't."""
     seed: UInt32[Array, ""]
-    """Of all that is random in a step: here, so that runs that differ by their seed share one compiled program."""
+    """Seed of the randomness in a step. It is part of the state so that runs of all seeds share one compiled
+    program."""
 
 
 def saved_item(state: TrainState) -> dict[str, Any]:
-    """What Orbax is given: the parameters by themselves, since most readers want nothing else, and all that training
-    goes on from. Measurements are not among it: a checkpoint outlives what is measured (see `Manifest.window`).
+    """The tree that Orbax saves: the parameters by themselves, since most readers want nothing else, and the rest of
+    the state. Measurements are in the manifest instead, because the set of them may change (see `Manifest.window`).
     """
     training = state._asdict()
     del training["params"], training["window"]

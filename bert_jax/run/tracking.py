@@ -1,4 +1,4 @@
-"""Experiment trackers, to which measurements go besides metrics.jsonl: Weights & Biases and MLflow."""
+"""Experiment trackers that get the measurements besides metrics.jsonl: Weights & Biases and MLflow."""
 
 import contextlib
 import os
@@ -24,39 +24,39 @@ from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import warn
 
 _MOST_WAITING = 10_000
-"""Lines that wait for a tracker which is slower than training; later ones are dropped."""
+"""Maximum number of lines that wait for a tracker slower than training; later ones are dropped."""
 _CLOSE_S = 60.0
-"""How long the end of training waits for what a tracker has not sent yet."""
+"""Seconds that the end of training waits for a tracker to send its lines."""
 _ID = re.compile(r"[\w-]{1,128}", re.ASCII)
-"""What a tracker may call a run."""
+"""Pattern of a tracker's id of a run."""
 _PARAMETERS_AT_ONCE = 100
-"""Most parameters that MLflow's server takes in one request."""
+"""Maximum number of parameters that MLflow's server accepts in one request."""
 
 
 @runtime_checkable
 class Tracker(Protocol):
-    """A run as it is tracked elsewhere. Any method may raise anything, or take long: see `Background`."""
+    """A run in an experiment tracker. Any method may raise any error or take long; `Background` guards against both."""
 
     id: str
-    """What the tracker calls the run: a run that goes on is given it again."""
+    """The tracker's id of the run; a resumed run is opened with the same id."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds measurements of a step, `train/loss` and the like. After a restart a step may come a second time, with
-        the same values as before."""
+        """Adds measurements of a step, such as `train/loss`. After a restart some steps come a second time, with the
+        same values."""
 
     def close(self, finished: bool) -> None:
         """Sends the remaining values, and whether the run is finished or was stopped."""
 
 
 class Tracked(NamedTuple):
-    """The facts of a run that a tracker is given when it starts."""
+    """The facts of a run that a tracker starts with."""
 
     path: Place
     where: str
     """The project, or the server's URI."""
     settings: TrainingConfig
     id: str | None
-    """What it called the run before, if it did."""
+    """The tracker's id of a resumed run; None for a new one."""
 
 
 class WeightsAndBiases:
@@ -75,7 +75,7 @@ class WeightsAndBiases:
             dir=os.environ.get("WANDB_DIR") or os.fspath(worked_on(run.path)),
             settings=wandb.Settings(console="off"),  # or it would copy the progress bar
         )
-        # Its own counter of steps only rises; a run that goes on may do some steps again.
+        # Its own counter of steps only rises; a resumed run may do some steps again.
         self._run.define_metric("*", step_metric="step")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -91,7 +91,7 @@ class MLflow:
     """A run of MLflow, on a server or in a folder."""
 
     def __init__(self, run: Tracked):
-        # Its patience of minutes with a server that doesn't answer would hold up the start.
+        # By default it waits minutes for a server that doesn't answer.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
@@ -122,9 +122,9 @@ class MLflow:
 
 
 class Background:
-    """A tracker at work in a thread of its own: one that fails, or doesn't answer, neither ends nor delays training.
+    """Runs a tracker in a thread, so that one that fails or hangs neither ends nor delays training.
 
-    Prints a warning of its first failure, in one line.
+    Prints a warning of the first failure, in one line.
     """
 
     def __init__(self, name: str, tracker: Tracker):
@@ -134,14 +134,14 @@ class Background:
         self._thread.start()
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Has the thread add measurements of a step; returns at once."""
+        """Queues measurements of a step for the thread; returns at once."""
         try:
             self._waiting.put_nowait(partial(self._tracker.log, step, values))
         except queue.Full:
             self._warn(f"it is {_MOST_WAITING:,} lines behind")
 
     def close(self, finished: bool, wait_s: float = _CLOSE_S) -> None:
-        """Has the thread send what is left and end the run; waits `wait_s` seconds at most."""
+        """Has the thread send the queued lines and end the run; waits `wait_s` seconds at most."""
         began = time.monotonic()
         with contextlib.suppress(queue.Full):
             self._waiting.put(partial(self._tracker.close, finished), timeout=wait_s)
@@ -183,9 +183,9 @@ def check_trackers(logging: LoggingConfig) -> None:
 
 
 def open_trackers(config: TrainingConfig, path: Place) -> list[Background]:
-    """The trackers that `config.logging` asks for, of the run at `path`, on the first of several processes.
+    """Starts the trackers in `config.logging` for the run at `path`; [] on processes other than the first.
 
-    One that doesn't start is said and left out. What each calls the run is kept in its trackers.json.
+    Warns of one that doesn't start, and leaves it out. The run's trackers.json keeps each tracker's id of the run.
     """
     if not config.logging.trackers or not is_first():
         return []

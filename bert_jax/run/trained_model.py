@@ -1,4 +1,4 @@
-"""A trained model on disk, whoever wrote it: to be used, or to start from."""
+"""A trained model on disk, from a run or from another program: to be used, or to start from."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -39,27 +39,27 @@ _MOST_COMPRESSED = 200
 
 
 class TrainedModel(NamedTuple):
-    """A model opened and checked; its parameters are read when they are wanted."""
+    """An opened and checked model. Its parameters are read on demand."""
 
     path: Place
     config: ModelConfig
     """With `vocabulary_size` set."""
     tokenizer: Tokenizer
     shapes: Parameters
-    """The parameters as shapes and types; parts that the model lacks are not there."""
+    """The parameters as shapes and types, without the parts that the model lacks."""
     read: Callable[[Any], Parameters]
-    """The parameters with the shardings given, a tree like `shapes`. Raises CheckpointGone where a training has deleted
-    the checkpoint since: see `load`."""
+    """Reads the parameters with given shardings, a tree like `shapes`. Raises CheckpointGone if a training has deleted
+    the checkpoint since; `load` chooses again then."""
     steps: tuple[int, ...] = ()
-    """The saved steps of the run that the parameters are of, oldest first; of several they are the mean. Empty for a
-    model that another program wrote."""
+    """The saved steps of the run whose parameters these are, oldest first; of several steps, the mean. Empty for a
+    model of another program."""
     task: TaskConfig | None = None
-    """The task that the model was fine-tuned for; None if it is a pretrained model."""
+    """The task that the model was fine-tuned for; None for a pretrained model."""
     pooler_trained: bool = True
-    """False where it was pretrained here from random parameters, and without sentence pairs."""
+    """False if it was pretrained here from random parameters and without sentence pairs."""
 
     def parameters(self, mesh: Mesh) -> Parameters:
-        """The parameters on `mesh`; of a newer checkpoint where a training has deleted that one."""
+        """The parameters on `mesh`; those of a newer checkpoint if a training has deleted this one."""
         try:
             return self.read(tree_shardings(self.shapes, mesh))
         except CheckpointGone:
@@ -67,15 +67,14 @@ class TrainedModel(NamedTuple):
 
     @property
     def step(self) -> int:
-        """Steps of training in this run: of an average, those of its newest part."""
+        """Steps of training in this run; of an average, those of the newest checkpoint in it."""
         return self.steps[-1] if self.steps else 0
 
     @classmethod
     def open(cls, path: Place) -> "TrainedModel":
         """The model of a run (its newest undamaged checkpoint), of one checkpoint, or of a Hugging Face directory.
 
-        Raises UsageError where there is none, or where its files don't belong together; RunError where they are
-        damaged.
+        Raises UsageError if there is none or its files don't belong together, RunError if they are damaged.
         """
         return looking_again(lambda: _opened(path))
 
@@ -87,14 +86,14 @@ class TrainedModel(NamedTuple):
         step: int | None = None,
         average: int | None = None,
     ) -> tuple["TrainedModel", Parameters]:
-        """The model at `path` and its parameters, with the shardings that `shardings` gives for a tree of shapes.
+        """Returns the model at `path` and its parameters, sharded as `shardings` returns for a tree of shapes.
 
-        `step`: the saved step of a run to take. `average`: take the mean of the last so many saved steps of a run, of
-        which `step`, or else the newest one, is the last; all of one phase, since another has other data. One line says
-        which they are.
+        `step`: the saved step of a run to read. `average`: the number of saved steps of which the mean is returned;
+        the last of them is `step` or else the newest one, and all are of one phase, because another phase has other
+        data. A message names them.
 
-        Of a run that is being trained these are checkpoints that were there all the while. Raises what `open` does, and
-        UsageError for a step that isn't saved, an average of less than one, or either of a model that is no run.
+        A run may be training meanwhile: only checkpoints that existed all the while are returned. Raises what `open`
+        does, and UsageError for a step that isn't saved, an average below one, or either for a model that is no run.
         """
         if average is not None and average < 1:
             raise UsageError(f"an average of {average} saved steps has no parameters; give how many, from 1")
@@ -110,7 +109,7 @@ class TrainedModel(NamedTuple):
 
 
 def tokenizer_of(path: Place) -> Tokenizer:
-    """The tokenizer of what `TrainedModel.open` opens, or of a run that has no checkpoint yet. Raises UsageError."""
+    """The tokenizer of a model that `TrainedModel.open` opens, or of a run without checkpoint. Raises UsageError."""
     if holds_published_model(path):
         return open_model_directory(path).tokenizer
     RunManifest(path).check(path / "tokenizer")
@@ -177,13 +176,13 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
 
 
 def _refuse_others(checkpoint: Place, saved: dict[str, Any], shapes: Parameters) -> None:
-    """Raises UsageError where the parameters `saved` in a checkpoint haven't the shapes of its model."""
+    """Raises UsageError if the parameters `saved` in a checkpoint don't have the shapes of its model."""
     if jax.tree.map(lambda leaf: tuple(leaf.shape), saved) != jax.tree.map(lambda leaf: leaf.shape, shapes):
         raise UsageError(f"{checkpoint}: its parameters aren't those of its config.json; they don't belong together")
 
 
 def _refuse_stranger(path: Place, checkpoint: Place) -> None:
-    """Raises RunError where a checkpoint in the run at `path` isn't that run's. Needs the run's own settings."""
+    """Raises RunError if a checkpoint in the directory of the run at `path` belongs to another run."""
     run = RunDirectory(path)
     if run.config_file.exists() and run.tokenizer.is_dir():
         with being_read(checkpoint):
@@ -193,7 +192,7 @@ def _refuse_stranger(path: Place, checkpoint: Place) -> None:
 
 
 def _averaged(path: Place, steps: Sequence[int], wanted: int) -> str:
-    """A line with the saved steps that were averaged and, where they are fewer than `wanted`, how to have as many."""
+    """A message that names the averaged steps and, if they are fewer than `wanted`, tells how to keep more."""
     mean = f"the mean of the parameters saved at steps {', '.join(map(str, steps))} is used"
     if len(steps) == wanted:
         return f"{path}: {mean}"
@@ -204,13 +203,13 @@ def _averaged(path: Place, steps: Sequence[int], wanted: int) -> str:
 
 
 def _own_damage(run: Place) -> str | None:
-    """What is wrong with the files of a run that its checkpoints have copies of."""
+    """The damage of a run's config.json or tokenizer, of which its checkpoints have copies; None if there is none."""
     manifest = RunManifest(run)
     return manifest.damage(run / "config.json") or manifest.damage(run / "tokenizer")
 
 
 def _refuse_bombs(checkpoint: Place, shapes: Parameters, stored: int) -> None:
-    """Refuses parameters that take far more memory than their files have bytes: those of a trained model are noise."""
+    """Refuses parameters that take far more memory than their files have bytes: trained ones hardly compress."""
     wanted = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     if wanted > _MOST_COMPRESSED * stored:
         raise RunError(

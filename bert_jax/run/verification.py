@@ -1,4 +1,4 @@
-"""Whether everything of a run is as it was written."""
+"""bert-jax verify: compares the files of a run with their checksums."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -34,9 +34,9 @@ class Verdict(NamedTuple):
 
 
 def verify(run: RunDirectory) -> list[Verdict]:
-    """Compares everything of `run` that a checksum was noted of with that.
+    """Compares every file of `run` that has a checksum with it.
 
-    Raises UsageError where there is neither a checkpoint nor data.
+    Raises UsageError if there is neither a checkpoint nor data.
     """
     finished, gone = complete(run.checkpoints), lost_checkpoints(run.checkpoints)
     data = _data_sets(run)
@@ -79,7 +79,7 @@ def _of_metrics(run: RunDirectory) -> Verdict:
 
 
 def _of_checkpoint(path: Place) -> Verdict | None:
-    """None where the run, which may be under way, has deleted it meanwhile."""
+    """The verdict on a checkpoint; None if the run, which may be training, has deleted it meanwhile."""
     file = damaged_file(path)
     if file and path not in complete(path.parent):
         return None

@@ -21,7 +21,7 @@ from bert_jax.system.errors import RunError, UsageError, command_line, first_lin
 os.environ.setdefault("EPATH_USE_TF", "false")
 
 Place: TypeAlias = Path | epath.Path
-"""A path on this machine or in a bucket. Both have the same methods to join, compare, list and read text; for
+"""A path on this machine or in a bucket. Both classes have the same methods to join, compare, list and read text; for
 everything else use the functions of this module, of files.py and of copies.py."""
 _TRANSFERS = 16
 """Objects copied in parallel, since a single transfer mostly waits for answers."""
@@ -67,7 +67,7 @@ _OTHER_NAMES = {"abfs": "az", "s3a": "s3"}
 
 
 class Stored(NamedTuple):
-    """What a bucket stores about an object."""
+    """The metadata of an object in a bucket."""
 
     size: int
     """Size in bytes."""
@@ -208,7 +208,7 @@ def upload_folder(folder: Path, target: epath.Path, last: str | None = None) -> 
 
 
 def in_parallel(transfer: Callable[[str], None], names: Iterable[str]) -> None:
-    """Calls `transfer` for each name, _TRANSFERS at a time. Raises what the first failing one raised."""
+    """Calls `transfer` for each name, _TRANSFERS at a time. Raises the first error."""
     with ThreadPoolExecutor(_TRANSFERS) as pool:
         list(pool.map(transfer, names))
 

@@ -23,29 +23,31 @@ PUBLISH_EVERY_S = 60.0
 
 
 def cache_directory() -> Path:
-    """`bert_jax` in the user's cache directory, for files that can be made or fetched again."""
+    """`bert_jax` in the user's cache directory, for files that can be computed or downloaded again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert_jax"
 
 
 def fetched(path: Place) -> Path:
     """`path` itself if it is on this machine, otherwise an up-to-date local copy of the file or folder.
 
-    Objects that are unchanged since an earlier copy aren't fetched again. Raises UsageError if nothing is at `path`,
+    Objects unchanged since an earlier copy aren't downloaded again. Raises UsageError if nothing is at `path`,
     RunError if an object arrives damaged.
     """
     if not in_bucket(path):
         return path
-    there = objects(path)
-    if not there:
+    stored = objects(path)
+    if not stored:
         raise UsageError(f"there is nothing at {path}; give a file or a folder that is there")
     copy = worked_on(path)
-    with disk_explained(copy), _alone(copy):
-        had = _noted(copy)
-        for name in files_below(copy).keys() - there.keys():
+    with disk_explained(copy), _locked(copy):
+        copied = _copied_objects(copy)
+        for name in files_below(copy).keys() - stored.keys():
             (copy / name).unlink()
-        wanted = [name for name in there if had.get(name) != there[name] or _size(copy / name) != there[name].size]
-        in_parallel(lambda name: _copy(path / name, there[name], copy / name), wanted)
-        write_json(_note(copy), there)
+        in_parallel(
+            lambda name: _copy(path / name, stored[name], copy / name),
+            [name for name in stored if copied.get(name) != stored[name] or _size(copy / name) != stored[name].size],
+        )
+        write_json(_list_of_objects(copy), stored)
     return copy
 
 
@@ -58,6 +60,18 @@ def worked_on(path: Place) -> Path:
     return copy
 
 
+def appended_to(path: Place) -> Path:
+    """The local file to append to: `path` itself, or an up-to-date local copy that a Publisher uploads.
+
+    If nothing is at `path`, a local copy that another run left is deleted.
+    """
+    if in_bucket(path) and path.exists():
+        return fetched(path)
+    if in_bucket(path):
+        worked_on(path).unlink(missing_ok=True)
+    return worked_on(path)
+
+
 def publish(path: Place, last: str | None = None) -> None:
     """Uploads the local copy to `path`, if that is in a bucket; in a folder the file `last` after all others."""
     if not in_bucket(path):
@@ -65,8 +79,8 @@ def publish(path: Place, last: str | None = None) -> None:
     copy = worked_on(path)
     if copy.is_dir():
         upload_folder(copy, path, last)
-        with _alone(copy):
-            write_json(_note(copy), objects(path))
+        with _locked(copy):
+            write_json(_list_of_objects(copy), objects(path))
     else:
         upload(copy, path)
 
@@ -79,10 +93,11 @@ class Publisher:
 
     def __init__(self, *paths: Place):
         self._paths = [path for path in paths if in_bucket(path)]
-        self._begun, self._thread = time.monotonic(), None
+        self._begun = time.monotonic()
+        self._thread: threading.Thread | None = None
 
     def publish_if_due(self) -> None:
-        """To be called after each write; starts an upload if the last one was a minute ago."""
+        """Starts an upload if the last one was a minute ago. Call it after each write."""
         busy = self._thread and self._thread.is_alive()
         if self._paths and not busy and time.monotonic() - self._begun >= PUBLISH_EVERY_S:
             self._begun = time.monotonic()
@@ -122,21 +137,21 @@ def _copy(path: epath.Path, stored: Stored, file: Path) -> None:
 
 
 @contextlib.contextmanager
-def _alone(copy: Path) -> Iterator[None]:
-    """Holds a lock file, so that one process of this machine makes the copy and the next finds it made."""
+def _locked(copy: Path) -> Iterator[None]:
+    """Holds the lock of a copy, so that only one process of this machine updates it at a time."""
     with open_lock(copy.with_name(f".{copy.name}.lock")) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _note(copy: Path) -> Path:
-    """The file beside the copy that lists the objects it was made from."""
+def _list_of_objects(copy: Path) -> Path:
+    """The file beside a copy that lists the objects in it."""
     return copy.with_name(f".{copy.name}.objects.json")
 
 
-def _noted(copy: Path) -> dict[str, Stored]:
+def _copied_objects(copy: Path) -> dict[str, Stored]:
     try:
-        return {name: Stored(*stored) for name, stored in read_object(_note(copy)).items()}
+        return {name: Stored(*stored) for name, stored in read_object(_list_of_objects(copy)).items()}
     except (OSError, ValueError, TypeError):
         return {}
 

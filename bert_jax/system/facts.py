@@ -1,4 +1,4 @@
-"""Facts: records of figures with units, which every command makes and `cli/tables.py` shows as tables or JSON."""
+"""Facts: records of figures with units, which `cli/tables.py` prints as tables or JSON."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -92,7 +92,7 @@ class Fact:
         self.heading = next((each for each in metadata if isinstance(each, str)), name.replace("_", " "))
 
     def text(self, value: Any) -> str:
-        """The value as text: with its unit, or as is usual for its type."""
+        """The value as text, with its unit if it has one."""
         if value is None:
             return self._unit.unknown if self._unit else ""
         if self._unit:
@@ -105,7 +105,7 @@ class Fact:
 
 
 def _metadata(annotation: Any) -> list[Any]:
-    """What stands besides the types in `annotation`, an Annotated type or a union with one."""
+    """The metadata in `annotation`, an Annotated type or a union with one."""
     inner = [each for option in get_args(annotation) for each in _metadata(option)]
     return [*getattr(annotation, "__metadata__", ()), *inner]
 

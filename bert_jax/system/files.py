@@ -106,8 +106,11 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
-def remove_temporary(directory: Path, name: str = "*") -> None:
-    """Deletes what killed processes left in `directory` of files and directories that were to be called `name`."""
+def remove_temporary(directory: Place, name: str = "*") -> None:
+    """Deletes temporary files and directories of killed processes in `directory`, for files called `name`; in a bucket
+    there are none."""
+    if in_bucket(directory):
+        return
     for left in directory.glob(f".{name if name == '*' else glob.escape(name)}.{'[0-9a-f]' * 16}.tmp"):
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)

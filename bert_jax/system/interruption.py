@@ -1,4 +1,4 @@
-"""What SIGTERM and Ctrl-C do to a command: the first ends it in order, a second Ctrl-C ends it at once."""
+"""SIGTERM and Ctrl-C: the first signal ends a command in order, a second Ctrl-C ends it at once."""
 
 import contextlib
 import multiprocessing
@@ -18,11 +18,11 @@ _AGAIN_S = 0.2
 _SAME_S = 0.2
 """Signals this close together count as one: a terminal, a launcher and `timeout` may each pass on the same Ctrl-C."""
 _LONGEST_EXIT_S = 10.0
-"""Seconds that the process may take to exit once its command has ended; then it exits without waiting any longer."""
+"""Maximum seconds between the end of the command and the end of the process."""
 
 
 class _State:
-    """What signals have done so far. Signals belong to the process, so there is one state for each process."""
+    """The state of signal handling. Signals belong to the process, so there is one state for each process."""
 
     watched = False
     """Whether a second Ctrl-C ends this process: `listen` was called."""
@@ -54,7 +54,7 @@ def listen() -> None:
 
 
 def watched() -> bool:
-    """Whether a second Ctrl-C ends this process without further help: True in a command, False in a notebook."""
+    """Whether a second Ctrl-C ends this process: True in a command, False in a notebook."""
     return _State.watched
 
 
@@ -68,14 +68,9 @@ def advising(advice: Callable[[], str]) -> Iterator[None]:
         _State.advice = before
 
 
-def heed() -> None:
-    """To be called by code that acts on the first signal itself: later signals then raise nothing."""
-    _State.settled = True
-
-
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """A signal within the block, which must be short, raises KeyboardInterrupt soon after the block."""
+    """A signal within the block, which must be short, raises KeyboardInterrupt after the block."""
     _State.deferred = True
     try:
         yield
@@ -91,18 +86,18 @@ def interrupted(error: BaseException | None) -> bool:
 
 
 def raised() -> bool:
-    """Whether KeyboardInterrupt was raised. C code that it interrupts, such as an extension module being loaded, may
-    fail with another error that doesn't name its cause."""
+    """Whether KeyboardInterrupt was raised at least once. C code that it interrupts, such as an extension module being
+    loaded, may fail with another error that doesn't name its cause."""
     return _State.raised
 
 
-def calm() -> None:
-    """To be called when the command reports its interruption or has ended: signals raise nothing from now on."""
+def stop_raising() -> None:
+    """From now on signals raise nothing. Call it when the command ends, or in code that acts on signals itself."""
     _State.settled = True
 
 
-def over(code: int) -> None:
-    """To be called when the command has ended: signals are ignored, and the process exits with `code` before long."""
+def exit_soon(code: int) -> None:
+    """From now on signals are ignored, and the process exits with `code` within seconds. Call it at its end."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     last = threading.Timer(_LONGEST_EXIT_S, os._exit, (code,))
@@ -111,10 +106,10 @@ def over(code: int) -> None:
 
 
 def _interrupt(number: int, frame) -> None:
-    """Raises KeyboardInterrupt, so that the command cleans up and leaves nothing half-written.
+    """Signal handler: raises KeyboardInterrupt, so that the command cleans up and leaves nothing half-written.
 
     Python swallows what is raised in a callback of its garbage collector, and JAX has such a callback. So `_watch`
-    sends the signal again until KeyboardInterrupt is seen on its way up.
+    sends the signal again until a KeyboardInterrupt is being handled.
     """
     if _State.settled:
         return

@@ -1,4 +1,4 @@
-"""RUN/events.jsonl: what befell a run, an object a line. What was measured is in metrics.jsonl."""
+"""RUN/events.jsonl, the journal of a run: starts, stops and faults, an object a line."""
 
 import contextlib
 import datetime
@@ -16,7 +16,7 @@ _file: Path | None = None
 
 
 def open_journal(file: Path | None) -> None:
-    """Has all that is noted from now on go to `file`, or nowhere."""
+    """From now on events are appended to `file`; None: they are dropped."""
     global _file
     _file = file
 

@@ -46,10 +46,7 @@ def parse_json(
     Infinity, numbers with thousands of digits, nesting deeper than _MOST_DEPTH, more than `most_values` values, and
     strings with lone surrogates, unless `surrogates` is "keep".
     """
-    marks = "[{," if isinstance(text, str) else (b"[", b"{", b",")
-    if (
-        len(text) > most_values and sum(map(text.count, marks)) > most_values
-    ):  # checked before parsing, which needs the memory
+    if _may_have_more_values(text, most_values):  # checked before parsing, which needs the memory
         raise ValueError(f"it holds more than {most_values:,} values, which no such text needs")
     try:
         value = json.loads(
@@ -129,6 +126,15 @@ def _check(value: Any, surrogates: str) -> None:
                 below += item.values()
         level = below
     raise ValueError(f"it is nested more than {_MOST_DEPTH} deep")
+
+
+def _may_have_more_values(text: bytes | str, most: int) -> bool:
+    """Whether the text has more than `most` signs before which or after which a value stands."""
+    if len(text) <= most:
+        return False
+    if isinstance(text, str):
+        return sum(text.count(sign) for sign in "[{,") > most
+    return sum(text.count(sign) for sign in (b"[", b"{", b",")) > most
 
 
 def _has_more_values(value: dict[str, Any], most: int) -> bool:

@@ -190,13 +190,17 @@ class _BarStage(Stage):
             console=console,
             speed_estimate_period=20,
         )
-        self._task = self._bar.add_task(
-            self.name, total=self.total, completed=self.start, amount=self.amount(), note=""
-        )
+        self._task = self._bar.add_task(self.name, total=self.total, amount=self.amount(), note="")
+        self._reset()
 
     def pace_from_here(self, amount: float) -> None:
         super().pace_from_here(amount)
-        self._bar.reset(self._task, completed=self.done, amount=self.amount(), note="")
+        self._reset()
+
+    def _reset(self) -> None:
+        """Restarts the bar's clock at what is done."""
+        done: Any = self.done  # annotated as int by rich, which takes any number
+        self._bar.reset(self._task, completed=done, amount=self.amount(), note="")
 
     def show(self) -> None:
         self._bar.update(self._task, completed=self.done, amount=self.amount(), note=self.note)
@@ -225,13 +229,13 @@ def stage(name: str, total: float | None, unit: str, start: float = 0) -> Iterat
     """Shows a stage while the block runs; the block calls its `advance`."""
     here.at(name)
     if console.is_terminal:
-        stage_bar = _BarStage(name, total, unit, start)
-        with stage_bar._bar:
-            yield stage_bar
-            if stage_bar.total is None:
-                stage_bar._bar.update(stage_bar._task, total=stage_bar.done)
+        bar = _BarStage(name, total, unit, start)
+        with bar._bar:
+            yield bar
+            if bar.total is None:
+                bar._bar.update(bar._task, total=bar.done)
     else:
-        stage_bar = _PlainStage(name, total, unit, start)
-        yield stage_bar
-        if stage_bar.elapsed >= PLAIN_FIRST_S:
-            say(stage_bar.summary())
+        plain = _PlainStage(name, total, unit, start)
+        yield plain
+        if plain.elapsed >= PLAIN_FIRST_S:
+            say(plain.summary())

@@ -3,10 +3,11 @@
 A sealed record is written last and atomically. A directory without one is not finished.
 """
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -36,9 +37,11 @@ class Sealed(Shape):
     def read(cls: type[SealedKind], path: Place, **others: Any) -> SealedKind:
         """Reads the record at `path`; `others` are fields that the file doesn't have.
 
-        Raises OSError if it can't be read, ValueError if it is damaged, UsageError if another release wrote it.
+        Raises OSError if it can't be read, ValueError if it is damaged, UsageError if another release wrote it,
+        RunError if it is in a bucket that doesn't answer.
         """
-        content = read_bytes(path, MOST_BYTES)
+        with _bucket_answering(path):
+            content = read_bytes(path, MOST_BYTES)
         value = parse_object(content)
         as_written = as_json(value).encode()
         if value.pop(_SUM, None) != _checksum(value):
@@ -70,18 +73,17 @@ def _checksum(value: dict[str, Any]) -> str:
 def file_damage(path: Place, written: FileSum, contents: bool = True) -> str | None:
     """How the file at `path` differs from what was written, or None. Without `contents`, only the size is compared.
 
-    Raises RunError if a bucket can't be reached: its file may be undamaged.
+    Raises RunError if a bucket doesn't answer: its file may be undamaged.
     """
     try:
-        if contents:
-            found = FileSum.of(path)
-        else:
-            found = FileSum(os.path.getsize(path) if path.is_file() else 0, written.crc32)
+        with _bucket_answering(path):
+            if contents:
+                found = FileSum.of(path)
+            else:
+                found = FileSum(os.path.getsize(path) if path.is_file() else 0, written.crc32)
     except FileNotFoundError:
         return "it is gone"
     except OSError as error:
-        if in_bucket(path):
-            raise out_of_reach(path, error) from None
         return error.strerror or str(error)
     if found.size != written.size:
         return f"it has {found.size:,} bytes and should have {written.size:,}"
@@ -93,6 +95,14 @@ def first_damaged(directory: Place, files: Mapping[str, FileSum]) -> str | None:
     return next((name for name, written in files.items() if file_damage(directory / name, written)), None)
 
 
-def out_of_reach(path: Place, error: Exception) -> RunError:
-    """The error for a bucket that doesn't answer."""
-    return RunError(f"{path} can't be read now ({first_line(error)}); give the same command again")
+@contextlib.contextmanager
+def _bucket_answering(path: Place) -> Iterator[None]:
+    """Raises RunError where reading `path` fails for another reason than that a bucket has no such object."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if not in_bucket(path):
+            raise
+        raise RunError(f"{path} can't be read now ({first_line(error)}); give the same command again") from None

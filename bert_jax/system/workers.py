@@ -1,4 +1,4 @@
-"""Work spread over processes, results in order, memory bounded."""
+"""Maps a function over worker processes, with results in order and bounded memory."""
 
 import ctypes
 import gc
@@ -11,9 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bert_jax.system.errors import RunError
 from bert_jax.system.interruption import deferred
@@ -23,12 +23,12 @@ Result = TypeVar("Result")
 
 
 _STARTED_AHEAD = 2
-"""Most workers that start, and import the module of their function, while the first item is made; the others start when
-there are items for them."""
+"""Number of workers that start, and import the module of their function, while the first item is produced; the others
+start when there are items for them."""
 _PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG."""
 _ENDING_S = 2.0
-"""Time for workers to end once they are asked to; then they are killed."""
+"""Seconds that workers have to end before they are killed."""
 
 
 def available_cores() -> int:
@@ -39,16 +39,16 @@ def available_cores() -> int:
 def map_in_processes(
     function: Callable[[Item], Result], items: Iterable[Item], processes: int, items_at_once: int = 1
 ) -> Iterator[Result]:
-    """`map` with up to `processes` workers, which hold `items_at_once` items each, and one such group waiting.
+    """`map` with up to `processes` workers. Each takes groups of `items_at_once` items, and one more group waits.
 
-    With one process, everything happens in this one. Raises what `function` raises, and RunError where a worker dies.
+    With one process, no worker is started. Raises what `function` raises, and RunError if a worker dies.
     """
     if processes == 1:
         yield from map(function, items)
         return
     # Spawned, not forked: the parent may hold threads of JAX or of a tokenizer.
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin_worker, (os.getpid(),))
-    running = deque()
+    running: deque[Future[list[Result]]] = deque()
     try:
         with deferred():  # a worker that is just being started would be left behind
             for _ in range(min(processes, _STARTED_AHEAD)):
@@ -71,12 +71,12 @@ def map_in_processes(
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
-    """Ends the workers, whatever they are at: one that is stopped or waits for a dead disk would hold up this process.
+    """Ends the workers within seconds, also one that is suspended or waits for a disk that is gone.
 
-    What they had not finished is done again the next time; they delete what they had begun, if they can in time.
+    They delete their unfinished files if they can in time; unfinished items are done again by the next command.
     """
     workers = list((pool._processes or {}).values())  # public from Python 3.14 on, as kill_workers
-    manager = pool._executor_manager_thread
+    manager: Any = pool._executor_manager_thread
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
         worker.terminate()
@@ -90,11 +90,11 @@ def _end(pool: ProcessPoolExecutor) -> None:
 
 
 class _Ended(BaseException):
-    """This worker is asked to end."""
+    """Ends the function of a worker that got SIGTERM."""
 
 
 _at_work = False
-"""Whether this worker is within `_apply`: elsewhere it has begun nothing that would have to be deleted."""
+"""Whether this worker is within `_apply`; elsewhere it has no unfinished files."""
 
 
 def _apply(function: Callable[[Item], Result], group: tuple[Item, ...]) -> list[Result]:
@@ -124,7 +124,7 @@ def _begin_worker(parent: int) -> None:
 
 
 def _leave(number: int, frame) -> None:
-    """Ends this worker; what it had begun to write is deleted on the way, by an exception."""
+    """Signal handler: ends this worker, by an exception if there are unfinished files to delete."""
     signal.signal(number, signal.SIG_IGN)
     if _at_work:
         raise _Ended
@@ -132,7 +132,7 @@ def _leave(number: int, frame) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Ends this worker when its parent was killed, also before `die_with_parent` or where the system isn't Linux."""
+    """Ends this worker when its parent has died: for systems other than Linux, and before `die_with_parent`."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Batches of a step: of a prepared data set, or of random pieces for benchmarks."""
+"""Batches of pretraining: from a prepared data set, or of random pieces for benchmarks."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -16,11 +16,11 @@ _BATCHES_AHEAD = 8
 
 @runtime_checkable
 class AnyBatch(Protocol):
-    """The part of a batch that the step uses. A batch is a tree of arrays whose first axis is the batch's."""
+    """The fields of a batch that the step uses. A batch is a tree of arrays whose first axis is the batch's."""
 
     @property
     def tokens(self) -> Tokens:
-        """[B, T], or of several choices [B, C, T]."""
+        """[B, T]; of tasks with several choices [B, C, T]."""
 
     @property
     def weight(self) -> Float[Any, "B *N"]:
@@ -33,7 +33,7 @@ class AnyBatch(Protocol):
 
 @runtime_checkable
 class NumberedBatches(Protocol):
-    """The batches of a training by their number, at random access: what is read ahead and counted."""
+    """The batches of a training by their number, at random access."""
 
     def __len__(self) -> int: ...
 
@@ -57,12 +57,12 @@ class Batch(NamedTuple):
 
 
 def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"], length: int, most: int = 1) -> Batch:
-    """The rows of `instances`, of `length` tokens and up to `most` sequences (N); empty rows follow, up to as many as
-    `ordinals` are.
+    """A batch with the rows of `instances`, each of `length` tokens and up to `most` sequences (N), filled up with
+    empty rows to one row for each of `ordinals`.
 
     `ordinals`: the numbers of the rows in their phase's order; the sequences of row r have the numbers from r N on,
-    modulo 2^32. A sequence without tokens has weight 0: of such a filler, of a record that couldn't be read, or one
-    that the row doesn't have.
+    modulo 2^32. A sequence without tokens has weight 0: in an empty row, in place of an unreadable record, or where a
+    row has fewer than N sequences.
     """
     shape = (len(ordinals), length)
     lengths, rows = np.diff(instances.ends), instances.rows
@@ -77,9 +77,9 @@ def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"], length: int,
 
 
 def synthetic_batch(batch_size: int, length: int, vocabulary_size: int, most: int = 1) -> Batch:
-    """A batch of random pieces in full rows, each sequence with two segments of equal length; each piece is a word.
+    """A batch of random pieces in full rows. Each sequence has two segments of equal length, and each piece is a word.
 
-    Where a row may hold several sequences (`most`), each holds two, one of three quarters of its tokens.
+    With `most` above 1 each row holds two sequences, the first of three quarters of its tokens.
     """
     rng = np.random.default_rng(0)
     of_row = np.array([length]) if most == 1 else np.array([length - length // 4, length // 4])

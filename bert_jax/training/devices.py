@@ -1,4 +1,4 @@
-"""Facts of the devices: peak rates and memory, whether a training fits, and the cache of compiled programs."""
+"""Devices: peak rates and memory, whether a training fits, and the cache of compiled programs."""
 
 import os
 from pathlib import Path
@@ -16,16 +16,16 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
 _COMPILING_FLOPS = {"cpu": 6 * 1e11, "accelerator": 20 * 1e14}
-"""Computed while one train step compiles, in its seconds times the rate meanwhile. The forward pass alone takes a third
-of both."""
+"""FLOPs that a device could compute while one training step compiles. For the forward pass alone it is a third: both
+the compilation and the computation of a token take a third."""
 _TYPICAL_LENGTH = 128
 TIGHT, TOO_MUCH = 0.8, 1.5
-"""Shares of a device's memory by the formula: from the first on a start is warned of, from the second on refused. For
-eleven shapes on a CPU the formula gave 0.74 to 1.36 times what XLA's program took; for BERT-base and large on TPUs (by
-libtpu's compiler, least effort) 0.55 to 1.42 times."""
+"""Shares of a device's memory, by formula, above which a training gets a warning and is refused. The formula gave 0.74
+to 1.36 times the memory of XLA's program for eleven shapes on a CPU, and 0.55 to 1.42 times for BERT-base and large on
+TPUs (by libtpu's compiler at its least effort)."""
 _SAVING = "save memory by --execution.remat full and --execution.accumulation N"
 LESS_MEMORY = f"give a smaller batch, or {_SAVING}"
-"""What to do where a step doesn't fit."""
+"""The remedy for a step that doesn't fit."""
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -35,11 +35,11 @@ class Chip(NamedTuple):
     flops: float
     """Dense bfloat16 FLOP/s at its peak."""
     memory: float = 0.0
-    """Bytes that a program may use: the chip's, less what the system keeps. 0 where nothing is planned for it."""
+    """Bytes that a program may use: the chip's memory less the system's part. 0 for chips that `plan` doesn't know."""
     memory_bandwidth: float = 0.0
     """Bytes a second to and from memory."""
     link_bandwidth: float = 0.0
-    """Bytes a second over one link to a neighbouring chip, each way; 0 where nothing is planned for it."""
+    """Bytes a second over one link to a neighbouring chip, each way; 0 for chips that `plan` doesn't know."""
 
 
 _V5E = Chip(197e12, 15.75 * 2**30, 819e9, 50e9)
@@ -63,19 +63,19 @@ CHIPS = {
     "NVIDIA H100 NVL": Chip(835e12, memory_bandwidth=3900e9),
     "NVIDIA H200": Chip(989e12, memory_bandwidth=4800e9),
 }
-"""By the beginning of a device's name. From the makers' data sheets, for TPUs https://cloud.google.com/tpu/docs/v4 to
-v6e: 32, 16, 95 and 32 GB of memory, of which libtpu 0.0.52 lets a program have what is written here; 2,400, 1,600,
-4,800 and 3,200 Gbit/s each way over 6, 4, 6 and 4 links."""
+"""Chips by the beginning of a device's name, from the makers' data sheets. For TPUs these are
+https://cloud.google.com/tpu/docs/v4 to v6e. They give 32, 16, 95 and 32 GB of memory; the table has the part that
+libtpu 0.0.52 lets a program use. Links have 2,400, 1,600, 4,800 and 3,200 Gbit/s each way over 6, 4, 6 and 4 links."""
 
 
 def chip_of(kind: str) -> Chip | None:
-    """The chip of a device whose `device_kind` is `kind`; None if it isn't known, as of a CPU."""
+    """The chip of a device whose `device_kind` is `kind`; None if it isn't known, as for a CPU."""
     names = [name for name in CHIPS if kind.startswith(name)]
     return CHIPS[max(names, key=len)] if names else None
 
 
 def peak_flops(device: jax.Device) -> float | None:
-    """The peak of `device`; None where it isn't known."""
+    """Peak FLOP/s of `device`; None if it isn't known."""
     chip = chip_of(device.device_kind)
     return chip and chip.flops
 
@@ -89,17 +89,17 @@ def keep_compiled_programs() -> None:
 
 
 def compiling_tokens(model: ModelConfig) -> float:
-    """Tokens that `model` computes in the time that compiling one more shape takes, roughly; the same in training.
+    """The number of tokens that `model` computes, roughly, in the time that compiling one more shape takes.
 
-    By formula and not by the clock, so that the shapes that are chosen by it are the same every time.
+    It comes from a formula and not from a clock, so that the shapes chosen by it are always the same.
     """
     rate = _COMPILING_FLOPS["cpu" if jax.default_backend() == "cpu" else "accelerator"]
     return rate * _TYPICAL_LENGTH / (3 * encoder_flops(model, _TYPICAL_LENGTH, _TYPICAL_LENGTH))
 
 
 def tokens_at_once() -> int:
-    """Tokens of a batch, padding counted, where nothing is learned: enough to keep an accelerator busy, and few enough
-    for a CPU's caches."""
+    """Tokens of a batch in inference, with padding: enough to keep an accelerator busy, few enough for a CPU's
+    caches."""
     return 1 << 11 if jax.default_backend() == "cpu" else 1 << 13
 
 
@@ -134,5 +134,5 @@ def check_room(memory: Memory, phase: Phase, mesh: Mesh, batch_size: str) -> Non
 
 
 def gigabytes(size: float) -> str:
-    """`size` in bytes, in a unit that suits it."""
+    """`size` in bytes as text in MB or GB."""
     return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

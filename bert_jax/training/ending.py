@@ -1,4 +1,4 @@
-"""Reasons for which a run ends before its last step: a signal, no progress, lost patience, or no finite gradient."""
+"""Early ends of a run: a signal, no progress, no better score, or no finite gradient."""
 
 import faulthandler
 import os
@@ -25,12 +25,12 @@ from bert_jax.system.whereabouts import Whereabouts, here
 from bert_jax.training.trainer import PhaseWork
 
 _SKIPPED = "skipped_steps.json"
-"""File in the run with the training records of the steps without finite gradients that ended it."""
+"""File in the run with the training records of the skipped steps that ended it."""
 STUCK = 124
-"""Exit code of a run that got stuck, as of `timeout`."""
+"""Exit code of a run that got stuck: the same as of the command `timeout`."""
 _TICK_S = 1.0
 _REPORT_S = 20.0
-"""Seconds for writing the stacks of all threads: they may be waiting for the disk itself."""
+"""Maximum seconds for writing the stacks of all threads, since the disk itself may hang."""
 
 
 class StopSignals:
@@ -42,7 +42,7 @@ class StopSignals:
     """
 
     requested = False
-    """Whether this process received a request. Use `at` for a decision on which all processes agree."""
+    """Whether this process received a request. `at` is the decision on which all processes agree."""
 
     def __init__(self, newest: Callable[[], int | None]):
         """`newest`: the step of the newest checkpoint, which the message of a second Ctrl-C names."""
@@ -67,21 +67,21 @@ class StopSignals:
     def _request(self, number: int, frame) -> None:
         if self.requested and number == signal.SIGINT and not interruption.watched():
             raise KeyboardInterrupt
-        interruption.heed()
+        interruption.stop_raising()
         self.requested = True
 
     def _request_of_all(self, number: int, frame) -> None:
-        interruption.heed()
+        interruption.stop_raising()
         signal.signal(signal.SIGINT, _nothing if interruption.watched() else signal.default_int_handler)
         os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _nothing(number: int, frame) -> None:
-    """Handles a signal that `interruption` acts upon."""
+    """Handler of a signal that `interruption` acts upon."""
 
 
 def _left(newest: int | None) -> str:
-    """The message about the checkpoint that remains after an immediate exit."""
+    """A message about the newest checkpoint, for an immediate exit."""
     if newest is None:
         return "there is no checkpoint yet; give the same command again to begin anew"
     return f"the newest checkpoint is the one from step {newest:,}; give the same command again to go on from there"
@@ -120,8 +120,10 @@ def _best(scores: dict[int, float]) -> int:
 
 
 class Skips:
-    """Detects too many skipped steps in a row. The count is fetched from the device only when it may have reached the
-    limit."""
+    """Detects too many skipped steps in a row.
+
+    The count is fetched from the device only when it may have reached the limit.
+    """
 
     def __init__(self, limit: int, state: TrainState):
         self._limit = limit
@@ -146,7 +148,7 @@ class Skips:
 def no_finite_gradient(
     skipped: int, step: int, phase: PhaseWork, run: Place, good: Place | None, rate: float
 ) -> RunError:
-    """The error after `skipped` steps in a row, up to `step`. Writes the records of these steps to a file in `run`.
+    """The error after `skipped` skipped steps in a row, up to `step`. Writes their records to a file in `run`.
 
     `good`: the last good checkpoint; `rate`: the peak learning rate.
     """
@@ -170,16 +172,16 @@ def _list(numbers: Sequence[int]) -> str:
 
 
 class Watchdog:
-    """Within the block, ends the process if `here` reports no progress for too long.
+    """Within the block, ends the process if `watched` reports no progress for too long.
 
     A thread counts ticks, so that time during which the process or the machine was suspended doesn't count.
     """
 
     def __init__(self, minutes: float | None, run: Place, watched: Whereabouts = here, tick: float = _TICK_S):
-        """`minutes`: how long; None or 0: the process is never ended. `run`: the run's directory."""
+        """`minutes`: time without progress; None or 0: unlimited. `run`: the run's directory."""
         self._seconds, self._run, self._watched, self._tick = (minutes or 0) * 60, run, watched, tick
         self.step = 0
-        """The newest step that has begun."""
+        """The step in progress."""
         self._over = threading.Event()
 
     def __enter__(self) -> "Watchdog":

@@ -1,4 +1,4 @@
-"""Batches from a prepared data set: which records, in which order, and as which arrays."""
+"""Batches from a prepared data set: their records, the order of these, and the arrays."""
 
 import functools
 import hashlib
@@ -27,7 +27,8 @@ class Order(Protocol):
 class ShuffledOrder(NamedTuple):
     """The endless order of training: every record once an epoch, each epoch in an order of its own.
 
-    The record at ordinal o is a function of these numbers and o alone, so going on at any step needs no state.
+    The record at an ordinal is a function of these numbers and the ordinal alone, so resuming at any step needs no
+    state.
     """
 
     size: int
@@ -38,22 +39,22 @@ class ShuffledOrder(NamedTuple):
     def record(self, ordinal: int) -> int:
         """The record at `ordinal`."""
         epoch, index = divmod(ordinal, self.size)
-        # Hashed, since seeds that differ by one would give orders that differ by one epoch.
+        # Hashed, because consecutive seeds would otherwise give orders shifted by one epoch.
         seed = _hashed(4, self.seed, self.phase, epoch)
         return index_shuffle(index, max_index=self.size - 1, seed=seed, rounds=_SHUFFLE_ROUNDS)
 
 
 class MixedOrder:
-    """The endless order of training on several sources: of each source its share, each in its own ShuffledOrder.
+    """The endless order of training on several sources with fixed shares; each source has its own ShuffledOrder.
 
-    Ordinals are divided into blocks of `BLOCK`. Each block has the same number of records of a source, in an order of
-    its own. The record at an ordinal is a function of the constructor's arguments and the ordinal alone.
+    Ordinals are divided into blocks of `BLOCK`. Every block has the same number of records of a source, shuffled
+    separately. The record at an ordinal is a function of the constructor's arguments and the ordinal alone.
     """
 
     BLOCK = 10_000
 
     def __init__(self, sizes: Sequence[int], shares: Sequence[float], seed: int, phase: int):
-        """`sizes`: records of each source, which lie one source after the other; `shares` add up to 1."""
+        """`sizes`: number of records of each source; records are numbered source by source. `shares` add up to 1."""
         self.counts = apportion(shares, self.BLOCK)
         self._seed, self._phase = seed, phase
         self._begins = np.concatenate([[0], np.cumsum(sizes)]).tolist()
@@ -70,7 +71,7 @@ class MixedOrder:
 
 
 def apportion(shares: Sequence[float], places: int) -> tuple[int, ...]:
-    """`places` in proportion to `shares`: each its whole part, the rest to the largest remainders."""
+    """Divides `places` in proportion to `shares`, by the method of largest remainders."""
     exact = np.asarray(shares) * places / np.sum(shares)
     counts = np.floor(exact).astype(int)
     counts[np.argsort(counts - exact, kind="stable")[: places - counts.sum()]] += 1
@@ -79,8 +80,8 @@ def apportion(shares: Sequence[float], places: int) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _block(counts: tuple[int, ...], seed: int, phase: int, block: int) -> list[tuple[int, int]]:
-    """The source at each place of a block, and how many of that source come before it there."""
-    # Sorting random words shuffles; numpy promises their stream to later releases, but not that of its shuffles.
+    """The source at each place of a block, and the number of records of that source before it in the block."""
+    # Sorting random words shuffles. Unlike its shuffles, numpy keeps the stream of these words in later releases.
     words = np.random.Philox(key=_hashed(16, "block", seed, phase, block)).random_raw(sum(counts))
     sources = np.repeat(np.arange(len(counts)), counts)[np.argsort(words, kind="stable")]
     before = np.empty_like(sources)
@@ -95,7 +96,7 @@ def _hashed(size: int, *words: str | int) -> int:
 
 
 class InOrder(NamedTuple):
-    """Records evenly spaced over the files, in their order: for evaluation. Past the end there are fillers (None)."""
+    """The order of evaluation: records evenly spaced over the files, and fillers (None) after the last."""
 
     size: int
     """Records in the data set."""
@@ -122,7 +123,7 @@ class BatchSource:
         rows: Int[np.ndarray, " b"] | None = None,
         sequences_a_row: int = 1,
     ):
-        """`rows`: the rows of each batch that this process reads, in order; all if None."""
+        """`rows`: the rows of each batch that this process reads, in order; None: all."""
         self._rows = np.arange(batch_size) if rows is None else rows
         self._instances, self._order = instances, order
         self._batch_size, self._length, self._vocabulary_size = batch_size, length, vocabulary_size
@@ -132,7 +133,8 @@ class BatchSource:
         return self._num_batches
 
     def __getitem__(self, number: int) -> Batch:
-        """Raises RunError for a damaged file, a row longer than the length and an id past the vocabulary."""
+        """Batch `number`. Raises RunError for a damaged file, a row longer than the length or an id past the
+        vocabulary."""
         ordinals = number * self._batch_size + self._rows
         found = self._instances.read(self._records(ordinals))
         longest = int(np.diff(found.ends[found.row_ends]).max(initial=0))

@@ -1,4 +1,4 @@
-"""A training from its settings to its results: what pretraining and fine-tuning have in common."""
+"""A training from its settings to its results: the common base of pretraining and fine-tuning."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Config = TypeVar("Config", bound=OperationConfig)
 
 
 class Job(ABC, Generic[Config]):
-    """The training of one run with the settings `config`. Its methods are called in their order here."""
+    """The training of one run with the settings `config`. `carry_out` calls the methods in the order of definition."""
 
     def __init__(self, config: Config, run: RunDirectory):
         check_trackers(config.logging)
@@ -34,7 +34,7 @@ class Job(ABC, Generic[Config]):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Writes tokenizer and data into the open run, as far as they aren't there."""
+        """Writes tokenizer and data into the open run, unless they are there."""
 
     @abstractmethod
     def work(self) -> tuple[Trainer, Sequence[PhaseWork]]:
@@ -42,7 +42,7 @@ class Job(ABC, Generic[Config]):
 
     @abstractmethod
     def initial(self) -> Parameters | None:
-        """The parameters that a run without checkpoint begins with; None for random ones."""
+        """The initial parameters of a run without checkpoint; None for random ones."""
 
     @abstractmethod
     def results(self, trained: Trained) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Job(ABC, Generic[Config]):
 
     @abstractmethod
     def title(self, results: dict[str, Any]) -> str:
-        """The title of the pictures."""
+        """The title of the plots."""
 
     def carry_out(self) -> dict[str, Any]:
         """Runs or resumes the training to its end; returns the results, which are also written to results.json.
@@ -72,6 +72,6 @@ class Job(ABC, Generic[Config]):
         return results
 
     def draw(self, results: dict[str, Any]) -> None:
-        """Writes pictures of the results into the run."""
+        """Writes plots of the results into the run."""
         curve, lines = self.run.path / "learning_curve.png", read_metrics(self.run.metrics_file)
         write_learning_curve(curve, lines, results.get("metric"), self.title(results))

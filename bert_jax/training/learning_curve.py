@@ -1,4 +1,4 @@
-"""A picture of a run's measurements over its steps."""
+"""A plot of a run's measurements over its steps."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ Line = dict[str, Any]
 
 
 def write_learning_curve(path: Place, lines: list[Line], metric: str | None, title: str) -> None:
-    """Writes a PNG of the loss, and below it, if data was held out, of `metric` with its best value marked.
+    """Writes a PNG of the loss and, if data was held out, of `metric` below it with its best value marked.
 
-    Nothing is written where there are fewer than two points.
+    Nothing is written if there are fewer than two points.
     """
     losses = {split: _values(lines, split, "loss") for split in ("train", "eval")}
     scores = _values(lines, "eval", metric) if metric else {}

@@ -37,12 +37,12 @@ class Trained(NamedTuple):
 
     state: TrainState
     evaluations: dict[int, dict[str, Any]]
-    """By step, the results of the evaluations that this process has made."""
+    """The results of this process' evaluations, by step."""
 
 
 @contextlib.contextmanager
 def _failures_noted() -> Iterator[None]:
-    """Adds a failure of the code within to the run's journal, and closes the journal."""
+    """Notes a failure of the block in the run's journal, and closes the journal."""
     try:
         yield
     except Interrupted:
@@ -66,8 +66,8 @@ def train(
 ) -> Trained:
     """Trains `run` through all `phases`, from its newest good checkpoint or, if it has none, from `initial` parameters.
 
-    Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written, and RunError where too many steps in a row
-    had to be skipped or where the compiler is wrong on this machine.
+    Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written; RunError if too many steps in a row had to be
+    skipped, or if the compiler computes wrong on this machine.
     """
     settings = trainer.config.checkpoints
     if trainer.config.execution.check_compiler:
@@ -84,14 +84,14 @@ def train(
             for phase in phases:
                 state = loop.train(phase, state)
         _finish(checkpoints)
-        note("finished", f"step {int(state.step):,}")  # before the log is closed, which publishes this, too
+        note("finished", f"step {int(state.step):,}")  # before the log is closed, which uploads the journal too
     return Trained(state, loop.evaluations)
 
 
 def _first_state(
     trainer: Trainer, run: RunDirectory, checkpoints: Checkpoints, initial: Callable[[], Parameters | None]
 ) -> TrainState:
-    """The state of the newest good checkpoint or, where there is none, one with the `initial` parameters."""
+    """The state of the newest good checkpoint or, if there is none, a state with the `initial` parameters."""
     config = trainer.config
     state = checkpoints.restore(trainer.state_shapes)
     if state is None:
@@ -111,16 +111,16 @@ def _first_state(
 
 
 class _StopRequested(Exception):
-    """Ends an evaluation during which this process was asked to stop."""
+    """Ends an evaluation during which a stop was requested."""
 
 
 class Loop:
-    """The training loop in one process: the open files of a run, and what may end it early."""
+    """The training loop in one process, with the open files of the run."""
 
     def __init__(
         self, trainer: Trainer, run: RunDirectory, checkpoints: Checkpoints, step: int, stack: contextlib.ExitStack
     ):
-        """`step`: the last one before this process begins. `stack` closes the files."""
+        """`step`: the last step done before this process. `stack` closes the files."""
         config = trainer.config
         self._config, self._run, self._checkpoints = config, run, checkpoints
         trackers = [stack.enter_context(tracker) for tracker in open_trackers(config, run.path)]
@@ -135,7 +135,7 @@ class Loop:
         self._noted_at = 0.0
 
     def train(self, phase: PhaseWork, state: TrainState) -> TrainState:
-        """Trains from `state` to the end of `phase`. Returns `state` itself where the phase is over or not begun."""
+        """Trains from `state` to the end of `phase`. Returns `state` unchanged if its step lies outside the phase."""
         self._phase, self._patience, step = phase, Patience(phase, self._log), int(state.step)
         missed_evaluation = self._missed_evaluation(step)
         open_steps = phase.first <= step < phase.last
@@ -150,7 +150,7 @@ class Loop:
             return state if self._patience.is_over() else self._steps(state, step)
 
     def _steps(self, state: TrainState, begin: int) -> TrainState:
-        """The steps after `begin`. A step computes while the next is dispatched; measurements of it are read then."""
+        """Does the steps after `begin`. The measurements of a step are read after the next one is dispatched."""
         phase, batches, measured = self._phase, self._phase.batches(begin - self._phase.first), None
         self._progress.advance(0, note="compiling")
         for step in range(begin + 1, phase.last + 1):
@@ -162,7 +162,7 @@ class Loop:
             self._trace.before(step, state)
             state, measured = phase.train_step(state, batch)
             self._trace.after(step, state)
-            jax.block_until_ready(previous)  # no more than two steps are under way
+            jax.block_until_ready(previous)  # at most two steps are in progress
             if previous:
                 self._check_skips(previous, step - 1)
                 self._show(previous)
@@ -173,7 +173,7 @@ class Loop:
             if step % self._config.log_every == 0 or step == self._config.steps:
                 self._write_log(step, measured)
             evaluation = self._evaluate(step, state) if self._evaluates(step) else None
-            stopping = self.stop.at(step)  # read once: a signal may come at any time
+            stopping = self.stop.at(step)  # read once, because a signal may come at any time
             if self._cadence.due(step) or step == phase.last or stopping or self._patience.is_over():
                 self._save(step, state, evaluation, stopping)
             if self._patience.is_over():
@@ -183,12 +183,12 @@ class Loop:
         return state
 
     def _at(self, activity: str, step: int) -> None:
-        """Reports what is being done, for messages of errors and of the watchdog, which counts it as progress."""
+        """Reports the activity, for error messages and for the watchdog, which counts it as progress."""
         self.watchdog.step = step
         here.at(f"{activity} step {step:,} of {self._config.steps:,} ({self._phase.name})")
 
     def _show(self, measured: Means) -> None:
-        """Counts a step in the progress line, now and then with the measurements of the last step that has ended."""
+        """Counts a step in the progress line, and every half second updates the measurements there."""
         if time.monotonic() - self._noted_at > _NOTE_EVERY_S:
             self._noted_at = time.monotonic()
             values, rate = _values(measured), self._phase.sequences * self._progress.rate
@@ -196,7 +196,7 @@ class Loop:
         self._progress.advance()
 
     def _write_log(self, step: int, measured: Means) -> None:
-        """Writes a line of training measurements, and begins to measure the speed anew."""
+        """Writes a line of training measurements, and restarts the measurement of speed."""
         values = _values(measured)
         speed = self._speed.measurements(values.pop("tokens"))
         self._log.write(step, "train", {**speed, **values})
@@ -225,7 +225,7 @@ class Loop:
         return self._phase.evaluator is not None and due
 
     def _missed_evaluation(self, step: int) -> bool:
-        """Whether the run was stopped after `step` of this phase, before or while it was evaluated."""
+        """Whether the run was stopped after `step` of this phase, before its evaluation was finished."""
         return step > self._phase.first and self._evaluates(step) and self._log.last_step("eval") < step
 
     def _evaluate(self, step: int, state: TrainState) -> dict[str, float] | None:
@@ -250,13 +250,13 @@ class Loop:
         return evaluation
 
     def _between_batches(self) -> None:
-        """Called before each batch of an evaluation, which is progress."""
+        """Called before each batch of an evaluation: reports progress, and raises _StopRequested after a signal."""
         here.still()
         if self.stop.requested:
             raise _StopRequested
 
     def _evaluate_late(self, step: int, state: TrainState) -> None:
-        """The evaluation of a step whose checkpoint was written without. There may be no other step to stop after."""
+        """Evaluates a step whose checkpoint was written without evaluation; stops there if requested."""
         if evaluation := self._evaluate(step, state):
             self._checkpoints.add_evaluation(step, evaluation)
         elif self.stop.requested:
@@ -266,22 +266,22 @@ class Loop:
         self._speed = Speed(self._phase.sequences, self._phase.flops, self._peak_flops)
 
     def _check_skips(self, measured: Means, step: int) -> None:
-        """Raises RunError where too many steps in a row, up to `step`, had no finite gradient."""
+        """Raises RunError if too many steps in a row, up to `step`, had no finite gradient."""
         if skipped := self._skips.too_many(measured, step):
             rate = self._config.optimizer.peak_learning_rate
             raise no_finite_gradient(skipped, step, self._phase, self._run.path, self._checkpoints.last_good(), rate)
 
 
 def _finish(checkpoints: Checkpoints) -> None:
-    """Waits for the last checkpoint. Raises RunError where it could not be written."""
+    """Waits for the last checkpoint. Raises RunError if it could not be written."""
     checkpoints.finish()
     if checkpoints.failure:
         raise RunError(f"{checkpoints.failure}; give the same command again once that is mended")
 
 
 def _values(measured: Means) -> dict[str, float]:
-    """Fetches measurements from the device, as numbers by name. The mean of nothing, where all steps since the last
-    line of the log were skipped, isn't a number."""
+    """Fetches measurements from the device, as numbers by name; NaN if all steps since the last line of the log were
+    skipped."""
     fetched = jax.device_get(measured).items()
     values = {name: float(mean.value) if mean.count else math.nan for name, mean in fetched}
     del values["skipped_in_a_row"], values["skipped_records"]

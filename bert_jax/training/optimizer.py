@@ -1,4 +1,4 @@
-"""BERT's optimizer (optimization.py), LAMB and Muon, from optax' parts; schedules of the learning rate."""
+"""Optimizers, from parts of optax: BERT's (its optimization.py), LAMB and Muon; schedules of the learning rate."""
 
 import math
 from collections.abc import Callable
@@ -16,9 +16,10 @@ from bert_jax.model.bert import Parameters
 from bert_jax.model.parameters import Parameter, parameter_at, path_of
 
 _MUON_MOMENTUM = 0.95
-"""Decay of the gradients' mean that Muon makes orthogonal, as published (Jordan et al. 2024)."""
+"""Decay of Muon's running mean of gradients, as published (Jordan et al. 2024)."""
 _MUON_SIZE = 0.2
-"""Root mean square of Muon's updates: that of Adam's, so that both take one rate (Liu et al. 2025, section 2.2)."""
+"""Root mean square of Muon's updates, equal to Adam's so that both use one learning rate (Liu et al. 2025, section
+2.2)."""
 
 
 class Moments(NamedTuple):
@@ -31,7 +32,8 @@ class Moments(NamedTuple):
 
 
 def scale_by_moments(beta1: float, beta2: float, epsilon: float, bias_correction: bool) -> optax.GradientTransformation:
-    """Adam: m / (sqrt(v) + epsilon), the moments corrected for their bias or not; optax' own always corrects them."""
+    """Adam: m / (sqrt(v) + epsilon), with or without bias correction of the moments; optax' own always corrects
+    them."""
 
     def init(params: Parameters) -> Moments:
         zero = jax.tree.map(jnp.zeros_like, params)
@@ -51,8 +53,8 @@ def scale_by_moments(beta1: float, beta2: float, epsilon: float, bias_correction
 def clip_by_global_norm(most: float) -> optax.GradientTransformationExtraArgs:
     """Scales all gradients by one number so that their global norm is at most `most`.
 
-    The update's argument `gradient_norm` is that norm, if the caller has it. optax' own transformation computes it
-    again, and divides element by element: two more passes over memory.
+    The update's argument `gradient_norm` is that norm, if the caller has computed it. optax' own transformation
+    computes it again and divides element by element, which takes two more passes over memory.
     """
 
     def update(gradients: Parameters, state: Any, params=None, *, gradient_norm: Float[Array, ""] | None = None):
@@ -64,10 +66,10 @@ def clip_by_global_norm(most: float) -> optax.GradientTransformationExtraArgs:
 
 
 def scale_by_trust_ratio() -> optax.GradientTransformation:
-    """LAMB's step of each matrix: in the update's direction, as long as the matrix (times the rate).
+    """Scales each matrix' update by |matrix| / |update|, as LAMB does.
 
-    The ratio |matrix| / |update| is 1 where either norm is 0. What doesn't decay isn't scaled, as in the authors' code.
-    optax' own takes the norm of a whole array, which here may hold a matrix of every layer.
+    The ratio is 1 if either norm is 0. Parameters without weight decay aren't scaled, as in the authors' code. optax'
+    own takes the norm of a whole array, which here may hold one matrix for each layer.
     """
 
     def scale(path, update: Float[Array, "..."], parameter: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -83,8 +85,8 @@ def scale_by_trust_ratio() -> optax.GradientTransformation:
 
 
 def scale_by_orthogonal_mean(momentum: float, size: float) -> optax.GradientTransformation:
-    """Muon's step of each matrix: its gradients' mean with all singular values near 1, scaled to a root mean square of
-    about `size`. Stacked matrices, of layers and of query, key and value, are scaled separately.
+    """Muon's update of each matrix: the running mean of its gradients, made orthogonal and scaled to a root mean square
+    of about `size`. Stacked matrices (of layers, and of query, key and value) are treated separately.
     """
 
     def scale(path: KeyPath, update: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -105,7 +107,8 @@ def scale_by_orthogonal_mean(momentum: float, size: float) -> optax.GradientTran
 
 
 def learning_rate(config: OptimizerConfig, steps: int) -> optax.Schedule:
-    """The rate at a step of a run of `steps`: linear from 0 towards the peak while warming up, then by the schedule."""
+    """The learning rate by step, in a run of `steps`: linear from 0 to the peak in the warm-up, then by the
+    schedule."""
     warmup = round(config.warmup * steps)
 
     def schedule(step: int | Int[Array, ""]) -> Float[Array, ""]:
@@ -119,7 +122,7 @@ def _share_of_peak(
     config: OptimizerConfig, step: int | Int[Array, ""], warmup: int, steps: int
 ) -> float | Float[Array, ""]:
     """The share of the peak rate after the warm-up; 0 at `steps`."""
-    # The original's line counts the warm-up's steps too: it begins at 1 - warmup / steps.
+    # As in the original, the line counts the warm-up's steps too: it begins at 1 - warmup / steps.
     line = 1 - step / steps
     match config.schedule:
         case "linear":
@@ -133,9 +136,11 @@ def _share_of_peak(
 
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
-    """Clip by global norm, Adam, decay; for LAMB the trust ratio; for Muon its step in place of Adam's in the blocks'
-    matrices. An optax optimizer at learning rate 1: the step multiplies its updates by the rate, which follows the
-    run's own count of steps, and passes the `gradient_norm`.
+    """The optimizer at learning rate 1: clipping by global norm, Adam, weight decay; for LAMB the trust ratio; for Muon
+    its update in place of Adam's in the blocks' matrices.
+
+    The training step multiplies the updates by the learning rate, which follows the run's count of steps, and passes
+    `gradient_norm`.
     """
     scaled = scale_by_moments(config.beta1, config.beta2, config.epsilon, config.bias_correction)
     if config.name == "muon":
@@ -152,7 +157,7 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformationExtra
 
 
 def _descending(direction: optax.GradientTransformationExtraArgs) -> optax.GradientTransformationExtraArgs:
-    """`direction` with negated updates: adding them to the parameters lowers the loss, as optax has it."""
+    """`direction` with negated updates, by optax' convention: adding them to the parameters lowers the loss."""
 
     def update(gradients: Parameters, state: Any, params: Parameters, **others) -> tuple[Parameters, Any]:
         updates, state = direction.update(gradients, state, params, **others)
@@ -164,9 +169,9 @@ def _descending(direction: optax.GradientTransformationExtraArgs) -> optax.Gradi
 def learning_only(
     optimizer: optax.GradientTransformation, learned: Callable[[Parameters], Parameters | None]
 ) -> optax.GradientTransformationExtraArgs:
-    """`optimizer` without updates of frozen parameters: where `learned`, booleans that broadcast with them, is False.
+    """`optimizer` without updates of frozen parameters, for which `learned` returns False, as booleans that broadcast.
 
-    optax' own masks apply to whole arrays, and an array here holds a matrix of every layer.
+    optax' own masks apply to whole arrays, and an array here holds one matrix for each layer.
     """
 
     optimizer = optax.with_extra_args_support(optimizer)
@@ -186,7 +191,7 @@ def decays(params: Parameters) -> Parameters:
 
 
 def _are_matrices_of_blocks(params: Parameters) -> Parameters:
-    """True for every matrix in a block: not for tables, heads, biases and norms."""
+    """True for every matrix in a block; False for tables, heads, biases and norms."""
     return jax.tree_util.tree_map_with_path(lambda path, _: _facts(path).of_a_block and _facts(path).inputs > 0, params)
 
 

@@ -1,4 +1,4 @@
-"""The train step and the evaluation step: the same for every objective."""
+"""The training step and the evaluation step, the same for every objective."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from bert_jax.run.state import TrainState
 from bert_jax.training.batch import AnyBatch
 
 PURPOSES = {"parameters": 0, "targets": 1, "dropout": 2, "evaluation": 3}
-"""Purposes of random keys. Each has a stream of its own."""
+"""Numbers of the purposes of random keys; each purpose has its own stream."""
 
 STEP_MEASUREMENTS = ("loss", "grad_norm", "learning_rate", "tokens")
 """Measurements of a step besides those of its objective. `tokens` counts the tokens of a step without padding."""
@@ -30,7 +30,7 @@ Targets = Any
 
 
 class Moment(NamedTuple):
-    """The progress of a training."""
+    """The progress of a training within its phase."""
 
     phase: int
     done: Float[Array, ""]
@@ -38,12 +38,12 @@ class Moment(NamedTuple):
 
     @classmethod
     def of(cls, phase: int, steps: range, step: Int[Array, ""] | int) -> "Moment":
-        """The moment of step `step` of the run; `steps` are those of the phase."""
+        """The moment of step `step` of the run; `steps`: the steps of the phase."""
         return cls(phase, jnp.asarray(step - steps.start, jnp.float32) / max(len(steps) - 1, 1))
 
 
 class Objective(ABC):
-    """The questions that a training asks of a batch, the model that answers, and its loss."""
+    """A training objective: the model, the targets it draws from a batch, and its losses and measurements."""
 
     model: ModelConfig
     """The settings of the model, with the size of its vocabulary."""
@@ -52,10 +52,10 @@ class Objective(ABC):
     measurements: tuple[str, ...]
     """Names of all measurements that `measure` returns."""
     labels: Mapping[str, str]
-    """The names in the progress line of those `measurements` that it shows beside the loss."""
+    """Names in the progress line of the `measurements` that are shown there beside the loss."""
 
     def in_phase(self, phase: int) -> "Objective":
-        """The objective as it is in phase number `phase`, where settings of the model depend on that."""
+        """The objective with the model's settings for phase number `phase`; by default itself."""
         return self
 
     def learns(self, params: Parameters) -> Parameters | None:
@@ -64,7 +64,7 @@ class Objective(ABC):
 
     @abstractmethod
     def init(self, key: Key[Array, ""]) -> Parameters:
-        """Random parameters of all that is trained. Same key, same values."""
+        """Random parameters of the model. Same key, same values."""
 
     @abstractmethod
     def flops(self, shape: tuple[int, ...]) -> float:
@@ -72,25 +72,25 @@ class Objective(ABC):
 
     @abstractmethod
     def targets(self, batch: Any, keys: Key[Array, "B *N"], moment: Moment | None = None) -> Targets:
-        """Input and labels of each example of `batch`, an AnyBatch; its randomness comes from its key alone. `moment`:
-        None in an evaluation."""
+        """Input and labels of each example of `batch`, an AnyBatch. All randomness of an example comes from its key.
+        `moment`: None in an evaluation."""
 
     @abstractmethod
     def counts(self, targets: Targets) -> dict[str, Float[Array, ""]]:
-        """The count of each of `losses` over all of `targets`, known before the model runs."""
+        """The denominator of each of `losses` over all of `targets`, known before the model runs."""
 
     @abstractmethod
     def measure(self, params: Parameters, targets: Targets, dropout_keys: Key[Array, "B *N"] | None) -> Means:
-        """Runs the model and returns its losses and all other measurements."""
+        """Runs the model; returns its losses and all other measurements."""
 
 
 def purpose_key(seed: Seed, purpose: str) -> Key[Array, ""]:
-    """The key of everything random that serves `purpose` in a run."""
+    """The key of all randomness for `purpose` in a run."""
     return jax.random.fold_in(jax.random.key(seed), PURPOSES[purpose])
 
 
 def example_keys(seed: Seed, purpose: str, phase: int, ordinals: UInt32[Array, "*B"]) -> Key[Array, "*B"]:
-    """One key for each ordinal, whatever batch or device the example is in."""
+    """One key for each ordinal, the same in any batch and on any device."""
     of_phase = jax.random.fold_in(purpose_key(seed, purpose), phase)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(of_phase, ordinals.reshape(-1))
     return keys.reshape(ordinals.shape)
@@ -124,13 +124,13 @@ def make_train_step(
 ) -> Callable[[TrainState, AnyBatch], tuple[TrainState, Means]]:
     """`(state, batch) -> (state, measurements of the window so far)`, to be jitted with the state donated.
 
-    `optimizer` is at learning rate 1 and takes extra arguments (`optax.with_extra_args_support`): its updates are
-    scaled by `learning_rate`, and it receives the gradients' global norm as `gradient_norm`. `steps`: those of the run
-    that are the phase's.
+    `optimizer` has learning rate 1 and takes extra arguments (`optax.with_extra_args_support`): its updates are scaled
+    by `learning_rate`, and it receives the gradients' global norm as `gradient_norm`. `steps`: the steps of the run
+    that belong to the phase.
 
-    A window begins anew every `window` steps. `skipped_records`, the batch's rows of weight 0, are those of the step
-    alone; `skipped` and `skipped_in_a_row`, steps, those of the run up to it. Where gradients are not finite,
-    parameters, optimizer and window stay as they are.
+    The window restarts every `window` steps. The measurement `skipped_records` counts the rows of weight 0 of this step
+    alone; `skipped` and `skipped_in_a_row` count steps of the run up to this one. If the gradients are not finite,
+    parameters, optimizer and window stay unchanged.
     """
 
     def train_step(state: TrainState, batch: AnyBatch) -> tuple[TrainState, Means]:
@@ -146,11 +146,9 @@ def make_train_step(
             return jax.tree.map(lambda old, update: old + rate * update, state.params, updates), slots
 
         params, slots = _if(good, updated, (state.params, state.optimizer))
-        one = jnp.ones(())
+        loss, one = sum(weight * means[name].value for name, weight in objective.losses.items()), jnp.ones(())
         means |= {
-            "loss": Mean(
-                cast(Array, sum(weight * means[name].value for name, weight in objective.losses.items())), one
-            ),
+            "loss": Mean(cast(Array, loss), one),
             "grad_norm": Mean(norm, one),
             "learning_rate": Mean(rate, one),
             "tokens": Mean(jnp.sum(batch.tokens.length, dtype=jnp.float32), one),
@@ -183,9 +181,9 @@ def _is_empty(batch: AnyBatch) -> Bool[Array, " B"]:
 def _if(good: Bool[Array, ""], updated: Callable[[], Tree], unchanged: Tree) -> Tree:
     """The result of `updated` if `good`, else `unchanged`.
 
-    On accelerators by a select, which becomes part of the update; a condition copies weights and moments between two
-    layouts there (1.2 GB a step of BERT-base on a TPU, and 1 GiB of memory). On CPUs by a condition: XLA computes the
-    select there into arrays of its own (0.5 GB for BERT-base).
+    On accelerators it is a select, which XLA fuses with the update; a condition would copy weights and moments between
+    two layouts (1.2 GB a step of BERT-base on a TPU, and 1 GiB of memory). On CPUs it is a condition; a select would
+    need arrays of its own (0.5 GB for BERT-base).
     """
     if platform() == "cpu":
         return jax.lax.cond(good, updated, lambda: unchanged)
@@ -195,7 +193,7 @@ def _if(good: Bool[Array, ""], updated: Callable[[], Tree], unchanged: Tree) -> 
 def loss_gradients(
     objective: Objective, params: Parameters, targets: Targets, dropout_keys: Key[Array, "B *N"], microbatches: int
 ) -> tuple[Parameters, Means]:
-    """Gradients of the loss over the whole batch, microbatch by microbatch; denominators are the whole batch's."""
+    """Gradients of the loss, added up over microbatches; each loss is divided by the count of the whole batch."""
     counts = objective.counts(targets)
 
     def loss(params: Parameters, part: tuple[Targets, Key[Array, "b *N"]]) -> tuple[Float[Array, ""], Means]:
@@ -220,7 +218,7 @@ def loss_gradients(
 
 
 def _every_nth(x: Array, n: int) -> Array:
-    """[B, ...] -> [n, B/n, ...], part i taking every nth row from row i: so that each device keeps its own rows."""
+    """[B, ...] -> [n, B/n, ...]. Part i takes every nth row from row i on, so that each device keeps its own rows."""
     return x.reshape(len(x) // n, n, *x.shape[1:]).swapaxes(0, 1)
 
 

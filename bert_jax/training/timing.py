@@ -1,4 +1,4 @@
-"""Time in the training loop: the rate of its steps, a trace of a few of them, and when checkpoints are due."""
+"""Time in the training loop: the rate of steps, a profiler trace, and when checkpoints are due."""
 
 import time
 from collections.abc import Callable
@@ -17,18 +17,19 @@ from bert_jax.training.batch import AnyBatch
 
 
 class Speed:
-    """Steps since the last line of the log, and the time they took."""
+    """The speed of the steps since the last line of the log."""
 
     def __init__(self, sequences: float, flops: Callable[[tuple[int, ...]], float], peak_flops: float | None):
-        """`sequences`: of a step. `flops`: of one step on a batch whose ids are of a shape. `peak_flops`: of all the
-        devices."""
+        """`sequences`: sequences a step. `flops`: FLOPs of one step on a batch whose ids have a given shape.
+        `peak_flops`: FLOP/s of all devices together."""
         self._sequences, self._flops_of, self._peak = sequences, flops, peak_flops
         self._steps, self._positions, self._flops = 0, 0, 0.0
         self._skipped_records: list[Float[Array, ""]] = []
         self._began = time.monotonic()
 
     def count(self, batch: AnyBatch, skipped_records: Mean | None) -> None:
-        """Counts one more step. `skipped_records`: those the batch left out, None if it never does."""
+        """Counts one more step. `skipped_records`: the damaged records that the batch left out; None if it never
+        does."""
         self._steps += 1
         self._positions += batch.tokens.ids.size
         self._flops += self._flops_of(batch.tokens.ids.shape)
@@ -50,8 +51,8 @@ class Speed:
         return tokens_a_step / (self._positions / self._steps) if self._steps else None
 
     def measurements(self, tokens_a_step: float) -> dict[str, float | None]:
-        """Rates of sequences and tokens; `fill`, the share of positions that hold tokens; `mfu`, FLOP/s over the peak
-        (None where that is unknown); and the number of damaged records that were skipped, on all hosts."""
+        """Sequences and tokens a second; `fill`, the share of positions that hold tokens; `mfu`, FLOP/s over the peak
+        (None if that is unknown); and the number of damaged records that were skipped, on all hosts."""
         seconds = time.monotonic() - self._began
         rate = self._steps / seconds
         return {
@@ -64,21 +65,21 @@ class Speed:
 
 
 class StepTrace:
-    """Records the steps of `steps` that are done within the block, as a trace in `directory`."""
+    """Within the block, records a profiler trace of the steps in `steps`, written to `directory`."""
 
     def __init__(self, steps: range, directory: Place):
         self._steps, self._directory = steps, directory
         self._recording = False
 
     def before(self, step: int, pending: Any) -> None:
-        """To be called before step number `step` is dispatched; `pending` is what is still being computed."""
+        """Call it before step number `step` is dispatched; `pending`: arrays of the steps in progress."""
         if step in self._steps and not self._recording:
             jax.block_until_ready(pending)
             jax.profiler.start_trace(worked_on(self._directory))
             self._recording = True
 
     def after(self, step: int, pending: Any) -> None:
-        """To be called after step number `step` is dispatched. The last step writes the trace."""
+        """Call it after step number `step` is dispatched. The last step writes the trace."""
         if self._recording and step == self._steps[-1]:
             jax.block_until_ready(pending)
             self._write()
@@ -87,7 +88,7 @@ class StepTrace:
         return self
 
     def __exit__(self, *_) -> None:
-        if self._recording:  # stopped before the last of them
+        if self._recording:  # the training stopped before the last step
             self._write()
 
     def _write(self) -> None:
@@ -100,10 +101,10 @@ class StepTrace:
 class Cadence:
     """Decides after which steps a checkpoint is due, the same on all hosts.
 
-    The clock is the first host's. Reading it stops all devices for a moment, so it isn't read at every step: each time
-    the first host announces after how many steps it is read again. That number is half of the steps that fit, at the
-    pace since the last checkpoint, into the time that remains; at most as many as since that checkpoint, in case steps
-    become slower.
+    The first host's clock counts. Agreeing on its time stops all devices for a moment, so it isn't read at every step:
+    at each reading the first host announces the number of steps until the next one. That number is half of the steps
+    that fit into the remaining time at the pace since the last checkpoint, and at most the steps since then, in case
+    steps become slower.
     """
 
     def __init__(
@@ -113,17 +114,17 @@ class Cadence:
         clock: Callable[[], float] = time.monotonic,
         agree: Callable[[int], int] = agreed,
     ):
-        """`step`: the last one before this process begins. `agree`: gives all hosts the first host's number."""
+        """`step`: the last step done before this process. `agree`: returns the first host's number on all hosts."""
         self._every, self._keep_every, self._clock, self._agree = config.every, config.keep_every, clock, agree
         self._seconds = config.every_minutes and config.every_minutes * 60
         self.saved(step)
 
     def saved(self, step: int) -> None:
-        """Notes that a checkpoint was begun after `step`: time counts from now. To be called on all hosts."""
+        """Restarts the clock after a checkpoint of `step`. Call it on all hosts."""
         self._saved, self._saved_at, self._read_at = step, self._clock(), step + 1
 
     def due(self, step: int) -> bool:
-        """Whether a checkpoint is due after `step`. To be called after every step, on all hosts."""
+        """Whether a checkpoint is due after `step`. Call it after every step, on all hosts."""
         if step % self._every == 0 or (self._keep_every and step % self._keep_every == 0):
             return True
         return self._due_by_time(step)

@@ -1,4 +1,4 @@
-"""The compiled steps of a training, which are also benchmarked and planned, and its phases, ready to run."""
+"""The compiled steps of a training, which bench and plan use too, and its phases."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -39,9 +39,8 @@ class Trainer(Generic[Config, Learned]):
         self._optimizer = learning_only(make_optimizer(config.optimizer), objective.learns)
 
     def initial_state(self, params: Parameters | None = None) -> TrainState:
-        """The state before the first step, born with its shardings: `params`, and random what they lack.
-
-        The same on every mesh.
+        """The state before the first step, created with its shardings: `params`, and random values for parts that they
+        lack. The values are the same on every mesh.
         """
         return jax.jit(self._make_state, out_shardings=self._shardings)(np.uint32(self.config.seed), params)
 
@@ -72,7 +71,7 @@ class Trainer(Generic[Config, Learned]):
     def parts(
         self, phase: int
     ) -> tuple[Callable[[Parameters, AnyBatch], Means], Callable[[Parameters, AnyBatch], Any]]:
-        """The forward pass of a training step, and forward with backward, as functions to be timed."""
+        """The forward pass of a training step, and the forward and backward passes, as functions to be timed."""
         objective, steps = self.objective.in_phase(phase), self.config.steps_of(phase)
         first = Moment.of(phase, steps, steps.start)
 
@@ -111,14 +110,15 @@ class Evaluator(Protocol):
     """Measures a model on held-out data."""
 
     def evaluate(self, params: Parameters, between: Callable[[], None]) -> dict[str, Any]:
-        """The measurements, of which the floats are logged. `between` is called before each batch, and may raise."""
+        """Returns measurements; the floats among them are logged. `between` is called before each batch, and may
+        raise."""
 
 
 class PhaseWork:
     """One phase of a training, ready to run: its batches, its step and its evaluation."""
 
     score = "score"
-    """What the score of an evaluation is called."""
+    """The name of an evaluation's score."""
     patience: int | None = None
     """The phase ends after this many evaluations in a row without a better score; None: with its last step."""
     skips_records = False
@@ -127,8 +127,8 @@ class PhaseWork:
     """Sequences a row on average, where rows hold several."""
 
     def __init__(self, trainer: Trainer, number: int, source: NumberedBatches, evaluator: Evaluator | None):
-        """`source`: the batches of phase `number`, of each the rows that belong to this process' devices. `evaluator`:
-        None where nothing is held out."""
+        """`source`: the batches of phase `number`, each with the rows of this process' devices. `evaluator`: None if
+        nothing is held out."""
         phases = trainer.config.phases
         self.trainer, self.source, self.evaluator = trainer, source, evaluator
         self.name = "Training" if len(phases) == 1 else f"Training, phase {number + 1} of {len(phases)}"
@@ -147,12 +147,12 @@ class PhaseWork:
             yield placed(batch, rows, self.batch_size)
 
     def records_hint(self, step: int) -> str:
-        """Tells a user how to look at the training records of a step of the run."""
+        """A message with the command that shows the training records of a step of the run."""
         raise NotImplementedError
 
     @property
     def sequences(self) -> float:
-        """Sequences a step: where rows hold several, as many as such rows hold on average."""
+        """Sequences a step; of packed rows the average."""
         return self.batch_size
 
     def flops(self, shape: tuple[int, ...]) -> float:
@@ -164,7 +164,7 @@ class PhaseWork:
     ) -> str:
         """Formats measurements for the progress line. The score is shown once, under its own name.
 
-        `fill`: the share of positions that hold tokens, shown of packed rows.
+        `fill`: the share of positions that hold tokens, shown for packed rows.
         """
         labels = [("loss", "loss", ".3f"), ("score", self.score, ".4f")]
         for name, label in self.trainer.objective.labels.items():

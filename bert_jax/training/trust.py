@@ -1,8 +1,8 @@
-"""Whether the compiler computes the parts of a step right on this machine.
+"""Checks that compiled code computes the parts of a training step correctly on this machine.
 
 jaxlib 0.10.2 silently gives wrong sums on CPUs, for small products of many rows (jax issue 39103), and 0.12.0.1
-wrong gradients of LayerNorm for rows of 16 or 64 values on an Intel Xeon: a training would go on with them. So each
-part is computed compiled and operation by operation before the first training, and what differs is refused.
+wrong gradients of LayerNorm for rows of 16 or 64 values on an Intel Xeon. A training would go on with them. So before
+the first training each part is computed both compiled and operation by operation, and a difference is an error.
 """
 
 import hashlib
@@ -31,10 +31,10 @@ from bert_jax.system.progress import say
 from bert_jax.training.cross_entropy import cross_entropy
 
 _ROWS = 40_000
-"""Rows of each part: the fault of jaxlib 0.10.2 begins at 32,769, and isn't there at 65,536."""
+"""Rows of each part: the fault of jaxlib 0.10.2 begins at 32,769 rows, and is gone at 65,536."""
 _WIDTH = 16
 _TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
-"""Largest difference by type, over the largest value; rounding alone gives a tenth of it."""
+"""Largest accepted difference by type, relative to the largest value. Rounding gives a tenth of it."""
 
 _TRAINING = Path(__file__).parent
 _MODEL = _TRAINING.parent / "model"
@@ -51,7 +51,7 @@ class Part(NamedTuple):
 
 
 def parts() -> list[Part]:
-    """The parts that are compared, each with its gradients: those that add up few values in each of many rows."""
+    """The parts to compare, each with its gradients: those that add up few values in each of many rows."""
     config = ModelConfig.tiny(compute_dtype="float32")
     rows, labels = _random(_ROWS, _WIDTH), jnp.arange(_ROWS) % 3
     params = {"params": {"scale": jnp.ones(_WIDTH), "bias": jnp.zeros(_WIDTH)}}
@@ -77,9 +77,9 @@ def parts() -> list[Part]:
 
 
 def check_compiler() -> None:
-    """Raises RunError where a compiled part differs from what its operations give one by one.
+    """Raises RunError if a compiled part differs from its operations computed one by one.
 
-    It takes some seconds, once for a machine, its settings of XLA, the version of JAX and the code of model and step.
+    It takes some seconds, once for each machine, settings of XLA, version of JAX and code of model and step.
     """
     passed = cache_directory() / "trusted" / f"{_circumstances_hash()}.json"
     if passed.exists():
@@ -98,19 +98,19 @@ def check_compiler() -> None:
         passed.parent.mkdir(parents=True, exist_ok=True)
         write_json(passed, _circumstances())
     except (OSError, RunError):
-        pass  # another process may have written it meanwhile; otherwise it is checked again next time
+        pass  # another process wrote it, or the check is repeated next time
 
 
 def difference(part: Part) -> str | None:
-    """How much compiled results of `part` differ from those of its operations one by one; None where they agree."""
+    """How the compiled results of `part` differ from those of its operations one by one; None if they agree."""
 
     def gradients(*arguments):
         output, backward = jax.vjp(part.function, *arguments)
-        return backward(jnp.cos(output))  # LayerNorm's own output would give gradients of 0
+        return backward(jnp.cos(output))  # with cotangents equal to its output LayerNorm would have gradients of 0
 
-    # At the highest precision: accelerators round the factors of float32 products otherwise, and a last digit that
-    # differs may be rounded the other way. The forward pass also by itself, since it is compiled to other code where
-    # something of it is kept for the gradients.
+    # At the highest precision, since accelerators otherwise round the factors of float32 products, which magnifies a
+    # difference in the last digit. The forward pass is also compared by itself, because it compiles to other code if
+    # residuals are kept for the gradients.
     with jax.default_matmul_precision("highest"):
         compiled = jax.device_get([jax.jit(part.function)(*part.arguments), *jax.jit(gradients)(*part.arguments)])
         with jax.disable_jit():
@@ -135,7 +135,7 @@ def _circumstances_hash() -> str:
 
 
 def _circumstances() -> dict[str, Any]:
-    """What the compiled code depends on."""
+    """Everything that the compiled code depends on."""
     device = jax.devices()[0]
     code = sorted([*_MODEL.glob("*.py"), *_TRAINING.glob("*.py")])
     return {

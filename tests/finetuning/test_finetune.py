@@ -216,13 +216,13 @@ def test_done_again_it_is_finished(finished, config, monkeypatch):
 
 def test_other_rows_are_another_run(finished, config, tmp_path):
     other = config.task.replace(train=written(tmp_path / "train.tsv", 64, 5))
-    with pytest.raises(UsageError, match="is another run: the rows of its files or sets are others now"):
+    with pytest.raises(UsageError, match="is another run: the rows of its files or sets have changed"):
         finetune(config.replace(task=other), finished)
     dev = Path(config.task.dev)
     kept = dev.read_bytes()
     dev.write_bytes(kept.replace(b"animal", b"water"))
     try:
-        with pytest.raises(UsageError, match="is another run: the rows of its files or sets are others now"):
+        with pytest.raises(UsageError, match="is another run: the rows of its files or sets have changed"):
             finetune(config, finished)
     finally:
         dev.write_bytes(kept)

@@ -11,7 +11,7 @@ from damages import attack
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.model.sharding import abstract
-from bert_jax.pretraining.vocabulary import _made_of
+from bert_jax.pretraining.vocabulary import _is_current
 from bert_jax.run.checkpoint import Checkpoints
 from bert_jax.run.checkpoint_choice import checkpoint_of
 from bert_jax.run.manifest import Manifest, complete, damaged_file, noted_metrics
@@ -111,7 +111,7 @@ def test_metrics_that_training_goes_on_with(small, count):
 
 def test_origin_of_a_tokenizer(small, count):
     marker = small.tokenizer / "origin.json"
-    attack(lambda: (_made_of({"read": None}, marker), verify(small)), marker, count)
+    attack(lambda: (_is_current({"read": None}, marker), verify(small)), marker, count)
 
 
 def test_what_orbax_reads(small, count, capfd):

@@ -1,5 +1,6 @@
 """Paths are absolute and normal, and unknown schemes are refused."""
 
+import asyncio
 import sys
 
 import pytest
@@ -53,6 +54,8 @@ def test_a_missing_library_is_named_with_its_extra(scheme, library, extra, monke
 
 def test_a_bucket_that_does_not_answer_is_one_line(s3_server, monkeypatch):
     monkeypatch.setattr(s3_server, "objects", None)  # every answer fails
+    sleep = asyncio.sleep
+    monkeypatch.setattr("asyncio.sleep", lambda seconds: sleep(0))  # before the library tries again
     with pytest.raises(UsageError, match="^s3://silent can't be read .*check its name"):
         place_of("s3://silent/x")
 
