@@ -20,6 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.segment import Segment
+from rich.table import Column
 from rich.text import Text
 
 from bert_jax.system import journal
@@ -60,6 +61,8 @@ _FILE_WIDTH = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 120
 output = _Console(highlight=False, emoji=False, width=_FILE_WIDTH)
 """Standard output, for results. A file or pipe gets tables of up to 120 columns, in which no figure is cut."""
 
+_WIDE = 120
+"""Columns of a terminal from which on the bar is long and the elapsed time is shown."""
 PLAIN_FIRST_S = 2.0
 """Without a terminal, a stage prints its first line after this many seconds."""
 PLAIN_EVERY_S = 15.0
@@ -178,15 +181,16 @@ class _PlainStage(Stage):
 class _BarStage(Stage):
     def __init__(self, *settings, **named):
         super().__init__(*settings, **named)
+        wide = console.width >= _WIDE
         self._bar = Progress(
             SpinnerColumn(finished_text="✓"),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=24 if wide else 8),
             TextColumn("{task.fields[amount]}"),
             *([] if self.unit == "%" else [_RateColumn(self.unit)]),
-            TimeElapsedColumn(),
+            *([TimeElapsedColumn()] if wide else []),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+            _NoteColumn(),
             console=console,
             speed_estimate_period=20,
         )
@@ -204,6 +208,16 @@ class _BarStage(Stage):
 
     def show(self) -> None:
         self._bar.update(self._task, completed=self.done, amount=self.amount(), note=self.note)
+
+
+class _NoteColumn(ProgressColumn):
+    """The stage's note, on one line and cut at the end: no other column is cut in its place."""
+
+    def __init__(self):
+        super().__init__(Column(no_wrap=False))
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["note"], no_wrap=True, overflow="ellipsis")
 
 
 class _RateColumn(ProgressColumn):

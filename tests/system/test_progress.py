@@ -115,3 +115,12 @@ def test_passwords_in_urls_are_printed_and_noted_by_no_message(tmp_path, capsys)
         journal.open_journal(None)
     for said in (capsys.readouterr().err, (tmp_path / "events.jsonl").read_text()):
         assert "http://***@host/x, https://***@host, abfs://container@account/y failed" in said
+
+
+def test_on_a_narrow_terminal_only_the_note_is_cut(monkeypatch):
+    written = io.StringIO()
+    monkeypatch.setattr(progress, "console", progress._Console(file=written, force_terminal=True, width=80))
+    with progress.stage("Training", 16_000, "steps", start=8_000) as stage:
+        stage.advance(500, note="loss 5.832, accuracy: MLM 0.040, rate 1.60e-03, 27 sequences/s")
+    assert "Training" in written.getvalue() and "8,500/16,000 steps" in written.getvalue()
+    assert "…" in written.getvalue() and "27 sequences/s" not in written.getvalue()
