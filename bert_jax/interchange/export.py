@@ -43,7 +43,9 @@ class _Form(NamedTuple):
     kind: _Class
     class_name: str
     values: dict[str, Any]
-    """Of config.json, but for a task's labels."""
+    """The contents of config.json."""
+    params: Parameters
+    """Without the heads that a relative's pretrained classes don't have."""
 
 
 def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task: TaskConfig | None = None) -> _Form:
@@ -58,7 +60,7 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
     kind = _class_for(task) if task else _class_with(absent_parts(params, config))
     class_name = relative.classes + kind.name.removeprefix("Bert")
     values = config_values(config, vocabulary, class_name, has_pooler="pooler" in params["bert"])
-    return _Form(relative, kind, class_name, values)
+    return _Form(relative, kind, class_name, values | (head_values(task) if task else {}), params)
 
 
 def obstacle(config: ModelConfig, params: Parameters, vocabulary: Vocabulary) -> str | None:
@@ -91,12 +93,7 @@ def write_model_directory(
     `directory` appears only when everything is written. Raises UsageError if no class has the task's head, if the
     model is causal, or if `directory` exists.
     """
-    form = _form(config, params, tokenizer.vocabulary, task)
-    relative, kind, class_name = form.relative, form.kind, form.class_name
-    values = form.values | (head_values(task) if task else {})
-    if not task:
-        params = without(params, relative.lacks)
-
+    relative, kind, class_name, values, params = _form(config, params, tokenizer.vocabulary, task)
     ours, theirs = kind.beginning
     tensors = {
         theirs + name.removeprefix(ours) if name.startswith(ours) else name: tensor
@@ -119,11 +116,11 @@ def write_model_directory(
     return class_name
 
 
-def their_tensors(tensors: dict[str, np.ndarray], relative: Relative, kind: str = "") -> dict[str, np.ndarray]:
-    """`tensors` by BERT's names as `relative` has them in files of its class `kind`."""
+def their_tensors(tensors: dict[str, np.ndarray], relative: Relative, class_name: str = "") -> dict[str, np.ndarray]:
+    """`tensors` by BERT's names as `relative` has them in files of its class `class_name`."""
     parts: dict[str, list[np.ndarray]] = {}
     for name, tensor in tensors.items():
-        parts.setdefault(relative.whole_of(name) or relative.theirs(name, kind), []).append(tensor)
+        parts.setdefault(relative.theirs(name, class_name), []).append(tensor)
     return {name: np.concatenate(several) if several[1:] else several[0] for name, several in parts.items()}
 
 

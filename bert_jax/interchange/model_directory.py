@@ -11,8 +11,9 @@ from bert_jax.interchange.json_file import read_object
 from bert_jax.interchange.model_settings import Activation, model_config
 from bert_jax.interchange.names import to_parameters
 from bert_jax.interchange.relatives import RELATIVES, relative_of
+from bert_jax.interchange.selection import select
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
-from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors, select
+from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors
 from bert_jax.interchange.tokenizer_files import SPECIAL_NAMES, read_tokenizer
 from bert_jax.model.bert import Parameters
 from bert_jax.system.bucket import Place
@@ -40,7 +41,7 @@ class PublishedModel(NamedTuple):
     slots: list[str]
     """Names of the optimizer's tensors, which are ignored."""
     tensors: dict[str, Tensor]
-    """All tensors by Hugging Face's current names."""
+    """The model's tensors by BERT's current names."""
 
     def parameters(self) -> Parameters:
         """Reads the parameters as float32 numpy arrays, without absent parts.
@@ -84,11 +85,12 @@ def open_model_directory(
     not_listed: list[str] = []
     if of_google:
         tensors, slots = read_tensorflow_checkpoint(of_google)
+        relative = RELATIVES["bert"]
     else:
+        tensors, not_listed = read_safetensors(directory)
         relative = relative_of(values.get("model_type", "bert"), str(path))
-        tensors, not_listed = read_safetensors(directory, relative, _class_of(values))
     config = model_config(values, path, activation, bool(of_google))
-    selection = select(tensors, config, directory)
+    selection = select(tensors, config, directory, relative, _class_of(values))
     tokenizer = read_tokenizer(directory, config, lowercase)
     vocabulary = tokenizer.vocabulary
     for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids):
@@ -96,7 +98,7 @@ def open_model_directory(
         if written in (None, number):
             continue
         # Only fairseq's relatives number positions from the padding's id; in others it changes no computation.
-        if name == "pad_token" and not relative_of(config.model_type, "").after_padding:
+        if name == "pad_token" and not config.first_position:
             say(f"{path}: {name}_id is {quoted(written)}; padding is piece {number}, as the tokenizer says")
         else:
             raise UsageError(
@@ -111,10 +113,10 @@ def open_model_directory(
         # Tokenizers of XLM-R's kind give no segments, so transformers puts both texts of a pair in segment 0.
         say(f"of {config.num_segments} segments the first alone is kept: the tokenizer puts both texts of a pair in it")
         config = config.replace(num_segments=1)
-        table = tensors[_SEGMENTS]
-        tensors[_SEGMENTS] = Tensor(table.source, (1, *table.shape[1:]), lambda: table.read()[:1])
+        table = selection.tensors[_SEGMENTS]
+        selection.tensors[_SEGMENTS] = Tensor(table.source, (1, *table.shape[1:]), lambda: table.read()[:1])
     unused = selection.unused | dict.fromkeys(not_listed, f"not listed in {INDEX}")
-    return PublishedModel(config, tokenizer, selection.absent, unused, slots, tensors)
+    return PublishedModel(config, tokenizer, selection.absent, unused, slots, selection.tensors)
 
 
 def _config_file(directory: Path) -> Path:

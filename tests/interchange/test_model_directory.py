@@ -17,7 +17,9 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.interchange.model_directory import open_model_directory
-from bert_jax.interchange.tensors import read_safetensors, select
+from bert_jax.interchange.relatives import RELATIVES
+from bert_jax.interchange.selection import select
+from bert_jax.interchange.tensors import read_safetensors
 from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import initial_parameters, open_initial
@@ -444,7 +446,7 @@ def test_a_damaged_file_is_refused_in_a_line_or_the_folder_works(folder, name, s
             read_tokenizer(folder, model.config).encode("piece1 piece2")
         elif "safetensors" in name:
             tensors, _ = read_safetensors(folder)
-            select(tensors, model.config, folder)
+            select(tensors, model.config, folder, RELATIVES["bert"])
             [tensor.read() for tensor in tensors.values()]
         else:
             open_model_directory(folder)
