@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from sentencepiece import SentencePieceTrainer
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from bert_jax.system.errors import UsageError
-from bert_jax.text.sentencepiece import SentencePieceTokenizer, without_nul
+from bert_jax.text.sentencepiece import ModelProto, SentencePieceTokenizer, without_nul
 from bert_jax.text.vocabulary import BOUNDARY, CLS, MASK, PAD, SEP, UNKNOWN
 
 MOST_CHARACTERS = 1 << 25
@@ -37,7 +37,7 @@ _CHARACTERS = (
 _ERRORS_ALONE = 2
 """Log level of sentencepiece: errors only."""
 
-_SPECIAL = {
+_SPECIAL: dict[str, Any] = {
     "pad_id": 0,
     "unk_id": 1,
     "bos_id": 2,
@@ -93,7 +93,7 @@ def train_sentencepiece(
 
 def count_words(texts: Iterable[str]) -> Counter[str]:
     """Counts words, split at white space; words over _LONGEST_WORD are cut."""
-    counts = Counter()
+    counts = Counter[str]()
     for text in texts:
         counts.update(text.split())
     for word in [word for word in counts if len(word) > _LONGEST_WORD]:

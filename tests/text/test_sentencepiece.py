@@ -4,7 +4,6 @@ from trained_tokenizers import trained
 
 from bert_jax.system.errors import UsageError
 from bert_jax.text.sentencepiece import SentencePieceTokenizer, read_model
-from bert_jax.text.sentencepiece_huggingface import as_huggingface
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import BOUNDARY
 
@@ -72,9 +71,10 @@ def test_what_is_no_model_is_refused(tmp_path, content, words):
 )
 def test_what_hugging_faces_library_does_otherwise_is_not_given_to_it(tokenizer, group, name, value, words):
     model = ModelProto.FromString(tokenizer._model.SerializeToString())
+    changed = SentencePieceTokenizer(model)
     setattr(getattr(model, group), name, value)
     with pytest.raises(UsageError, match=words):
-        as_huggingface(model, unknown_id=1)
+        changed.as_huggingface()
 
 
 def test_a_longer_bpe_vocabulary_with_pieces_taken_first_is_not_given_to_it():
