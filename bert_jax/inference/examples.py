@@ -1,5 +1,6 @@
 """Example sentences with one masked word, a model's predictions for it, and a view of them for tables."""
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
@@ -89,9 +90,8 @@ def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -
     examples = []
     for sentence in sentences:
         pieces = tokenizer.encode_spans(sentence)
-        fitting = [
-            piece for piece, after in zip(pieces, [*pieces[1:], None]) if _fits(sentence, piece, after, tokenizer)
-        ]
+        pairs = itertools.pairwise([*pieces, None])
+        fitting = [piece for piece, after in pairs if piece and _fits(sentence, piece, after, tokenizer)]
         if fitting and len(pieces) <= most:
             chosen = min(fitting, key=lambda piece: blake2b(f"{piece.begin} {sentence}".encode()).digest())
             masked = sentence[: chosen.begin] + MASK + sentence[chosen.end :]

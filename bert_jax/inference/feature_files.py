@@ -1,5 +1,6 @@
 """Reads texts from files, and writes their features to .npz, .parquet or .jsonl files."""
 
+import array
 import contextlib
 import json
 import tempfile
@@ -8,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -25,7 +26,8 @@ from bert_jax.system.files import check_written, replacing
 
 _GROUP_BYTES = 1 << 24
 """Size of a row group's vectors in a Parquet file, in bytes. One row group is in memory at a time."""
-_COPY_BYTES = 1 << 20
+_COPIED = 1 << 18
+"""Number of pieces of a .npz file that are written at once."""
 
 
 def check_output(path: Place, read: str = "") -> None:
@@ -41,7 +43,7 @@ def check_output(path: Place, read: str = "") -> None:
     check_written(path, read)
 
 
-def write_features(path: Place, found: Iterable[Feature], pooled: bool) -> None:
+def write_features(path: Place, features: Iterable[Feature], pooled: bool) -> None:
     """Writes the features to `path` in the format of its suffix; atomic, replaces an existing file, bounded memory.
 
     A .npz file has the arrays `vectors`, the vectors of all tokens of all texts, `pieces`, the token of each, and
@@ -54,17 +56,17 @@ def write_features(path: Place, found: Iterable[Feature], pooled: bool) -> None:
     Raises UsageError if `check_output` refuses the path, or if there is no text.
     """
     check_output(path)
-    found = iter(found)
-    first = next(found, None)
+    features = iter(features)
+    first = next(features, None)
     if first is None:
         raise UsageError(f"there is no text to write the features of to {path}; give some")
     with replacing(path) as temporary:
-        _WRITERS[path.suffix](temporary, first, chain([first], found), pooled)
+        _WRITERS[path.suffix](temporary, first, chain([first], features), pooled)
 
 
-def _write_jsonl(path: Path, _: Feature, found: Iterable[Feature], pooled: bool) -> None:
+def _write_jsonl(path: Path, _: Feature, features: Iterable[Feature], pooled: bool) -> None:
     with open(path, "w", encoding="utf-8") as file:
-        for feature in found:
+        for feature in features:
             row: dict[str, Any] = _texts(feature)
             if not pooled:
                 row["pieces"] = feature.pieces
@@ -77,11 +79,11 @@ def _shortest(vectors: Float[np.ndarray, "..."]) -> list:
     return vectors.astype(str).astype(float).tolist()
 
 
-def _write_parquet(path: Path, _: Feature, found: Iterable[Feature], pooled: bool) -> None:
+def _write_parquet(path: Path, _: Feature, features: Iterable[Feature], pooled: bool) -> None:
     arrow = _pyarrow()
     with contextlib.ExitStack() as stack:
         writer = None
-        for group in _groups(found):
+        for group in _groups(features):
             table = arrow.table(_columns(arrow, group, pooled))
             # Dictionary encoding only for pieces: vectors don't repeat, so their dictionary would be useless.
             writer = writer or stack.enter_context(
@@ -90,12 +92,12 @@ def _write_parquet(path: Path, _: Feature, found: Iterable[Feature], pooled: boo
             writer.write_table(table, row_group_size=len(group))
 
 
-def _groups(found: Iterable[Feature]) -> Iterator[list[Feature]]:
+def _groups(features: Iterable[Feature]) -> Iterator[list[Feature]]:
     """Yields the features in groups of at least _GROUP_BYTES bytes of vectors; the last group may be smaller."""
     group, size = [], 0
-    for one in found:
-        group.append(one)
-        size += one.vectors.nbytes
+    for feature in features:
+        group.append(feature)
+        size += feature.vectors.nbytes
         if size >= _GROUP_BYTES:
             yield group
             group, size = [], 0
@@ -104,73 +106,57 @@ def _groups(found: Iterable[Feature]) -> Iterator[list[Feature]]:
 
 
 def _columns(arrow: Any, group: list[Feature], pooled: bool) -> dict[str, Any]:
-    columns = {name: arrow.array([_texts(one)[name] for one in group]) for name in _texts(group[0])}
+    columns = {name: arrow.array([_texts(feature)[name] for feature in group]) for name in _texts(group[0])}
     if not pooled:
-        columns["pieces"] = arrow.array([one.pieces for one in group])
+        columns["pieces"] = arrow.array([feature.pieces for feature in group])
     vectors = np.stack if pooled else np.concatenate
-    array = vectors([one.vectors for one in group])
-    column = arrow.array(array.ravel())
-    for size in array.shape[:0:-1]:
+    numbers = vectors([feature.vectors for feature in group])
+    column = arrow.array(numbers.ravel())
+    for size in numbers.shape[:0:-1]:
         column = arrow.FixedSizeListArray.from_arrays(column, size)
     if not pooled:
-        offsets = np.cumsum([0, *(len(one.vectors) for one in group)], dtype=np.int32)
+        offsets = np.cumsum([0, *(len(feature.vectors) for feature in group)], dtype=np.int32)
         column = arrow.ListArray.from_arrays(arrow.array(offsets), column)
     return {**columns, _column(pooled): column}
 
 
-def _write_npz(path: Path, first: Feature, found: Iterable[Feature], pooled: bool) -> None:
-    shape = first.vectors.shape[0 if pooled else 1 :]
+def _write_npz(path: Path, first: Feature, features: Iterable[Feature], pooled: bool) -> None:
+    """Collects the arrays in unnamed temporary files, whose memory maps the archive is then written from."""
     with contextlib.ExitStack() as stack:
-        vectors = stack.enter_context(_Growing(path.parent, first.vectors.dtype, shape))
-        offsets = stack.enter_context(_Growing(path.parent, np.int64))
-        pieces = stack.enter_context(_Growing(path.parent, np.int32))
-        numbers: dict[str, int] = {}
-        offsets.extend([0])
-        for one in found:
-            vectors.extend(one.vectors[None] if pooled else one.vectors)
+        vectors, numbers, pieces = (
+            stack.enter_context(tempfile.TemporaryFile(dir=path.parent)) for _ in ("vectors", "numbers", "pieces")
+        )
+        offsets, table = array.array("q", [0]), dict[str, int]()
+        for feature in features:
+            vectors.write(np.ascontiguousarray(feature.vectors).data)
             if not pooled:
-                offsets.extend([vectors.length])
-                pieces.extend([numbers.setdefault(piece, len(numbers)) for piece in one.pieces])
-        archive = stack.enter_context(zipfile.ZipFile(path, "w"))
-        vectors.copy_to(archive, "vectors")
+                offsets.append(offsets[-1] + len(feature.pieces))
+                numbers.write(
+                    np.array([table.setdefault(piece, len(table)) for piece in feature.pieces], np.int32).data
+                )
+        arrays = {"vectors": _mapped(vectors, first.vectors.dtype, first.vectors.shape[0 if pooled else 1 :])}
         if not pooled:
-            offsets.copy_to(archive, "offsets")
-            pieces.copy_to(archive, "pieces", np.array(list(numbers)))
+            names, places = np.array(list(table)), _mapped(numbers, np.dtype(np.int32))
+            for begin in range(0, len(places), _COPIED):
+                pieces.write(names[places[begin : begin + _COPIED]].data)
+            arrays |= {"offsets": np.array(offsets), "pieces": _mapped(pieces, names.dtype)}
+        archive = stack.enter_context(zipfile.ZipFile(path, "w"))
+        for name, values in arrays.items():
+            # ZipInfo has a fixed date, 1980, so that the same features give the same bytes.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, values, allow_pickle=False)
 
 
-class _Growing:
-    """An array of growing length in an unnamed temporary file, which disappears with the process."""
-
-    def __init__(self, folder: Path, dtype: Any, shape: tuple[int, ...] = ()):
-        self.length, self._dtype, self._shape = 0, np.dtype(dtype), shape
-        self._file = tempfile.TemporaryFile(dir=folder)
-
-    def __enter__(self) -> "_Growing":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._file.close()
-
-    def extend(self, items: Shaped[np.ndarray, "N ..."] | list[int]) -> None:
-        """Appends `items` to the array."""
-        self._file.write(np.ascontiguousarray(items, self._dtype).data)
-        self.length += len(items)
-
-    def copy_to(self, archive: zipfile.ZipFile, name: str, table: Shaped[np.ndarray, " K"] | None = None) -> None:
-        """Writes the array to `archive` as `name`; with `table`, each number is replaced by the entry at its index."""
-        dtype = self._dtype if table is None else table.dtype
-        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
-        self._file.seek(0)
-        # ZipInfo has a fixed date, 1980, so that the same features give the same bytes.
-        with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-            np.lib.format.write_array_header_1_0(member, {**header, "shape": (self.length, *self._shape)})
-            while block := self._file.read(_COPY_BYTES):
-                member.write(block if table is None else table[np.frombuffer(block, self._dtype)].data)
+def _mapped(file: IO[bytes], dtype: np.dtype, shape: tuple[int, ...] = ()) -> Shaped[np.ndarray, "N ..."]:
+    """A file's numbers as an array of rows of `shape`."""
+    file.flush()
+    return np.memmap(file, dtype, "r").reshape(-1, *shape)
 
 
-def _texts(one: Feature) -> dict[str, str]:
+def _texts(feature: Feature) -> dict[str, str]:
     """The text columns of a row: `text`, and `text_pair` for a pair."""
-    return {"text": one.text} if isinstance(one.text, str) else dict(zip(("text", "text_pair"), one.text))
+    texts = (feature.text,) if isinstance(feature.text, str) else feature.text
+    return dict(zip(("text", "text_pair"), texts, strict=False))
 
 
 def _column(pooled: bool) -> str:
@@ -216,5 +202,5 @@ def texts_of(source: str, columns: tuple[str, ...], repairs: Counter[str]) -> It
 
 
 def _of_record(record: Record, columns: tuple[str, ...]) -> Text:
-    found = tuple(text(record, column) for column in columns)
-    return found if len(found) == 2 else found[0]
+    texts = tuple(text(record, column) for column in columns)
+    return texts if len(texts) == 2 else texts[0]

@@ -15,6 +15,7 @@ from bert_jax.run.checkpoint_choice import checkpoint_of
 from bert_jax.run.run_config import origin_of, read_config
 from bert_jax.system.bucket import Place
 from bert_jax.system.json_file import read_object
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 _USES = {
     "BertForPreTraining": "fill-mask",
@@ -104,7 +105,9 @@ def _front_matter(config: RunConfig | TaskRunConfig | None, model_type: str, arc
 
 def _description(model: Bert, architecture: str) -> Iterator[str]:
     config, tokenizer = model.config, model.tokenizer
-    casing = {True: ", lower-cased", False: ", cased"}.get(getattr(tokenizer, "lowercase", None), "")
+    casing = ""
+    if isinstance(tokenizer, WordPieceTokenizer):
+        casing = ", lower-cased" if tokenizer.lowercase else ", cased"
     title = RELATIVES[config.model_type].title
     article = "An" if title[0] in "AEX" else "A"
     layers = f"{config.num_layers} layer{'s' if config.num_layers > 1 else ''}"
@@ -141,8 +144,8 @@ def _training_facts(training: _Training) -> Iterator[str]:
         if steps > 0:
             yield f"{steps:,} steps of {phase.batch(packed)}"
     if len(training.steps) > 1:
-        steps = ", ".join(f"{step}" for step in training.steps)
-        yield f"the parameters are the mean of those at steps {steps} of {config.steps}"
+        averaged = ", ".join(map(str, training.steps))
+        yield f"the parameters are the mean of those at steps {averaged} of {config.steps}"
     elif training.done < config.steps:
         yield f"this is the checkpoint at step {training.done:,} of {config.steps:,}"
     optimizer = config.optimizer
@@ -152,7 +155,9 @@ def _training_facts(training: _Training) -> Iterator[str]:
 def _results_table(training: _Training) -> Iterator[str]:
     """Yields the lines of a table with every metric of results.json, after a line about the text that was measured."""
     results, config = training.results, training.config
-    baseline = results.get("baseline") if isinstance(results.get("baseline"), dict) else {}
+    baseline = results.get("baseline")
+    if not isinstance(baseline, dict):
+        baseline = {}
     numbers = {
         name: value
         for name, value in results.items()
@@ -169,11 +174,8 @@ def _results_table(training: _Training) -> Iterator[str]:
     yield "| | model |" + (f" {of_baseline} |" if baseline else "")
     yield "|---|---|" + ("---|" if baseline else "")
     for name, value in numbers.items():
-        if name in baseline:
-            guess = f" {baseline[name]:.4f} |"
-        else:
-            guess = " |" if baseline else ""
-        yield f"| {_NAMES.get(name, name)} | {value:.4f} |{guess}"
+        guess = f" {baseline[name]:.4f}" if name in baseline else ""
+        yield f"| {_NAMES.get(name, name)} | {value:.4f} |" + (f"{guess} |" if baseline else "")
 
 
 def _loading(architecture: str, name: str) -> str:

@@ -29,7 +29,7 @@ class Predictor:
         self.task, self._tokenizer = task, tokenizer
         self._params, self._pad_id = params, tokenizer.vocabulary.pad_id
         self._task = make_task(task, tokenizer)
-        self._costs = {"tokens": tokens_at_once(), "compiling": compiling_tokens(config)}
+        self._costs: dict[str, Any] = {"tokens": tokens_at_once(), "compiling": compiling_tokens(config)}
         mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])
         self._outputs = Outputs(TaskObjective(task, config, ExecutionConfig()), mesh)
 
@@ -42,7 +42,7 @@ class Predictor:
 
     def stream(self, records: Iterable[Record]) -> Iterator[Prediction]:
         """Yields the predictions alone; reports at the end how many texts were cut or are empty."""
-        repairs = Counter()
+        repairs = Counter[str]()
         for _, prediction in self.predictions(records, repairs):
             yield prediction
         say_repairs("the rows", repairs)

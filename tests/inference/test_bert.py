@@ -150,7 +150,11 @@ def test_texts_too_long_are_cut_and_counted(bert, capsys):
 
 
 @pytest.mark.parametrize(
-    "texts, words", [("one text", "'one text' and 64"), (iter([("a", "b", "c")]), "neither a text nor a pair")]
+    "texts, words",
+    [
+        ("one text", "'one text' and 64"),
+        (iter([("a", "b", "c")]), "neither a text nor a pair"),
+    ],
 )
 def test_what_is_no_list_of_texts_is_refused(bert, texts, words):
     with pytest.raises(UsageError) as refusal:

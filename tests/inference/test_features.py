@@ -55,26 +55,26 @@ def check(bert, expected, texts=TEXTS, **asked):
         np.testing.assert_allclose(one.vectors, expected(layers), atol=2e-6)
 
 
+JOINS = {
+    "concat": lambda layers: np.concatenate([layers[2], layers[0]], -1),
+    "sum": lambda layers: layers[2] + layers[0],
+    "mean": lambda layers: (layers[2] + layers[0]) / 2,
+    "none": lambda layers: np.stack([layers[2], layers[0]], 1),
+}
+POOLS = {
+    "none": lambda vectors: vectors,
+    "cls": lambda vectors: vectors[0],
+    "mean": lambda vectors: vectors.mean(0),
+    "max": lambda vectors: vectors.max(0),
+}
+
+
 @pytest.mark.parametrize(
-    "join, joined",
-    [
-        ("concat", lambda layers: np.concatenate([layers[2], layers[0]], -1)),
-        ("sum", lambda layers: layers[2] + layers[0]),
-        ("mean", lambda layers: (layers[2] + layers[0]) / 2),
-        ("none", lambda layers: np.stack([layers[2], layers[0]], 1)),
-    ],
+    ("join", "pool"),
+    [*((join, "none") for join in JOINS), *(("none", pool) for pool in POOLS if pool != "none"), ("concat", "mean")],
 )
-@pytest.mark.parametrize(
-    "pool, pooled",
-    [
-        ("none", lambda vectors: vectors),
-        ("cls", lambda vectors: vectors[0]),
-        ("mean", lambda vectors: vectors.mean(0)),
-        ("max", lambda vectors: vectors.max(0)),
-    ],
-)
-def test_layers_are_joined_and_tokens_pooled(bert, join, joined, pool, pooled):
-    check(bert, lambda layers: pooled(joined(layers)), layers=(-1, 0), join=join, pool=pool)
+def test_layers_are_joined_and_tokens_pooled(bert, join, pool):
+    check(bert, lambda layers: POOLS[pool](JOINS[join](layers)), layers=(-1, 0), join=join, pool=pool)
 
 
 def test_unless_layers_are_named_they_are_the_last_four_or_all(bert):
@@ -122,13 +122,13 @@ def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
     assert next(read) < 0.7 * pooled < 0.7 * 2 * 65_536 / 10  # of two vectors a token half as many texts are held
 
 
-@pytest.mark.parametrize("layers", [(0,), (1,), (4, 2), (5,), (3, 1, 0)])
+@pytest.mark.parametrize("layers", [(1,), (3, 0), (4,)])
 def test_of_blocks_that_differ_every_layer_has_its_own_vectors(bert, layers):
     """Norms before the layers, so that a parameter has a row less, and local attention in turns."""
-    shape = {"num_layers": 5, "hidden_size": 32, "num_heads": 2, "feedforward_size": 48, "local_window": 2}
+    shape = {"num_layers": 4, "hidden_size": 32, "num_heads": 2, "feedforward_size": 48, "local_window": 2}
     config = ModelConfig.modern(**shape, vocabulary_size=len(bert.tokenizer.vocabulary), initializer_range=0.1)
     modern = Bert(config, init(config, jax.random.key(0)), bert.tokenizer)
-    check(modern, lambda every: np.concatenate([every[layer] for layer in layers], -1), TEXTS[:3], layers=layers)
+    check(modern, lambda every: np.concatenate([every[layer] for layer in layers], -1), TEXTS[:2], layers=layers)
 
 
 def test_of_a_causal_models_text_the_last_token_tells(bert):
