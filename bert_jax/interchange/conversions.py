@@ -87,7 +87,7 @@ def _read_turns(values: dict[str, Any], place: str) -> dict[str, Any]:
             f"{place}: rope_parameters has {quoted(others[0])}; bert_jax reads {' and '.join(_LAYER_TYPES)}"
         )
     of_kinds = [_typed(parameters, kind, {}, dict, f"{place}: rope_parameters") for kind in _LAYER_TYPES]
-    if scaled := [one["rope_type"] for one in of_kinds if one.get("rope_type", "default") != "default"]:
+    if scaled := [kind["rope_type"] for kind in of_kinds if kind.get("rope_type", "default") != "default"]:
         raise UsageError(f"{place}: rope_type is {quoted(scaled[0])}; bert_jax has 'default'")
     of_global, of_local = of_kinds
     return {
@@ -119,9 +119,9 @@ TURNS = Conversion(_read_turns, _write_turns)
 
 def _typed(values: dict[str, Any], name: str, default: Any, kind: type, place: str) -> Any:
     """The value `name`, or `default` where there is none. Raises UsageError for one that isn't a `kind`."""
-    found = values.get(name)
-    if found is None:
+    value = values.get(name)
+    if value is None:
         return default
-    if not isinstance(found, kind) or isinstance(found, bool):
-        raise UsageError(f"{place}: {name} is {quoted(found)}; expected {_KINDS[kind]}")
-    return found
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise UsageError(f"{place}: {name} is {quoted(value)}; expected {_KINDS[kind]}")
+    return value

@@ -93,7 +93,7 @@ def open_model_directory(
     selection = select(tensors, config, directory, relative, _class_of(values))
     tokenizer = read_tokenizer(directory, config, lowercase)
     vocabulary = tokenizer.vocabulary
-    for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids):
+    for name, number, piece in zip(SPECIAL_NAMES, vocabulary.special_ids, vocabulary.special, strict=True):
         written = values.get(f"{name}_id")
         if written in (None, number):
             continue
@@ -102,8 +102,8 @@ def open_model_directory(
             say(f"{path}: {name}_id is {quoted(written)}; padding is piece {number}, as the tokenizer says")
         else:
             raise UsageError(
-                f"{path}: {name}_id is {quoted(written)}, and {vocabulary.pieces[number]} is piece {number} of the "
-                "vocabulary; tokenizer and model don't belong together"
+                f"{path}: {name}_id is {quoted(written)}, and {piece} is piece {number} of the vocabulary; tokenizer "
+                "and model don't belong together"
             )
     rows = config.table_rows
     if unused_rows := rows - len(vocabulary):
@@ -128,8 +128,8 @@ def _config_file(directory: Path) -> Path:
 
 def _nothing_to_read(directory: Path) -> str:
     """The error message for a directory without readable weights: what it contains instead, and the remedy."""
-    if found := sorted(path.name for pattern in _PICKLES for path in directory.glob(pattern)):
-        if found == ["model.pt"] and not (directory / HUGGING_FACE_CONFIG).is_file():
+    if pickles := sorted(path.name for pattern in _PICKLES for path in directory.glob(pattern)):
+        if pickles == ["model.pt"] and not (directory / HUGGING_FACE_CONFIG).is_file():
             return (
                 f"{directory / 'model.pt'} is fairseq's checkpoint, a pickle, which isn't read here; convert it where "
                 "that is safe by transformers' convert_roberta_original_pytorch_checkpoint_to_pytorch.py, and give the "
@@ -142,20 +142,20 @@ def _nothing_to_read(directory: Path) -> str:
         )
         command = command_line("python", "-c", script, directory, "converted")
         return (
-            f"{directory / found[0]} is a pickle, which can run any code when it is read; convert it where that is "
+            f"{directory / pickles[0]} is a pickle, which can run any code when it is read; convert it where that is "
             f"safe: {command} ; and put its vocabulary there too"
         )
-    if found := sorted(path.name for pattern in _OTHERS for path in directory.glob(pattern)):
-        return f"{directory / found[0]} is of a kind that isn't read here; give the model as safetensors"
+    if others := sorted(path.name for pattern in _OTHERS for path in directory.glob(pattern)):
+        return f"{directory / others[0]} is of a kind that isn't read here; give the model as safetensors"
     return f"{directory} has neither {WEIGHTS} nor a TensorFlow checkpoint; give a folder that has one"
 
 
 def _architecture(directory: Path) -> str:
     """The class of BERT or a relative that config.json names, or else AutoModel."""
     path = directory / HUGGING_FACE_CONFIG
-    found = _class_of(read_object(path)) if path.is_file() else ""
+    name = _class_of(read_object(path)) if path.is_file() else ""
     beginnings = "|".join(relative.classes for relative in RELATIVES.values())
-    return found if re.fullmatch(rf"({beginnings})\w+", found) else "AutoModel"
+    return name if re.fullmatch(rf"({beginnings})\w+", name) else "AutoModel"
 
 
 def _class_of(values: dict[str, Any]) -> str:

@@ -20,8 +20,8 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 """Activations by Hugging Face's names. In Google's files `gelu` was the erf form until February 2019, then tanh."""
 
-_UNSAID = ("is_decoder", "add_cross_attention", "pruned_heads")
-"""Settings that aren't written where they have the one value that is supported, which all files have that lack them."""
+_LEFT_OUT = ("is_decoder", "add_cross_attention", "pruned_heads")
+"""Settings that aren't written: their one supported value is the default in transformers."""
 
 _MOST = 10_000_000
 """Largest plausible size, far above any of a BERT."""
@@ -73,7 +73,7 @@ def config_values(
     if "embedding_size" in values:
         values["embedding_size"] = model.table_size
     values |= dict.fromkeys(relative.activations, written[model.activation])
-    values |= {name: value for name, value in relative.fixed.items() if name not in _UNSAID}
+    values |= {name: value for name, value in relative.fixed.items() if name not in _LEFT_OUT}
     values |= {"pad_token_id": vocabulary.pad_id, "dtype": "float32", **relative.conversion.write(model, vocabulary)}
     remedy = "use the run itself, or begin one with another --model.model-type"
     kind = f"to transformers a model of model.model_type={model.model_type}"

@@ -30,7 +30,7 @@ class Stored(NamedTuple):
     """Its shape in Hugging Face's layout, in which the vocabulary isn't padded."""
     path: str
     """Path of the parameter that holds it."""
-    index: tuple[int | slice | EllipsisType, ...]
+    place: tuple[int | slice | EllipsisType, ...]
     """Index of the part of the parameter that is this tensor."""
     transposed: bool
     """Whether Hugging Face's layout is the transpose of ours."""
@@ -70,7 +70,7 @@ def to_parameters(read: Callable[[str], np.ndarray], config: ModelConfig, absent
     shapes = flatten_dict(parameter_shapes(config, absent), sep="/")
     arrays = {path: np.zeros(shape.shape, np.float32) for path, shape in shapes.items()}
     for stored in stored_tensors(arrays, config):
-        place, tensor = arrays[stored.path][stored.index], read(stored.name)
+        place, tensor = arrays[stored.path][stored.place], read(stored.name)
         place[...] = (tensor.T if stored.transposed else tensor).reshape(place.shape)
     return unflatten_dict(arrays, sep="/")
 
@@ -82,7 +82,7 @@ def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.nd
     """
     tensors, arrays = {}, {path: np.asarray(leaf) for path, leaf in flatten_dict(params, sep="/").items()}
     for stored in stored_tensors(arrays, config):
-        place = arrays[stored.path][stored.index]
+        place = arrays[stored.path][stored.place]
         tensor = place.reshape(stored.shape[::-1]).T if stored.transposed else place.reshape(stored.shape)
         tensors[stored.name] = np.ascontiguousarray(tensor)
     if config.positions == "sinusoidal":

@@ -87,8 +87,8 @@ class Relative(NamedTuple):
         """The relative's name of BERT's tensor `name`, in files of the class `class_name`."""
         of_class = self.of_class.get(class_name.removeprefix(self.classes).removeprefix("For"), ())
         for berts, theirs in (*of_class, *self.tensors):
-            if found := _pattern(berts).match(name):
-                return theirs.replace("{layer}", found[1] if found.lastindex else "") + name[found.end() :]
+            if match := _pattern(berts).match(name):
+                return theirs.replace("{layer}", match[1] if match.lastindex else "") + name[match.end() :]
         return name
 
 
@@ -230,8 +230,8 @@ RELATIVES: dict[str, Relative] = {
 
 def relative_of(model_type: Any, place: str) -> Relative:
     """The relative of this model_type. Raises UsageError, naming `place`, for one that isn't known."""
-    if found := isinstance(model_type, str) and RELATIVES.get(model_type):
-        return found
+    if relative := isinstance(model_type, str) and RELATIVES.get(model_type):
+        return relative
     near = difflib.get_close_matches(str(model_type), RELATIVES, 1, cutoff=0.5)
     remedy = f"did you mean {near[0]}?" if near else "give a model of one of these"
     raise UsageError(f"{place}: model_type is {quoted(model_type)}; bert_jax knows {', '.join(RELATIVES)}; {remedy}")

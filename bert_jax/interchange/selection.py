@@ -1,8 +1,7 @@
 """Selects the tensors of a model among those of a file, by the names that BERT or a relative gives them."""
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,77 +54,89 @@ def select(
     output embeddings differ from the word embeddings.
     """
     expected = expected_tensors(config)
-    names = {name: relative.theirs(name, class_name) for name in (*(stored.name for stored in expected), *TIED)}
-    inside, others = _without_prefix(tensors, names, relative, origin)
-    selected, used = _matched(inside, names, Counter(names[stored.name] for stored in expected), relative, origin)
+    by_theirs: dict[str, list[str]] = {}
+    for stored in expected:
+        by_theirs.setdefault(relative.theirs(stored.name, class_name), []).append(stored.name)
+    for name in TIED:
+        by_theirs.setdefault(relative.theirs(name, class_name), [name])
+    inside, others = _without_prefix(tensors, by_theirs.keys(), relative, origin)
+    selected, unused = _matched(inside, by_theirs, relative.base, origin)
     for name, tied in TIED.items():
         if name in selected:
             tensor = selected.pop(name)
             _check_tied(tensor, selected.setdefault(tied, tensor), origin)
+    _check_layers(unused, config.stored_layers, origin)
+    absent = _absent_parts(selected, expected, config.model_type, tensors, origin)
+    reasons = {tensor.source: _reason(name) for name, tensor in (*unused, *others.items())}
+    return Selection(selected, absent, reasons)
+
+
+def _matched(
+    inside: dict[str, Tensor], by_theirs: dict[str, list[str]], base: str, origin: Path
+) -> tuple[dict[str, Tensor], list[tuple[str, Tensor]]]:
+    """The tensors of a file by BERT's names; and those that have none, by their names without the encoder's beginning.
+
+    `by_theirs`: BERT's names by the relative's name of the tensor that holds them. Old files have gamma and beta for
+    weight and bias, and names of an encoder alone lack `base`. Raises UsageError for a tensor under two names.
+    """
+    alone = not any(name.startswith(base) for name in inside)
+    selected: dict[str, Tensor] = {}
+    rest = dict(inside)
+    for theirs, names in by_theirs.items():
+        current = theirs.removeprefix(base) if alone else theirs
+        beginning, _, ending = current.rpartition(".")
+        found = [rest.pop(one) for one in (current, f"{beginning}.{_OLD_ENDINGS[ending]}") if one in rest]
+        if len(found) > 1:
+            raise UsageError(f"{origin}: {found[0].source} and {found[1].source} are names of one tensor; keep one")
+        for tensor in found:
+            selected |= {name: _part(tensor, number, len(names)) for number, name in enumerate(names)}
+    return selected, [(name.removeprefix(base), tensor) for name, tensor in rest.items()]
+
+
+def _absent_parts(
+    selected: dict[str, Tensor], expected: list[Stored], model_type: str, tensors: dict[str, Tensor], origin: Path
+) -> frozenset[str]:
+    """The parts without any tensor. Raises UsageError if another tensor is missing, or one has another shape."""
+    relative = RELATIVES[model_type]
     missing = [stored for stored in expected if stored.name not in selected]
     present = {_part_of(stored) for stored in expected if stored.name in selected}
     for stored in missing:
         part = _part_of(stored)
         if part is None:
-            raise UsageError(_lacking(stored, names, tensors, config.model_type, origin))
+            raise UsageError(_lacking(stored, model_type, tensors, origin))
         if part in present:
-            raise UsageError(f"{origin} has a part of {part} only: the tensor {names[stored.name]} is missing")
-    for stored in expected:
-        tensor = selected.get(stored.name)
-        if tensor and tensor.shape != stored.shape:
             raise UsageError(
-                f"{origin}: {tensor.source} has shape {tensor.shape} and its config asks for {stored.shape}"
+                f"{origin} has a part of {part} only: the tensor {relative.theirs(stored.name)} is missing"
             )
+    for stored in expected:
+        if stored.name in selected and selected[stored.name].shape != stored.shape:
+            source, shape, _ = selected[stored.name]
+            raise UsageError(f"{origin}: {source} has shape {shape} and its config asks for {stored.shape}")
     absent = frozenset(part for part in map(_part_of, missing) if part)
     if "bert/pooler" in absent and "next_sentence" in present:
-        raise UsageError(f"{origin} has a head for pairs and no pooler, on which it stands")
-    rest = {name.removeprefix(relative.base): tensor for name, tensor in inside.items() if name not in used}
-    for name, tensor in rest.items():
-        if (layer := _LAYER.match(name)) and int(layer[1]) >= config.stored_layers:
+        raise UsageError(f"{origin} has a head for pairs and no pooler, on which it stands; give a model with both")
+    return absent
+
+
+def _check_layers(unused: Iterable[tuple[str, Tensor]], layers: int, origin: Path) -> None:
+    """Raises UsageError if one of the tensors is of a layer beyond the `layers` of the model."""
+    for name, tensor in unused:
+        if (layer := _LAYER.match(name)) and int(layer[1]) >= layers:
             raise UsageError(
-                f"{origin}: {tensor.source} is of layer {layer[1]}, numbered from 0, and its config has "
-                f"{config.stored_layers} of them; tensors and config don't belong together"
+                f"{origin}: {tensor.source} is of layer {layer[1]}, numbered from 0, and its config has {layers} of "
+                "them; tensors and config don't belong together"
             )
-    unused = {tensor.source: _reason(name) for name, tensor in (*rest.items(), *others.items())}
-    return Selection(selected, absent, unused)
-
-
-def _matched(
-    inside: dict[str, Tensor], names: dict[str, str], parts: Counter[str], relative: Relative, origin: Path
-) -> tuple[dict[str, Tensor], set[str]]:
-    """The tensors by those of BERT's `names` that the file has, and their names in the file.
-
-    `parts`: how many tensors of BERT each name stands for. Old files have gamma and beta for weight and bias, and names
-    of an encoder alone lack their beginning. Raises UsageError if a tensor is there under two names.
-    """
-    alone = not any(name.startswith(relative.base) for name in inside)
-    selected: dict[str, Tensor] = {}
-    used: set[str] = set()
-    passed: Counter[str] = Counter()
-    for name, theirs in names.items():
-        current = theirs.removeprefix(relative.base) if alone else theirs
-        beginning, _, ending = current.rpartition(".")
-        found = [one for one in (current, f"{beginning}.{_OLD_ENDINGS[ending]}") if one in inside]
-        if len(found) > 1:
-            first, second = (inside[one].source for one in found)
-            raise UsageError(f"{origin}: {first} and {second} are names of one tensor; keep one")
-        for one in found:
-            used.add(one)
-            several = parts[theirs] > 1
-            selected[name] = _part(inside[one], passed[theirs], parts[theirs]) if several else inside[one]
-        passed[theirs] += 1
-    return selected, used
 
 
 def _without_prefix(
-    tensors: dict[str, Tensor], names: dict[str, str], relative: Relative, origin: Path
+    tensors: dict[str, Tensor], names: Collection[str], relative: Relative, origin: Path
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Removes a wrapper's prefix, such as DataParallel's `module.`, from the names of a model's tensors.
 
     Returns the model's tensors by their own names, and the other tensors. No prefix is removed if names fit as they
     are, or if one of the others would be used by its name. Raises UsageError if the names fit after two prefixes.
     """
-    word, block = ({*_prefixes(tensors, names[name], relative.base)} for name in _SURE)
+    word, block = ({*_prefixes(tensors, relative.theirs(name), relative.base)} for name in _SURE)
     prefixes = sorted(word & block)
     if not prefixes or "" in prefixes:
         return tensors, {}
@@ -137,7 +148,7 @@ def _without_prefix(
     (prefix,) = prefixes
     inside = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
     others = {name: tensor for name, tensor in tensors.items() if not name.startswith(prefix)}
-    if others.keys() & {name for theirs in names.values() for name in (theirs, theirs.removeprefix(relative.base))}:
+    if others.keys() & {*names, *(name.removeprefix(relative.base) for name in names)}:
         return tensors, {}
     whose = f"{len(inside):,} of {len(tensors):,}" if others else "all"
     say(f"{origin}: the names of {whose} tensors begin with {prefix}, which is left out")
@@ -158,6 +169,8 @@ def _part(tensor: Tensor, number: int, count: int) -> Tensor:
 
     The last part has the rows that remain if they don't divide, so that its shape is refused.
     """
+    if count == 1:
+        return tensor
     rows, *others = tensor.shape or (0,)
     begin, end = number * (rows // count), rows if number == count - 1 else (number + 1) * (rows // count)
     source = f"{tensor.source} (part {number + 1} of {count})"
@@ -169,12 +182,12 @@ def _part_of(stored: Stored) -> str | None:
     return next((part for part in OPTIONAL_PARTS if stored.path.startswith(f"{part}/")), None)
 
 
-def _lacking(stored: Stored, names: dict[str, str], tensors: dict[str, Tensor], model_type: str, origin: Path) -> str:
+def _lacking(stored: Stored, model_type: str, tensors: dict[str, Tensor], origin: Path) -> str:
     """The message about a tensor of the encoder that isn't there."""
-    message = f"{origin} lacks the tensor {names[stored.name]}, of shape {stored.shape}, that its config asks for"
+    own = RELATIVES[model_type]
+    message = f"{origin} lacks the tensor {own.theirs(stored.name)}, of shape {stored.shape}, that its config asks for"
     for other_type, other in RELATIVES.items():
-        strange = other.base != RELATIVES[model_type].base
-        if strange and any(tensor.source.startswith(other.base) for tensor in tensors.values()):
+        if other.base != own.base and any(tensor.source.startswith(other.base) for tensor in tensors.values()):
             return f"{message}; those that are there are a {other_type}'s, and config.json calls it {model_type}"
     return message
 

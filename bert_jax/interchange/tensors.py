@@ -71,7 +71,8 @@ def tensors_of(path: Path) -> dict[str, Tensor]:
         if size > _MOST_HEADER_BYTES:
             raise UsageError(f"{path} says that its header has {size:,} bytes; a BERT's has less than 100,000")
         opened = safe_open(path, "numpy")
-        described = {name: opened.get_slice(name) for name in opened.keys()}
+        names = opened.keys()
+        described = {name: opened.get_slice(name) for name in names}
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror or error}); give a folder that has it") from None
     except SafetensorError as error:

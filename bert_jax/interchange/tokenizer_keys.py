@@ -1,27 +1,21 @@
 """Which keys of a tokenizer_config.json change ids, beside those that are read."""
 
-from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.progress import say
 
+_SWITCHES = ("do_basic_tokenize", "tokenize_chinese_chars", "do_word_tokenize", "do_subword_tokenize", "clean_text")
+_LIBRARIES = ("mecab_kwargs", "sudachi_kwargs", "jumanpp_kwargs", "sp_model_kwargs")
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "word_tokenizer_type": ("basic", None),
     "subword_tokenizer_type": ("wordpiece", None),
-    "do_basic_tokenize": (True,),
-    "tokenize_chinese_chars": (True,),
-    "never_split": (None, []),
-    "do_word_tokenize": (True,),
-    "do_subword_tokenize": (True,),
     "wordpieces_prefix": ("##",),
-    "mecab_kwargs": (None, {}),
-    "sudachi_kwargs": (None, {}),
-    "jumanpp_kwargs": (None, {}),
-    "sp_model_kwargs": (None, {}),
+    "never_split": (None, []),
     "split_special_tokens": (False, None),
-    "clean_text": (True,),
+    **dict.fromkeys(_SWITCHES, (True,)),
+    **dict.fromkeys(_LIBRARIES, (None, {})),
 }
 """Keys that change ids, and the values with which they don't."""
 _HARMLESS = frozenset(
@@ -43,8 +37,8 @@ _AUTHORS = "AutoTokenizer"
 """The key of auto_map that names a class of the model's author for the tokenizer."""
 
 
-def check_keys(values: dict[str, Any], path: Path, read: Container[str]) -> None:
-    """Checks the keys of `values`, the contents of `path`, that are not in `read`; one line names the unknown ones.
+def check_keys(values: dict[str, Any], path: Path) -> None:
+    """Checks those `values` of `path` that aren't read otherwise; one line names the unknown ones.
 
     Raises UsageError for a value that changes ids.
     """
@@ -61,11 +55,7 @@ def check_keys(values: dict[str, Any], path: Path, read: Container[str]) -> None
             f"{path}: auto_map names the author's own tokenizer, {quoted(named)}, whose code isn't run here; give a "
             "tokenizer.json of it"
         )
-    unknown = [
-        key
-        for key in values
-        if key not in read and key not in _DEFAULTS and key not in _HARMLESS and not key.endswith("_token")
-    ]
+    unknown = [key for key in values if key not in {*_DEFAULTS, *_HARMLESS} and not key.endswith("_token")]
     if unknown:
         names = ", ".join(key if key.isidentifier() else quoted(key) for key in unknown[:9])
         further = f" and {len(unknown) - 9:,} more" if len(unknown) > 9 else ""

@@ -1,6 +1,7 @@
 """The same numbers as transformers' classes of BERT and its relatives: tests/golden/make.py and make_relatives.py make
 the files."""
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -59,16 +60,22 @@ class Golden:
 
     def loss(self, params):
         """The mean loss of the predicted tokens, and that of the pairs where the class has it; of a discriminator that
-        of all tokens."""
+        of all tokens. Also the logits of tokens, and of pairs or None."""
         if self.config.discriminator:
-            losses = optax.sigmoid_binary_cross_entropy(self.replaced(params), self.batch["replaced"])
-            return jnp.sum(losses * self.batch["mask"]) / jnp.sum(self.batch["mask"])
+            tokens = self.replaced(params)
+            losses = optax.sigmoid_binary_cross_entropy(tokens, self.batch["replaced"])
+            return jnp.sum(losses * self.batch["mask"]) / jnp.sum(self.batch["mask"]), (tokens, None)
         tokens, pairs = self.logits(params)
         losses, weights = cross_entropy(tokens, self.batch["labels"])[0], self.batch["weights"]
         loss = jnp.sum(losses * weights) / jnp.sum(weights)
         if "logits.pair" in self.expected:
             loss += jnp.mean(cross_entropy(pairs, self.batch["pair_label"])[0])
-        return loss
+        return loss, (tokens, pairs)
+
+    @functools.cached_property
+    def computed(self):
+        """Loss, logits and gradients, by one program."""
+        return jax.device_get(jax.jit(jax.value_and_grad(self.loss, has_aux=True))(self.params))
 
 
 @pytest.fixture(scope="module", params=[*sorted(FOLDER.iterdir()), *BERTS], ids=lambda folder: folder.name)
@@ -83,8 +90,8 @@ def test_nothing_of_a_model_is_left_out(golden):
 
 
 def test_hidden_states_of_every_layer(golden):
-    model = BertForPretraining(golden.config)
-    found = model.apply(golden.completed(golden.params), golden.tokens, return_layers=True, method="encode").layers
+    encode = jax.jit(functools.partial(BertForPretraining(golden.config).apply, return_layers=True, method="encode"))
+    found = encode(golden.completed(golden.params), golden.tokens).layers
     there = np.asarray(golden.batch["mask"] > 0)
     for number, layer in enumerate(found):
         expected = golden.expected[f"hidden.{number}"]
@@ -93,22 +100,20 @@ def test_hidden_states_of_every_layer(golden):
 
 
 def test_logits_and_losses(golden):
+    (loss, (tokens, pairs)), _ = golden.computed
     if golden.config.discriminator:
-        there = np.asarray(golden.batch["mask"] > 0)
-        found, expected = golden.replaced(golden.params), golden.expected["logits.replaced"]
-        np.testing.assert_allclose(found[there], expected[there], atol=1e-5)
+        used, expected = golden.batch["mask"] > 0, golden.expected["logits.replaced"]
     else:
-        tokens, pairs = golden.logits(golden.params)
-        rows, used = np.arange(len(tokens))[:, None], np.asarray(golden.batch["weights"] > 0)
+        rows, used = np.arange(len(tokens))[:, None], golden.batch["weights"] > 0
         expected = golden.expected["logits.mlm"][rows, golden.batch["positions"]]
-        np.testing.assert_allclose(tokens[used], expected[used], atol=1e-5)
+    np.testing.assert_allclose(tokens[np.asarray(used)], expected[np.asarray(used)], atol=1e-5)
     if "logits.pair" in golden.expected:
         np.testing.assert_allclose(pairs, golden.expected["logits.pair"], atol=1e-5)
-    assert float(golden.loss(golden.params)) == pytest.approx(float(golden.expected["loss"]), abs=1e-5)
+    assert float(loss) == pytest.approx(float(golden.expected["loss"]), abs=1e-5)
 
 
 def test_every_gradient(golden):
-    gradients = jax.device_get(jax.grad(golden.loss)(golden.params))
+    _, gradients = golden.computed
     relative = RELATIVES[golden.config.model_type]
     ours = their_tensors(to_tensors(gradients, golden.config), relative)
     theirs = {key.removeprefix("gradient."): value for key, value in golden.expected.items() if "gradient." in key}

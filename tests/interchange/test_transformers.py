@@ -114,6 +114,10 @@ def test_pretraining_model_loads_whole_and_gives_our_outputs(case):
     np.testing.assert_allclose(pairs[:, 0], out.seq_relationship_logits.numpy(), atol=1e-5)
 
 
+ONE_CASE = pytest.mark.parametrize("case", [next(iter(CASES))], indirect=True)
+
+
+@ONE_CASE
 @pytest.mark.parametrize("kind", ["AutoModelForMaskedLM", "AutoModel"])
 def test_other_classes_leave_only_the_heads_that_they_lack(case, kind):
     bert, folder = case
@@ -130,6 +134,7 @@ def test_other_classes_leave_only_the_heads_that_they_lack(case, kind):
         np.testing.assert_allclose(vectors.pooled, out.pooler_output.numpy(), atol=1e-5)
 
 
+@ONE_CASE
 @pytest.mark.parametrize(
     "absent, kind",
     [(["masked_lm", "next_sentence"], "AutoModel"), (["next_sentence", "bert/pooler"], "AutoModelForMaskedLM")],
@@ -141,6 +146,7 @@ def test_a_model_without_some_heads_is_exported_without_them(case, absent, kind,
     assert not loaded(kind, tmp_path / "model")[1]
 
 
+@ONE_CASE
 def test_fine_tuned_classes_give_their_encoder(case, tmp_path):
     bert, folder = case
     for kind in ("SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice"):
