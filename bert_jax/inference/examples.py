@@ -107,7 +107,7 @@ def around_mask(text: str, most: int) -> str:
     before, after = text.split(MASK, 1)
     room = most - len(MASK)
     left = max(room // 2, room - cell_len(after))
-    before = _end_of(before, left)
+    before = _begin_of(before[::-1], left)[::-1]
     return before + MASK + _begin_of(after, room - cell_len(before))
 
 
@@ -118,11 +118,6 @@ def _begin_of(text: str, most: int) -> str:
     while text and cell_len(text) > most - len(_CUT):
         text = text[:-1]
     return text + _CUT
-
-
-def _end_of(text: str, most: int) -> str:
-    """`text` if it fits in `most` cells, or else "..." and its end."""
-    return _begin_of(text[::-1], most)[::-1]
 
 
 def _fits(sentence: str, piece: PieceSpan, after: PieceSpan | None, tokenizer: Tokenizer) -> bool:

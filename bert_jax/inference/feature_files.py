@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Shaped
 
 from bert_jax.corpora.decoded_lines import decoded_lines
-from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import text
 from bert_jax.inference.batches import Text
 from bert_jax.inference.features import Feature
@@ -70,13 +69,9 @@ def _write_jsonl(path: Path, _: Feature, features: Iterable[Feature], pooled: bo
             row: dict[str, Any] = _texts(feature)
             if not pooled:
                 row["pieces"] = feature.pieces
-            row[_column(pooled)] = _shortest(feature.vectors)
+            # The shortest decimal numbers that are read back as the same float32 or float16.
+            row[_column(pooled)] = feature.vectors.astype(str).astype(float).tolist()
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-def _shortest(vectors: Float[np.ndarray, "..."]) -> list:
-    """Converts to the shortest decimal numbers that are read back as the same float32 or float16."""
-    return vectors.astype(str).astype(float).tolist()
 
 
 def _write_parquet(path: Path, _: Feature, features: Iterable[Feature], pooled: bool) -> None:
@@ -194,13 +189,9 @@ def texts_of(source: str, columns: tuple[str, ...], repairs: Counter[str]) -> It
     if columns:
         if source == "-":
             raise UsageError("standard input holds a text a line and has no columns; leave --texts out")
-        return (_of_record(record, columns) for record in task_records(source, repairs))
+        texts = (tuple(text(record, column) for column in columns) for record in task_records(source, repairs))
+        return (row if len(row) == 2 else row[0] for row in texts)
     if has_columns(source):
         raise UsageError(f"{source} has columns; name those of the texts by --texts, one or a pair's two")
     path = place_of("/dev/stdin" if source == "-" else source)
     return (line.rstrip("\r\n") for line in decoded_lines(path, repairs))
-
-
-def _of_record(record: Record, columns: tuple[str, ...]) -> Text:
-    texts = tuple(text(record, column) for column in columns)
-    return texts if len(texts) == 2 else texts[0]

@@ -80,7 +80,10 @@ def model_card(path: Place, model: Bert, architecture: str, name: str, step: int
     if table := list(_results_table(training)):
         sections.append("## Results\n\n" + "\n".join(table))
     sections += [
-        f"## Use\n\n```python\n{_loading(architecture, name)}\n```",
+        "## Use\n\n```python\n"
+        f"from transformers import AutoTokenizer, {architecture}\n\n"
+        f"tokenizer = AutoTokenizer.from_pretrained({name!r})\n"
+        f"model = {architecture}.from_pretrained({name!r})\n```",
         "Exported by bert_jax. This card does not cover intended uses, limits and biases: add what you know of them.",
     ]
     return "\n\n".join(sections) + "\n"
@@ -176,14 +179,6 @@ def _results_table(training: _Training) -> Iterator[str]:
     for name, value in numbers.items():
         guess = f" {baseline[name]:.4f}" if name in baseline else ""
         yield f"| {_NAMES.get(name, name)} | {value:.4f} |" + (f"{guess} |" if baseline else "")
-
-
-def _loading(architecture: str, name: str) -> str:
-    return (
-        f"from transformers import AutoTokenizer, {architecture}\n\n"
-        f"tokenizer = AutoTokenizer.from_pretrained({name!r})\n"
-        f"model = {architecture}.from_pretrained({name!r})"
-    )
 
 
 def _code(text: str | None) -> str:

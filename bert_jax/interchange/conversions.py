@@ -36,11 +36,9 @@ def _read_positions(values: dict[str, Any], place: str) -> dict[str, Any]:
     return {"first_position": first, "max_positions": values["max_position_embeddings"] - first}
 
 
-def _write_positions(model: ModelConfig, _: Vocabulary) -> dict[str, Any]:
-    return {"max_position_embeddings": model.first_position + model.max_positions}
-
-
-AFTER_PADDING = Conversion(_read_positions, _write_positions)
+AFTER_PADDING = Conversion(
+    _read_positions, lambda model, _: {"max_position_embeddings": model.first_position + model.max_positions}
+)
 """Positions are numbered from the padding's id on, as in fairseq, and the table is longer by as many rows."""
 
 
@@ -54,15 +52,15 @@ ELECTRAS = Conversion(_read_electra, NO_CONVERSION.write)
 """The class names a discriminator, and a matrix leads to the blocks from narrower tables only."""
 
 
-def _read_task_types(values: dict[str, Any], _: str) -> dict[str, Any]:
-    return {"num_task_types": values.get("task_type_vocab_size", _TASK_TYPES)} if values.get("use_task_id") else {}
-
-
-def _write_task_types(model: ModelConfig, _: Vocabulary) -> dict[str, Any]:
-    return {"use_task_id": model.num_task_types > 0, "task_type_vocab_size": model.num_task_types or _TASK_TYPES}
-
-
-TASK_TYPES = Conversion(_read_task_types, _write_task_types)
+TASK_TYPES = Conversion(
+    lambda values, _: {
+        "num_task_types": values.get("task_type_vocab_size", _TASK_TYPES) if values.get("use_task_id") else 0
+    },
+    lambda model, _: {
+        "use_task_id": model.num_task_types > 0,
+        "task_type_vocab_size": model.num_task_types or _TASK_TYPES,
+    },
+)
 """There may be a table of task types."""
 
 

@@ -62,9 +62,15 @@ def select(
     inside, others = _without_prefix(tensors, by_theirs.keys(), relative, origin)
     selected, unused = _matched(inside, by_theirs, relative.base, origin)
     for name, tied in TIED.items():
-        if name in selected:
-            tensor = selected.pop(name)
-            _check_tied(tensor, selected.setdefault(tied, tensor), origin)
+        if tied not in selected and name in selected:
+            selected[tied] = selected.pop(name)
+        elif name in selected:
+            tensor, other = selected.pop(name), selected[tied]
+            if tensor.shape != other.shape or not np.array_equal(tensor.read(), other.read()):
+                raise UsageError(
+                    f"{origin}: {tensor.source} differs from {other.source}; BERT's output table is its word table, "
+                    "and so is that of bert_jax"
+                )
     _check_layers(unused, config.stored_layers, origin)
     absent = _absent_parts(selected, expected, config.model_type, tensors, origin)
     reasons = {tensor.source: _reason(name) for name, tensor in (*unused, *others.items())}
@@ -190,14 +196,6 @@ def _lacking(stored: Stored, model_type: str, tensors: dict[str, Tensor], origin
         if other.base != own.base and any(tensor.source.startswith(other.base) for tensor in tensors.values()):
             return f"{message}; those that are there are a {other_type}'s, and config.json calls it {model_type}"
     return message
-
-
-def _check_tied(tensor: Tensor, other: Tensor, origin: Path) -> None:
-    if tensor is not other and (tensor.shape != other.shape or not np.array_equal(tensor.read(), other.read())):
-        raise UsageError(
-            f"{origin}: {tensor.source} differs from {other.source}; BERT's output table is its word table, and so "
-            "is that of bert_jax"
-        )
 
 
 def _reason(name: str) -> str:

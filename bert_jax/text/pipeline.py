@@ -14,7 +14,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json, write_text
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces, starts_word, visible
-from bert_jax.text.tokenizer_json import added_token, built, check, finished, kind_of, ordinary, separators, with_added
+from bert_jax.text.tokenizer_json import added_token, built, check, finished, kind_of, ordinary, separators
 from bert_jax.text.tokenizer_settings import FILE_NAME, Kind, TokenizerSettings
 from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION, MASK, PieceSpan, Vocabulary, special_names
 
@@ -215,8 +215,14 @@ class Tokenizer:
         return Tokenizer(file, self._name)
 
     def with_added(self, tokens: Iterable[dict[str, Any]]) -> "Tokenizer":
-        """A tokenizer.json with the added tokens of `tokenizer_json.added_token`, numbered on from its last piece."""
-        return Tokenizer(with_added(self.as_pipeline()._file, list(tokens)), self._name)
+        """A tokenizer.json with `tokens` (from `tokenizer_json.added_token`), numbered on from its last piece.
+
+        They replace added tokens with the same text.
+        """
+        file = self.as_pipeline()._file
+        by_text = {token["content"]: token for token in (*(file.get("added_tokens") or []), *tokens)}
+        added = sorted(by_text.values(), key=lambda token: token["id"])
+        return Tokenizer(file | {"added_tokens": added}, self._name)
 
     def as_pipeline(self) -> "Tokenizer":
         """The same tokenizer as a tokenizer.json, which sets [CLS] and [SEP] round one text or two.

@@ -1,5 +1,6 @@
 """Unigram and BPE models of sentencepiece: reading, encoding, adding pieces, and the same in Hugging Face's library."""
 
+import copy
 import itertools
 import math
 import os
@@ -61,11 +62,11 @@ class SentencePieceTokenizer(Tokenizer):
         """A processor in which special pieces are control pieces, which text is never encoded to, unless `types` has
         another type for one."""
         special = dict.fromkeys({*self.vocabulary.special_ids} - {self.vocabulary.unknown_id}, _Piece.CONTROL)
-        copy = ModelProto.FromString(self._model.SerializeToString())
+        model = copy.deepcopy(self._model)
         for number, kind in (special | types).items():
-            copy.pieces[number].type = kind
+            model.pieces[number].type = kind
         try:
-            return SentencePieceProcessor(model_proto=copy.SerializeToString())
+            return SentencePieceProcessor(model_proto=model.SerializeToString())
         except Exception as error:  # the library's status codes are RuntimeError, OSError, SyntaxError and others
             reason = quoted(str(error))
             raise UsageError(f"{self._name} is no good sentencepiece model ({reason}); give another") from None
@@ -126,8 +127,9 @@ class SentencePieceTokenizer(Tokenizer):
         are encoded as before. In a BPE model a new piece that consists of two pieces is the last merge; a piece of
         more than two is used for every word that begins with it.
         """
+        lowest = min((piece.score for piece in self._model.pieces if piece.type == _Piece.NORMAL), default=0.0)
         lengthen = _lengthened_bpe if self.kind == "bpe" else _lengthened_unigram
-        return SentencePieceTokenizer(lengthen(self._model, pieces))
+        return SentencePieceTokenizer(lengthen(self._model, pieces, lowest))
 
     def as_huggingface(self) -> Pipeline:
         """A Tokenizer of Hugging Face's library, without special pieces, with the same ids but for rare differences.
@@ -176,24 +178,20 @@ def without_nul(text: str) -> str:
     return text.replace("\0", "\1")
 
 
-def _lowest_score(model: ModelProto) -> float:
-    return min((piece.score for piece in model.pieces if piece.type == _Piece.NORMAL), default=0.0)
-
-
 def _piece_processor(model: ModelProto) -> SentencePieceProcessor:
     """A processor for single pieces, which doesn't add or remove boundaries."""
-    copy = ModelProto.FromString(model.SerializeToString())
-    copy.normalizer_spec.add_dummy_prefix = copy.normalizer_spec.remove_extra_whitespaces = False
-    return SentencePieceProcessor(model_proto=copy.SerializeToString())
+    model = copy.deepcopy(model)
+    model.normalizer_spec.add_dummy_prefix = model.normalizer_spec.remove_extra_whitespaces = False
+    return SentencePieceProcessor(model_proto=model.SerializeToString())
 
 
 def _encode_piece(processor: SentencePieceProcessor, piece: str) -> list[int]:
     return processor.encode(piece.replace(BOUNDARY, " "))
 
 
-def _lengthened_bpe(model: ModelProto, pieces: Sequence[str]) -> ModelProto:
-    lowest, processor = _lowest_score(model), _piece_processor(model)
-    longer = ModelProto.FromString(model.SerializeToString())
+def _lengthened_bpe(model: ModelProto, pieces: Sequence[str], lowest: float) -> ModelProto:
+    """`model` with `pieces`, which score less than `lowest`, the lowest score of its own pieces."""
+    longer, processor = copy.deepcopy(model), _piece_processor(model)
     for place, piece in enumerate(pieces, 1):
         parts = _encode_piece(processor, piece)
         merged = len(parts) == 2 and not any(map(processor.is_unknown, parts))
@@ -202,9 +200,9 @@ def _lengthened_bpe(model: ModelProto, pieces: Sequence[str]) -> ModelProto:
     return longer
 
 
-def _lengthened_unigram(model: ModelProto, pieces: Sequence[str]) -> ModelProto:
-    lowest, processor = _lowest_score(model), _piece_processor(model)
-    longer = ModelProto.FromString(model.SerializeToString())
+def _lengthened_unigram(model: ModelProto, pieces: Sequence[str], lowest: float) -> ModelProto:
+    """`model` with `pieces`, scored by the pieces that they replace, of which an unknown one counts as `lowest`."""
+    longer, processor = copy.deepcopy(model), _piece_processor(model)
     for piece in pieces:
         longer.pieces.add(piece=piece, score=-math.inf, type=_Piece.NORMAL)
     split = list(longer.pieces)[len(model.pieces) :]

@@ -119,13 +119,6 @@ def added_token(content: str, number: int, **flags: bool) -> dict[str, Any]:
     return {"id": number, "content": content, **default, **flags}
 
 
-def with_added(file: dict[str, Any], tokens: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """`file` with added tokens, which take the place of those with the same text."""
-    replaced = {token["content"] for token in tokens}
-    others = [token for token in file.get("added_tokens") or [] if token["content"] not in replaced]
-    return file | {"added_tokens": sorted([*others, *tokens], key=lambda token: token["id"])}
-
-
 def ordinary(file: dict[str, Any], name: str, hidden: Container[str], found: str | None = None) -> Tokenizer:
     """The library's pipeline for `file`, in which the special pieces `hidden`, except `found`, are ordinary characters.
 

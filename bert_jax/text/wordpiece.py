@@ -128,7 +128,9 @@ def train_wordpiece(
         continuing_subword_prefix=CONTINUATION,
         show_progress=False,
     )
-    tokenizer.train_from_iterator(map(_without_long_words, texts), trainer, length=len(texts))
+    # Over-long words become [UNK] anyway, and training takes time quadratic in a word's length.
+    without_long_words = (_LONG_WORD.sub(" ", text) for text in texts)
+    tokenizer.train_from_iterator(without_long_words, trainer, length=len(texts))
     ids = tokenizer.get_vocab(with_added_tokens=False)
     if len(ids) < size:
         raise UsageError(
@@ -183,11 +185,6 @@ def _alphabet(texts: Sequence[str], tokenizer: Pipeline, coverage: float) -> lis
     covered = np.cumsum(counts[ordered])
     enough = np.searchsorted(covered, coverage * covered[-1]) + 1 if ordered else 0
     return [chr(point) for point in sorted(ordered[:enough])]
-
-
-def _without_long_words(text: str) -> str:
-    """Removes over-long words: they become [UNK] anyway, and training takes time quadratic in a word's length."""
-    return _LONG_WORD.sub(" ", text)
 
 
 def _joins(character: str, tokenizer: Pipeline) -> bool:

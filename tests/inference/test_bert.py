@@ -1,5 +1,3 @@
-import itertools
-
 import jax
 import numpy as np
 import pytest
@@ -126,16 +124,6 @@ def test_a_stream_gives_what_encode_gives_in_its_order(bert):
     sizes = np.concatenate([batch.mask.sum(axis=1) for batch in batches])
     assert sizes.tolist() == together.mask.sum(axis=1).tolist()
     assert [batch.mask.shape[1] for batch in batches] == [batch.mask.sum(axis=1).max() for batch in batches]
-
-
-def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
-    read = itertools.count()
-    endless = (f"The old cat number {next(read)} sees the dog." for _ in itertools.repeat(None))
-    stream = bert.encode_stream(endless, batch_size=10)
-    first = list(itertools.islice(stream, 20))
-    assert all(batch.pooled.shape == (10, 32) for batch in first)
-    stream.close()
-    assert next(read) < 2 * 65_536 / 10  # a text has more than ten tokens
 
 
 def test_texts_too_long_are_cut_and_counted(bert, capsys):
