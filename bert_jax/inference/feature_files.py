@@ -1,8 +1,9 @@
 """Reads texts from files, and writes their features to .npz, .parquet or .jsonl files."""
 
-import array
 import contextlib
 import json
+import math
+import shutil
 import tempfile
 import zipfile
 from collections import Counter
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from jaxtyping import Shaped
 
 from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.finetuning.columns import text
@@ -25,8 +25,7 @@ from bert_jax.system.files import check_written, replacing
 
 _GROUP_BYTES = 1 << 24
 """Size of a row group's vectors in a Parquet file, in bytes. One row group is in memory at a time."""
-_COPIED = 1 << 18
-"""Number of pieces of a .npz file that are written at once."""
+_COPY_BYTES = 1 << 20
 
 
 def check_output(path: Place, read: str = "") -> None:
@@ -116,36 +115,43 @@ def _columns(arrow: Any, group: list[Feature], pooled: bool) -> dict[str, Any]:
 
 
 def _write_npz(path: Path, first: Feature, features: Iterable[Feature], pooled: bool) -> None:
-    """Collects the arrays in unnamed temporary files, whose memory maps the archive is then written from."""
+    """Collects each array in an unnamed temporary file, since its length is known at the end only."""
     with contextlib.ExitStack() as stack:
-        vectors, numbers, pieces = (
-            stack.enter_context(tempfile.TemporaryFile(dir=path.parent)) for _ in ("vectors", "numbers", "pieces")
+        vectors, offsets, numbers, pieces = (
+            stack.enter_context(tempfile.TemporaryFile(dir=path.parent)) for _ in range(4)
         )
-        offsets, table = array.array("q", [0]), dict[str, int]()
+        end, table = np.int64(0), dict[str, int]()
+        offsets.write(end.tobytes())
         for feature in features:
             vectors.write(np.ascontiguousarray(feature.vectors).data)
             if not pooled:
-                offsets.append(offsets[-1] + len(feature.pieces))
+                end += len(feature.pieces)
+                offsets.write(end.tobytes())
                 numbers.write(
                     np.array([table.setdefault(piece, len(table)) for piece in feature.pieces], np.int32).data
                 )
-        arrays = {"vectors": _mapped(vectors, first.vectors.dtype, first.vectors.shape[0 if pooled else 1 :])}
-        if not pooled:
-            names, places = np.array(list(table)), _mapped(numbers, np.dtype(np.int32))
-            for begin in range(0, len(places), _COPIED):
-                pieces.write(names[places[begin : begin + _COPIED]].data)
-            arrays |= {"offsets": np.array(offsets), "pieces": _mapped(pieces, names.dtype)}
         archive = stack.enter_context(zipfile.ZipFile(path, "w"))
-        for name, values in arrays.items():
-            # ZipInfo has a fixed date, 1980, so that the same features give the same bytes.
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, values, allow_pickle=False)
+        _add_array(archive, "vectors", vectors, first.vectors.dtype, first.vectors.shape[0 if pooled else 1 :])
+        if not pooled:
+            _add_array(archive, "offsets", offsets, np.dtype(np.int64))
+            names = np.array(list(table))
+            numbers.seek(0)
+            while block := numbers.read(_COPY_BYTES):
+                pieces.write(names[np.frombuffer(block, np.int32)].data)
+            _add_array(archive, "pieces", pieces, names.dtype)
 
 
-def _mapped(file: IO[bytes], dtype: np.dtype, shape: tuple[int, ...] = ()) -> Shaped[np.ndarray, "N ..."]:
-    """A file's numbers as an array of rows of `shape`."""
-    file.flush()
-    return np.memmap(file, dtype, "r").reshape(-1, *shape)
+def _add_array(
+    archive: zipfile.ZipFile, name: str, file: IO[bytes], dtype: np.dtype, row: tuple[int, ...] = ()
+) -> None:
+    """Adds the array in `file`, whose rows have the shape `row`, to a .npz archive."""
+    length = file.tell() // (dtype.itemsize * math.prod(row))
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (length, *row)}
+    file.seek(0)
+    # ZipInfo has a fixed date, 1980, so that the same features give the same bytes.
+    with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+        np.lib.format.write_array_header_1_0(member, header)
+        shutil.copyfileobj(file, member, _COPY_BYTES)
 
 
 def _texts(feature: Feature) -> dict[str, str]:

@@ -79,7 +79,10 @@ def open_model_directory(
     of_google = None if has_safetensors else find_tensorflow_checkpoint(directory)
     if not has_safetensors and not of_google:
         raise UsageError(_nothing_to_read(directory))
-    path = _config_file(directory)
+    configs = (directory / HUGGING_FACE_CONFIG, directory / GOOGLE_CONFIG)
+    path = next((path for path in configs if path.is_file()), None)
+    if path is None:
+        raise UsageError(f"{directory} has neither {HUGGING_FACE_CONFIG} nor {GOOGLE_CONFIG}; put the model's there")
     values = read_object(path)
     slots: list[str] = []
     not_listed: list[str] = []
@@ -117,13 +120,6 @@ def open_model_directory(
         selection.tensors[_SEGMENTS] = Tensor(table.source, (1, *table.shape[1:]), lambda: table.read()[:1])
     unused = selection.unused | dict.fromkeys(not_listed, f"not listed in {INDEX}")
     return PublishedModel(config, tokenizer, selection.absent, unused, slots, selection.tensors)
-
-
-def _config_file(directory: Path) -> Path:
-    for name in (HUGGING_FACE_CONFIG, GOOGLE_CONFIG):
-        if (directory / name).is_file():
-            return directory / name
-    raise UsageError(f"{directory} has neither {HUGGING_FACE_CONFIG} nor {GOOGLE_CONFIG}; put the model's there")
 
 
 def _nothing_to_read(directory: Path) -> str:

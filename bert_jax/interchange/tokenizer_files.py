@@ -7,7 +7,6 @@ from pydantic import BeforeValidator
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import read_object, read_shape
-from bert_jax.interchange.tokenizer_keys import check_keys
 from bert_jax.interchange.vocabulary_files import SETTINGS, TOKENIZER, Cleaning, read_vocabulary
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_json, write_text
@@ -34,6 +33,35 @@ _UNLIMITED = 1_000_000
 """A model_max_length from this value on means that there is no limit."""
 _MOST_DIGITS = 9
 """Most digits of a piece's number: int() raises for strings of some thousand digits."""
+_SWITCHES = ("do_basic_tokenize", "tokenize_chinese_chars", "do_word_tokenize", "do_subword_tokenize", "clean_text")
+_LIBRARIES = ("mecab_kwargs", "sudachi_kwargs", "jumanpp_kwargs", "sp_model_kwargs")
+_DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "word_tokenizer_type": ("basic", None),
+    "subword_tokenizer_type": ("wordpiece", None),
+    "wordpieces_prefix": ("##",),
+    "never_split": (None, []),
+    "split_special_tokens": (False, None),
+    **dict.fromkeys(_SWITCHES, (True,)),
+    **dict.fromkeys(_LIBRARIES, (None, {})),
+}
+"""Keys that change ids, and the values with which they don't."""
+_HARMLESS = frozenset(
+    # of padding, truncation and decoding
+    "padding padding_side pad_to_multiple_of pad_to_max_length pad_token_id pad_token_type_id truncation "
+    "truncation_side truncation_strategy max_length max_len stride errors remove_space trim_offsets "
+    "clean_up_tokenization_spaces spaces_between_special_tokens "
+    "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output "
+    # of framing, which is the model's here
+    "add_bos_token add_eos_token bos_token_id eos_token_id unk_token_id cls_token_id sep_token_id mask_token_id "
+    # of transformers' own work
+    "chat_template response_template response_schema chat_control_tokens model_input_names name_or_path "
+    "processor_class tokenizer_class slow_tokenizer_class special_tokens_map_file tokenizer_file full_tokenizer_file "
+    "vocab_file merges_file added_tokens_file init_inputs files_loaded from_slow from_flax use_fast legacy backend "
+    "verbose is_local local_files_only device_map auto_map transformers_version _commit_hash _from_auto model_type "
+    "return_tensors return_token_type_ids return_attention_mask vocab_size add_special_tokens".split()
+)
+_AUTHORS = "AutoTokenizer"
+"""The key of auto_map that names a class of the model's author for the tokenizer."""
 
 
 class _Piece(Shape):
@@ -109,7 +137,7 @@ def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None 
     settings = read_shape(directory / SETTINGS, _Settings) if (directory / SETTINGS).is_file() else _Settings()
     named = _class_of(directory, settings)
     if not (directory / TOKENIZER).is_file():  # which says itself what it does
-        check_keys(settings.unknown, directory / SETTINGS)
+        _check_keys(settings.unknown, directory / SETTINGS)
     tokenizer = read_vocabulary(directory, _CLASSES.get(named or "") or config.model_type, settings, lowercase)
     if tokenizer.kind == "wordpiece":
         check_spelling(tokenizer.vocabulary.pieces, str(directory))
@@ -163,6 +191,31 @@ def _class_of(directory: Path, settings: _Settings) -> str | None:
                 f"of {', '.join(_CLASSES)}"
             )
     return next((name.removesuffix("Fast") for _, name in named if name), None)
+
+
+def _check_keys(values: dict[str, Any], path: Path) -> None:
+    """Checks those `values` of `path` that aren't read otherwise; one line names the unknown ones.
+
+    Raises UsageError for a value that changes ids.
+    """
+    for key, defaults in _DEFAULTS.items():
+        if key in values and values[key] not in defaults:
+            raise UsageError(
+                f"{path}: {key} is {quoted(values[key])}, which changes ids and isn't read here; give a model where it "
+                f"is {quoted(defaults[0])}"
+            )
+    classes = values.get("auto_map")
+    named = classes.get(_AUTHORS) if isinstance(classes, dict) else classes
+    if named:
+        raise UsageError(
+            f"{path}: auto_map names the author's own tokenizer, {quoted(named)}, whose code isn't run here; give a "
+            "tokenizer.json of it"
+        )
+    unknown = [key for key in values if key not in {*_DEFAULTS, *_HARMLESS} and not key.endswith("_token")]
+    if unknown:
+        names = ", ".join(key if key.isidentifier() else quoted(key) for key in unknown[:9])
+        further = f" and {len(unknown) - 9:,} more" if len(unknown) > 9 else ""
+        say(f"{path}: {names}{further} are not known here and not used")
 
 
 def _with_added(tokenizer: Tokenizer, directory: Path, settings: _Settings) -> Tokenizer:

@@ -27,6 +27,7 @@ _FOREIGN_SIGNS = (
     (BOUNDARY, "sentencepiece's (as KoBERT's)", str.startswith),
     ("</w>", "a BPE's with ends of words (as HerBERT's)", str.endswith),
 )
+"""Signs of other algorithms, those that write them, and how a piece has them."""
 _MANY = 0.02
 """Share of a vocabulary's pieces above which a sign in them is its algorithm's."""
 BLANKS = " \t\r\n"

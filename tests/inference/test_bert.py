@@ -182,11 +182,11 @@ def test_a_path_without_a_model_is_refused(tmp_path):
         bert_jax.load(tmp_path)
 
 
-def test_inference_on_a_cpu_is_in_float32_unless_asked(bert, tiny_run, monkeypatch):
+def test_inference_on_a_cpu_is_in_float32_unless_set(bert, tiny_run, monkeypatch):
     monkeypatch.setenv("BERT_JAX_AUTO_DTYPE", "bfloat16")  # as on a CPU that multiplies bfloat16 fast
     text = "The old cat sees the [MASK]."
     assert bert_jax.load(tiny_run.path).fill_mask(text) == bert.fill_mask(text)
-    asked = bert_jax.load(tiny_run.path, dtype="bfloat16")
-    assert 1e-4 < np.abs(asked.encode([text]).tokens - bert.encode([text]).tokens).max() < 0.1
+    half = bert_jax.load(tiny_run.path, dtype="bfloat16")
+    assert 1e-4 < np.abs(half.encode([text]).tokens - bert.encode([text]).tokens).max() < 0.1
     with pytest.raises(UsageError, match="dtype=float16 .* auto, float32, bfloat16"):
         bert_jax.load(tiny_run.path, dtype="float16")

@@ -45,9 +45,9 @@ def layers_by(config):
     )
 
 
-def check(bert, expected, texts=TEXTS, **asked):
+def check(bert, expected, texts=TEXTS, **settings):
     """Every text's vectors are what `expected` makes of its layers."""
-    found = list(bert.features(texts, **asked))
+    found = list(bert.features(texts, **settings))
     assert [one.text for one in found] == texts
     for one in found:
         layers = layers_of(bert, one.text)
@@ -131,7 +131,7 @@ def test_of_blocks_that_differ_every_layer_has_its_own_vectors(bert, layers):
     check(modern, lambda every: np.concatenate([every[layer] for layer in layers], -1), TEXTS[:2], layers=layers)
 
 
-def test_of_a_causal_models_text_the_last_token_tells(bert):
+def test_a_causal_models_text_is_pooled_at_its_last_token(bert):
     """Its [CLS] has seen nothing else, and has the same vector in any text."""
     config = bert.config.replace(causal=True)
     given = bert.params, tokens_of([[2, 7, 8, 9], [2, 9, 3, 0]], mask=[[True] * 4, [True] * 3 + [False]])
@@ -144,7 +144,7 @@ def test_of_a_causal_models_text_the_last_token_tells(bert):
 
 
 @pytest.mark.parametrize(
-    "asked, words",
+    "settings, words",
     [
         ({"layers": [3]}, "there is no layer 3: the model has 2, which are 1 to 2 or, from the last, -1 to -2; 0 are"),
         ({"layers": [-3, 1]}, "there is no layer -3"),
@@ -154,7 +154,7 @@ def test_of_a_causal_models_text_the_last_token_tells(bert):
         ({"dtype": "float64"}, "dtype='float64' is unknown; choose from float32, float16"),
     ],
 )
-def test_what_cannot_be_given_is_refused_at_once(bert, asked, words):
+def test_invalid_settings_are_refused_at_once(bert, settings, words):
     with pytest.raises(UsageError) as refusal:
-        bert.features(["text"], **asked)
+        bert.features(["text"], **settings)
     assert words in str(refusal.value)

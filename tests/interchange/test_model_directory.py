@@ -82,8 +82,8 @@ def same(first, second) -> bool:
 def test_an_imported_model_is_loaded_exported_and_started_from_but_not_trained(folder, tmp_path, capsys):
     imported = tmp_path / "run"
     assert run(["import", str(folder), str(imported)]) == 0
-    told = capsys.readouterr().out
-    assert "3 layers, width 32" in told and "gelu_erf" in told and "62 tensors taken" in told
+    printed = capsys.readouterr().out
+    assert "3 layers, width 32" in printed and "gelu_erf" in printed and "62 tensors taken" in printed
     first, second = bert_jax.load(folder), bert_jax.load(imported)
     text = "piece1 piece2 [MASK] piece3"
     assert first.config == second.config and first.fill_mask(text) == second.fill_mask(text)
@@ -280,7 +280,7 @@ def _lines(*pieces: str, folder: Path) -> None:
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
 
 
-def test_a_tensor_that_a_layer_has_besides_is_told_and_not_used(folder):
+def test_a_further_tensor_of_a_layer_is_named_and_not_used(folder):
     name = "bert.encoder.layer.1.attention.output.adapter.weight"
     with_tensors(folder, lambda tensors: tensors | {name: np.zeros((2, 2), np.float32)})
     assert open_model_directory(folder).unused[name] == "not a tensor of BERT"
@@ -498,10 +498,10 @@ def test_an_imported_model_is_measured_on_text_as_far_as_it_has_heads(folder, co
         assert run(["import", str(folder), str(tmp_path / name)]) == 0
         capsys.readouterr()
         code = run(["evaluate", str(tmp_path / name), "--data", str(corpus)])
-        told = capsys.readouterr()
+        printed = capsys.readouterr()
         assert code == (2 if name == "none" else 0)
-        assert "NSP accuracy" not in told.out
-        assert ("without masked-language head" in told.err) == (name == "none")
+        assert "NSP accuracy" not in printed.out
+        assert ("without masked-language head" in printed.err) == (name == "none")
 
 
 def test_rows_without_a_piece_are_kept_and_never_predicted_and_parts_that_are_missing_are_random(

@@ -212,7 +212,7 @@ def test_settings_that_a_kind_does_not_have_are_not_exported(golden, tmp_path):
     with pytest.raises(UsageError, match=r"model\.\w+=\w+ can't be exported: .* model.model_type=bert has") as refused:
         write_model_directory(tmp_path / "model", config, params, golden.published.tokenizer)
     vocabulary = golden.published.tokenizer.vocabulary
-    told = obstacle(config, parameter_shapes(config), vocabulary)  # before it is trained
-    assert told == str(refused.value)
+    reason = obstacle(config, parameter_shapes(config), vocabulary)  # before it is trained
+    assert reason == str(refused.value)
     assert obstacle(golden.config, parameter_shapes(golden.config), vocabulary) is None
     assert not list(tmp_path.iterdir())

@@ -35,10 +35,10 @@ from types import SimpleNamespace
 
 def load_checkpoint(prefix):
     with open(prefix + ".index", "rb") as file:
-        told = pickle.load(file)
-    if told == "abort":
+        tensors = pickle.load(file)
+    if tensors == "abort":
         os.abort()
-    return Reader(told)
+    return Reader(tensors)
 
 
 class Reader:
@@ -68,8 +68,8 @@ def tensorflow(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(package.parent)
     prefix = tmp_path / "bert_model.ckpt"
 
-    def write(told, data_bytes: int) -> Path:
-        prefix.with_suffix(".ckpt.index").write_bytes(pickle.dumps(told))
+    def write(tensors, data_bytes: int) -> Path:
+        prefix.with_suffix(".ckpt.index").write_bytes(pickle.dumps(tensors))
         prefix.with_suffix(".ckpt.data-00000-of-00001").write_bytes(bytes(data_bytes))
         return prefix
 

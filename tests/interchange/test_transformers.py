@@ -73,9 +73,9 @@ def case(request, tmp_path_factory):
 
 
 def loaded(kind: str, folder):
-    model, told = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)
-    assert not told["missing_keys"] and not told["mismatched_keys"]
-    return model.eval(), told["unexpected_keys"]
+    model, info = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)
+    assert not info["missing_keys"] and not info["mismatched_keys"]
+    return model.eval(), info["unexpected_keys"]
 
 
 def test_its_tokenizer_gives_our_ids(case):

@@ -14,7 +14,7 @@ from bert_jax.text.vocabulary import SPECIAL_PIECES
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_vocabulary_has_the_asked_size_and_the_special_pieces_first(kind):
+def test_a_vocabulary_has_its_size_and_begins_with_the_special_pieces(kind):
     tokenizer = trained(kind)
     pieces = tokenizer.vocabulary.pieces
     assert len(pieces) == SIZES[kind] and pieces[:5] == (OF_BYTES if kind == "byte_bpe" else SPECIAL_PIECES)

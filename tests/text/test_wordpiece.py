@@ -87,7 +87,7 @@ def test_he_and_xus_example_has_their_numbers(reference, tmp_path):
     assert [sequence[place - 1] for place in PLACES] == list(MASKED)
 
 
-def test_accents_go_with_the_case_unless_told(tokenizer):
+def test_accents_are_treated_as_the_case_unless_set(tokenizer):
     keeps = WordPieceTokenizer(Vocabulary(PIECES), lowercase=False)
     assert pieces(tokenizer, "é") == ["[UNK]"]  # e is no piece
     assert pieces(keeps, "é") == ["é"]
