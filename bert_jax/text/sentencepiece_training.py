@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from sentencepiece import SentencePieceTrainer
 
@@ -36,18 +35,6 @@ _CHARACTERS = (
 """Code points that cleaning may change: all but ideographs, surrogates and private-use ones."""
 _ERRORS_ALONE = 2
 """Log level of sentencepiece: errors only."""
-
-_SPECIAL: dict[str, Any] = {
-    "pad_id": 0,
-    "unk_id": 1,
-    "bos_id": 2,
-    "eos_id": 3,
-    "pad_piece": PAD,
-    "unk_piece": UNKNOWN,
-    "bos_piece": CLS,
-    "eos_piece": SEP,
-    "control_symbols": [MASK],
-}
 
 
 def train_sentencepiece(
@@ -81,7 +68,15 @@ def train_sentencepiece(
                 shrinking_factor=_SHRINKING,
                 num_threads=_THREADS,
                 minloglevel=_ERRORS_ALONE,
-                **_SPECIAL,
+                pad_id=0,
+                unk_id=1,
+                bos_id=2,
+                eos_id=3,
+                pad_piece=PAD,
+                unk_piece=UNKNOWN,
+                bos_piece=CLS,
+                eos_piece=SEP,
+                control_symbols=[MASK],
             )
         except RuntimeError as error:
             raise UsageError(_refusal(str(error), size)) from None
