@@ -55,5 +55,5 @@ def _described(model: Any) -> str:
         f"{counted(config.num_layers, 'layer')}, width {config.hidden_size:,}, {counted(config.num_heads, 'head')}, "
         f"{config.activation}, {config.max_positions:,} positions, {counted(config.num_segments, 'segment')}\n"
         f"{tokenizer.kind} of {len(tokenizer.vocabulary):,} pieces{casing[getattr(tokenizer, 'lowercase', None)]}\n"
-        f"{len(model.tensors) - len(model.unused)} tensors taken{slots}{lacking}"
+        f"{len(model.tensors)} tensors taken{slots}{lacking}"
     )

@@ -59,9 +59,9 @@ def token_sequences(texts: Iterable, tokenizer: Tokenizer, longest: int) -> Iter
         while some := [_segments(text) for text in islice(texts, _TEXTS_AT_ONCE)]:
             pieces = iter(tokenizer.encode_batch([segment for text in some for segment in text]))
             for segments in some:
-                one = joined(list(islice(pieces, len(segments))), tokenizer.vocabulary, longest)
-                read, cut = read + 1, cut + one.cut
-                yield one
+                sequence = joined(list(islice(pieces, len(segments))), tokenizer.vocabulary, longest)
+                read, cut = read + 1, cut + sequence.cut
+                yield sequence
     finally:
         if cut:
             say(f"{cut:,} of {read:,} texts are longer than {longest} tokens and were cut")
@@ -90,19 +90,23 @@ def batches(
     `tokens` is the size of a batch and `compiling` the cost of a new shape, both in tokens; `window` is the number of
     batches within which sequences are sorted by length.
     """
-    for group in grouped(sequences, lambda one: len(one.ids), usual_lengths(longest), tokens, compiling, window):
+    for group in grouped(
+        sequences, lambda sequence: len(sequence.ids), usual_lengths(longest), tokens, compiling, window
+    ):
         yield Batch(group.places, lay_out_sequences(group.items, group.shape, pad_id))
 
 
 def in_order(computed: Iterable[tuple[Batch, Encoded | Output]]) -> Iterator[Output]:
     """Yields the output of each sequence without padding, in the input order of the sequences."""
-    found, next_place = {}, 0
+    waiting: dict[int, Output] = {}
+    next_place = 0
     for batch, output in computed:
         tokens, pooled = output.tokens, output.pooled
-        for number, (place, length) in enumerate(zip(batch.places, batch.tokens.length[:, 0].tolist())):
-            found[place] = Output(
+        for number, place in enumerate(batch.places):
+            length = int(batch.tokens.length[number, 0])
+            waiting[place] = Output(
                 None if tokens is None else tokens[number, :length], None if pooled is None else pooled[number]
             )
-        while next_place in found:
-            yield found.pop(next_place)
+        while next_place in waiting:
+            yield waiting.pop(next_place)
             next_place += 1

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float
 
 from bert_jax.batching.grouping import WINDOW_GROUPS, ahead, row_count
 from bert_jax.batching.sequences import joined
@@ -18,10 +18,10 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.predicting import given_records
 from bert_jax.finetuning.task import Prediction
 from bert_jax.inference.batches import Batch, Output, Text, Vectors, batches, in_order, token_sequences
-from bert_jax.inference.features import Choice, Feature, features
+from bert_jax.inference.features import Choice, Feature, encode, features, likeliest
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.hub import model_place
-from bert_jax.layout import Tokens, TokenSequence
+from bert_jax.layout import TokenSequence
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters, generator_parameters
 from bert_jax.model.linear import for_inference
 from bert_jax.model.sharding import on_first_device
@@ -64,12 +64,12 @@ class Bert:
         self.config, self.params, self.tokenizer, self.task = config, params, tokenizer, task
         self.steps, self.pooler_trained = steps, pooler_trained
         network = BertForPretraining(config)
-        self._encode = jax.jit(partial(_encode, network), static_argnames="return_attention")
+        self._encode = jax.jit(partial(encode, network), static_argnames="return_attention")
         self._features = jax.jit(partial(features, config), static_argnames="choice")
-        self._likeliest = jax.jit(partial(_likeliest, network), static_argnums=2)
+        self._likeliest = jax.jit(partial(likeliest, network), static_argnums=2)
 
     @overload
-    def fill_mask(self, text: str, top: int = 5) -> list[list[Fill]]: ...
+    def fill_mask(self, text: str, top: int = 5) -> list[list[Fill]]: ...  # type: ignore[overload-overlap]
     @overload
     def fill_mask(self, text: Sequence[str], top: int = 5) -> list[list[list[Fill]]]: ...
     def fill_mask(self, text, top=5):
@@ -97,17 +97,18 @@ class Bert:
         fills: dict[int, list[list[Fill]]] = {place: [] for place in range(len(rows))}
         for batch, encoded in self._computed(rows, self._encode):
             numbers, positions = np.nonzero(batch.tokens.ids == self.tokenizer.vocabulary.mask_id)
-            for number, found in zip(numbers, self._fills(encoded.tokens[numbers, positions], top)):
-                fills[batch.places[number]].append(found)
+            for number, pieces in zip(numbers, self._fills(encoded.tokens[numbers, positions], top), strict=True):
+                fills[batch.places[number]].append(pieces)
         return list(fills.values())
 
     @cached_property
     def generator(self) -> "Bert | None":
         """The generator that was trained beside a discriminator, with their common tables; None if there is none."""
-        if "generator" not in self.params:
+        config = self.config.generator
+        if config is None or "generator" not in self.params:
             return None
         params = generator_parameters(self.params)
-        return Bert(self.config.generator, params, self.tokenizer, steps=self.steps, pooler_trained=self.pooler_trained)
+        return Bert(config, params, self.tokenizer, steps=self.steps, pooler_trained=self.pooler_trained)
 
     def encode(self, texts: Sequence[Text]) -> Vectors:
         """The vectors of `texts`, each a text or a pair (first, second), in input order.
@@ -133,9 +134,9 @@ class Bert:
             raise UsageError(
                 f"encode_stream takes texts and a batch_size from 1, and got {quoted(texts)} and {batch_size}"
             )
-        each = in_order(self._computed(self._rows(texts), self._encode))
-        while some := list(islice(each, batch_size)):
-            yield self._stacked(some, [len(one.tokens) for one in some])
+        outputs = in_order(self._computed(self._rows(texts), self._encode))
+        while some := list(islice(outputs, batch_size)):
+            yield self._stacked(some, [len(output.tokens) for output in some if output.tokens is not None])
 
     def features(
         self,
@@ -203,13 +204,13 @@ class Bert:
         ids = self.tokenizer.encode_masked(text) if isinstance(text, str) else []
         if self.tokenizer.vocabulary.mask_id not in ids:
             raise UsageError(f"there is no {MASK} in {quoted(text)}; put one where a piece is to be filled in")
-        one = joined([ids], self.tokenizer.vocabulary, sys.maxsize)
-        if len(one.ids) > self.config.max_positions:
+        sequence = joined([ids], self.tokenizer.vocabulary, sys.maxsize)
+        if len(sequence.ids) > self.config.max_positions:
             raise UsageError(
-                f"the text {quoted(text)} has {len(one.ids)} tokens and the model {self.config.max_positions} "
+                f"the text {quoted(text)} has {len(sequence.ids)} tokens and the model {self.config.max_positions} "
                 "positions; shorten it"
             )
-        return one
+        return sequence
 
     def _features_of(self, texts: Iterable[Text], choice: Choice) -> Iterator[Feature]:
         texts, inputs = tee(texts)
@@ -217,9 +218,10 @@ class Bert:
         window = max(WINDOW_GROUPS // choice.vectors_a_token, 1)
         pieces = self.tokenizer.vocabulary.pieces
         computed = in_order(self._computed(rows, self._features, window, choice=choice))
-        for found, one, text in zip(computed, read, inputs):  # `computed` first: it drives the other two iterators
-            vectors = found.tokens if found.pooled is None else found.pooled
-            yield Feature(text, [pieces[number] for number in one.ids], vectors)
+        for output, row, text in zip(computed, read, inputs, strict=True):  # `computed` first: it drives the others
+            vectors = output.tokens if choice.pool == "none" else output.pooled
+            assert vectors is not None
+            yield Feature(text, [pieces[number] for number in row.ids], vectors)
 
     def _computed(
         self, rows: Iterable[TokenSequence], compute: Callable[..., Computed], window: int = WINDOW_GROUPS, **settings
@@ -239,6 +241,7 @@ class Bert:
         tokens = np.zeros((count, longest, width), np.float32)
         pooled = np.zeros((count, width), np.float32) if "pooler" in self.params["bert"] else None
         for place, (of_tokens, of_text) in enumerate(each):
+            assert of_tokens is not None
             tokens[place, : len(of_tokens)] = of_tokens
             if pooled is not None:
                 pooled[place] = of_text
@@ -251,9 +254,10 @@ class Bert:
         for begin in range(0, len(vectors), _MASKS_AT_ONCE):
             some = vectors[begin : begin + _MASKS_AT_ONCE]
             padded = np.pad(some, ((0, row_count(len(some), _MASKS_AT_ONCE) - len(some)), (0, 0)))
-            found = self._likeliest(self.params, padded, min(top, len(pieces)))
-            for probabilities, ids in zip(*(np.asarray(array)[: len(some)].tolist() for array in found)):
-                yield [(spelled(number), probability) for number, probability in zip(ids, probabilities)]
+            arrays = self._likeliest(self.params, padded, min(top, len(pieces)))
+            probabilities, ids = (np.asarray(array)[: len(some)].tolist() for array in arrays)
+            for row in zip(ids, probabilities, strict=True):
+                yield [(spelled(number), probability) for number, probability in zip(*row, strict=True)]
 
 
 def load(
@@ -272,28 +276,6 @@ def load(
     """
     keep_compiled_programs()
     trained, params = TrainedModel.load(model_place(path), on_first_device, step, average)
-    known = for_inference(trained.config, dtype), params, trained.tokenizer, trained.task
-    return Bert(*known, steps=trained.steps, pooler_trained=trained.pooler_trained)
-
-
-def _encode(
-    network: BertForPretraining,
-    params: Parameters,
-    tokens: Tokens,
-    return_attention: bool = False,
-) -> Encoded:
-    """Encodes a batch with one sequence per row, so that `pooled` has shape [B, D]."""
-    encoded = network.apply({"params": params}, tokens, return_attention=return_attention, method="encode")
-    return encoded if encoded.pooled is None else encoded._replace(pooled=encoded.pooled[:, 0])
-
-
-def _likeliest(
-    network: BertForPretraining, params: Parameters, vectors: Float[Array, "M D"], top: int
-) -> tuple[Float[Array, "M k"], Int[Array, "M k"]]:
-    """Probabilities and ids of the k = `top` most likely pieces, from the last layer's `vectors` of masked tokens."""
-
-    def head(network: BertForPretraining) -> Float[Array, "1 M V"]:
-        return network.masked_lm(vectors[None], network.bert.embeddings.word)
-
-    logits = network.apply({"params": params}, method=head)[0, :, : network.config.vocabulary_size]
-    return tuple(jax.lax.top_k(jax.nn.softmax(logits), top))
+    config = for_inference(trained.config, dtype)
+    tokenizer, task, steps = trained.tokenizer, trained.task, trained.steps
+    return Bert(config, params, tokenizer, task, steps=steps, pooler_trained=trained.pooler_trained)

@@ -1,5 +1,6 @@
 """Example sentences with one masked word, a model's predictions for it, and a view of them for tables."""
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
@@ -89,9 +90,8 @@ def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -
     examples = []
     for sentence in sentences:
         pieces = tokenizer.encode_spans(sentence)
-        fitting = [
-            piece for piece, after in zip(pieces, [*pieces[1:], None]) if _fits(sentence, piece, after, tokenizer)
-        ]
+        pairs = itertools.pairwise([*pieces, None])
+        fitting = [piece for piece, after in pairs if piece and _fits(sentence, piece, after, tokenizer)]
         if fitting and len(pieces) <= most:
             chosen = min(fitting, key=lambda piece: blake2b(f"{piece.begin} {sentence}".encode()).digest())
             masked = sentence[: chosen.begin] + MASK + sentence[chosen.end :]
@@ -107,7 +107,7 @@ def around_mask(text: str, most: int) -> str:
     before, after = text.split(MASK, 1)
     room = most - len(MASK)
     left = max(room // 2, room - cell_len(after))
-    before = _end_of(before, left)
+    before = _begin_of(before[::-1], left)[::-1]
     return before + MASK + _begin_of(after, room - cell_len(before))
 
 
@@ -118,11 +118,6 @@ def _begin_of(text: str, most: int) -> str:
     while text and cell_len(text) > most - len(_CUT):
         text = text[:-1]
     return text + _CUT
-
-
-def _end_of(text: str, most: int) -> str:
-    """`text` if it fits in `most` cells, or else "..." and its end."""
-    return _begin_of(text[::-1], most)[::-1]
 
 
 def _fits(sentence: str, piece: PieceSpan, after: PieceSpan | None, tokenizer: Tokenizer) -> bool:

@@ -2,19 +2,19 @@
 
 import contextlib
 import json
+import math
+import shutil
 import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
-from jaxtyping import Float, Shaped
 
 from bert_jax.corpora.decoded_lines import decoded_lines
-from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import text
 from bert_jax.inference.batches import Text
 from bert_jax.inference.features import Feature
@@ -41,7 +41,7 @@ def check_output(path: Place, read: str = "") -> None:
     check_written(path, read)
 
 
-def write_features(path: Place, found: Iterable[Feature], pooled: bool) -> None:
+def write_features(path: Place, features: Iterable[Feature], pooled: bool) -> None:
     """Writes the features to `path` in the format of its suffix; atomic, replaces an existing file, bounded memory.
 
     A .npz file has the arrays `vectors`, the vectors of all tokens of all texts, `pieces`, the token of each, and
@@ -54,34 +54,30 @@ def write_features(path: Place, found: Iterable[Feature], pooled: bool) -> None:
     Raises UsageError if `check_output` refuses the path, or if there is no text.
     """
     check_output(path)
-    found = iter(found)
-    first = next(found, None)
+    features = iter(features)
+    first = next(features, None)
     if first is None:
         raise UsageError(f"there is no text to write the features of to {path}; give some")
     with replacing(path) as temporary:
-        _WRITERS[path.suffix](temporary, first, chain([first], found), pooled)
+        _WRITERS[path.suffix](temporary, first, chain([first], features), pooled)
 
 
-def _write_jsonl(path: Path, _: Feature, found: Iterable[Feature], pooled: bool) -> None:
+def _write_jsonl(path: Path, _: Feature, features: Iterable[Feature], pooled: bool) -> None:
     with open(path, "w", encoding="utf-8") as file:
-        for feature in found:
+        for feature in features:
             row: dict[str, Any] = _texts(feature)
             if not pooled:
                 row["pieces"] = feature.pieces
-            row[_column(pooled)] = _shortest(feature.vectors)
+            # The shortest decimal numbers that are read back as the same float32 or float16.
+            row[_column(pooled)] = feature.vectors.astype(str).astype(float).tolist()
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def _shortest(vectors: Float[np.ndarray, "..."]) -> list:
-    """Converts to the shortest decimal numbers that are read back as the same float32 or float16."""
-    return vectors.astype(str).astype(float).tolist()
-
-
-def _write_parquet(path: Path, _: Feature, found: Iterable[Feature], pooled: bool) -> None:
+def _write_parquet(path: Path, _: Feature, features: Iterable[Feature], pooled: bool) -> None:
     arrow = _pyarrow()
     with contextlib.ExitStack() as stack:
         writer = None
-        for group in _groups(found):
+        for group in _groups(features):
             table = arrow.table(_columns(arrow, group, pooled))
             # Dictionary encoding only for pieces: vectors don't repeat, so their dictionary would be useless.
             writer = writer or stack.enter_context(
@@ -90,12 +86,12 @@ def _write_parquet(path: Path, _: Feature, found: Iterable[Feature], pooled: boo
             writer.write_table(table, row_group_size=len(group))
 
 
-def _groups(found: Iterable[Feature]) -> Iterator[list[Feature]]:
+def _groups(features: Iterable[Feature]) -> Iterator[list[Feature]]:
     """Yields the features in groups of at least _GROUP_BYTES bytes of vectors; the last group may be smaller."""
     group, size = [], 0
-    for one in found:
-        group.append(one)
-        size += one.vectors.nbytes
+    for feature in features:
+        group.append(feature)
+        size += feature.vectors.nbytes
         if size >= _GROUP_BYTES:
             yield group
             group, size = [], 0
@@ -104,73 +100,64 @@ def _groups(found: Iterable[Feature]) -> Iterator[list[Feature]]:
 
 
 def _columns(arrow: Any, group: list[Feature], pooled: bool) -> dict[str, Any]:
-    columns = {name: arrow.array([_texts(one)[name] for one in group]) for name in _texts(group[0])}
+    columns = {name: arrow.array([_texts(feature)[name] for feature in group]) for name in _texts(group[0])}
     if not pooled:
-        columns["pieces"] = arrow.array([one.pieces for one in group])
+        columns["pieces"] = arrow.array([feature.pieces for feature in group])
     vectors = np.stack if pooled else np.concatenate
-    array = vectors([one.vectors for one in group])
-    column = arrow.array(array.ravel())
-    for size in array.shape[:0:-1]:
+    numbers = vectors([feature.vectors for feature in group])
+    column = arrow.array(numbers.ravel())
+    for size in numbers.shape[:0:-1]:
         column = arrow.FixedSizeListArray.from_arrays(column, size)
     if not pooled:
-        offsets = np.cumsum([0, *(len(one.vectors) for one in group)], dtype=np.int32)
+        offsets = np.cumsum([0, *(len(feature.vectors) for feature in group)], dtype=np.int32)
         column = arrow.ListArray.from_arrays(arrow.array(offsets), column)
     return {**columns, _column(pooled): column}
 
 
-def _write_npz(path: Path, first: Feature, found: Iterable[Feature], pooled: bool) -> None:
-    shape = first.vectors.shape[0 if pooled else 1 :]
+def _write_npz(path: Path, first: Feature, features: Iterable[Feature], pooled: bool) -> None:
+    """Collects each array in an unnamed temporary file, since its length is known at the end only."""
     with contextlib.ExitStack() as stack:
-        vectors = stack.enter_context(_Growing(path.parent, first.vectors.dtype, shape))
-        offsets = stack.enter_context(_Growing(path.parent, np.int64))
-        pieces = stack.enter_context(_Growing(path.parent, np.int32))
-        numbers: dict[str, int] = {}
-        offsets.extend([0])
-        for one in found:
-            vectors.extend(one.vectors[None] if pooled else one.vectors)
+        vectors, offsets, numbers, pieces = (
+            stack.enter_context(tempfile.TemporaryFile(dir=path.parent)) for _ in range(4)
+        )
+        end, table = np.int64(0), dict[str, int]()
+        offsets.write(end.tobytes())
+        for feature in features:
+            vectors.write(np.ascontiguousarray(feature.vectors).data)
             if not pooled:
-                offsets.extend([vectors.length])
-                pieces.extend([numbers.setdefault(piece, len(numbers)) for piece in one.pieces])
+                end += len(feature.pieces)
+                offsets.write(end.tobytes())
+                numbers.write(
+                    np.array([table.setdefault(piece, len(table)) for piece in feature.pieces], np.int32).data
+                )
         archive = stack.enter_context(zipfile.ZipFile(path, "w"))
-        vectors.copy_to(archive, "vectors")
+        _add_array(archive, "vectors", vectors, first.vectors.dtype, first.vectors.shape[0 if pooled else 1 :])
         if not pooled:
-            offsets.copy_to(archive, "offsets")
-            pieces.copy_to(archive, "pieces", np.array(list(numbers)))
+            _add_array(archive, "offsets", offsets, np.dtype(np.int64))
+            names = np.array(list(table))
+            numbers.seek(0)
+            while block := numbers.read(_COPY_BYTES):
+                pieces.write(names[np.frombuffer(block, np.int32)].data)
+            _add_array(archive, "pieces", pieces, names.dtype)
 
 
-class _Growing:
-    """An array of growing length in an unnamed temporary file, which disappears with the process."""
-
-    def __init__(self, folder: Path, dtype: Any, shape: tuple[int, ...] = ()):
-        self.length, self._dtype, self._shape = 0, np.dtype(dtype), shape
-        self._file = tempfile.TemporaryFile(dir=folder)
-
-    def __enter__(self) -> "_Growing":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._file.close()
-
-    def extend(self, items: Shaped[np.ndarray, "N ..."] | list[int]) -> None:
-        """Appends `items` to the array."""
-        self._file.write(np.ascontiguousarray(items, self._dtype).data)
-        self.length += len(items)
-
-    def copy_to(self, archive: zipfile.ZipFile, name: str, table: Shaped[np.ndarray, " K"] | None = None) -> None:
-        """Writes the array to `archive` as `name`; with `table`, each number is replaced by the entry at its index."""
-        dtype = self._dtype if table is None else table.dtype
-        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
-        self._file.seek(0)
-        # ZipInfo has a fixed date, 1980, so that the same features give the same bytes.
-        with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-            np.lib.format.write_array_header_1_0(member, {**header, "shape": (self.length, *self._shape)})
-            while block := self._file.read(_COPY_BYTES):
-                member.write(block if table is None else table[np.frombuffer(block, self._dtype)].data)
+def _add_array(
+    archive: zipfile.ZipFile, name: str, file: IO[bytes], dtype: np.dtype, row: tuple[int, ...] = ()
+) -> None:
+    """Adds the array in `file`, whose rows have the shape `row`, to a .npz archive."""
+    length = file.tell() // (dtype.itemsize * math.prod(row))
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (length, *row)}
+    file.seek(0)
+    # ZipInfo has a fixed date, 1980, so that the same features give the same bytes.
+    with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+        np.lib.format.write_array_header_1_0(member, header)
+        shutil.copyfileobj(file, member, _COPY_BYTES)
 
 
-def _texts(one: Feature) -> dict[str, str]:
+def _texts(feature: Feature) -> dict[str, str]:
     """The text columns of a row: `text`, and `text_pair` for a pair."""
-    return {"text": one.text} if isinstance(one.text, str) else dict(zip(("text", "text_pair"), one.text))
+    texts = (feature.text,) if isinstance(feature.text, str) else feature.text
+    return dict(zip(("text", "text_pair"), texts, strict=False))
 
 
 def _column(pooled: bool) -> str:
@@ -208,13 +195,9 @@ def texts_of(source: str, columns: tuple[str, ...], repairs: Counter[str]) -> It
     if columns:
         if source == "-":
             raise UsageError("standard input holds a text a line and has no columns; leave --texts out")
-        return (_of_record(record, columns) for record in task_records(source, repairs))
+        texts = (tuple(text(record, column) for column in columns) for record in task_records(source, repairs))
+        return (row if len(row) == 2 else row[0] for row in texts)
     if has_columns(source):
         raise UsageError(f"{source} has columns; name those of the texts by --texts, one or a pair's two")
     path = place_of("/dev/stdin" if source == "-" else source)
     return (line.rstrip("\r\n") for line in decoded_lines(path, repairs))
-
-
-def _of_record(record: Record, columns: tuple[str, ...]) -> Text:
-    found = tuple(text(record, column) for column in columns)
-    return found if len(found) == 2 else found[0]

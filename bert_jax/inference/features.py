@@ -1,7 +1,10 @@
-"""Computes vectors of texts from chosen layers, for feature-based models (Devlin et al. 2019, section 5.3)."""
+"""What inference computes of a batch: vectors of tokens and texts, and the most likely pieces at masks.
+
+Vectors of chosen layers are for feature-based models (Devlin et al. 2019, section 5.3).
+"""
 
 from collections.abc import Sequence
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +15,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.inference.batches import Output, Text
 from bert_jax.inference.choices import Join, Pool, Precision
 from bert_jax.layout import Tokens
-from bert_jax.model.bert import BertForPretraining, Parameters, pooled_places
+from bert_jax.model.bert import BertForPretraining, Encoded, Parameters, pooled_places
 from bert_jax.system.errors import UsageError
 
 _LAST = 4
@@ -47,9 +50,7 @@ class Choice(NamedTuple):
         Empty `layers` mean the last four, or all of a model that has fewer. Raises UsageError if a layer doesn't exist
         or is named twice, or if `join`, `pool` or `dtype` has an unknown value.
         """
-        for name, value, words in (("join", join, Join), ("pool", pool, Pool), ("dtype", dtype, Precision)):
-            if value not in get_args(words):
-                raise UsageError(f"{name}={value!r} is unknown; choose from {', '.join(get_args(words))}")
+        words = (_one_of("join", join, Join), _one_of("pool", pool, Pool), _one_of("dtype", dtype, Precision))
         layers = tuple(layers) or range(-1, -1 - min(_LAST, count), -1)
         if absent := [layer for layer in layers if not -count <= layer <= count]:
             raise UsageError(
@@ -61,12 +62,40 @@ class Choice(NamedTuple):
             raise UsageError(
                 f"layers {' '.join(map(str, layers))} name one twice, as -1 and {count} would; leave one out"
             )
-        return cls(numbers, join, pool, dtype)
+        return cls(numbers, *words)
 
     @property
     def vectors_a_token(self) -> int:
         """Most vectors of the model's width that are copied from the device per token; 1 if they are pooled."""
         return len(self.layers) if self.pool == "none" and self.join in ("concat", "none") else 1
+
+
+def _one_of(name: str, value: str, allowed: Any) -> Any:
+    """`value`, if it is one of the literals `allowed`; otherwise raises UsageError."""
+    if value not in get_args(allowed):
+        raise UsageError(f"{name}={value!r} is unknown; choose from {', '.join(get_args(allowed))}")
+    return value
+
+
+def encode(
+    network: BertForPretraining,
+    params: Parameters,
+    tokens: Tokens,
+    return_attention: bool = False,
+) -> Encoded:
+    """Encodes a batch with one sequence per row, so that `pooled` has shape [B, D]."""
+    encoded = network.bind({"params": params}).encode(tokens, return_attention=return_attention)
+    return encoded if encoded.pooled is None else encoded._replace(pooled=encoded.pooled[:, 0])
+
+
+def likeliest(
+    network: BertForPretraining, params: Parameters, vectors: Float[Array, "M D"], top: int
+) -> tuple[Float[Array, "M k"], Int[Array, "M k"]]:
+    """Probabilities and ids of the k = `top` most likely pieces, from the last layer's `vectors` of masked tokens."""
+    bound = network.bind({"params": params})
+    logits = bound.masked_lm(vectors[None], bound.bert.embeddings.word)[0, :, : network.config.vocabulary_size]
+    probabilities, ids = jax.lax.top_k(jax.nn.softmax(logits), top)
+    return probabilities, ids
 
 
 def features(
@@ -87,8 +116,9 @@ def features(
     # Blocks that share their parameters have a stack of one. A parameter that the first block lacks has one row less.
     blocks = jax.tree.map(lambda leaf: leaf[: max(len(leaf) - (config.num_layers - depth), 1)], encoder["layers"])
     variables = {"params": {**params, "bert": {**params["bert"], "encoder": {**encoder, "layers": blocks}}}}
-    network = BertForPretraining(config.replace(num_layers=depth))
-    layers = network.apply(variables, tokens, return_layers=True, method="encode").layers
+    network = BertForPretraining(config.replace(num_layers=depth)).bind(variables)
+    layers = network.encode(tokens, return_layers=True).layers
+    assert layers is not None
     vectors = _joined([layers[number].astype(jnp.float32) for number in choice.layers], choice.join)
     if choice.pool == "none":
         return Output(vectors.astype(choice.dtype), None)
@@ -110,7 +140,7 @@ def _joined(layers: list[Float[Array, "B T D"]], join: Join) -> Float[Array, "B 
 def _pooled(
     vectors: Float[Array, "B T ..."], mask: Bool[Array, "B T"], pool: Pool, pooled_token: Int[Array, " B"]
 ) -> Float[Array, "B ..."]:
-    """One vector per text: that of token `telling`, or the mean or maximum of all tokens.
+    """One vector per text: that of `pooled_token`, or the mean or maximum of all tokens.
 
     [CLS] and [SEP] are included, as in sentence-transformers.
     """

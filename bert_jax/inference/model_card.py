@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.task_kind import TASK_KINDS
+from bert_jax.corpora.messages import counted
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.interchange.relatives import RELATIVES
@@ -15,6 +16,7 @@ from bert_jax.run.checkpoint_choice import checkpoint_of
 from bert_jax.run.run_config import origin_of, read_config
 from bert_jax.system.bucket import Place
 from bert_jax.system.json_file import read_object
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 _USES = {
     "BertForPreTraining": "fill-mask",
@@ -38,11 +40,6 @@ class _Training(NamedTuple):
     """Contents of results.json; empty if they don't belong to the exported parameters."""
     origin: str | None
     """Source of a model that another program trained, or None."""
-
-    @property
-    def done(self) -> int:
-        """Steps of training before the newest of the parameters were saved."""
-        return self.steps[-1]
 
     @classmethod
     def of(cls, path: Place, steps: tuple[int, ...], chosen: int | None) -> "_Training":
@@ -79,7 +76,10 @@ def model_card(path: Place, model: Bert, architecture: str, name: str, step: int
     if table := list(_results_table(training)):
         sections.append("## Results\n\n" + "\n".join(table))
     sections += [
-        f"## Use\n\n```python\n{_loading(architecture, name)}\n```",
+        "## Use\n\n```python\n"
+        f"from transformers import AutoTokenizer, {architecture}\n\n"
+        f"tokenizer = AutoTokenizer.from_pretrained({name!r})\n"
+        f"model = {architecture}.from_pretrained({name!r})\n```",
         "Exported by bert_jax. This card does not cover intended uses, limits and biases: add what you know of them.",
     ]
     return "\n\n".join(sections) + "\n"
@@ -87,8 +87,7 @@ def model_card(path: Place, model: Bert, architecture: str, name: str, step: int
 
 def _front_matter(config: RunConfig | TaskRunConfig | None, model_type: str, architecture: str) -> Iterator[str]:
     """Yields the lines of the hub's metadata, in YAML."""
-    yield "---"
-    yield "# license: add the one under which you publish the model, such as apache-2.0"
+    yield "---\n# license: add the one under which you publish the model, such as apache-2.0"
     if isinstance(config, RunConfig):
         yield "language:"
         yield from (f"- {json.dumps(language)}" for language in dict.fromkeys(config.data.language))
@@ -96,22 +95,19 @@ def _front_matter(config: RunConfig | TaskRunConfig | None, model_type: str, arc
     relative = RELATIVES[model_type]
     as_for_bert = "" if architecture == relative.discriminator else f"Bert{architecture.removeprefix(relative.classes)}"
     yield f"pipeline_tag: {_USES.get(as_for_bert, 'feature-extraction')}"
-    yield "tags:"
-    yield f"- {model_type}"
-    yield "- bert_jax"
-    yield "---"
+    yield f"tags:\n- {model_type}\n- bert_jax\n---"
 
 
 def _description(model: Bert, architecture: str) -> Iterator[str]:
     config, tokenizer = model.config, model.tokenizer
-    casing = {True: ", lower-cased", False: ", cased"}.get(getattr(tokenizer, "lowercase", None), "")
+    casing = ""
+    if isinstance(tokenizer, WordPieceTokenizer):
+        casing = ", lower-cased" if tokenizer.lowercase else ", cased"
     title = RELATIVES[config.model_type].title
-    article = "An" if title[0] in "AEX" else "A"
-    layers = f"{config.num_layers} layer{'s' if config.num_layers > 1 else ''}"
-    heads = f"{config.num_heads} attention head{'s' if config.num_heads > 1 else ''}"
     yield (
-        f"{article} {title} of {layers}, width {config.hidden_size} and {heads}, for "
-        f"sequences of up to {config.max_positions} tokens."
+        f"{'An' if title[0] in 'AEX' else 'A'} {title} of {counted(config.num_layers, 'layer')}, width "
+        f"{config.hidden_size} and {counted(config.num_heads, 'attention head')}, for sequences of up to "
+        f"{config.max_positions} tokens."
     )
     yield f"Vocabulary: {len(tokenizer.vocabulary):,} pieces ({tokenizer.kind}{casing})."
     yield f"Class in transformers: {architecture}."
@@ -135,16 +131,16 @@ def _training_facts(training: _Training) -> Iterator[str]:
     else:
         rows = f", {results['training_rows']:,} rows" if isinstance(results.get("training_rows"), int) else ""
         yield f"task: {_code(config.task.name)} ({config.task.kind}), learned from {_code(config.task.train)}{rows}"
-    packed = isinstance(config, RunConfig) and config.data.packed
+    done, packed = training.steps[-1], isinstance(config, RunConfig) and config.data.packed
     for number, phase in enumerate(config.phases):
-        steps = min(phase.steps, training.done - config.steps_of(number).start)
+        steps = min(phase.steps, done - config.steps_of(number).start)
         if steps > 0:
             yield f"{steps:,} steps of {phase.batch(packed)}"
     if len(training.steps) > 1:
-        steps = ", ".join(f"{step}" for step in training.steps)
-        yield f"the parameters are the mean of those at steps {steps} of {config.steps}"
-    elif training.done < config.steps:
-        yield f"this is the checkpoint at step {training.done:,} of {config.steps:,}"
+        averaged = ", ".join(map(str, training.steps))
+        yield f"the parameters are the mean of those at steps {averaged} of {config.steps}"
+    elif done < config.steps:
+        yield f"this is the checkpoint at step {done:,} of {config.steps:,}"
     optimizer = config.optimizer
     yield f"optimizer: {optimizer.name}, highest learning rate {optimizer.peak_learning_rate:g}; seed {config.seed}"
 
@@ -152,7 +148,9 @@ def _training_facts(training: _Training) -> Iterator[str]:
 def _results_table(training: _Training) -> Iterator[str]:
     """Yields the lines of a table with every metric of results.json, after a line about the text that was measured."""
     results, config = training.results, training.config
-    baseline = results.get("baseline") if isinstance(results.get("baseline"), dict) else {}
+    baseline = results.get("baseline")
+    if not isinstance(baseline, dict):
+        baseline = {}
     numbers = {
         name: value
         for name, value in results.items()
@@ -169,19 +167,8 @@ def _results_table(training: _Training) -> Iterator[str]:
     yield "| | model |" + (f" {of_baseline} |" if baseline else "")
     yield "|---|---|" + ("---|" if baseline else "")
     for name, value in numbers.items():
-        if name in baseline:
-            guess = f" {baseline[name]:.4f} |"
-        else:
-            guess = " |" if baseline else ""
-        yield f"| {_NAMES.get(name, name)} | {value:.4f} |{guess}"
-
-
-def _loading(architecture: str, name: str) -> str:
-    return (
-        f"from transformers import AutoTokenizer, {architecture}\n\n"
-        f"tokenizer = AutoTokenizer.from_pretrained({name!r})\n"
-        f"model = {architecture}.from_pretrained({name!r})"
-    )
+        guess = f" {baseline[name]:.4f}" if name in baseline else ""
+        yield f"| {_NAMES.get(name, name)} | {value:.4f} |" + (f"{guess} |" if baseline else "")
 
 
 def _code(text: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -10,7 +11,6 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.batches import TaskBatch
 from bert_jax.finetuning.dataset import Written, make_task, read_measured, say_repairs, written_as
 from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.finetuning.predicting import measure, predictions
@@ -27,22 +27,25 @@ class Predictor:
 
     def __init__(self, task: TaskConfig, config: ModelConfig, params: Parameters, tokenizer: Tokenizer):
         self.task, self._tokenizer = task, tokenizer
-        self._params, self._pad_id = params, tokenizer.vocabulary.pad_id
         self._task = make_task(task, tokenizer)
-        self._costs = {"tokens": tokens_at_once(), "compiling": compiling_tokens(config)}
+        self._settings: dict[str, Any] = {
+            "pad_id": tokenizer.vocabulary.pad_id,
+            "tokens": tokens_at_once(),
+            "compiling": compiling_tokens(config),
+        }
         mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])
-        self._outputs = Outputs(TaskObjective(task, config, ExecutionConfig()), mesh)
+        self._run = partial(Outputs(TaskObjective(task, config, ExecutionConfig()), mesh), params)
 
     def predictions(self, records: Iterable[Record], repairs: Counter[str]) -> Iterator[tuple[Record, Prediction]]:
         """Yields each record with its prediction, in input order and bounded memory.
 
         `repairs` counts texts that were cut or are empty.
         """
-        return predictions(self._task, records, self._run, repairs, pad_id=self._pad_id, **self._costs)
+        return predictions(self._task, records, self._run, repairs, **self._settings)
 
     def stream(self, records: Iterable[Record]) -> Iterator[Prediction]:
         """Yields the predictions alone; reports at the end how many texts were cut or are empty."""
-        repairs = Counter()
+        repairs = Counter[str]()
         for _, prediction in self.predictions(records, repairs):
             yield prediction
         say_repairs("the rows", repairs)
@@ -71,8 +74,5 @@ class Predictor:
         rows = read_measured(task)
         if not source and stamp and not stamp.endswith(rows.stamp):
             warn(f"{config.dev} has other rows now than when the model was trained")
-        metrics = measure(task, rows, self._run, pad_id=self._pad_id, **self._costs)
+        metrics = measure(task, rows, self._run, **self._settings)
         return {"task": self.task.name, **metrics, "dev_rows": len(rows.records)}
-
-    def _run(self, batch: TaskBatch) -> jax.Array:
-        return self._outputs(self._params, batch)

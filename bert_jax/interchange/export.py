@@ -1,5 +1,6 @@
 """Writes a model in the format of Hugging Face's transformers."""
 
+import re
 import shutil
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,24 +27,15 @@ GENERATOR = "generator"
 """Name of the directory of a generator in that of its discriminator."""
 
 
-class _Class(NamedTuple):
-    """A model class of transformers, as it is called for BERT."""
-
-    name: str
-    beginning: tuple[str, str] = ("", "")
-    """A prefix of tensor names in PARAMETERS, and the prefix that replaces it in files of this class."""
-    bare: bool = False
-    """Whether it is the encoder alone, whose names have no prefix."""
-
-
 class _Form(NamedTuple):
-    """What a model becomes in a directory."""
+    """How a model is exported."""
 
     relative: Relative
-    kind: _Class
     class_name: str
     values: dict[str, Any]
-    """Of config.json, but for a task's labels."""
+    """The contents of config.json."""
+    params: Parameters
+    """Without the heads that a relative's pretrained classes don't have."""
 
 
 def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task: TaskConfig | None = None) -> _Form:
@@ -55,10 +47,10 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
     relative = relative_of(config.model_type, "model.model_type")
     if not task:
         params = without(params, relative.lacks)
-    kind = _class_for(task) if task else _class_with(absent_parts(params, config))
-    class_name = relative.classes + kind.name.removeprefix("Bert")
+    of_bert = _class_for(task) if task else _class_with(absent_parts(params, config))
+    class_name = relative.classes + of_bert.removeprefix("Bert")
     values = config_values(config, vocabulary, class_name, has_pooler="pooler" in params["bert"])
-    return _Form(relative, kind, class_name, values)
+    return _Form(relative, class_name, values | (head_values(task) if task else {}), params)
 
 
 def obstacle(config: ModelConfig, params: Parameters, vocabulary: Vocabulary) -> str | None:
@@ -91,19 +83,12 @@ def write_model_directory(
     `directory` appears only when everything is written. Raises UsageError if no class has the task's head, if the
     model is causal, or if `directory` exists.
     """
-    form = _form(config, params, tokenizer.vocabulary, task)
-    relative, kind, class_name = form.relative, form.kind, form.class_name
-    values = form.values | (head_values(task) if task else {})
-    if not task:
-        params = without(params, relative.lacks)
-
-    ours, theirs = kind.beginning
-    tensors = {
-        theirs + name.removeprefix(ours) if name.startswith(ours) else name: tensor
-        for name, tensor in to_tensors(params, config).items()
-    }
+    relative, class_name, values, params = _form(config, params, tokenizer.vocabulary, task)
+    tensors = to_tensors(params, config)
+    if task:
+        tensors = {re.sub(r"^classifier\.", task.facts.tensors, name): tensor for name, tensor in tensors.items()}
     tensors = their_tensors(tensors, relative, class_name)
-    if kind.bare:
+    if class_name == f"{relative.classes}Model":  # the encoder alone, whose names have no prefix
         tensors = {name.removeprefix(relative.base): tensor for name, tensor in tensors.items()}
     with new_directory(directory) as temporary:
         write_json(temporary / HUGGING_FACE_CONFIG, values)
@@ -119,29 +104,28 @@ def write_model_directory(
     return class_name
 
 
-def their_tensors(tensors: dict[str, np.ndarray], relative: Relative, kind: str = "") -> dict[str, np.ndarray]:
-    """`tensors` by BERT's names as `relative` has them in files of its class `kind`."""
+def their_tensors(tensors: dict[str, np.ndarray], relative: Relative, class_name: str = "") -> dict[str, np.ndarray]:
+    """`tensors` by BERT's names as `relative` has them in files of its class `class_name`."""
     parts: dict[str, list[np.ndarray]] = {}
     for name, tensor in tensors.items():
-        parts.setdefault(relative.whole_of(name) or relative.theirs(name, kind), []).append(tensor)
+        parts.setdefault(relative.theirs(name, class_name), []).append(tensor)
     return {name: np.concatenate(several) if several[1:] else several[0] for name, several in parts.items()}
 
 
-def _class_for(task: TaskConfig) -> _Class:
-    """The class that has the head of `task`. Raises UsageError if there is none."""
-    facts = task.facts
-    if facts.exported_as is None:
+def _class_for(task: TaskConfig) -> str:
+    """BERT's class that has the head of `task`. Raises UsageError if there is none."""
+    if task.facts.exported_as is None:
         raise UsageError(
             f"transformers has no class with the head of task {task.name} (task.kind={task.kind}); use the run itself, "
             "by bert-jax predict"
         )
-    return _Class(facts.exported_as, ("classifier.", facts.tensors))
+    return task.facts.exported_as
 
 
-def _class_with(absent: frozenset[str]) -> _Class:
-    """The class of a pretrained model that lacks the parts in `absent`."""
+def _class_with(absent: frozenset[str]) -> str:
+    """BERT's class of a pretrained model that lacks the parts in `absent`."""
     if {"masked_lm", "next_sentence"} <= absent or "replaced" in absent:
-        return _Class("BertModel", bare=True)
+        return "BertModel"
     if "masked_lm" in absent:
-        return _Class("BertForNextSentencePrediction")
-    return _Class("BertForMaskedLM" if absent - {"generator"} else "BertForPreTraining")
+        return "BertForNextSentencePrediction"
+    return "BertForMaskedLM" if absent - {"generator"} else "BertForPreTraining"

@@ -11,8 +11,9 @@ from bert_jax.interchange.json_file import read_object
 from bert_jax.interchange.model_settings import Activation, model_config
 from bert_jax.interchange.names import to_parameters
 from bert_jax.interchange.relatives import RELATIVES, relative_of
+from bert_jax.interchange.selection import select
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
-from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors, select
+from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors
 from bert_jax.interchange.tokenizer_files import SPECIAL_NAMES, read_tokenizer
 from bert_jax.model.bert import Parameters
 from bert_jax.system.bucket import Place
@@ -40,7 +41,7 @@ class PublishedModel(NamedTuple):
     slots: list[str]
     """Names of the optimizer's tensors, which are ignored."""
     tensors: dict[str, Tensor]
-    """All tensors by Hugging Face's current names."""
+    """The model's tensors by BERT's current names."""
 
     def parameters(self) -> Parameters:
         """Reads the parameters as float32 numpy arrays, without absent parts.
@@ -78,30 +79,34 @@ def open_model_directory(
     of_google = None if has_safetensors else find_tensorflow_checkpoint(directory)
     if not has_safetensors and not of_google:
         raise UsageError(_nothing_to_read(directory))
-    path = _config_file(directory)
+    configs = (directory / HUGGING_FACE_CONFIG, directory / GOOGLE_CONFIG)
+    path = next((path for path in configs if path.is_file()), None)
+    if path is None:
+        raise UsageError(f"{directory} has neither {HUGGING_FACE_CONFIG} nor {GOOGLE_CONFIG}; put the model's there")
     values = read_object(path)
     slots: list[str] = []
     not_listed: list[str] = []
     if of_google:
         tensors, slots = read_tensorflow_checkpoint(of_google)
+        relative = RELATIVES["bert"]
     else:
+        tensors, not_listed = read_safetensors(directory)
         relative = relative_of(values.get("model_type", "bert"), str(path))
-        tensors, not_listed = read_safetensors(directory, relative, _class_of(values))
     config = model_config(values, path, activation, bool(of_google))
-    selection = select(tensors, config, directory)
+    selection = select(tensors, config, directory, relative, _class_of(values))
     tokenizer = read_tokenizer(directory, config, lowercase)
     vocabulary = tokenizer.vocabulary
-    for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids):
+    for name, number, piece in zip(SPECIAL_NAMES, vocabulary.special_ids, vocabulary.special, strict=True):
         written = values.get(f"{name}_id")
         if written in (None, number):
             continue
         # Only fairseq's relatives number positions from the padding's id; in others it changes no computation.
-        if name == "pad_token" and not relative_of(config.model_type, "").after_padding:
+        if name == "pad_token" and not config.first_position:
             say(f"{path}: {name}_id is {quoted(written)}; padding is piece {number}, as the tokenizer says")
         else:
             raise UsageError(
-                f"{path}: {name}_id is {quoted(written)}, and {vocabulary.pieces[number]} is piece {number} of the "
-                "vocabulary; tokenizer and model don't belong together"
+                f"{path}: {name}_id is {quoted(written)}, and {piece} is piece {number} of the vocabulary; tokenizer "
+                "and model don't belong together"
             )
     rows = config.table_rows
     if unused_rows := rows - len(vocabulary):
@@ -111,23 +116,16 @@ def open_model_directory(
         # Tokenizers of XLM-R's kind give no segments, so transformers puts both texts of a pair in segment 0.
         say(f"of {config.num_segments} segments the first alone is kept: the tokenizer puts both texts of a pair in it")
         config = config.replace(num_segments=1)
-        table = tensors[_SEGMENTS]
-        tensors[_SEGMENTS] = Tensor(table.source, (1, *table.shape[1:]), lambda: table.read()[:1])
+        table = selection.tensors[_SEGMENTS]
+        selection.tensors[_SEGMENTS] = Tensor(table.source, (1, *table.shape[1:]), lambda: table.read()[:1])
     unused = selection.unused | dict.fromkeys(not_listed, f"not listed in {INDEX}")
-    return PublishedModel(config, tokenizer, selection.absent, unused, slots, tensors)
-
-
-def _config_file(directory: Path) -> Path:
-    for name in (HUGGING_FACE_CONFIG, GOOGLE_CONFIG):
-        if (directory / name).is_file():
-            return directory / name
-    raise UsageError(f"{directory} has neither {HUGGING_FACE_CONFIG} nor {GOOGLE_CONFIG}; put the model's there")
+    return PublishedModel(config, tokenizer, selection.absent, unused, slots, selection.tensors)
 
 
 def _nothing_to_read(directory: Path) -> str:
     """The error message for a directory without readable weights: what it contains instead, and the remedy."""
-    if found := sorted(path.name for pattern in _PICKLES for path in directory.glob(pattern)):
-        if found == ["model.pt"] and not (directory / HUGGING_FACE_CONFIG).is_file():
+    if pickles := sorted(path.name for pattern in _PICKLES for path in directory.glob(pattern)):
+        if pickles == ["model.pt"] and not (directory / HUGGING_FACE_CONFIG).is_file():
             return (
                 f"{directory / 'model.pt'} is fairseq's checkpoint, a pickle, which isn't read here; convert it where "
                 "that is safe by transformers' convert_roberta_original_pytorch_checkpoint_to_pytorch.py, and give the "
@@ -140,20 +138,20 @@ def _nothing_to_read(directory: Path) -> str:
         )
         command = command_line("python", "-c", script, directory, "converted")
         return (
-            f"{directory / found[0]} is a pickle, which can run any code when it is read; convert it where that is "
+            f"{directory / pickles[0]} is a pickle, which can run any code when it is read; convert it where that is "
             f"safe: {command} ; and put its vocabulary there too"
         )
-    if found := sorted(path.name for pattern in _OTHERS for path in directory.glob(pattern)):
-        return f"{directory / found[0]} is of a kind that isn't read here; give the model as safetensors"
+    if others := sorted(path.name for pattern in _OTHERS for path in directory.glob(pattern)):
+        return f"{directory / others[0]} is of a kind that isn't read here; give the model as safetensors"
     return f"{directory} has neither {WEIGHTS} nor a TensorFlow checkpoint; give a folder that has one"
 
 
 def _architecture(directory: Path) -> str:
     """The class of BERT or a relative that config.json names, or else AutoModel."""
     path = directory / HUGGING_FACE_CONFIG
-    found = _class_of(read_object(path)) if path.is_file() else ""
+    name = _class_of(read_object(path)) if path.is_file() else ""
     beginnings = "|".join(relative.classes for relative in RELATIVES.values())
-    return found if re.fullmatch(rf"({beginnings})\w+", found) else "AutoModel"
+    return name if re.fullmatch(rf"({beginnings})\w+", name) else "AutoModel"
 
 
 def _class_of(values: dict[str, Any]) -> str:

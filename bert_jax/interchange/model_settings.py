@@ -6,7 +6,6 @@ from typing import Any, Literal
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
-from bert_jax.interchange.relative_settings import further_settings, further_values
 from bert_jax.interchange.relatives import relative_of
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.text.vocabulary import Vocabulary
@@ -21,8 +20,8 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 """Activations by Hugging Face's names. In Google's files `gelu` was the erf form until February 2019, then tanh."""
 
-_UNSAID = ("is_decoder", "add_cross_attention", "pruned_heads")
-"""Settings that aren't written where they have the one value that is supported, which all files have that lack them."""
+_LEFT_OUT = ("is_decoder", "add_cross_attention", "pruned_heads")
+"""Settings that aren't written: their one supported value is the default in transformers."""
 
 _MOST = 10_000_000
 """Largest plausible size, far above any of a BERT."""
@@ -36,22 +35,24 @@ def model_config(
     `of_google` means that `gelu` is the tanh form. Raises UsageError if the model isn't a BERT, or if a size is missing
     or implausible.
     """
-    kind = values.get("model_type", "bert")
-    relative = relative_of(kind, str(path))
+    model_type = values.get("model_type", "bert")
+    relative = relative_of(model_type, str(path))
     for name, value in relative.fixed.items():
         if values.get(name, value) not in (value, None):
             raise UsageError(f"{path}: {name} is {quoted(values[name])}; bert_jax's {relative.classes} has {value!r}")
-    fields: dict[str, Any] = {ours: _size(values, theirs, path) for theirs, ours in relative.sizes.items()}
-    fields |= {ours: values[theirs] for theirs, ours in relative.rates.items() if values.get(theirs) is not None}
+    settings: dict[str, Any] = {ours: _size(values, theirs, path) for theirs, ours in relative.sizes.items()}
+    settings |= {ours: values[theirs] for theirs, ours in relative.rates.items() if values.get(theirs) is not None}
+    settings |= {"model_type": model_type, **relative.ours, **relative.conversion.read(values, str(path))}
+    settings["activation"] = _activation(values, relative.activations, path, activation, of_google)
     try:
-        named = _activation(values, relative.activations, path, activation, of_google)
-        fields |= {"model_type": kind, "activation": named}
         # In float32 its vectors and predictions are those of the program that it comes from.
-        return ModelConfig(**fields | further_settings(relative, values, str(path)), compute_dtype="float32")
+        return ModelConfig(**settings, compute_dtype="float32")
     except SettingsError as error:
         names = relative.sizes | relative.rates
-        named = [f"{ours} is {theirs} there" for theirs, ours in names.items() if ours in str(error) and ours != theirs]
-        raise UsageError(f"{path}: {error}" + (f" ({', '.join(named)})" if named else "")) from None
+        renamed = [
+            f"{ours} is {theirs} there" for theirs, ours in names.items() if ours in str(error) and ours != theirs
+        ]
+        raise UsageError(f"{path}: {error}" + (f" ({', '.join(renamed)})" if renamed else "")) from None
 
 
 def config_values(
@@ -64,37 +65,33 @@ def config_values(
     Raises UsageError where the files of its `model_type` can't say what it is.
     """
     relative = relative_of(model.model_type, "model.model_type")
-    model = model.replace(vocabulary_size=model.table_rows, word_rows=None)  # the files count the unused rows too
+    # The files count the unused rows too.
+    model = model.replace(vocabulary_size=model.table_rows, word_rows=None, feedforward_size=model.inner_size)
     written = {form: name for name, form in ACTIVATIONS.items() if name in ("gelu", "gelu_new")}
-    values: dict[str, Any] = {"architectures": [class_name]}
+    values: dict[str, Any] = {"architectures": [class_name], "model_type": model.model_type}
     values |= {theirs: getattr(model, ours) for theirs, ours in (relative.sizes | relative.rates).items()}
-    values |= {
-        "model_type": model.model_type,
-        "intermediate_size": model.inner_size,
-        **dict.fromkeys(relative.activations, written[model.activation]),
-        "pad_token_id": vocabulary.pad_id,
-        **{name: value for name, value in relative.fixed.items() if name not in _UNSAID},
-        "dtype": "float32",
-        **further_values(relative, model, vocabulary),
-    }
+    if "embedding_size" in values:
+        values["embedding_size"] = model.table_size
+    values |= dict.fromkeys(relative.activations, written[model.activation])
+    values |= {name: value for name, value in relative.fixed.items() if name not in _LEFT_OUT}
+    values |= {"pad_token_id": vocabulary.pad_id, "dtype": "float32", **relative.conversion.write(model, vocabulary)}
+    remedy = "use the run itself, or begin one with another --model.model-type"
+    kind = f"to transformers a model of model.model_type={model.model_type}"
     if missing := next((ours for ours in relative.sizes.values() if getattr(model, ours) == 0), None):
-        raise UsageError(
-            f"model.{missing}=0 can't be exported: to transformers a model of model.model_type="
-            f"{model.model_type} has 1 or more; use the run itself, or begin one with another --model.model-type"
-        )
+        raise UsageError(f"model.{missing}=0 can't be exported: {kind} has 1 or more; {remedy}")
     read_again = model_config(values, Path("config.json"))
-    # Sinusoidal positions are written as a table, and a generator as a model of its own.
-    positions = "learned" if model.positions == "sinusoidal" else model.positions
-    written_elsewhere = {"positions": positions, "generator_divisor": None}
-    if not has_pooler:  # of what kind it would be doesn't matter
-        written_elsewhere["pooler"] = read_again.pooler
-    same = model.replace(feedforward_size=model.inner_size, compute_dtype="float32", **written_elsewhere)
+    expected = model.replace(
+        # Sinusoidal positions are written as a table, and a generator as a model of its own.
+        positions="learned" if model.positions == "sinusoidal" else model.positions,
+        generator_divisor=None,
+        pooler=model.pooler if has_pooler else read_again.pooler,
+        compute_dtype="float32",
+    )
     for name in ModelConfig.model_fields:
-        if getattr(read_again, name) != getattr(same, name):
+        if getattr(read_again, name) != getattr(expected, name):
             raise UsageError(
-                f"model.{name}={getattr(model, name)} can't be exported: to transformers a model of model.model_type="
-                f"{model.model_type} has {getattr(read_again, name)}; use the run itself, or begin one with another "
-                "--model.model-type"
+                f"model.{name}={getattr(model, name)} can't be exported: {kind} has {getattr(read_again, name)}; "
+                f"{remedy}"
             )
     return values
 

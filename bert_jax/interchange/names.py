@@ -1,15 +1,16 @@
 """Maps Hugging Face's tensors to our parameters and back, with their names and layouts."""
 
 import math
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from types import EllipsisType
+from typing import Any, NamedTuple
 
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxtyping import Float
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.bert import OPTIONAL_PARTS, Parameters, parameter_shapes
+from bert_jax.model.bert import Parameters, parameter_shapes
 from bert_jax.model.embeddings import sinusoids
 from bert_jax.model.parameters import PARAMETERS, Parameter
 
@@ -20,30 +21,45 @@ TIED = {"cls.predictions.decoder.weight": _WORD_TABLE, "cls.predictions.decoder.
 """Tensors that must equal another one, by name."""
 
 
-def part_of(path: str) -> str | None:
-    """The member of OPTIONAL_PARTS that contains the parameter at `path`, or None for the encoder."""
-    return next((part for part in OPTIONAL_PARTS if path.startswith(f"{part}/")), None)
-
-
-class Expected(NamedTuple):
-    """A tensor that a model of Hugging Face must have."""
+class Stored(NamedTuple):
+    """One of Hugging Face's tensors, and its place in our parameters."""
 
     name: str
+    """Its name in files of BERT."""
     shape: tuple[int, ...]
-    """Shape in Hugging Face's layout, in which the vocabulary isn't padded."""
+    """Its shape in Hugging Face's layout, in which the vocabulary isn't padded."""
     path: str
-    """Path of the parameter that the tensor is a part of."""
+    """Path of the parameter that holds it."""
+    place: tuple[int | slice | EllipsisType, ...]
+    """Index of the part of the parameter that is this tensor."""
+    transposed: bool
+    """Whether Hugging Face's layout is the transpose of ours."""
 
 
-def expected_tensors(config: ModelConfig) -> Iterator[Expected]:
-    """Yields every tensor of a model with all parts, by parameter and then by block. Allocates no arrays."""
-    shapes = flatten_dict(parameter_shapes(config), sep="/")
+def stored_tensors(arrays: Mapping[str, Any], config: ModelConfig) -> Iterator[Stored]:
+    """Yields the tensors that `arrays`, parameters or their shapes by path, consist of: by parameter, then by block."""
     for parameter in PARAMETERS:
-        if parameter.path in shapes:
-            shape = _shape_of_theirs(parameter, parameter.own_shape(shapes[parameter.path].shape, config.table_rows))
-            for layer in _layers(parameter, shapes[parameter.path].shape, config):
-                for name in parameter.tensors:
-                    yield Expected(name.format(layer=layer), shape, parameter.path)
+        if parameter.path not in arrays:
+            continue
+        whole = arrays[parameter.path].shape
+        shape = _shape_of_theirs(parameter, parameter.own_shape(whole, config.table_rows))
+        blocks = whole[0] if parameter.of_a_block else 1
+        for block in range(blocks):
+            index: tuple[int | slice | EllipsisType, ...] = ()
+            if parameter.of_a_block:
+                index = (block,)
+            elif parameter.padded:
+                index = (slice(config.table_rows),)
+            # An array of fewer blocks than the model has holds the last ones.
+            layer = config.stored_layers - blocks + block
+            for number, name in enumerate(parameter.tensors):
+                stacked = (..., number, slice(None), slice(None)) if len(parameter.tensors) > 1 else ()
+                yield Stored(name.format(layer=layer), shape, parameter.path, (*index, *stacked), parameter.inputs > 0)
+
+
+def expected_tensors(config: ModelConfig) -> list[Stored]:
+    """Every tensor of a model with all parts. Allocates no arrays."""
+    return list(stored_tensors(flatten_dict(parameter_shapes(config), sep="/"), config))
 
 
 def to_parameters(read: Callable[[str], np.ndarray], config: ModelConfig, absent: frozenset[str]) -> Parameters:
@@ -51,16 +67,12 @@ def to_parameters(read: Callable[[str], np.ndarray], config: ModelConfig, absent
 
     `read` is called once for each name of `expected_tensors`. Members of OPTIONAL_PARTS in `absent` are left out.
     """
-    leaves: dict[str, np.ndarray] = {}
-    shapes = flatten_dict(parameter_shapes(config), sep="/")
-    for parameter in PARAMETERS:
-        if parameter.path in shapes and part_of(parameter.path) not in absent:
-            whole = np.zeros(shapes[parameter.path].shape, np.float32)
-            for name, place in _places(parameter, whole, config):
-                tensor = read(name)
-                place[...] = (tensor.T if parameter.inputs else tensor).reshape(place.shape)
-            leaves[parameter.path] = whole
-    return unflatten_dict(leaves, sep="/")
+    shapes = flatten_dict(parameter_shapes(config, absent), sep="/")
+    arrays = {path: np.zeros(shape.shape, np.float32) for path, shape in shapes.items()}
+    for stored in stored_tensors(arrays, config):
+        place, tensor = arrays[stored.path][stored.place], read(stored.name)
+        place[...] = (tensor.T if stored.transposed else tensor).reshape(place.shape)
+    return unflatten_dict(arrays, sep="/")
 
 
 def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.ndarray, "..."]]:
@@ -68,32 +80,14 @@ def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.nd
 
     Optional parts may be missing. Sinusoidal positions become a table, as Hugging Face's BERT has only tables.
     """
-    tensors = {}
-    leaves = flatten_dict(params, sep="/")
-    for parameter in PARAMETERS:
-        if parameter.path in leaves:
-            whole = np.asarray(leaves[parameter.path])
-            shape = _shape_of_theirs(parameter, parameter.own_shape(whole.shape, config.table_rows))
-            for name, place in _places(parameter, whole, config):
-                tensor = place.reshape(shape[::-1]).T if parameter.inputs else place.reshape(shape)
-                tensors[name] = np.ascontiguousarray(tensor)
+    tensors, arrays = {}, {path: np.asarray(leaf) for path, leaf in flatten_dict(params, sep="/").items()}
+    for stored in stored_tensors(arrays, config):
+        place = arrays[stored.path][stored.place]
+        tensor = place.reshape(stored.shape[::-1]).T if stored.transposed else place.reshape(stored.shape)
+        tensors[stored.name] = np.ascontiguousarray(tensor)
     if config.positions == "sinusoidal":
         tensors[_POSITIONS] = sinusoids(config, config.max_positions)
     return tensors
-
-
-def _places(parameter: Parameter, whole: np.ndarray, config: ModelConfig) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields each tensor's name and the view of `whole`, our parameter, that holds it, without vocabulary padding."""
-    inside = whole[: config.table_rows] if parameter.padded else whole
-    for layer, block in zip(_layers(parameter, whole.shape, config), inside if parameter.of_a_block else [inside]):
-        for number, name in enumerate(parameter.tensors):
-            yield name.format(layer=layer), block[..., number, :, :] if len(parameter.tensors) > 1 else block
-
-
-def _layers(parameter: Parameter, shape: tuple[int, ...], config: ModelConfig) -> range:
-    """The numbers of the blocks whose parameters an array of `shape` holds: of fewer than all the last ones. What is in
-    no block has number 0."""
-    return range(config.stored_layers - shape[0], config.stored_layers) if parameter.of_a_block else range(1)
 
 
 def _shape_of_theirs(parameter: Parameter, own: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,15 +1,22 @@
 """BERT and its relatives as transformers names them: settings in config.json, tensors, and classes.
 
-To us they are one model with different settings. A table says what each calls them; a relative with other settings and
-tensor names is another row.
+To us they are one model with different settings. One row of a table describes each relative, for reading and writing.
 """
 
 import difflib
 import functools
 import re
-from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
+from bert_jax.interchange.conversions import (
+    AFTER_PADDING,
+    DISCRIMINATOR,
+    ELECTRAS,
+    NO_CONVERSION,
+    TASK_TYPES,
+    TURNS,
+    Conversion,
+)
 from bert_jax.system.errors import UsageError, quoted
 
 SIZES = {
@@ -37,6 +44,10 @@ FIXED = {
 _SEQUENCE_CLASS, _MULTIPLE_CHOICE = "SequenceClassification", "MultipleChoice"
 
 
+Renames = tuple[tuple[str, str], ...]
+"""Beginnings of BERT's tensor names and what replaces each; the first that fits counts. {layer} is a block's number."""
+
+
 class Relative(NamedTuple):
     """What transformers calls one kind of model."""
 
@@ -44,83 +55,41 @@ class Relative(NamedTuple):
     """Beginning of its classes' names."""
     title: str
     """Its name in text."""
-    tensors: tuple[tuple[str, str], ...] = ()
-    """Beginnings of BERT's tensor names and what stands for them, the first that fits; {layer} is a block's number.
-    Ours are BERT's."""
-    of_class: dict[str, tuple[tuple[str, str], ...]] = {}
+    tensors: Renames = ()
+    """Its names of BERT's tensors. A name that replaces several is of a tensor that holds them one below the other."""
+    of_class: dict[str, Renames] = {}
     """More of these, which come first, in the files of one class."""
     sizes: dict[str, str] = SIZES
-    """Its sizes in config.json, and ours."""
+    """Our settings by its names of sizes in config.json, which must be there."""
     rates: dict[str, str] = RATES
-    """Its other numbers in config.json, and ours."""
+    """Our settings by its names of other numbers in config.json."""
+    conversion: Conversion = NO_CONVERSION
+    """Settings that config.json writes in another form."""
     fixed: dict[str, Any] = FIXED
     """Settings that change the computation and of which only this value is supported; it is also their default."""
     activations: tuple[str, ...] = ("hidden_act",)
-    """What config.json calls the activation; where it has one of the heads, too, that is the same here."""
+    """Names of the activation, and of that of the heads where config.json has one; here both are the same."""
     ours: dict[str, Any] = {}
-    """Settings of ours that all such models have."""
+    """Our settings with one value for all such models."""
     lacks: frozenset[str] = frozenset()
-    """Parts of ours (model/bert.py, OPTIONAL_PARTS) that its pretrained classes don't have."""
-    joined: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Its tensors that hold several of BERT's, one below the other, and the names of these; {layer} as in `tensors`."""
-    matrix_after_tables: Literal["never", "where narrower", "always"] = "never"
-    """Where a matrix leads from the tables to the blocks. With "where narrower" there is none between equal widths."""
+    """The members of OPTIONAL_PARTS (model/bert.py) that its pretrained classes don't have."""
     pair: Literal["next_sentence", "sentence_order"] = "next_sentence"
     """The question that its published head for pairs answers."""
     discriminator: str | None = None
     """Its class of a discriminator, which tells replaced tokens from true ones."""
-    has_task_types: bool = False
-    """Whether a model may have a table of task types."""
-    after_padding: bool = False
-    """Whether positions are numbered from the padding's id on, as in fairseq, and the table is longer by so many."""
-    takes_turns: bool = False
-    """Whether blocks of global and local attention take turns, each kind with a rotation of its own."""
 
     @property
     def base(self) -> str:
-        """What the names of the encoder's tensors begin with."""
+        """The beginning of the names of the encoder's tensors; files of the encoder alone leave it out."""
         return self.theirs("bert.")
 
-    def theirs(self, name: str, kind: str = "") -> str:
-        """The relative's name of BERT's tensor `name`, in files of the class `kind`."""
-        return _renamed(name, self._named(kind))
-
-    def berts(self, name: str, kind: str = "") -> str:
-        """BERT's name of the relative's tensor `name`, in files of the class `kind`."""
-        return _renamed(name, [(theirs, berts) for berts, theirs in self._named(kind)])
-
-    @property
-    def bare(self) -> tuple[str, ...]:
-        """What the names of the encoder's tensors begin with in files of the encoder alone, which lack `base`."""
-        named = (*(theirs for _, theirs in self.tensors), *(whole for whole, _ in self.joined))
-        inside = {name.removeprefix(self.base) for name in named if name.startswith(self.base)} - {""}
-        firsts = {name.partition(".")[0] + "." for name in inside}
-        return ("embeddings.", "encoder.", "pooler.", "embeddings_project.", *firsts)
-
-    def parts_of(self, name: str) -> tuple[str, ...]:
-        """BERT's names of the tensors that the relative's tensor `name` holds one below the other; none of one."""
-        for whole, parts in self.joined:
-            if found := _pattern(whole).fullmatch(name):
-                return tuple(part.replace("{layer}", found[1]) for part in parts)
-        return ()
-
-    def whole_of(self, name: str) -> str | None:
-        """The relative's tensor that holds BERT's tensor `name` beside others; None if it is one by itself."""
-        for whole, parts in self.joined:
-            for part in parts:
-                if found := _pattern(part).fullmatch(name):
-                    return whole.replace("{layer}", found[1])
-        return None
-
-    def _named(self, kind: str) -> list[tuple[str, str]]:
-        return [*self.of_class.get(kind.removeprefix(self.classes).removeprefix("For"), ()), *self.tensors]
-
-
-def _renamed(name: str, names: Iterable[tuple[str, str]]) -> str:
-    for old, new in names:
-        if found := _pattern(old).match(name):
-            return new.replace("{layer}", found[1] if found.lastindex else "") + name[found.end() :]
-    return name
+    def theirs(self, name: str, class_name: str = "") -> str:
+        """The relative's name of BERT's tensor `name`, in files of the class `class_name`."""
+        of_class = self.of_class.get(class_name.removeprefix(self.classes).removeprefix("For"), ())
+        for berts, theirs in (*of_class, *self.tensors):
+            if match := _pattern(berts).match(name):
+                return theirs.replace("{layer}", match[1] if match.lastindex else "") + name[match.end() :]
+        return name
 
 
 @functools.cache
@@ -142,7 +111,7 @@ _ROBERTA = Relative(
     lacks=frozenset({"next_sentence"}),
     # The head of a sentence has what is BERT's pooler in it.
     of_class={_SEQUENCE_CLASS: (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj."))},
-    after_padding=True,
+    conversion=AFTER_PADDING,
 )
 _SHARED_BLOCK = "albert.encoder.albert_layer_groups.0.albert_layers.0"
 _ALBERT = Relative(
@@ -166,7 +135,6 @@ _ALBERT = Relative(
     sizes=SIZES | {"embedding_size": "embedding_size"},
     fixed=FIXED | {"num_hidden_groups": 1, "inner_group_num": 1},
     ours={"shared_layers": True},
-    matrix_after_tables="always",
     pair="sentence_order",
 )
 _ELECTRA = Relative(
@@ -179,21 +147,28 @@ _ELECTRA = Relative(
         (f"{_HEAD}.decoder.", "generator_lm_head."),
     ),
     sizes=SIZES | {"embedding_size": "embedding_size"},
-    matrix_after_tables="where narrower",
+    conversion=ELECTRAS,
     ours={"pooler": "gelu"},
     of_class={
         _SEQUENCE_CLASS: (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj.")),
         _MULTIPLE_CHOICE: (("bert.pooler.dense.", "sequence_summary.summary."),),
     },
-    discriminator="ElectraForPreTraining",
+    discriminator=DISCRIMINATOR,
     lacks=frozenset({"bert/pooler", "next_sentence"}),
 )
 _BLOCK, _MODERN_BLOCK = "bert.encoder.layer.{layer}", "model.layers.{layer}"
-_MODERN_HEAD = (("bert.pooler.", "head."), ("qa_outputs.", "classifier."))
+_MODERN_HEAD = (
+    ("bert.pooler.", "head."),
+    ("qa_outputs.", "classifier."),
+    (f"{_HEAD}.transform.", f"{_HEAD}.transform."),  # not `head.`, which the pooler has in these classes
+)
 _MODERNBERT = Relative(
     classes="ModernBert",
     title="ModernBERT",
     tensors=(
+        (f"{_BLOCK}.attention.self.query.", f"{_MODERN_BLOCK}.attn.Wqkv."),
+        (f"{_BLOCK}.attention.self.key.", f"{_MODERN_BLOCK}.attn.Wqkv."),
+        (f"{_BLOCK}.attention.self.value.", f"{_MODERN_BLOCK}.attn.Wqkv."),
         (f"{_BLOCK}.attention.output.dense.", f"{_MODERN_BLOCK}.attn.Wo."),
         (f"{_BLOCK}.attention.output.LayerNorm.", f"{_MODERN_BLOCK}.attn_norm."),
         (f"{_BLOCK}.intermediate.dense.", f"{_MODERN_BLOCK}.mlp.Wi."),
@@ -207,12 +182,6 @@ _MODERNBERT = Relative(
         (f"{_HEAD}.transform.LayerNorm.", "head.norm."),
         (f"{_HEAD}.decoder.weight", "decoder.weight"),
         (f"{_HEAD}.bias", "decoder.bias"),
-    ),
-    joined=(
-        (
-            f"{_MODERN_BLOCK}.attn.Wqkv.weight",
-            tuple(f"{_BLOCK}.attention.self.{name}.weight" for name in ("query", "key", "value")),
-        ),
     ),
     of_class=dict.fromkeys(
         (_SEQUENCE_CLASS, _MULTIPLE_CHOICE, "TokenClassification", "QuestionAnswering"), _MODERN_HEAD
@@ -242,9 +211,9 @@ _MODERNBERT = Relative(
         "pooler": "transform",
     },
     lacks=frozenset({"bert/pooler", "next_sentence"}),
-    takes_turns=True,
+    conversion=TURNS,
 )
-_ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),), has_task_types=True)
+_ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),), conversion=TASK_TYPES)
 
 RELATIVES: dict[str, Relative] = {
     "bert": Relative(classes="Bert", title="BERT"),
@@ -261,8 +230,8 @@ RELATIVES: dict[str, Relative] = {
 
 def relative_of(model_type: Any, place: str) -> Relative:
     """The relative of this model_type. Raises UsageError, naming `place`, for one that isn't known."""
-    if found := isinstance(model_type, str) and RELATIVES.get(model_type):
-        return found
+    if relative := isinstance(model_type, str) and RELATIVES.get(model_type):
+        return relative
     near = difflib.get_close_matches(str(model_type), RELATIVES, 1, cutoff=0.5)
     remedy = f"did you mean {near[0]}?" if near else "give a model of one of these"
     raise UsageError(f"{place}: model_type is {quoted(model_type)}; bert_jax knows {', '.join(RELATIVES)}; {remedy}")

@@ -26,10 +26,10 @@ _MOST_SHOWN = 200
 
 def find_tensorflow_checkpoint(directory: Path) -> Path | None:
     """The prefix of the checkpoint in `directory`, or None if there is none. Raises UsageError if there are several."""
-    found = sorted(directory.glob("*.ckpt*.index"))
-    if len(found) > 1:
-        raise UsageError(f"{directory} has {len(found)} checkpoints ({found[0].name}, ...); leave one there")
-    return found[0].with_suffix("") if found else None
+    indexes = sorted(directory.glob("*.ckpt*.index"))
+    if len(indexes) > 1:
+        raise UsageError(f"{directory} has {len(indexes)} checkpoints ({indexes[0].name}, ...); leave one there")
+    return indexes[0].with_suffix("") if indexes else None
 
 
 def read_tensorflow_checkpoint(prefix: Path) -> tuple[dict[str, Tensor], list[str]]:

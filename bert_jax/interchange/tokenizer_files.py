@@ -1,28 +1,24 @@
 """Reads and writes tokenizers: in the formats of Hugging Face and Google, and for AutoTokenizer of transformers."""
 
 from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import read_object, read_shape
-from bert_jax.interchange.sentencepiece_files import NUMBERED_MODELS, read_numbered_model
-from bert_jax.interchange.tokenizer_keys import check_keys
-from bert_jax.interchange.wordpiece_files import read_wordpiece_json
+from bert_jax.interchange.vocabulary_files import SETTINGS, TOKENIZER, Cleaning, read_vocabulary
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import Shape
 from bert_jax.system.progress import say
-from bert_jax.text.byte_level_bpe import pipeline_of_merges
-from bert_jax.text.sentencepiece import SentencePieceTokenizer
-from bert_jax.text.tokenizer import Tokenizer, read_vocabulary_file
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_json import added_token
 from bert_jax.text.vocabulary import Vocabulary, check_numbers, check_spelling
-from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
-TOKENIZER, SETTINGS, ADDED = Tokenizer.file_name, "tokenizer_config.json", "added_tokens.json"
+ADDED = "added_tokens.json"
 _SPECIAL = "special_tokens_map.json"
-_PIECES = "vocab.json"
-_VOCABULARIES = (SentencePieceTokenizer.file_name, TOKENIZER, _PIECES, *NUMBERED_MODELS, WordPieceTokenizer.file_name)
-"""Files that a vocabulary is read from, the first that is there."""
 SPECIAL_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 """Names of the special pieces in tokenizer_config.json, in the order of Vocabulary.special_ids."""
 _CLASSES = {
@@ -37,6 +33,35 @@ _UNLIMITED = 1_000_000
 """A model_max_length from this value on means that there is no limit."""
 _MOST_DIGITS = 9
 """Most digits of a piece's number: int() raises for strings of some thousand digits."""
+_SWITCHES = ("do_basic_tokenize", "tokenize_chinese_chars", "do_word_tokenize", "do_subword_tokenize", "clean_text")
+_LIBRARIES = ("mecab_kwargs", "sudachi_kwargs", "jumanpp_kwargs", "sp_model_kwargs")
+_DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "word_tokenizer_type": ("basic", None),
+    "subword_tokenizer_type": ("wordpiece", None),
+    "wordpieces_prefix": ("##",),
+    "never_split": (None, []),
+    "split_special_tokens": (False, None),
+    **dict.fromkeys(_SWITCHES, (True,)),
+    **dict.fromkeys(_LIBRARIES, (None, {})),
+}
+"""Keys that change ids, and the values with which they don't."""
+_HARMLESS = frozenset(
+    # of padding, truncation and decoding
+    "padding padding_side pad_to_multiple_of pad_to_max_length pad_token_id pad_token_type_id truncation "
+    "truncation_side truncation_strategy max_length max_len stride errors remove_space trim_offsets "
+    "clean_up_tokenization_spaces spaces_between_special_tokens "
+    "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output "
+    # of framing, which is the model's here
+    "add_bos_token add_eos_token bos_token_id eos_token_id unk_token_id cls_token_id sep_token_id mask_token_id "
+    # of transformers' own work
+    "chat_template response_template response_schema chat_control_tokens model_input_names name_or_path "
+    "processor_class tokenizer_class slow_tokenizer_class special_tokens_map_file tokenizer_file full_tokenizer_file "
+    "vocab_file merges_file added_tokens_file init_inputs files_loaded from_slow from_flax use_fast legacy backend "
+    "verbose is_local local_files_only device_map auto_map transformers_version _commit_hash _from_auto model_type "
+    "return_tensors return_token_type_ids return_attention_mask vocab_size add_special_tokens".split()
+)
+_AUTHORS = "AutoTokenizer"
+"""The key of auto_map that names a class of the model's author for the tokenizer."""
 
 
 class _Piece(Shape):
@@ -51,49 +76,54 @@ class _Piece(Shape):
     """None: unless it is special."""
 
 
-class _Class(Shape):
-    """The class of transformers that a JSON file names for the tokenizer."""
-
-    tokenizer_class: str | None = None
+_Token = Annotated[_Piece, BeforeValidator(lambda value: {"content": value} if isinstance(value, str) else value)]
+"""A token that a file writes as its text, or as an object."""
 
 
-class _Tokens(Shape):
-    """The special tokens besides a model's own that tokenizer_config.json or special_tokens_map.json names."""
+class _Tokens(Shape, extra="allow"):
+    """The special tokens that tokenizer_config.json or special_tokens_map.json names."""
 
-    bos_token: str | _Piece | None = None
-    eos_token: str | _Piece | None = None
-    extra_special_tokens: list[str | _Piece] | dict[str, str | _Piece] | None = None
-    additional_special_tokens: list[str | _Piece] | None = None
-    model_specific_special_tokens: dict[str, str | _Piece] | None = None
+    pad_token: _Token | None = None
+    unk_token: _Token | None = None
+    cls_token: _Token | None = None
+    sep_token: _Token | None = None
+    mask_token: _Token | None = None
+    bos_token: _Token | None = None
+    eos_token: _Token | None = None
+    extra_special_tokens: list[_Token] | dict[str, _Token] | None = None
+    additional_special_tokens: list[_Token] | None = None
+    model_specific_special_tokens: dict[str, _Token] | None = None
 
     @property
-    def named(self) -> list[str | _Piece]:
-        """The tokens that have a key of their own."""
+    def unknown(self) -> dict[str, Any]:
+        """The values under other keys."""
+        return self.model_extra or {}
+
+    @property
+    def named(self) -> list[_Piece]:
+        """The tokens besides a model's own with a key of their own, which may be one that the author invented."""
         extra = self.extra_special_tokens if isinstance(self.extra_special_tokens, dict) else {}
+        invented = [
+            _Piece(content=value)
+            for key, value in self.unknown.items()
+            if key.endswith("_token") and isinstance(value, str)
+        ]
         own = [one for one in (self.bos_token, self.eos_token) if one]
-        return [*own, *extra.values(), *(self.model_specific_special_tokens or {}).values()]
+        return [*own, *extra.values(), *(self.model_specific_special_tokens or {}).values(), *invented]
 
     @property
-    def listed(self) -> list[str | _Piece]:
+    def listed(self) -> list[_Piece]:
         """The tokens in lists: those of the newer key, or without it those of the older one."""
         extra = self.extra_special_tokens if isinstance(self.extra_special_tokens, list) else []
         return extra or self.additional_special_tokens or []
 
 
-class _Settings(_Class, _Tokens):
+class _Settings(_Tokens, Cleaning, extra="allow"):
     """The contents of tokenizer_config.json."""
 
-    do_lower_case: bool | None = None
-    strip_accents: bool | None = None
-    keep_accents: bool | None = None
-    add_prefix_space: bool | None = None
+    tokenizer_class: str | None = None
     model_max_length: float | None = None
     added_tokens_decoder: dict[str, _Piece] = {}
-    pad_token: str | _Piece | None = None
-    unk_token: str | _Piece | None = None
-    cls_token: str | _Piece | None = None
-    sep_token: str | _Piece | None = None
-    mask_token: str | _Piece | None = None
 
 
 def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None = None) -> Tokenizer:
@@ -106,9 +136,9 @@ def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None 
     """
     settings = read_shape(directory / SETTINGS, _Settings) if (directory / SETTINGS).is_file() else _Settings()
     named = _class_of(directory, settings)
-    if (directory / SETTINGS).is_file() and not (directory / TOKENIZER).is_file():  # which says itself what it does
-        check_keys(read_object(directory / SETTINGS), directory / SETTINGS, _Settings.model_fields)
-    tokenizer = _first_of(directory, _CLASSES.get(named) or config.model_type, settings, lowercase)
+    if not (directory / TOKENIZER).is_file():  # which says itself what it does
+        _check_keys(settings.unknown, directory / SETTINGS)
+    tokenizer = read_vocabulary(directory, _CLASSES.get(named or "") or config.model_type, settings, lowercase)
     if tokenizer.kind == "wordpiece":
         check_spelling(tokenizer.vocabulary.pieces, str(directory))
     tokenizer = _with_added(tokenizer, directory, settings)
@@ -127,54 +157,22 @@ def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None 
     return tokenizer
 
 
-def _first_of(directory: Path, model_type: str, settings: _Settings, lowercase: bool | None) -> Tokenizer:
-    """The tokenizer of the first vocabulary in `directory`. Raises UsageError if there is none."""
-    path = next((directory / name for name in _VOCABULARIES if (directory / name).is_file()), None)
-    if path is None:
-        raise UsageError(
-            f"{directory} has no vocabulary; put the model's beside it: vocab.txt, tokenizer.json, tokenizer.model, "
-            f"{', '.join(NUMBERED_MODELS)}, or vocab.json with merges.txt"
-        )
-    if path.name == SentencePieceTokenizer.file_name:
-        tokenizer = read_vocabulary_file(path)
-        if settings.do_lower_case and tokenizer.piece_of_word("A") not in (None, tokenizer.piece_of_word("a")):
-            raise UsageError(f"{directory / SETTINGS}: do_lower_case is true, and the sentencepiece model keeps case")
-        return tokenizer
-    if path.name == TOKENIZER:
-        value = read_object(path)
-        model = value.get("model")
-        if isinstance(model, dict) and model.get("type", "WordPiece") == "WordPiece":  # old files have no type
-            return read_wordpiece_json(path, value, settings.do_lower_case, lowercase)
-        return Tokenizer(value, str(path))
-    if path.name == _PIECES:
-        value = pipeline_of_merges(read_object(path), path, leading_space=bool(settings.add_prefix_space))
-        return Tokenizer(value, str(path))
-    if path.name in NUMBERED_MODELS:
-        lowercases = settings.do_lower_case is not False
-        return read_numbered_model(path, model_type, lowercases, bool(settings.keep_accents))
-    vocabulary = Vocabulary.read(path)
-    cased = vocabulary.share_of_capitals >= MANY_CAPITALS
-    lowercase = next((value for value in (lowercase, settings.do_lower_case) if value is not None), not cased)
-    return WordPieceTokenizer(vocabulary, lowercase, settings.strip_accents)
-
-
 def _contradiction(settings: _Settings, vocabulary: Vocabulary, config: ModelConfig) -> str | None:
     """A description of how the vocabulary contradicts its settings or the model; None if it doesn't."""
     if len(vocabulary) > (config.vocabulary_size or 0):
         return f"the vocabulary has {len(vocabulary):,} pieces and the model's table {config.vocabulary_size:,} rows"
     for number, piece in settings.added_tokens_decoder.items():
         numbers = number.isdecimal() and len(number) <= _MOST_DIGITS
-        found = vocabulary.pieces[int(number)] if numbers and int(number) < len(vocabulary) else None
-        if found != piece.content:
+        listed = vocabulary.pieces[int(number)] if numbers and int(number) < len(vocabulary) else None
+        if listed != piece.content:
             return (
                 f"{SETTINGS} calls {quoted(piece.content)} piece {number[:_MOST_DIGITS]}, where the vocabulary has "
-                f"{quoted(found)}"
+                f"{quoted(listed)}"
             )
-    for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids):
-        found = getattr(settings, name)
-        found = found.content if isinstance(found, _Piece) else found
-        if found not in (None, vocabulary.pieces[number]):
-            return f"{name} in {SETTINGS} is {quoted(found)}, where the vocabulary has {vocabulary.pieces[number]!r}"
+    for name, special in zip(SPECIAL_NAMES, vocabulary.special, strict=True):
+        token: _Piece | None = getattr(settings, name)
+        if token and token.content != special:
+            return f"{name} in {SETTINGS} is {quoted(token.content)}, where the vocabulary has {special!r}"
     return None
 
 
@@ -183,16 +181,41 @@ def _class_of(directory: Path, settings: _Settings) -> str | None:
 
     Raises UsageError for a class that isn't known here.
     """
-    named = [(SETTINGS, settings.tokenizer_class)]
+    named: list[tuple[str, Any]] = [(SETTINGS, settings.tokenizer_class)]
     if (directory / "config.json").is_file():
-        named.append(("config.json", read_shape(directory / "config.json", _Class).tokenizer_class))
+        named.append(("config.json", read_object(directory / "config.json").get("tokenizer_class")))
     for file, name in named:
-        if name is not None and name.removesuffix("Fast") not in _CLASSES:
+        if name is not None and str(name).removesuffix("Fast") not in _CLASSES:
             raise UsageError(
                 f"{directory / file}: tokenizer_class is {quoted(name)}, whose ids bert_jax can't give; it reads those "
                 f"of {', '.join(_CLASSES)}"
             )
     return next((name.removesuffix("Fast") for _, name in named if name), None)
+
+
+def _check_keys(values: dict[str, Any], path: Path) -> None:
+    """Checks those `values` of `path` that aren't read otherwise; one line names the unknown ones.
+
+    Raises UsageError for a value that changes ids.
+    """
+    for key, defaults in _DEFAULTS.items():
+        if key in values and values[key] not in defaults:
+            raise UsageError(
+                f"{path}: {key} is {quoted(values[key])}, which changes ids and isn't read here; give a model where it "
+                f"is {quoted(defaults[0])}"
+            )
+    classes = values.get("auto_map")
+    named = classes.get(_AUTHORS) if isinstance(classes, dict) else classes
+    if named:
+        raise UsageError(
+            f"{path}: auto_map names the author's own tokenizer, {quoted(named)}, whose code isn't run here; give a "
+            "tokenizer.json of it"
+        )
+    unknown = [key for key in values if key not in {*_DEFAULTS, *_HARMLESS} and not key.endswith("_token")]
+    if unknown:
+        names = ", ".join(key if key.isidentifier() else quoted(key) for key in unknown[:9])
+        further = f" and {len(unknown) - 9:,} more" if len(unknown) > 9 else ""
+        say(f"{path}: {names}{further} are not known here and not used")
 
 
 def _with_added(tokenizer: Tokenizer, directory: Path, settings: _Settings) -> Tokenizer:
@@ -201,29 +224,26 @@ def _with_added(tokenizer: Tokenizer, directory: Path, settings: _Settings) -> T
 
     Raises UsageError if they are numbered otherwise than on from its last piece.
     """
-    vocabulary = tokenizer.vocabulary
     if (directory / TOKENIZER).is_file():
         return tokenizer
-    extra = _special_tokens(directory, settings)
-    special = {one.content for one in extra}
-    found = {
+    vocabulary, extra = tokenizer.vocabulary, _special_tokens(directory, settings)
+    added = {
         vocabulary.ids[one.content]: one.model_copy(update={"special": True})
         for one in extra
         if one.content in vocabulary.ids
     }
     if (directory / ADDED).is_file():
-        numbers = read_object(directory / ADDED)
+        special, numbers = {one.content for one in extra}, read_object(directory / ADDED)
         check_numbers(numbers, directory / ADDED)
-        found |= {number: _Piece(content=text, special=text in special) for text, number in numbers.items()}
-    found |= {
+        added |= {number: _Piece(content=text, special=text in special) for text, number in numbers.items()}
+    added |= {
         int(number): one
         for number, one in settings.added_tokens_decoder.items()
         if number.isdecimal() and len(number) <= _MOST_DIGITS
     }
-    names = {vocabulary.pieces[number] for number in vocabulary.special_ids}
     tokens = []
-    for number, one in sorted(found.items()):
-        if one.content not in names:
+    for number, one in sorted(added.items()):
+        if one.content not in vocabulary.special:
             flags = one.model_dump(exclude={"content"})
             flags["normalized"] = not one.special if one.normalized is None else one.normalized
             tokens.append(added_token(one.content, number, **flags))
@@ -235,21 +255,12 @@ def _special_tokens(directory: Path, settings: _Settings) -> list[_Piece]:
 
     special_tokens_map.json is read only where `settings` have no added_tokens_decoder.
     """
-    named, listed = [*settings.named, *_others(directory / SETTINGS)], settings.listed
+    named, listed = settings.named, settings.listed
     if "added_tokens_decoder" not in settings.model_fields_set and (directory / _SPECIAL).is_file():
         more = read_shape(directory / _SPECIAL, _Tokens)
-        named += [*more.named, *_others(directory / _SPECIAL)]
+        named += more.named
         listed = [*listed, *more.listed] if more.extra_special_tokens else listed or more.listed
-    return [one if isinstance(one, _Piece) else _Piece(content=one) for one in (*named, *listed)]
-
-
-def _others(path: Path) -> list[str]:
-    """The tokens in a file of settings under keys that its author invented, such as entity_token."""
-    known = {*SPECIAL_NAMES, *_Tokens.model_fields}
-    values = read_object(path) if path.is_file() else {}
-    return [
-        value for key, value in values.items() if key.endswith("_token") and key not in known and isinstance(value, str)
-    ]
+    return [*named, *listed]
 
 
 def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -> None:
@@ -260,7 +271,6 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -
     make words of over 100 characters unknown, instead of over 200.
     """
     vocabulary = tokenizer.vocabulary
-    special = {name: vocabulary.pieces[number] for name, number in zip(SPECIAL_NAMES, vocabulary.special_ids)}
     theirs = tokenizer.as_pipeline().as_huggingface()
     if tokenizer.file_name != TOKENIZER:
         tokenizer.write_vocabulary(directory / tokenizer.file_name)
@@ -278,6 +288,6 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -
             "model_input_names": ["input_ids", *of_segments, "attention_mask"],
             "model_max_length": max_positions,
             **casing,
-            **special,
+            **dict(zip(SPECIAL_NAMES, vocabulary.special, strict=True)),
         },
     )

@@ -1,6 +1,6 @@
 """Byte-level BPE (Radford et al. 2019, section 2.2), as RoBERTa has it: from vocab.json and merges.txt, and trained."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def pipeline_of_merges(numbers: dict[str, Any], path: Path, leading_space: bool 
                 "put the files there that were made together"
             )
         merges.append((first, second))
-    return _pipeline(models.BPE(numbers, merges), special_names(numbers), leading_space, None, str(path))
+    return _framed(_pipeline(models.BPE(numbers, merges), leading_space), numbers, str(path), leading_space)
 
 
 def train_byte_level_bpe(texts: Sequence[str], size: int, *, lowercase: bool, strip_accents: bool | None) -> Tokenizer:
@@ -54,20 +54,17 @@ def train_byte_level_bpe(texts: Sequence[str], size: int, *, lowercase: bool, st
     if a space were before it: sentences are encoded one by one, and a word is the same piece wherever it stands. Raises
     UsageError if `size` is less than these, or more than the text can give.
     """
-    cleaning = None
-    strip_accents = lowercase if strip_accents is None else strip_accents
-    if lowercase or strip_accents:
-        cleaning = normalizers.BertNormalizer(
-            clean_text=False, handle_chinese_chars=False, strip_accents=strip_accents, lowercase=lowercase
-        )
     if size < LEAST_OF_BYTES:
         raise UsageError(
             f"vocabulary.size={size:,} is less than the {LEAST_OF_BYTES} special pieces and bytes; raise it"
         )
-    tokenizer = Pipeline(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    if cleaning:
-        tokenizer.normalizer = cleaning
+    strip_accents = lowercase if strip_accents is None else strip_accents
+    cleaning = None
+    if lowercase or strip_accents:
+        cleaning = normalizers.BertNormalizer(
+            clean_text=False, handle_chinese_chars=False, strip_accents=strip_accents, lowercase=lowercase
+        )
+    tokenizer = _pipeline(models.BPE(), True, cleaning)
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=2,
@@ -76,28 +73,28 @@ def train_byte_level_bpe(texts: Sequence[str], size: int, *, lowercase: bool, st
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer, length=len(texts))
-    found = tokenizer.get_vocab_size()
-    if found < size:
+    count = tokenizer.get_vocab_size()
+    if count < size:
         raise UsageError(
-            f"vocabulary.size={size:,} is more than the text can give: {found:,} pieces occur at least twice; set "
-            f"--vocabulary.size {found} or less, or give more text"
+            f"vocabulary.size={size:,} is more than the text can give: {count:,} pieces occur at least twice; set "
+            f"--vocabulary.size {count} or less, or give more text"
         )
-    return Tokenizer(_pipeline(tokenizer.model, special_names(SPECIAL_PIECES), True, cleaning, "the vocabulary"))
+    without_added = _pipeline(tokenizer.model, True, cleaning)
+    return Tokenizer(_framed(without_added, SPECIAL_PIECES, "the vocabulary", leading_space=True))
 
 
-def _pipeline(
-    model: models.BPE,
-    special: Sequence[str],
-    leading_space: bool,
-    cleaning: normalizers.Normalizer | None,
-    name: str,
-) -> dict[str, Any]:
-    """A tokenizer.json with RoBERTa's steps: [CLS] text [SEP], and [CLS] first [SEP] [SEP] second [SEP]."""
+def _pipeline(model: models.BPE, leading_space: bool, cleaning: normalizers.Normalizer | None = None) -> Pipeline:
     tokenizer = Pipeline(model)
     if cleaning:
         tokenizer.normalizer = cleaning
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=leading_space)
     tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _framed(tokenizer: Pipeline, pieces: Container[str], name: str, leading_space: bool) -> dict[str, Any]:
+    """A tokenizer.json with RoBERTa's frame: [CLS] text [SEP], and [CLS] first [SEP] [SEP] second [SEP]."""
+    special = special_names(pieces)
     _, _, cls, sep, _ = special
     cls_id, sep_id = tokenizer.token_to_id(cls), tokenizer.token_to_id(sep)
     if cls_id is not None and sep_id is not None:

@@ -30,17 +30,17 @@ def charsmap_fault(data: bytes) -> str | None:
 
 def _trie_fault(units: UInt32[np.ndarray, " n"], replacements: np.ndarray) -> str | None:
     """Follows every path of the trie: each must stay inside it and end at the first byte of a replacement."""
-    seen, places = np.zeros(len(units), bool), _offset(units[:1])
+    visited, places = np.zeros(len(units), bool), _offset(units[:1])
     while len(places):
         if (places | 255).max() >= len(units):
             return "its trie points outside itself"
-        seen[places] = True
+        visited[places] = True
         reached = places[:, None] ^ _BYTES
-        found = units[reached]
-        fits = (found & 0x800000FF) == _BYTES
-        reached, found = reached[fits], found[fits]
-        places = reached ^ _offset(found)
-        ends = places[(found >> 8) & 1 == 1]
+        children = units[reached]
+        fits = (children & 0x800000FF) == _BYTES
+        reached, children = reached[fits], children[fits]
+        places = reached ^ _offset(children)
+        ends = places[(children >> 8) & 1 == 1]
         if len(ends) and ends.max() >= len(units):
             return "its trie points outside itself"
         values = units[ends] & 0x7FFFFFFF
@@ -51,7 +51,7 @@ def _trie_fault(units: UInt32[np.ndarray, " n"], replacements: np.ndarray) -> st
         places = np.unique(places)
         if (places >= len(units)).any():
             return "its trie points outside itself"
-        places = places[~seen[places]]
+        places = places[~visited[places]]
     return None
 
 

@@ -28,7 +28,8 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], markers: Iterable[str] = 
     as [E11], is found in a text as it is written, before the text is cleaned and split; with markers the tokenizer is
     a tokenizer.json, whatever its kind. Raises UsageError if it can't be one.
     """
-    new, known, split = {}, 0, 0
+    new: dict[str, None] = {}
+    known = split = 0
     for word in words:
         piece = tokenizer.piece_of_word(word)
         if piece is None:
@@ -55,10 +56,10 @@ def replaced_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     first, pieces = old.vocabulary.pieces, new.vocabulary.pieces
     if pieces[: len(first)] != first:
         differing = next((at for at, piece in enumerate(first) if pieces[at : at + 1] != (piece,)))
-        found = repr(pieces[differing]) if differing < len(pieces) else "none"
+        new_piece = repr(pieces[differing]) if differing < len(pieces) else "none"
         raise UsageError(
             f"the new vocabulary doesn't begin with the old one's pieces: piece {differing} is {first[differing]!r} in "
-            f"the old and {found} in the new; make it with bert-jax vocab --extend"
+            f"the old and {new_piece} in the new; make it with bert-jax vocab --extend"
         )
     unknown = [old.vocabulary.unknown_id]
     added = [old.encode_piece(piece) or unknown for piece in pieces[len(first) :]]

@@ -17,7 +17,7 @@ _MOST_BYTES = 1 << 30
 
 
 class LexiconFile(NamedTuple):
-    """A lexicon as it is written."""
+    """The entries in a lexicon's file, and counts of its other lines."""
 
     path: str
     entries: list[str]
@@ -25,7 +25,7 @@ class LexiconFile(NamedTuple):
     blank: int
     """Number of lines without text."""
     doubled: int
-    """Number of lines that were there before."""
+    """Number of repeated lines."""
     sha256: str
 
     @classmethod
@@ -52,18 +52,21 @@ class LexiconFile(NamedTuple):
 
 
 class Lexicon:
-    """Finds the entries of a file in what pieces spell."""
+    """Finds a lexicon's entries in encoded text."""
 
     def __init__(self, entries: Sequence[str], speller: Speller):
         spelled = speller.phrases(list(entries))
         self._spelled = list(dict.fromkeys(each for each in spelled if each and UNKNOWN not in each))
         self.unknown = sum(not each or UNKNOWN in each for each in spelled)
-        """Number of entries that hold what the vocabulary doesn't know, which can't be found."""
+        """Number of entries with an unknown piece, which can't be found."""
         self.duplicates = len(spelled) - self.unknown - len(self._spelled)
-        """Number of entries that the tokenizer treats as it does an earlier one."""
+        """Number of entries that are encoded as an earlier one."""
 
     def matches(self, text: Marked) -> Int[np.ndarray, "n 2"]:
-        """First token, and token after the last, of each entry in `text`: the leftmost, and of these the longest."""
+        """First token, and token after the last, of each entry in `text`.
+
+        Of entries that overlap it is the leftmost, and of those that begin together the longest.
+        """
         if not self._spelled:
             return np.zeros((0, 2), int)
         matches = self._automaton.find_matches_as_indexes(text.text)

@@ -12,10 +12,10 @@ from jaxtyping import Bool
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import write_text
+from bert_jax.system.files import write_json, write_text
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces, starts_word, visible
-from bert_jax.text.tokenizer_json import added_token, built, check, finished, kind_of, ordinary, separators, with_added
-from bert_jax.text.tokenizer_settings import Kind, TokenizerSettings, write_settings
+from bert_jax.text.tokenizer_json import added_token, built, check, finished, kind_of, ordinary, separators
+from bert_jax.text.tokenizer_settings import FILE_NAME, Kind, TokenizerSettings
 from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION, MASK, PieceSpan, Vocabulary, special_names
 
 _PRINTABLE = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
@@ -49,16 +49,18 @@ class Tokenizer:
         self._contents, self._name = file, name
         self.kind: Kind = kind_of(file, name)
         """Kind in tokenizer_config.json: wordpiece, unigram, bpe (both sentencepiece's), byte_bpe or metaspace."""
-        whole = built(file, name)
-        check(file, whole, name)
-        ids = whole.get_vocab(with_added_tokens=True)
+        pipeline = built(file, name)
+        check(file, pipeline, name)
+        ids = pipeline.get_vocab(with_added_tokens=True)
         pieces = sorted(ids, key=ids.__getitem__)
         if [ids[piece] for piece in pieces] != list(range(len(pieces))):
             raise UsageError(f"{name}: its pieces aren't numbered from 0 to {len(pieces) - 1:,}, each number once")
         special = special_names(ids)
         self.vocabulary = Vocabulary(pieces, name, special, blanks="", separators=separators(file, special[3]))
         self._encoder = ordinary(file, name, special)
-        self.added = frozenset({one["id"] for one in file.get("added_tokens") or []} - {*self.vocabulary.special_ids})
+        self.added = frozenset(
+            {token["id"] for token in file.get("added_tokens") or []} - {*self.vocabulary.special_ids}
+        )
 
     @property
     def _file(self) -> dict[str, Any]:
@@ -71,20 +73,19 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each text; uses several threads unless TOKENIZERS_PARALLELISM=false."""
-        return [one.ids for one in self._encoder.encode_batch_fast(list(texts), add_special_tokens=False)]
+        return [encoding.ids for encoding in self._encoder.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def encode_masked(self, text: str) -> list[int]:
         """Encodes `text` with each [MASK], or the mask piece as this vocabulary writes it, as the mask piece.
 
         Where the tokenizer's file says so, as RoBERTa's does, the piece includes the space before it.
         """
-        own = self.vocabulary.pieces[self.vocabulary.mask_id]
-        return self._mask_encoder.encode(text.replace(MASK, own), add_special_tokens=False).ids
+        return self._mask_encoder.encode(text.replace(MASK, self.vocabulary.special[-1]), add_special_tokens=False).ids
 
     @cached_property
     def _mask_encoder(self) -> tokenizers.Tokenizer:
         """The pipeline that finds the mask piece in a text, and no other special piece."""
-        special = [self.vocabulary.pieces[number] for number in self.vocabulary.special_ids]
+        special = self.vocabulary.special
         return ordinary(self._file, self._name, special, found=special[-1])
 
     def encode_spans(self, text: str) -> list[PieceSpan]:
@@ -107,7 +108,7 @@ class Tokenizer:
     def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
         """The id of each piece of `text`, and its characters from begin to end as the library counts them."""
         encoding = self._encoder.encode(text, add_special_tokens=False)
-        return ((number, *offsets) for number, offsets in zip(encoding.ids, encoding.offsets))
+        return ((number, *offsets) for number, offsets in zip(encoding.ids, encoding.offsets, strict=True))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the pieces: words, separated by spaces."""
@@ -163,7 +164,9 @@ class Tokenizer:
             return self.vocabulary.pieces[number]
         text = self._bytes(number).decode("utf-8", "backslashreplace")
         space, text = (BOUNDARY, text[1:]) if text[:1] == " " else ("", text)
-        return space + "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+        return space + "".join(
+            letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
+        )
 
     def encode_piece(self, piece: str) -> list[int]:
         """Ids of the pieces that `piece`, written as in the vocabulary, is split into."""
@@ -212,8 +215,14 @@ class Tokenizer:
         return Tokenizer(file, self._name)
 
     def with_added(self, tokens: Iterable[dict[str, Any]]) -> "Tokenizer":
-        """A tokenizer.json with the added tokens of `tokenizer_json.added_token`, numbered on from its last piece."""
-        return Tokenizer(with_added(self.as_pipeline()._file, list(tokens)), self._name)
+        """A tokenizer.json with `tokens` (from `tokenizer_json.added_token`), numbered on from its last piece.
+
+        They replace added tokens with the same text.
+        """
+        file = self.as_pipeline()._file
+        by_text = {token["content"]: token for token in (*(file.get("added_tokens") or []), *tokens)}
+        added = sorted(by_text.values(), key=lambda token: token["id"])
+        return Tokenizer(file | {"added_tokens": added}, self._name)
 
     def as_pipeline(self) -> "Tokenizer":
         """The same tokenizer as a tokenizer.json, which sets [CLS] and [SEP] round one text or two.
@@ -222,7 +231,7 @@ class Tokenizer:
         """
         if self.file_name == Tokenizer.file_name:
             return self
-        special = [self.vocabulary.pieces[number] for number in self.vocabulary.special_ids]
+        special = self.vocabulary.special
         return Tokenizer(finished(self.as_huggingface(), special, self._name, mask_takes_space=False), self.file_name)
 
     def as_huggingface(self) -> tokenizers.Tokenizer:
@@ -234,10 +243,10 @@ class Tokenizer:
         write_text(path, self.as_huggingface().to_str(pretty=True))
 
     def save(self, directory: Place) -> None:
-        """Writes the vocabulary's file and, last, tokenizer_config.json."""
+        """Writes the vocabulary's file and then tokenizer_config.json: a directory that has it is complete."""
         directory.mkdir(parents=True, exist_ok=True)
         self.write_vocabulary(directory / self.file_name)
-        write_settings(directory, self._settings)
+        write_json(directory / FILE_NAME, self._settings.model_dump())
 
     @property
     def _settings(self) -> TokenizerSettings:

@@ -46,13 +46,13 @@ def _imported(name: str) -> Segmenter:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
-        found = getattr(importlib.import_module(module), function)
+        imported = getattr(importlib.import_module(module), function)
     except Exception as error:  # whatever a module raises when it is imported
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise UsageError(f"data.words={name} can't be imported ({reason}); give jieba, or module:function") from None
-    if not callable(found):
-        raise UsageError(f"data.words={name} is {quoted(found)}; name a function of a text")
-    return found
+    if not callable(imported):
+        raise UsageError(f"data.words={name} is {quoted(imported)}; name a function of a text")
+    return imported
 
 
 def _jieba() -> Segmenter:

@@ -1,5 +1,7 @@
-"""Unigram and BPE models of sentencepiece: reading, encoding and adding pieces."""
+"""Unigram and BPE models of sentencepiece: reading, encoding, adding pieces, and the same in Hugging Face's library."""
 
+import copy
+import itertools
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -8,18 +10,18 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 from sentencepiece import SentencePieceProcessor
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made at its import
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, quoted
-from bert_jax.system.files import open_regular, replacing
+from bert_jax.system.files import replacing
 from bert_jax.text.charsmap import charsmap_fault
 from bert_jax.text.pipeline import Tokenizer
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
-from bert_jax.text.sentencepiece_huggingface import as_huggingface
 from bert_jax.text.tokenizer_settings import Kind
-from bert_jax.text.vocabulary import BOUNDARY, MASK, MOST_BYTES, Vocabulary, special_names
+from bert_jax.text.vocabulary import BOUNDARY, MASK, Vocabulary, read_file, special_names
 
 _KINDS: dict[int, Kind] = {1: "unigram", 2: "bpe"}
 """Kinds by the model_type of sentencepiece's trainer_spec."""
@@ -27,6 +29,8 @@ _SCORE_STEP = 0.1
 """Log-probability of a new piece of a unigram model minus that of the pieces that it replaces."""
 _ROUNDS = 20
 """Attempts to raise the scores of new pieces until each encodes its word whole."""
+_NEVER = -1e6
+"""A score with which a piece is on no best path through a text. That of special pieces is the best, 0."""
 _Piece = ModelProto.SentencePiece
 
 
@@ -58,11 +62,11 @@ class SentencePieceTokenizer(Tokenizer):
         """A processor in which special pieces are control pieces, which text is never encoded to, unless `types` has
         another type for one."""
         special = dict.fromkeys({*self.vocabulary.special_ids} - {self.vocabulary.unknown_id}, _Piece.CONTROL)
-        copy = ModelProto.FromString(self._model.SerializeToString())
+        model = copy.deepcopy(self._model)
         for number, kind in (special | types).items():
-            copy.pieces[number].type = kind
+            model.pieces[number].type = kind
         try:
-            return SentencePieceProcessor(model_proto=copy.SerializeToString())
+            return SentencePieceProcessor(model_proto=model.SerializeToString())
         except Exception as error:  # the library's status codes are RuntimeError, OSError, SyntaxError and others
             reason = quoted(str(error))
             raise UsageError(f"{self._name} is no good sentencepiece model ({reason}); give another") from None
@@ -86,7 +90,7 @@ class SentencePieceTokenizer(Tokenizer):
         # The mask stands for a piece that includes the boundary before it.
         return [
             number
-            for number, following in zip(ids, [*ids[1:], None])
+            for number, following in itertools.pairwise([*ids, None])
             if not (following == mask and pieces[number] == BOUNDARY)
         ]
 
@@ -97,7 +101,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
         encoded = self._processor.encode(without_nul(text), return_type="offset_mapping")
-        return ((number, *offsets) for number, offsets in zip(encoded["ids"], encoded["offsets"]))
+        return ((number, *offsets) for number, offsets in zip(encoded["ids"], encoded["offsets"], strict=True))
 
     def encode_piece(self, piece: str) -> list[int]:
         """Ids of the pieces that `piece`, written as in the vocabulary, is split into."""
@@ -123,12 +127,31 @@ class SentencePieceTokenizer(Tokenizer):
         are encoded as before. In a BPE model a new piece that consists of two pieces is the last merge; a piece of
         more than two is used for every word that begins with it.
         """
+        lowest = min((piece.score for piece in self._model.pieces if piece.type == _Piece.NORMAL), default=0.0)
         lengthen = _lengthened_bpe if self.kind == "bpe" else _lengthened_unigram
-        return SentencePieceTokenizer(lengthen(self._model, pieces))
+        return SentencePieceTokenizer(lengthen(self._model, pieces, lowest))
 
     def as_huggingface(self) -> Pipeline:
-        """A Tokenizer of Hugging Face's library that gives the same ids, without special pieces."""
-        return as_huggingface(self._model, self.vocabulary.unknown_id)
+        """A Tokenizer of Hugging Face's library, without special pieces, with the same ids but for rare differences.
+
+        About one line in ten thousand differs: a unigram model may choose the other of two splits whose probabilities
+        differ only by rounding, and that library cleans characters that are written as several code points, such as
+        Korean letters, differently. Raises UsageError for a model that the library can't express.
+        """
+        if reason := _inexpressible(self._model):
+            raise UsageError(
+                f"the vocabulary can't be exported: {reason}, for which Hugging Face's library gives other pieces"
+            )
+        convert = _huggingface_bpe if self.kind == "bpe" else _huggingface_unigram
+        tokenizer = Pipeline(convert(self._model, self.vocabulary.unknown_id))
+        spec = self._model.normalizer_spec
+        charsmap = [normalizers.Precompiled(spec.precompiled_charsmap)] if spec.precompiled_charsmap else []
+        spaces = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Replace("\0", "\1"), *charsmap, *spaces])
+        scheme = "always" if spec.add_dummy_prefix else "never"
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(BOUNDARY, scheme)
+        tokenizer.decoder = decoders.Metaspace(BOUNDARY, scheme)
+        return tokenizer
 
     def write_vocabulary(self, path: Place) -> None:
         """Writes the sentencepiece model."""
@@ -139,12 +162,7 @@ class SentencePieceTokenizer(Tokenizer):
 def read_model(path: Path) -> ModelProto:
     """The sentencepiece model at `path`. Raises UsageError if the file isn't one."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise UsageError(f"{path} has {path.stat().st_size:,} bytes; no vocabulary needs over {MOST_BYTES:,}")
-        with open_regular(path) as file:
-            model = ModelProto.FromString(file.read())
-    except OSError as error:
-        raise UsageError(f"{path} can't be read ({error.strerror}); give the path of a sentencepiece .model") from None
+        model = ModelProto.FromString(read_file(path, "a sentencepiece .model"))
     except DecodeError:
         raise UsageError(f"{path} is no sentencepiece model; give one, or a vocab.txt") from None
     if not all(isinstance(piece.piece, str) for piece in model.pieces):  # bytes: not UTF-8
@@ -160,24 +178,20 @@ def without_nul(text: str) -> str:
     return text.replace("\0", "\1")
 
 
-def _lowest_score(model: ModelProto) -> float:
-    return min((piece.score for piece in model.pieces if piece.type == _Piece.NORMAL), default=0.0)
-
-
 def _piece_processor(model: ModelProto) -> SentencePieceProcessor:
     """A processor for single pieces, which doesn't add or remove boundaries."""
-    copy = ModelProto.FromString(model.SerializeToString())
-    copy.normalizer_spec.add_dummy_prefix = copy.normalizer_spec.remove_extra_whitespaces = False
-    return SentencePieceProcessor(model_proto=copy.SerializeToString())
+    model = copy.deepcopy(model)
+    model.normalizer_spec.add_dummy_prefix = model.normalizer_spec.remove_extra_whitespaces = False
+    return SentencePieceProcessor(model_proto=model.SerializeToString())
 
 
 def _encode_piece(processor: SentencePieceProcessor, piece: str) -> list[int]:
     return processor.encode(piece.replace(BOUNDARY, " "))
 
 
-def _lengthened_bpe(model: ModelProto, pieces: Sequence[str]) -> ModelProto:
-    lowest, processor = _lowest_score(model), _piece_processor(model)
-    longer = ModelProto.FromString(model.SerializeToString())
+def _lengthened_bpe(model: ModelProto, pieces: Sequence[str], lowest: float) -> ModelProto:
+    """`model` with `pieces`, which score less than `lowest`, the lowest score of its own pieces."""
+    longer, processor = copy.deepcopy(model), _piece_processor(model)
     for place, piece in enumerate(pieces, 1):
         parts = _encode_piece(processor, piece)
         merged = len(parts) == 2 and not any(map(processor.is_unknown, parts))
@@ -186,9 +200,9 @@ def _lengthened_bpe(model: ModelProto, pieces: Sequence[str]) -> ModelProto:
     return longer
 
 
-def _lengthened_unigram(model: ModelProto, pieces: Sequence[str]) -> ModelProto:
-    lowest, processor = _lowest_score(model), _piece_processor(model)
-    longer = ModelProto.FromString(model.SerializeToString())
+def _lengthened_unigram(model: ModelProto, pieces: Sequence[str], lowest: float) -> ModelProto:
+    """`model` with `pieces`, scored by the pieces that they replace, of which an unknown one counts as `lowest`."""
+    longer, processor = copy.deepcopy(model), _piece_processor(model)
     for piece in pieces:
         longer.pieces.add(piece=piece, score=-math.inf, type=_Piece.NORMAL)
     split = list(longer.pieces)[len(model.pieces) :]
@@ -203,3 +217,35 @@ def _lengthened_unigram(model: ModelProto, pieces: Sequence[str]) -> ModelProto:
         if not split:
             return longer
     raise UsageError(f"the model splits {split[0].piece.strip(BOUNDARY)!r} whatever its pieces; leave the word out")
+
+
+def _inexpressible(model: ModelProto) -> str | None:
+    """Why Hugging Face's library would encode differently with this model; None if it wouldn't."""
+    forced = [piece.piece for piece in model.pieces if piece.type == _Piece.USER_DEFINED]
+    if forced:
+        return f"it has {len(forced):,} pieces that are taken before all others ({forced[0]!r}, ...)"
+    if model.trainer_spec.byte_fallback:
+        return "it splits unknown characters into bytes (byte_fallback)"
+    if model.trainer_spec.treat_whitespace_as_suffix:
+        return "it marks the ends of words (treat_whitespace_as_suffix)"
+    if not model.normalizer_spec.remove_extra_whitespaces:
+        return "it keeps several spaces (remove_extra_whitespaces is false)"
+    return None
+
+
+def _huggingface_unigram(model: ModelProto, unknown_id: int) -> models.Unigram:
+    pieces = [(piece.piece, piece.score if piece.type == _Piece.NORMAL else _NEVER) for piece in model.pieces]
+    return models.Unigram(pieces, unknown_id, False)
+
+
+def _huggingface_bpe(model: ModelProto, unknown_id: int) -> models.BPE:
+    """A BPE model whose merges are all pairs that make up a piece, ranked by the score of that piece."""
+    pieces = [piece.piece for piece in model.pieces]
+    ids = {piece: number for number, piece in enumerate(pieces)}
+    merges = []
+    for piece in sorted(
+        (piece for piece in model.pieces if piece.type == _Piece.NORMAL), key=lambda piece: -piece.score
+    ):
+        text = piece.piece
+        merges += [(text[:at], text[at:]) for at in range(1, len(text)) if text[:at] in ids and text[at:] in ids]
+    return models.BPE(ids, merges, unk_token=pieces[unknown_id], fuse_unk=True)

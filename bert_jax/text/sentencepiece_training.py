@@ -10,10 +10,9 @@ from functools import cache
 from pathlib import Path
 
 from sentencepiece import SentencePieceTrainer
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from bert_jax.system.errors import UsageError
-from bert_jax.text.sentencepiece import SentencePieceTokenizer, without_nul
+from bert_jax.text.sentencepiece import ModelProto, SentencePieceTokenizer, without_nul
 from bert_jax.text.vocabulary import BOUNDARY, CLS, MASK, PAD, SEP, UNKNOWN
 
 MOST_CHARACTERS = 1 << 25
@@ -36,18 +35,6 @@ _CHARACTERS = (
 """Code points that cleaning may change: all but ideographs, surrogates and private-use ones."""
 _ERRORS_ALONE = 2
 """Log level of sentencepiece: errors only."""
-
-_SPECIAL = {
-    "pad_id": 0,
-    "unk_id": 1,
-    "bos_id": 2,
-    "eos_id": 3,
-    "pad_piece": PAD,
-    "unk_piece": UNKNOWN,
-    "bos_piece": CLS,
-    "eos_piece": SEP,
-    "control_symbols": [MASK],
-}
 
 
 def train_sentencepiece(
@@ -81,7 +68,15 @@ def train_sentencepiece(
                 shrinking_factor=_SHRINKING,
                 num_threads=_THREADS,
                 minloglevel=_ERRORS_ALONE,
-                **_SPECIAL,
+                pad_id=0,
+                unk_id=1,
+                bos_id=2,
+                eos_id=3,
+                pad_piece=PAD,
+                unk_piece=UNKNOWN,
+                bos_piece=CLS,
+                eos_piece=SEP,
+                control_symbols=[MASK],
             )
         except RuntimeError as error:
             raise UsageError(_refusal(str(error), size)) from None
@@ -93,7 +88,7 @@ def train_sentencepiece(
 
 def count_words(texts: Iterable[str]) -> Counter[str]:
     """Counts words, split at white space; words over _LONGEST_WORD are cut."""
-    counts = Counter()
+    counts = Counter[str]()
     for text in texts:
         counts.update(text.split())
     for word in [word for word in counts if len(word) > _LONGEST_WORD]:

@@ -1,6 +1,6 @@
-"""What pieces spell: the text as the tokenizer sees it, in which words and phrases are looked for.
+"""Spells encoded text as characters, in which words and phrases are searched.
 
-Cleaning, case, accents and normalisation are behind it: what the tokenizer treats as equal has the same spelling.
+The tokenizer has cleaned the text already, so texts that it treats as equal have the same spelling.
 """
 
 from typing import NamedTuple
@@ -13,9 +13,9 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import BOUNDARY
 
 BEGIN, END = "\x02", "\x01"
-"""Marks around each word. No piece holds them: tokenizers take control characters out."""
+"""Marks around each word. No piece contains them, since tokenizers remove control characters."""
 UNKNOWN = "\x03"
-"""Stands for a piece that the vocabulary doesn't know."""
+"""Stands for the unknown piece."""
 
 
 class Marked(NamedTuple):
@@ -23,12 +23,12 @@ class Marked(NamedTuple):
 
     text: str
     begins: Int[np.ndarray, " N"]
-    """Place in `text` of the mark of the word that begins with the token; -1 where none does."""
+    """Place in `text` of the mark before the word that starts at each token; -1 for a token that starts none."""
     ends: Int[np.ndarray, " m"]
-    """Place after the mark that ends what comes before the token, and at the end that after the whole text (N + 1)."""
+    """Place in `text` after the end mark that precedes each token, and after the one at the text's end (m = N + 1)."""
 
     def tokens(self, places: Int[np.ndarray, "k 2"]) -> Int[np.ndarray, "j 2"]:
-        """First token, and token after the last, of those stretches of `text` that are whole words and whole pieces."""
+        """First token, and token after the last, of those ranges of `text` that are whole words and whole pieces."""
         first = np.searchsorted(self.ends, places[:, 0], side="right") - 1
         after = np.searchsorted(self.ends, places[:, 1])
         begins = np.append(self.begins, self.ends[-1])  # the end of the text is the end of a word
@@ -58,11 +58,11 @@ class Speller:
         # In scripts without spaces each character is marked: where pieces end there depends on the text around them.
         self._marked = [
             "".join(f"{END}{BEGIN}{one}" for one in (text if apart else [text])) if apart or start else text
-            for text, apart, start in zip(texts, self._opens.tolist(), self._starts.tolist())
+            for text, apart, start in zip(texts, self._opens.tolist(), self._starts.tolist(), strict=True)
         ]
 
     def marked(self, tokens: Int[np.ndarray, " N"], begins: Bool[np.ndarray, " N"]) -> Marked:
-        """Spells `tokens` with marks; `begins`: those that a sentence begins with. No word goes on in the next one."""
+        """Spells `tokens` with marks. `begins`: whether a token begins a sentence, and so also a word."""
         starts = self._starts[tokens] | begins
         parts = [self._marked[token] for token in tokens.tolist()]
         for at in np.flatnonzero(begins).tolist():
@@ -79,13 +79,14 @@ class Speller:
         parts = [self._texts[token] for token in tokens.tolist()]
         sizes = np.array([*map(len, parts)], int) + space
         places = np.cumsum(sizes) - sizes + space
-        return Plain("".join(f" {part}" if wide else part for part, wide in zip(parts, space.tolist())), places, space)
+        spaced = (f" {part}" if wide else part for part, wide in zip(parts, space.tolist(), strict=True))
+        return Plain("".join(spaced), places, space)
 
     def phrases(self, texts: list[str]) -> list[str]:
-        """How each of `texts` is spelled with marks, without empty words; with UNKNOWN where a piece isn't known."""
-        found = []
+        """Spells each of `texts` with marks and without empty words."""
+        phrases = []
         for ids in self._tokenizer.encode_batch(texts):
             spelled = "".join(self._marked[number] for number in ids)
             spelled = spelled.removeprefix(END) + END if ids else ""
-            found.append(spelled.replace(BEGIN + END, ""))
-        return found
+            phrases.append(spelled.replace(BEGIN + END, ""))
+        return phrases

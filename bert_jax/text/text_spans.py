@@ -1,8 +1,7 @@
-"""Phrases and entities whose places come with a text: from the record to the tokens.
+"""Spans of phrases and entities that a record gives for its text, carried from the record to the tokens.
 
-Between the two the text is cut into lines and sentences, so it carries its spans with it, as characters before and
-after each. These are Unicode noncharacters (The Unicode Standard, section 23.7), which are for a program's own use: no
-text has them.
+In between, the text is cut into lines and sentences, so the spans travel inside it, each between two marks. The marks
+are Unicode noncharacters (The Unicode Standard, section 23.7), which are for a program's own use: no text has them.
 """
 
 import itertools
@@ -44,7 +43,7 @@ class SpannedSentence(NamedTuple):
 def with_spans(text: str, value: Any, place: str, dropped: Counter[str]) -> str:
     """`text` with the spans of `value`, a list of [begin, end, kind] or null, marked in it.
 
-    Spans that can't be are counted in `dropped`. Raises UsageError, naming `place`, if `value` is no list of spans.
+    Invalid spans are counted in `dropped`, by reason. Raises UsageError, naming `place`, if `value` is no such list.
     """
     if not isinstance(value, list | None):
         raise UsageError(f"{place} is {quoted(value)}; expected a list of [begin, end, kind]")
@@ -53,8 +52,8 @@ def with_spans(text: str, value: Any, place: str, dropped: Counter[str]) -> str:
     for item in value or []:
         span = _span(item, place)
         content = text[max(span.begin, 0) : max(span.end, 0)]
-        if wrong := _wrong(span, len(text), last[span.kind]):
-            dropped[wrong] += 1
+        if fault := _fault(span, len(text), last[span.kind]):
+            dropped[fault] += 1
         elif not content.strip():
             dropped["spans without text"] += 1
         else:
@@ -73,8 +72,8 @@ def _span(item: Any, place: str) -> TextSpan:
     raise UsageError(f"{place} has the span {quoted(item)}; expected [begin, end, kind], like [0, 5, 'entity']")
 
 
-def _wrong(span: TextSpan, size: int, before: TextSpan) -> str | None:
-    """Why a span after `before`, of the same kind, can't be taken; None where it can."""
+def _fault(span: TextSpan, size: int, before: TextSpan) -> str | None:
+    """Why a span is invalid that follows `before`, of the same kind; None if it is valid."""
     if span.begin < 0 or span.end > size:
         return "spans past the text"
     if span.begin > span.end or span.begin < before.begin:
@@ -85,18 +84,18 @@ def _wrong(span: TextSpan, size: int, before: TextSpan) -> str | None:
 
 
 def _inserted(text: str, marks: Sequence[tuple[int, str]]) -> str:
-    """`text` with each mark before the character with its number; marks that close come before those that open."""
+    """`text` with each mark before the character at its number; closing marks come before opening ones."""
     if not marks:
         return text
     ordered = sorted(marks, key=lambda mark: (mark[0], mark[1] in _OPENING.values()))
     edges = [0, *(at for at, _ in ordered), len(text)]
     parts = [text[begin:end] for begin, end in itertools.pairwise(edges)]
-    return "".join(part + mark for part, (_, mark) in zip(parts, [*ordered, (0, "")]))
+    return "".join(part + mark for part, (_, mark) in zip(parts, [*ordered, (0, "")], strict=True))
 
 
 def _taken_out(text: str) -> tuple[str, list[tuple[int, str]]]:
     """The inverse of `_inserted`."""
-    marks = [(found.start() - number, found[0]) for number, found in enumerate(_ANY.finditer(text))]
+    marks = [(match.start() - number, match[0]) for number, match in enumerate(_ANY.finditer(text))]
     return _ANY.sub("", text), marks
 
 
@@ -124,7 +123,7 @@ def _belongs(at: int, mark: str, begin: int, end: int) -> bool:
 
 
 def spanned(sentence: str) -> SpannedSentence:
-    """A sentence without its marks, and the spans that these say."""
+    """A sentence without its marks, and the spans between them."""
     text, marks = _taken_out(sentence)
     spans, cut = [], 0
     for kind in _OPENING:
@@ -150,7 +149,7 @@ def tokens_of(
     begins, ends = (np.array([edge for piece in pieces for edge in [piece[part]]], int) for part in (1, 2))
     # The end of the text is the end of a word, and a sentence begins one.
     starts = np.concatenate([[True], starts[1:], [True]])
-    found = []
+    stretches = []
     for span in spans:
         first = int(np.searchsorted(ends, span.begin, side="right"))
         after = int(np.searchsorted(begins, span.end))
@@ -158,5 +157,5 @@ def tokens_of(
         if inside and not starts[first] and begins[first - 1] == ends[first - 1]:
             first -= 1  # sentencepiece's boundary as a piece by itself
         if inside and starts[first] and starts[after]:
-            found.append((first, after))
-    return np.array(found, int).reshape(-1, 2)
+            stretches.append((first, after))
+    return np.array(stretches, int).reshape(-1, 2)

@@ -10,11 +10,11 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, processors
 
-from bert_jax.system import json_file
 from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.json_file import parse_object
 from bert_jax.text.charsmap import normalizer_fault
 from bert_jax.text.tokenizer_settings import Kind
-from bert_jax.text.vocabulary import CONTINUATION, MOST_BYTES, UNKNOWN
+from bert_jax.text.vocabulary import CONTINUATION, UNKNOWN, read_file
 
 _KINDS: dict[Any, Kind] = {"ByteLevel": "byte_bpe", "Metaspace": "metaspace", "BertPreTokenizer": "wordpiece"}
 """Kinds by the type of the pre-tokenizer that splits words."""
@@ -32,9 +32,7 @@ _OLD_KEYS = {"str_rep", "add_prefix_space"}
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a vocabulary's file. Raises UsageError if it can't be read or is damaged."""
     try:
-        return json_file.read_object(path, MOST_BYTES)
-    except OSError as error:
-        raise UsageError(f"{path} can't be read ({error.strerror}); give the path of a tokenizer.json") from None
+        return parse_object(read_file(path, "a tokenizer.json"))
     except ValueError as error:
         raise UsageError(f"{path} is no tokenizer.json ({error}); give one, a vocab.txt or a .model") from None
 
@@ -51,11 +49,11 @@ def kind_of(file: dict[str, Any], name: str) -> Kind:
     types = [part.get("type") for part in parts or [] if isinstance(part, dict)]
     model = file.get("model")
     kind = next((kind for step, kind in _KINDS.items() if step in types), None)
-    found = model.get("type", "WordPiece" if kind == "wordpiece" else None) if isinstance(model, dict) else None
-    if kind is None or found not in _MODELS[kind]:
+    model_type = model.get("type", "WordPiece" if kind == "wordpiece" else None) if isinstance(model, dict) else None
+    if kind is None or model_type not in _MODELS[kind]:
         raise UsageError(
-            f"{name}: model {quoted(found)} over pre-tokenizers {quoted(types)} isn't read here; give a BPE over bytes "
-            "(ByteLevel), a Unigram or BPE that marks spaces (Metaspace), or a WordPiece (BertPreTokenizer)"
+            f"{name}: model {quoted(model_type)} over pre-tokenizers {quoted(types)} isn't read here; give a BPE over "
+            "bytes (ByteLevel), a Unigram or BPE that marks spaces (Metaspace), or a WordPiece (BertPreTokenizer)"
         )
     if suffix := file["model"].get("end_of_word_suffix"):
         raise UsageError(
@@ -92,22 +90,22 @@ def check(file: dict[str, Any], tokenizer: Tokenizer, name: str) -> None:
     unknown = [key for part in _PARTS for key in _unknown(file.get(part), written[part], part)]
     if unknown:
         raise UsageError(f"{name} has {quoted(unknown[0])}, which isn't read here; its ids may depend on it")
-    for one in file.get("added_tokens") or []:
-        number = tokenizer.token_to_id(one["content"])
-        if number != one["id"]:
+    for token in file.get("added_tokens") or []:
+        number = tokenizer.token_to_id(token["content"])
+        if number != token["id"]:
             raise UsageError(
-                f"{name}: the added token {quoted(one['content'])} has the number {quoted(one['id'])} and its place is "
-                f"{number}; added tokens are numbered on from the model's pieces"
+                f"{name}: the added token {quoted(token['content'])} has the number {quoted(token['id'])} and its "
+                f"place is {number}; added tokens are numbered on from the model's pieces"
             )
 
 
 def _unknown(part: Any, written: Any, path: str) -> list[str]:
     """The keys in a part of a file that are not in what the library makes of that part."""
+    if path in ("model.vocab", "model.merges"):
+        return []
     if isinstance(part, list) and isinstance(written, list):
-        if path == "model.vocab" or path == "model.merges":
-            return []
-        return [key for one, other in zip(part, written) for key in _unknown(one, other, path)]
-    if not isinstance(part, dict) or not isinstance(written, dict) or path == "model.vocab":
+        return [key for one, other in zip(part, written, strict=False) for key in _unknown(one, other, path)]
+    if not isinstance(part, dict) or not isinstance(written, dict):
         return []
     new = [f"{path}.{key}" for key in part if key not in written and key not in _OLD_KEYS]
     return new + [
@@ -121,23 +119,16 @@ def added_token(content: str, number: int, **flags: bool) -> dict[str, Any]:
     return {"id": number, "content": content, **default, **flags}
 
 
-def with_added(file: dict[str, Any], tokens: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """`file` with added tokens, which take the place of those with the same text."""
-    replaced = {one["content"] for one in tokens}
-    others = [one for one in file.get("added_tokens") or [] if one["content"] not in replaced]
-    return file | {"added_tokens": sorted([*others, *tokens], key=lambda one: one["id"])}
-
-
 def ordinary(file: dict[str, Any], name: str, hidden: Container[str], found: str | None = None) -> Tokenizer:
-    """The pipeline in `file`, to which the texts in `hidden`, but for `found`, are ordinary characters.
+    """The library's pipeline for `file`, in which the special pieces `hidden`, except `found`, are ordinary characters.
 
-    All other added tokens are found. The library's mark `special` is for those that are not.
+    All other added tokens are recognized. The library's flag `special` here marks those that aren't.
     """
-    names = {one["content"] for one in file.get("added_tokens") or []}
     added = [
-        one | {"special": one["content"] in hidden and one["content"] != found}
-        for one in file.get("added_tokens") or []
+        token | {"special": token["content"] in hidden and token["content"] != found}
+        for token in file.get("added_tokens") or []
     ]
+    is_added = any(token["content"] == found for token in added)
     model = file["model"]
     if model.get("type") == "Unigram":
         # The model itself would find them in a text. A piece with a space it doesn't: spaces are written otherwise.
@@ -145,11 +136,11 @@ def ordinary(file: dict[str, Any], name: str, hidden: Container[str], found: str
             [f" {piece}" if piece in hidden and piece != found else piece, score] for piece, score in model["vocab"]
         ]
         own = {piece for piece, _ in model["vocab"]}
-        added = [one for one in added if not (one["special"] and one["content"] in own)]
+        added = [token for token in added if not (token["special"] and token["content"] in own)]
         model = model | {"vocab": vocab}
     tokenizer = built(file | {"model": model, "added_tokens": added}, name)
     tokenizer.encode_special_tokens = True
-    if found and found not in names:
+    if found and not is_added:
         tokenizer.add_tokens([AddedToken(found, normalized=False)])
     return tokenizer
 

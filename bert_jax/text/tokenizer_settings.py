@@ -5,9 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import write_json
 from bert_jax.system.json_file import Shape, ShapeKind, as_shape, check_format, read_object
 
 FILE_NAME = "tokenizer_config.json"
@@ -48,8 +46,3 @@ def read_settings(directory: Path, shape: type[ShapeKind]) -> ShapeKind:
         raise UsageError(f"{path} can't be read ({error.strerror}); {remedy}") from None
     except ValueError as error:
         raise UsageError(f"{path} is damaged or another program's ({error}); {remedy}") from None
-
-
-def write_settings(directory: Place, settings: TokenizerSettings) -> None:
-    """Writes the settings, as the last file of a directory: a directory that has it is complete."""
-    write_json(directory / FILE_NAME, settings.model_dump())

@@ -1,6 +1,5 @@
 """The list of pieces: reading, checking and writing vocab.txt."""
 
-import os
 from collections.abc import Callable, Collection, Container, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -8,7 +7,8 @@ from typing import Any, NamedTuple
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, quoted
-from bert_jax.system.files import open_regular, write_text
+from bert_jax.system.files import write_text
+from bert_jax.system.json_file import read_bytes
 
 PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_PIECES = (PAD, UNKNOWN, CLS, SEP, MASK)
@@ -27,6 +27,7 @@ _FOREIGN_SIGNS = (
     (BOUNDARY, "sentencepiece's (as KoBERT's)", str.startswith),
     ("</w>", "a BPE's with ends of words (as HerBERT's)", str.endswith),
 )
+"""Signs of other algorithms, those that write them, and how a piece has them."""
 _MANY = 0.02
 """Share of a vocabulary's pieces above which a sign in them is its algorithm's."""
 BLANKS = " \t\r\n"
@@ -60,6 +61,7 @@ class Vocabulary:
         U+0000 or one of `blanks`.
         """
         self.pieces = tuple(pieces)
+        self.special = tuple(special)
         self.separators = separators
         self.ids = {piece: number for number, piece in enumerate(self.pieces)}
         missing = [piece for piece in special if piece not in self.ids]
@@ -154,17 +156,25 @@ def _fault(piece: str, blanks: str) -> str | None:
     return None
 
 
-def read_lines(path: Path, name: str, expected: str) -> list[str]:
-    """The lines of a UTF-8 file, split at line feeds only. Raises UsageError, with `name` and `expected`."""
+def read_file(path: Path, expected: str) -> bytes:
+    """The contents of a file of pieces or words.
+
+    Raises UsageError, with `expected` as the remedy, if it can't be read or is larger than MOST_BYTES.
+    """
     try:
-        if os.stat(path).st_size > MOST_BYTES:
-            raise UsageError(f"{path} has {os.stat(path).st_size:,} bytes; no {name} needs over {MOST_BYTES:,}")
-        with open_regular(path) as file:
-            text = file.read().decode()
-    except FileNotFoundError:
-        raise UsageError(f"no {name} at {path}; give the path of {expected}") from None
+        return read_bytes(path, MOST_BYTES)
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror}); give the path of {expected}") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}; give the path of {expected}") from None
+
+
+def read_lines(path: Path, name: str, expected: str) -> list[str]:
+    """The lines of a UTF-8 file, split at line feeds only. Raises UsageError, with `name` and `expected`."""
+    if not path.exists():
+        raise UsageError(f"no {name} at {path}; give the path of {expected}")
+    try:
+        text = read_file(path, expected).decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 (byte {error.start}); {expected} is UTF-8 text") from None
     lines = text.split("\n")

@@ -1,5 +1,6 @@
 """WordPiece: the original's tokenizer (tokenization.py), and its training."""
 
+import itertools
 import json
 import re
 import sys
@@ -57,7 +58,7 @@ class WordPieceTokenizer(Tokenizer):
         self.vocabulary, self._name = vocabulary, self.file_name
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
-        self._encoder = _pipeline(_model(vocabulary.ids), self.lowercase, self.strip_accents)
+        self._encoder = _pipeline(vocabulary.ids, self.lowercase, self.strip_accents)
 
     @property
     def _file(self) -> dict[str, Any]:
@@ -70,14 +71,14 @@ class WordPieceTokenizer(Tokenizer):
         encoded = self._bar_encoder.encode_batch_fast(blocks, add_special_tokens=False)
         ids = [number for encoding in encoded for number in encoding.ids]
         bars = np.flatnonzero(np.array(ids) == len(self.vocabulary)).tolist()
-        ids_of_joined = (ids[before + 1 : bar] for before, bar in zip([-1, *bars], bars))
+        ids_of_joined = (ids[before + 1 : bar] for before, bar in itertools.pairwise([-1, *bars]))
         return [self.encode(text) if _BAR in text else next(ids_of_joined) for text in texts]
 
     @cached_property
     def _bar_encoder(self) -> Pipeline:
         """The pipeline with an id beyond the vocabulary for _BAR, at which the ids of joined texts are parted."""
         ids = {**self.vocabulary.ids, _BAR: len(self.vocabulary)}
-        return _pipeline(_model(ids), self.lowercase, self.strip_accents)
+        return _pipeline(ids, self.lowercase, self.strip_accents)
 
     def with_pieces(self, pieces: Sequence[str]) -> "WordPieceTokenizer":
         """A tokenizer with `pieces` after its own, which greedy longest match then finds."""
@@ -104,9 +105,7 @@ def train_wordpiece(
 
     Raises UsageError if `size` is less than the alphabet or more than the text can give.
     """
-    tokenizer = _pipeline(
-        models.WordPiece(unk_token=UNKNOWN), lowercase, lowercase if strip_accents is None else strip_accents
-    )
+    tokenizer = _pipeline({}, lowercase, strip_accents)
     alphabet = _alphabet(texts, tokenizer, character_coverage)
     # The trainer numbers ##characters in the order of a hash map and breaks ties by number, so two trainings on one
     # text differ. Given as special pieces they are numbered first, in this order.
@@ -129,14 +128,16 @@ def train_wordpiece(
         continuing_subword_prefix=CONTINUATION,
         show_progress=False,
     )
-    tokenizer.train_from_iterator(map(_without_long_words, texts), trainer, length=len(texts))
+    # Over-long words become [UNK] anyway, and training takes time quadratic in a word's length.
+    without_long_words = (_LONG_WORD.sub(" ", text) for text in texts)
+    tokenizer.train_from_iterator(without_long_words, trainer, length=len(texts))
     ids = tokenizer.get_vocab(with_added_tokens=False)
     if len(ids) < size:
         raise UsageError(
             f"vocabulary.size={size:,} is more than the text can give: {len(ids):,} pieces occur at least twice; "
             f"set --vocabulary.size {len(ids)} or less, or give more text"
         )
-    return Vocabulary(sorted(ids, key=ids.get))
+    return Vocabulary(sorted(ids, key=ids.__getitem__))
 
 
 def _lines(texts: Iterable[str]) -> str:
@@ -158,12 +159,9 @@ def _contradiction(vocabulary: Vocabulary, lowercase: bool) -> str | None:
     return None
 
 
-def _model(ids: dict[str, int]) -> models.WordPiece:
-    return models.WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD_CHARACTERS)
-
-
-def _pipeline(model: models.Model, lowercase: bool, strip_accents: bool) -> Pipeline:
-    tokenizer = Pipeline(model)
+def _pipeline(ids: dict[str, int], lowercase: bool, strip_accents: bool | None) -> Pipeline:
+    """The steps of BERT's tokenizer. `strip_accents` None means the value of `lowercase`."""
+    tokenizer = Pipeline(models.WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD_CHARACTERS))
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lowercase
     )
@@ -182,16 +180,11 @@ def _alphabet(texts: Sequence[str], tokenizer: Pipeline, coverage: float) -> lis
     for point in np.flatnonzero(written):  # normalisation doesn't depend on the context of a character
         for character in tokenizer.normalizer.normalize_str(chr(point)):
             counts[ord(character)] += written[point]
-    seen = [point for point in np.flatnonzero(counts) if not chr(point).isspace()]
-    seen.sort(key=lambda point: -counts[point])
-    covered = np.cumsum(counts[seen])
-    enough = np.searchsorted(covered, coverage * covered[-1]) + 1 if seen else 0
-    return [chr(point) for point in sorted(seen[:enough])]
-
-
-def _without_long_words(text: str) -> str:
-    """Removes over-long words: they become [UNK] anyway, and training takes time quadratic in a word's length."""
-    return _LONG_WORD.sub(" ", text)
+    ordered = [point for point in np.flatnonzero(counts) if not chr(point).isspace()]
+    ordered.sort(key=lambda point: -counts[point])
+    covered = np.cumsum(counts[ordered])
+    enough = np.searchsorted(covered, coverage * covered[-1]) + 1 if ordered else 0
+    return [chr(point) for point in sorted(ordered[:enough])]
 
 
 def _joins(character: str, tokenizer: Pipeline) -> bool:

@@ -1,5 +1,3 @@
-import itertools
-
 import jax
 import numpy as np
 import pytest
@@ -128,16 +126,6 @@ def test_a_stream_gives_what_encode_gives_in_its_order(bert):
     assert [batch.mask.shape[1] for batch in batches] == [batch.mask.sum(axis=1).max() for batch in batches]
 
 
-def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
-    read = itertools.count()
-    endless = (f"The old cat number {next(read)} sees the dog." for _ in itertools.repeat(None))
-    stream = bert.encode_stream(endless, batch_size=10)
-    first = list(itertools.islice(stream, 20))
-    assert all(batch.pooled.shape == (10, 32) for batch in first)
-    stream.close()
-    assert next(read) < 2 * 65_536 / 10  # a text has more than ten tokens
-
-
 def test_texts_too_long_are_cut_and_counted(bert, capsys):
     assert bert.encode(["cat " * 50, "dog", ("cat " * 20, "dog " * 20)]).tokens.shape[1] == 32
     assert capsys.readouterr().err == "2 of 3 texts are longer than 32 tokens and were cut\n"
@@ -150,7 +138,11 @@ def test_texts_too_long_are_cut_and_counted(bert, capsys):
 
 
 @pytest.mark.parametrize(
-    "texts, words", [("one text", "'one text' and 64"), (iter([("a", "b", "c")]), "neither a text nor a pair")]
+    "texts, words",
+    [
+        ("one text", "'one text' and 64"),
+        (iter([("a", "b", "c")]), "neither a text nor a pair"),
+    ],
 )
 def test_what_is_no_list_of_texts_is_refused(bert, texts, words):
     with pytest.raises(UsageError) as refusal:
@@ -190,11 +182,11 @@ def test_a_path_without_a_model_is_refused(tmp_path):
         bert_jax.load(tmp_path)
 
 
-def test_inference_on_a_cpu_is_in_float32_unless_asked(bert, tiny_run, monkeypatch):
+def test_inference_on_a_cpu_is_in_float32_unless_set(bert, tiny_run, monkeypatch):
     monkeypatch.setenv("BERT_JAX_AUTO_DTYPE", "bfloat16")  # as on a CPU that multiplies bfloat16 fast
     text = "The old cat sees the [MASK]."
     assert bert_jax.load(tiny_run.path).fill_mask(text) == bert.fill_mask(text)
-    asked = bert_jax.load(tiny_run.path, dtype="bfloat16")
-    assert 1e-4 < np.abs(asked.encode([text]).tokens - bert.encode([text]).tokens).max() < 0.1
+    half = bert_jax.load(tiny_run.path, dtype="bfloat16")
+    assert 1e-4 < np.abs(half.encode([text]).tokens - bert.encode([text]).tokens).max() < 0.1
     with pytest.raises(UsageError, match="dtype=float16 .* auto, float32, bfloat16"):
         bert_jax.load(tiny_run.path, dtype="float16")

@@ -45,11 +45,11 @@ def read(path, pooled) -> list[tuple[str | None, list[str] | None, np.ndarray]]:
 def test_what_is_read_back_is_what_was_written(tmp_path, monkeypatch, end, shape, pooled, dtype):
     monkeypatch.setattr(feature_files, "_GROUP_BYTES", 200)
     monkeypatch.setattr(feature_files, "_COPY_BYTES", 16)
-    path, given = tmp_path / f"out{end}", features(20, shape, pooled, dtype)
-    write_features(path, iter(given), pooled)
+    path, features_written = tmp_path / f"out{end}", features(20, shape, pooled, dtype)
+    write_features(path, iter(features_written), pooled)
     found = read(path, pooled)
     assert len(found) == 20 and [path.name for path in tmp_path.iterdir()] == [path.name]
-    for (text, pieces, vectors), one in zip(found, given):
+    for (text, pieces, vectors), one in zip(found, features_written):
         assert text in (None, one.text) and pieces == (None if pooled else one.pieces)
         assert vectors.shape == one.vectors.shape and np.array_equal(vectors.astype(dtype), one.vectors)
         assert end != ".npz" or vectors.dtype == dtype

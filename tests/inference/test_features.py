@@ -45,9 +45,9 @@ def layers_by(config):
     )
 
 
-def check(bert, expected, texts=TEXTS, **asked):
+def check(bert, expected, texts=TEXTS, **settings):
     """Every text's vectors are what `expected` makes of its layers."""
-    found = list(bert.features(texts, **asked))
+    found = list(bert.features(texts, **settings))
     assert [one.text for one in found] == texts
     for one in found:
         layers = layers_of(bert, one.text)
@@ -55,26 +55,26 @@ def check(bert, expected, texts=TEXTS, **asked):
         np.testing.assert_allclose(one.vectors, expected(layers), atol=2e-6)
 
 
+JOINS = {
+    "concat": lambda layers: np.concatenate([layers[2], layers[0]], -1),
+    "sum": lambda layers: layers[2] + layers[0],
+    "mean": lambda layers: (layers[2] + layers[0]) / 2,
+    "none": lambda layers: np.stack([layers[2], layers[0]], 1),
+}
+POOLS = {
+    "none": lambda vectors: vectors,
+    "cls": lambda vectors: vectors[0],
+    "mean": lambda vectors: vectors.mean(0),
+    "max": lambda vectors: vectors.max(0),
+}
+
+
 @pytest.mark.parametrize(
-    "join, joined",
-    [
-        ("concat", lambda layers: np.concatenate([layers[2], layers[0]], -1)),
-        ("sum", lambda layers: layers[2] + layers[0]),
-        ("mean", lambda layers: (layers[2] + layers[0]) / 2),
-        ("none", lambda layers: np.stack([layers[2], layers[0]], 1)),
-    ],
+    ("join", "pool"),
+    [*((join, "none") for join in JOINS), *(("none", pool) for pool in POOLS if pool != "none"), ("concat", "mean")],
 )
-@pytest.mark.parametrize(
-    "pool, pooled",
-    [
-        ("none", lambda vectors: vectors),
-        ("cls", lambda vectors: vectors[0]),
-        ("mean", lambda vectors: vectors.mean(0)),
-        ("max", lambda vectors: vectors.max(0)),
-    ],
-)
-def test_layers_are_joined_and_tokens_pooled(bert, join, joined, pool, pooled):
-    check(bert, lambda layers: pooled(joined(layers)), layers=(-1, 0), join=join, pool=pool)
+def test_layers_are_joined_and_tokens_pooled(bert, join, pool):
+    check(bert, lambda layers: POOLS[pool](JOINS[join](layers)), layers=(-1, 0), join=join, pool=pool)
 
 
 def test_unless_layers_are_named_they_are_the_last_four_or_all(bert):
@@ -96,12 +96,12 @@ def test_layers_above_the_highest_are_not_computed(bert):
 
 
 def test_the_last_layer_is_what_encode_gives(bert):
-    texts = [" ".join(["The cat sees"] * (1 + number % 7)) + f" number {number}." for number in range(700)]
+    texts = [" ".join(["The cat sees"] * (1 + number % 7)) + f" number {number}." for number in range(100)]
     encoded = bert.encode(texts)
     for number, one in enumerate(bert.features(iter(texts), [-1])):
         assert one.text == texts[number]
         np.testing.assert_allclose(one.vectors, encoded.tokens[number][encoded.mask[number]], atol=2e-6)
-    assert number == 699
+    assert number == 99
 
 
 def test_half_precision_is_the_same_rounded(bert):
@@ -122,16 +122,16 @@ def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
     assert next(read) < 0.7 * pooled < 0.7 * 2 * 65_536 / 10  # of two vectors a token half as many texts are held
 
 
-@pytest.mark.parametrize("layers", [(0,), (1,), (4, 2), (5,), (3, 1, 0)])
+@pytest.mark.parametrize("layers", [(1,), (4, 3, 0)])
 def test_of_blocks_that_differ_every_layer_has_its_own_vectors(bert, layers):
     """Norms before the layers, so that a parameter has a row less, and local attention in turns."""
-    shape = {"num_layers": 5, "hidden_size": 32, "num_heads": 2, "feedforward_size": 48, "local_window": 2}
+    shape = {"num_layers": 4, "hidden_size": 32, "num_heads": 2, "feedforward_size": 48, "local_window": 2}
     config = ModelConfig.modern(**shape, vocabulary_size=len(bert.tokenizer.vocabulary), initializer_range=0.1)
     modern = Bert(config, init(config, jax.random.key(0)), bert.tokenizer)
-    check(modern, lambda every: np.concatenate([every[layer] for layer in layers], -1), TEXTS[:3], layers=layers)
+    check(modern, lambda every: np.concatenate([every[layer] for layer in layers], -1), TEXTS[:2], layers=layers)
 
 
-def test_of_a_causal_models_text_the_last_token_tells(bert):
+def test_a_causal_models_text_is_pooled_at_its_last_token(bert):
     """Its [CLS] has seen nothing else, and has the same vector in any text."""
     config = bert.config.replace(causal=True)
     given = bert.params, tokens_of([[2, 7, 8, 9], [2, 9, 3, 0]], mask=[[True] * 4, [True] * 3 + [False]])
@@ -144,7 +144,7 @@ def test_of_a_causal_models_text_the_last_token_tells(bert):
 
 
 @pytest.mark.parametrize(
-    "asked, words",
+    "settings, words",
     [
         ({"layers": [3]}, "there is no layer 3: the model has 2, which are 1 to 2 or, from the last, -1 to -2; 0 are"),
         ({"layers": [-3, 1]}, "there is no layer -3"),
@@ -154,7 +154,7 @@ def test_of_a_causal_models_text_the_last_token_tells(bert):
         ({"dtype": "float64"}, "dtype='float64' is unknown; choose from float32, float16"),
     ],
 )
-def test_what_cannot_be_given_is_refused_at_once(bert, asked, words):
+def test_invalid_settings_are_refused_at_once(bert, settings, words):
     with pytest.raises(UsageError) as refusal:
-        bert.features(["text"], **asked)
+        bert.features(["text"], **settings)
     assert words in str(refusal.value)

@@ -17,7 +17,7 @@ def parts_of(card: str) -> tuple[list[str], str]:
     return front.splitlines(), text
 
 
-def test_the_card_of_a_pretrained_run_says_what_its_settings_and_results_say(tiny_run, corpus, tmp_path):
+def test_the_card_of_a_pretrained_run_states_its_settings_and_results(tiny_run, corpus, tmp_path):
     assert run(["export", str(tiny_run.path), str(tmp_path / "exported")]) == 0
     front, text = parts_of((tmp_path / "exported" / "README.md").read_text())
     assert front[0].startswith("# license:")

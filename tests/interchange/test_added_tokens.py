@@ -46,14 +46,14 @@ def theirs_in(kind: str, folder: Path):
 
 def texts(rng: random.Random, count: int) -> list[str]:
     """Words with added tokens before, within and after them."""
-    made = []
+    written = []
     for _ in range(count):
         parts = []
         for word in rng.choices(WORDS, k=6):
             token = rng.choice(ADDED)
             parts += [word, rng.choice(["", " ", "  "]), rng.choice([token, token.upper(), ""]), rng.choice(["", " "])]
-        made.append("".join(parts))
-    return made
+        written.append("".join(parts))
+    return written
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -31,8 +31,8 @@ def test_the_command_exports_a_fine_tuned_run(fine_tuned, tmp_path, capsys):
 def test_a_head_of_no_class_is_one_line_and_leaves_nothing(fine_tuned, tmp_path, capsys):
     write_run(fine_tuned("marked"), tmp_path / "run")
     assert run(["export", str(tmp_path / "run"), str(tmp_path / "model")]) == 2
-    told = capsys.readouterr().err.replace("\n", " ")
-    assert "transformers has no class with the head of task film (task.kind=marked); use the run itself" in told
+    printed = capsys.readouterr().err.replace("\n", " ")
+    assert "transformers has no class with the head of task film (task.kind=marked); use the run itself" in printed
     assert not (tmp_path / "model").exists()
 
 

@@ -37,11 +37,11 @@ class Golden:
 
     def targets(self, name: str) -> PretrainingTargets:
         """The questions that the file holds under `name`, one a row."""
-        told = {key.partition(".")[2]: value for key, value in self.expected.items() if key.startswith(f"{name}.")}
-        whole = {key: value.astype(np.int32) for key, value in told.items() if value.dtype == np.int64}
-        tokens = tokens_of(whole["ids"], whole["segments"], told["mask"])
-        masked = Masked(tokens, whole["positions"], whole["labels"], told["weights"])
-        ones = np.ones((len(told["weights"]), 1), np.float32)
+        arrays = {key.partition(".")[2]: value for key, value in self.expected.items() if key.startswith(f"{name}.")}
+        whole = {key: value.astype(np.int32) for key, value in arrays.items() if value.dtype == np.int64}
+        tokens = tokens_of(whole["ids"], whole["segments"], arrays["mask"])
+        masked = Masked(tokens, whole["positions"], whole["labels"], arrays["weights"])
+        ones = np.ones((len(arrays["weights"]), 1), np.float32)
         return jax.tree.map(jnp.asarray, PretrainingTargets(masked, whole["pair_label"][:, None], ones))
 
 
@@ -51,7 +51,8 @@ def golden(request):
 
 
 def test_both_losses(golden):
-    means = golden.objective.measure(golden.params, golden.targets("batch"), None)
+    measure = jax.jit(lambda params, targets: golden.objective.measure(params, targets, None))
+    means = measure(golden.params, golden.targets("batch"))
     for task in ("mlm", "nsp"):
         assert float(means[f"{task}_loss"].value) == pytest.approx(float(golden.expected[f"loss.{task}"]), abs=1e-5)
 

@@ -98,7 +98,7 @@ def test_a_model_is_fetched_by_its_name_without_its_pickles_and_found_again_offl
     assert bert_jax.load(NAME).fill_mask(text) == bert_jax.load(GOLDEN).fill_mask(text)
 
 
-def test_a_folder_of_that_name_wins_and_it_is_said(published, capsys):
+def test_a_folder_of_that_name_wins_and_one_line_reports_it(published, capsys):
     shutil.copytree(GOLDEN, NAME)
     folder = Path.cwd() / NAME
     assert model_place(NAME) == folder

@@ -17,7 +17,9 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.interchange.model_directory import open_model_directory
-from bert_jax.interchange.tensors import read_safetensors, select
+from bert_jax.interchange.relatives import RELATIVES
+from bert_jax.interchange.selection import select
+from bert_jax.interchange.tensors import read_safetensors
 from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import initial_parameters, open_initial
@@ -77,35 +79,37 @@ def same(first, second) -> bool:
     return all(np.array_equal(first[name], second[name]) for name in first) and first.keys() == second.keys()
 
 
-def test_import_then_export_gives_the_same_bytes(folder, tmp_path, capsys):
-    assert run(["import", str(folder), str(tmp_path / "run")]) == 0
-    told = capsys.readouterr().out
-    assert "3 layers, width 32" in told and "gelu_erf" in told and "62 tensors taken" in told
-    assert run(["export", str(tmp_path / "run"), str(tmp_path / "again")]) == 0
+def test_an_imported_model_is_loaded_exported_and_started_from_but_not_trained(folder, tmp_path, capsys):
+    imported = tmp_path / "run"
+    assert run(["import", str(folder), str(imported)]) == 0
+    printed = capsys.readouterr().out
+    assert "3 layers, width 32" in printed and "gelu_erf" in printed and "62 tensors taken" in printed
+    first, second = bert_jax.load(folder), bert_jax.load(imported)
+    text = "piece1 piece2 [MASK] piece3"
+    assert first.config == second.config and first.fill_mask(text) == second.fill_mask(text)
+    assert run(["export", str(imported), str(tmp_path / "again")]) == 0
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
     before, after = (json.loads((place / "config.json").read_text()) for place in (folder, tmp_path / "again"))
     assert {name: after[name] for name in before.keys() & after.keys()} == {
         name: before[name] for name in before.keys() & after.keys()
     }
     assert after["architectures"] == ["BertForPreTraining"]
+    capsys.readouterr()
+    assert run(["pretrain", str(imported), "--workdir", str(imported)]) == 2
+    assert "start a run from it: --init" in capsys.readouterr().err
+    assert run(["import", str(folder), str(imported)]) == 2
+    assert "exists already" in capsys.readouterr().err
 
 
-def test_a_run_and_a_directory_load_alike(folder, tmp_path):
-    run(["import", str(folder), str(tmp_path / "run")])
-    first, second = bert_jax.load(folder), bert_jax.load(tmp_path / "run")
-    assert first.config == second.config
-    text = "piece1 piece2 [MASK] piece3"
-    assert first.fill_mask(text) == second.fill_mask(text)
-
-
-def test_an_index_leads_to_several_files(folder):
-    whole = open_model_directory(folder)
-    sharded(folder)
+def test_an_index_leads_to_several_files_and_tensors_that_it_leaves_out_are_named(folder):
+    whole = open_model_directory(folder).parameters()
+    places = sharded(folder)
+    listed = {name: place for name, place in places.items() if not name.startswith("cls.seq_")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": listed}))
     parts = open_model_directory(folder)
-    np.testing.assert_array_equal(
-        whole.parameters()["bert"]["encoder"]["layers"]["attention"]["kernel"],
-        parts.parameters()["bert"]["encoder"]["layers"]["attention"]["kernel"],
-    )
+    assert jax.tree.all(jax.tree.map(np.array_equal, whole["bert"], parts.parameters()["bert"]))
+    assert parts.absent == {"next_sentence"}
+    assert set(parts.unused) == {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
 
 
 def test_old_names_an_encoder_by_itself_and_what_is_left_over(folder):
@@ -178,15 +182,6 @@ def test_a_tokenizer_json_is_followed_where_it_differs_from_berts(folder):
     for other in ("piece1\0piece2", "Piece3 piece4 中文", "piece1 piece22 none"):
         assert followed.encode(other) == theirs.encode(other).ids
     assert not isinstance(followed, WordPieceTokenizer)
-
-
-def test_tensors_that_the_index_leaves_out_are_named(folder):
-    places = sharded(folder)
-    listed = {name: place for name, place in places.items() if not name.startswith("cls.seq_")}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": listed}))
-    model = open_model_directory(folder)
-    assert model.absent == {"next_sentence"}
-    assert set(model.unused) == {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
 
 
 def test_the_command_for_a_pickle_keeps_its_class_and_is_quoted(folder, tmp_path):
@@ -285,7 +280,7 @@ def _lines(*pieces: str, folder: Path) -> None:
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
 
 
-def test_a_tensor_that_a_layer_has_besides_is_told_and_not_used(folder):
+def test_a_further_tensor_of_a_layer_is_named_and_not_used(folder):
     name = "bert.encoder.layer.1.attention.output.adapter.weight"
     with_tensors(folder, lambda tensors: tensors | {name: np.zeros((2, 2), np.float32)})
     assert open_model_directory(folder).unused[name] == "not a tensor of BERT"
@@ -377,10 +372,6 @@ SPOILED = {
         _tokenizer(pre_tokenizer={"type": "BertPreTokenizer", "later": True}),
         "has 'pre_tokenizer.later', which isn't read here",
     ),
-    "words of MeCab": (
-        _settings("tokenizer_config.json", word_tokenizer_type="mecab"),
-        "word_tokenizer_type is 'mecab', which changes ids and isn't read here",
-    ),
     "half a character in a piece": (_tokenizer(added_tokens=[{"id": 97, "content": "\ud800"}]), "half of a surrogate"),
     "numbers of thousands of digits": (
         _settings("tokenizer_config.json", added_tokens_decoder={"9" * 5_000: {"content": "[MASK]"}}),
@@ -397,31 +388,28 @@ SPOILED = {
     "a million wrong pieces": (_tokenizer(added_tokens=[{}] * 300_000), "is no good tokenizer.json"),
     "a tokenizer.json of 33 MB": (_tokenizer(x="x" * 33_000_000), "more than 32,000,000 bytes, which no such file"),
     "an index with a NUL": (_index("model\0.safetensors"), "names 'model\\x00.safetensors', which is no safetensors"),
-    "an index to a folder of its own": (_index("/etc/x.safetensors"), "names '/etc/x.safetensors', which is no"),
     "numbers in eight bits": (_eight_bits, "holds F8_E4M3 numbers, which aren't read here"),
     "a setting of megabytes": (_settings("config.json", model_type="x" * 10**6), "model_type is 'xxx"),
     "nested settings": (_settings("config.json", x=_nested(100)), "is nested more than 64 deep"),
-    "an absurd epsilon": (_settings("config.json", layer_norm_eps=1e308), "layer_norm_epsilon is layer_norm_eps there"),
     "an epsilon in words": (_settings("config.json", layer_norm_eps=[1]), "layer_norm_epsilon is layer_norm_eps there"),
-    "a size beyond 64 bits": (_settings("config.json", hidden_size=2**63), "hidden_size is 9223372036854775808; a"),
     "no config": (lambda folder: (folder / "config.json").unlink(), "has neither config.json nor bert_config.json"),
-    "ideographs kept together": (
-        _settings("tokenizer_config.json", tokenize_chinese_chars=False),
-        "tokenize_chinese_chars is False, which changes ids",
-    ),
 }
 
 
 @pytest.mark.parametrize("name", SPOILED)
-def test_what_is_damaged_or_does_not_belong_together_is_refused_in_one_line(folder, tmp_path, capsys, name):
+def test_what_is_damaged_or_does_not_belong_together_is_refused_in_one_line(folder, name):
     spoil, words = SPOILED[name]
     spoil(folder)
+    with pytest.raises(UsageError) as refusal:
+        open_model_directory(folder).parameters()
+    assert words in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_a_refused_model_is_not_imported(folder, tmp_path, capsys):
+    (folder / "config.json").write_text("{")
     assert run(["import", str(folder), str(tmp_path / "run")]) == 2
-    told = capsys.readouterr().err
-    assert words in told and told.count("\n") == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
-    with pytest.raises(UsageError):
-        bert_jax.load(folder)
+    assert capsys.readouterr().err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 READ = ["config.json", "model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json"]
@@ -444,7 +432,7 @@ def test_a_damaged_file_is_refused_in_a_line_or_the_folder_works(folder, name, s
             read_tokenizer(folder, model.config).encode("piece1 piece2")
         elif "safetensors" in name:
             tensors, _ = read_safetensors(folder)
-            select(tensors, model.config, folder)
+            select(tensors, model.config, folder, RELATIVES["bert"])
             [tensor.read() for tensor in tensors.values()]
         else:
             open_model_directory(folder)
@@ -482,24 +470,6 @@ def shaped(tiny_config):
     )
 
 
-def test_training_starts_from_a_directory_and_parts_that_it_lacks_are_random(folder, shaped, tmp_path, capsys):
-    with_tensors(folder, lambda tensors: {key: value for key, value in tensors.items() if not key.startswith("cls.")})
-    still = shaped.optimizer.replace(peak_learning_rate=1e-12)
-    run = RunDirectory(tmp_path / "run")
-    pretrain(shaped.replace(init=str(folder), optimizer=still), run)
-    assert (
-        capsys.readouterr().err.count(
-            "the model to start from has no masked-language head and no head for pairs: random"
-        )
-        == 1
-    )
-    started, given = bert_jax.load(run.path), bert_jax.load(folder)
-    assert started.tokenizer.vocabulary.pieces == given.tokenizer.vocabulary.pieces
-    kernel = started.params["bert"]["encoder"]["layers"]["attention"]["kernel"]
-    np.testing.assert_allclose(kernel, given.params["bert"]["encoder"]["layers"]["attention"]["kernel"], atol=1e-8)
-    assert np.std(started.params["masked_lm"]["dense"]["kernel"]) > 0.01
-
-
 def test_an_encoder_by_itself_encodes_and_fills_no_masks(folder, tmp_path, capsys):
     whole = bert_jax.load(folder).encode(["piece1 piece2"])
     with_tensors(
@@ -520,7 +490,7 @@ def test_an_encoder_by_itself_encodes_and_fills_no_masks(folder, tmp_path, capsy
 
 
 def test_an_imported_model_is_measured_on_text_as_far_as_it_has_heads(folder, corpus, tmp_path, capsys):
-    parts = {"whole": (), "one": ("cls.seq_relationship", "bert.pooler"), "none": ("cls.",)}
+    parts = {"one": ("cls.seq_relationship", "bert.pooler"), "none": ("cls.",)}
     for name, dropped in parts.items():
         with_tensors(
             folder, lambda tensors: {key: value for key, value in tensors.items() if not key.startswith(dropped)}
@@ -528,21 +498,15 @@ def test_an_imported_model_is_measured_on_text_as_far_as_it_has_heads(folder, co
         assert run(["import", str(folder), str(tmp_path / name)]) == 0
         capsys.readouterr()
         code = run(["evaluate", str(tmp_path / name), "--data", str(corpus)])
-        told = capsys.readouterr()
+        printed = capsys.readouterr()
         assert code == (2 if name == "none" else 0)
-        assert ("NSP accuracy" in told.out) == (name == "whole"), told.out
-        assert ("without masked-language head" in told.err) == (name == "none")
+        assert "NSP accuracy" not in printed.out
+        assert ("without masked-language head" in printed.err) == (name == "none")
 
 
-def test_an_imported_run_is_started_from_and_not_trained(folder, tmp_path, capsys, corpus):
-    run(["import", str(folder), str(tmp_path / "run")])
-    again = ["pretrain", str(tmp_path / "run"), "--workdir", str(tmp_path / "run")]
-    assert run(again) == 2 and "start a run from it: --init" in capsys.readouterr().err
-    assert run(["import", str(folder), str(tmp_path / "run")]) == 2
-    assert "exists already" in capsys.readouterr().err
-
-
-def test_rows_without_a_piece_are_kept_and_never_predicted(folder, shaped, tmp_path, capsys):
+def test_rows_without_a_piece_are_kept_and_never_predicted_and_parts_that_are_missing_are_random(
+    folder, shaped, tmp_path, capsys
+):
     pieces = (folder / "vocab.txt").read_text().splitlines()
     _lines(*pieces[:90], folder=folder)
     assert run(["import", str(folder), str(tmp_path / "run")]) == 0
@@ -562,18 +526,23 @@ def test_rows_without_a_piece_are_kept_and_never_predicted(folder, shaped, tmp_p
     word = params["bert"]["embeddings"]["word"]
     before = bert.params["bert"]["embeddings"]["word"]
     np.testing.assert_array_equal(np.delete(word, [90, 91], axis=0), np.delete(before, [90, 91], axis=0))
-    pretrain(settings, RunDirectory(tmp_path / "trained"))
+
+    shapes = {name: tensor.shape for name, tensor in load_file(folder / "model.safetensors").items()}
+    with_tensors(folder, lambda tensors: {key: value for key, value in tensors.items() if not key.startswith("cls.")})
+    still = settings.optimizer.replace(peak_learning_rate=1e-12)
+    capsys.readouterr()
+    pretrain(settings.replace(optimizer=still), RunDirectory(tmp_path / "trained"))
+    said = "the model to start from has no masked-language head and no head for pairs: random"
+    assert capsys.readouterr().err.count(said) == 1
     assert run(["export", str(tmp_path / "trained"), str(tmp_path / "last")]) == 0
-    shapes = (
-        {name: tensor.shape for name, tensor in load_file(place).items()}
-        for place in (tmp_path / "last" / "model.safetensors", folder / "model.safetensors")
-    )
-    assert next(shapes) == next(shapes)
+    trained, given = (load_file(place / "model.safetensors") for place in (tmp_path / "last", folder))
+    assert {name: tensor.shape for name, tensor in trained.items()} == shapes
+    query = "bert.encoder.layer.1.attention.self.query.weight"
+    np.testing.assert_allclose(trained[query], given[query], atol=1e-8)
+    assert np.std(trained["cls.predictions.transform.dense.weight"]) > 0.01
 
 
-@pytest.mark.parametrize(
-    "prefix", ["module._orig_mod.", "model.", "backbone.", "net.", "_forward_module.", "student.", "encoder."]
-)
+@pytest.mark.parametrize("prefix", ["module._orig_mod.", "model.", "_forward_module.", "encoder."])
 @pytest.mark.parametrize("bare", [False, True])
 def test_what_a_wrapper_puts_before_all_names_is_left_out(prefix, bare, folder, capsys):
     tensors = load_file(folder / "model.safetensors")

@@ -1,8 +1,8 @@
 """The same numbers as transformers' classes of BERT and its relatives: tests/golden/make.py and make_relatives.py make
 the files."""
 
+import functools
 import json
-import shutil
 from pathlib import Path
 
 import jax
@@ -16,6 +16,7 @@ from token_rows import tokens_of
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.export import obstacle, their_tensors, write_model_directory
 from bert_jax.interchange.model_directory import open_model_directory
+from bert_jax.interchange.model_settings import model_config
 from bert_jax.interchange.names import to_tensors
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.model.bert import BertForPretraining, Discriminator, completed, init, parameter_shapes
@@ -59,16 +60,22 @@ class Golden:
 
     def loss(self, params):
         """The mean loss of the predicted tokens, and that of the pairs where the class has it; of a discriminator that
-        of all tokens."""
+        of all tokens. Also the logits of tokens, and of pairs or None."""
         if self.config.discriminator:
-            losses = optax.sigmoid_binary_cross_entropy(self.replaced(params), self.batch["replaced"])
-            return jnp.sum(losses * self.batch["mask"]) / jnp.sum(self.batch["mask"])
+            tokens = self.replaced(params)
+            losses = optax.sigmoid_binary_cross_entropy(tokens, self.batch["replaced"])
+            return jnp.sum(losses * self.batch["mask"]) / jnp.sum(self.batch["mask"]), (tokens, None)
         tokens, pairs = self.logits(params)
         losses, weights = cross_entropy(tokens, self.batch["labels"])[0], self.batch["weights"]
         loss = jnp.sum(losses * weights) / jnp.sum(weights)
         if "logits.pair" in self.expected:
             loss += jnp.mean(cross_entropy(pairs, self.batch["pair_label"])[0])
-        return loss
+        return loss, (tokens, pairs)
+
+    @functools.cached_property
+    def computed(self):
+        """Loss, logits and gradients, by one program."""
+        return jax.device_get(jax.jit(jax.value_and_grad(self.loss, has_aux=True))(self.params))
 
 
 @pytest.fixture(scope="module", params=[*sorted(FOLDER.iterdir()), *BERTS], ids=lambda folder: folder.name)
@@ -83,8 +90,8 @@ def test_nothing_of_a_model_is_left_out(golden):
 
 
 def test_hidden_states_of_every_layer(golden):
-    model = BertForPretraining(golden.config)
-    found = model.apply(golden.completed(golden.params), golden.tokens, return_layers=True, method="encode").layers
+    encode = jax.jit(functools.partial(BertForPretraining(golden.config).apply, return_layers=True, method="encode"))
+    found = encode(golden.completed(golden.params), golden.tokens).layers
     there = np.asarray(golden.batch["mask"] > 0)
     for number, layer in enumerate(found):
         expected = golden.expected[f"hidden.{number}"]
@@ -93,22 +100,20 @@ def test_hidden_states_of_every_layer(golden):
 
 
 def test_logits_and_losses(golden):
+    (loss, (tokens, pairs)), _ = golden.computed
     if golden.config.discriminator:
-        there = np.asarray(golden.batch["mask"] > 0)
-        found, expected = golden.replaced(golden.params), golden.expected["logits.replaced"]
-        np.testing.assert_allclose(found[there], expected[there], atol=1e-5)
+        used, expected = golden.batch["mask"] > 0, golden.expected["logits.replaced"]
     else:
-        tokens, pairs = golden.logits(golden.params)
-        rows, used = np.arange(len(tokens))[:, None], np.asarray(golden.batch["weights"] > 0)
+        rows, used = np.arange(len(tokens))[:, None], golden.batch["weights"] > 0
         expected = golden.expected["logits.mlm"][rows, golden.batch["positions"]]
-        np.testing.assert_allclose(tokens[used], expected[used], atol=1e-5)
+    np.testing.assert_allclose(tokens[np.asarray(used)], expected[np.asarray(used)], atol=1e-5)
     if "logits.pair" in golden.expected:
         np.testing.assert_allclose(pairs, golden.expected["logits.pair"], atol=1e-5)
-    assert float(golden.loss(golden.params)) == pytest.approx(float(golden.expected["loss"]), abs=1e-5)
+    assert float(loss) == pytest.approx(float(golden.expected["loss"]), abs=1e-5)
 
 
 def test_every_gradient(golden):
-    gradients = jax.device_get(jax.grad(golden.loss)(golden.params))
+    _, gradients = golden.computed
     relative = RELATIVES[golden.config.model_type]
     ours = their_tensors(to_tensors(gradients, golden.config), relative)
     theirs = {key.removeprefix("gradient."): value for key, value in golden.expected.items() if "gradient." in key}
@@ -193,15 +198,12 @@ def test_tensors_of_another_kind_than_config_json_says_are_one_line(tmp_path):
     ],
     ids=str,
 )
-def test_what_bert_jax_does_not_compute_of_modernbert_is_one_line(tmp_path, changes, words):
-    folder = shutil.copytree(FOLDER / "modernbert", tmp_path / "model")
-    values = json.loads((folder / "config.json").read_text())
+def test_what_bert_jax_does_not_compute_of_modernbert_is_one_line(changes, words):
+    values = json.loads((FOLDER / "modernbert" / "config.json").read_text())
     # The published one says that its class for sentences takes the mean of all tokens. That head isn't read.
-    (folder / "config.json").write_text(json.dumps(values | {"classifier_pooling": "mean"}))
-    assert open_model_directory(folder).config == open_model_directory(FOLDER / "modernbert").config
-    (folder / "config.json").write_text(json.dumps(values | changes))
+    model_config(values | {"classifier_pooling": "mean"}, Path("config.json"))
     with pytest.raises(UsageError, match=f"config.json: {words}"):
-        open_model_directory(folder)
+        model_config(values | changes, Path("config.json"))
 
 
 def test_settings_that_a_kind_does_not_have_are_not_exported(golden, tmp_path):
@@ -210,7 +212,7 @@ def test_settings_that_a_kind_does_not_have_are_not_exported(golden, tmp_path):
     with pytest.raises(UsageError, match=r"model\.\w+=\w+ can't be exported: .* model.model_type=bert has") as refused:
         write_model_directory(tmp_path / "model", config, params, golden.published.tokenizer)
     vocabulary = golden.published.tokenizer.vocabulary
-    told = obstacle(config, parameter_shapes(config), vocabulary)  # before it is trained
-    assert told == str(refused.value)
+    reason = obstacle(config, parameter_shapes(config), vocabulary)  # before it is trained
+    assert reason == str(refused.value)
     assert obstacle(golden.config, parameter_shapes(golden.config), vocabulary) is None
     assert not list(tmp_path.iterdir())

@@ -143,7 +143,7 @@ def test_options_that_it_has_not_are_refused(tmp_path):
         read_tokenizer(tmp_path, ModelConfig(model_type="albert", vocabulary_size=1200), lowercase=False)
 
 
-def test_it_is_given_by_its_file(tmp_path):
+def test_a_vocab_json_is_loaded_by_its_path(tmp_path):
     copied("roberta", tmp_path)
     assert load_tokenizer(tmp_path / "vocab.json").encode("the river") == read(tmp_path, "roberta").encode("the river")
 

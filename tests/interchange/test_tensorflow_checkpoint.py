@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bert_jax.interchange import tensorflow_checkpoint
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
 from bert_jax.interchange.tensors import read_safetensors
 from bert_jax.system.errors import UsageError
@@ -34,10 +35,10 @@ from types import SimpleNamespace
 
 def load_checkpoint(prefix):
     with open(prefix + ".index", "rb") as file:
-        told = pickle.load(file)
-    if told == "abort":
+        tensors = pickle.load(file)
+    if tensors == "abort":
         os.abort()
-    return Reader(told)
+    return Reader(tensors)
 
 
 class Reader:
@@ -67,8 +68,8 @@ def tensorflow(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(package.parent)
     prefix = tmp_path / "bert_model.ckpt"
 
-    def write(told, data_bytes: int) -> Path:
-        prefix.with_suffix(".ckpt.index").write_bytes(pickle.dumps(told))
+    def write(tensors, data_bytes: int) -> Path:
+        prefix.with_suffix(".ckpt.index").write_bytes(pickle.dumps(tensors))
         prefix.with_suffix(".ckpt.data-00000-of-00001").write_bytes(bytes(data_bytes))
         return prefix
 
@@ -114,7 +115,18 @@ def test_it_is_found_by_its_index(tmp_path):
         find_tensorflow_checkpoint(tmp_path)
 
 
-def test_a_damaged_checkpoint_or_no_tensorflow_is_one_line(tmp_path):
+@pytest.mark.parametrize("stands_in", [True, False])
+def test_a_damaged_checkpoint_is_one_line(tmp_path, stands_in, slow, request):
+    if stands_in:
+        request.getfixturevalue("tensorflow")
+    elif not slow:
+        pytest.skip("with --slow TensorFlow itself reads it")
     (tmp_path / "bert_model.ckpt.index").write_bytes(b"none")
-    with pytest.raises(UsageError, match="\\[tensorflow\\]|is no good TensorFlow checkpoint"):
+    with pytest.raises(UsageError, match="is no good TensorFlow checkpoint"):
+        read_tensorflow_checkpoint(tmp_path / "bert_model.ckpt")
+
+
+def test_without_tensorflow_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(tensorflow_checkpoint.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install .*\[tensorflow\]"):
         read_tensorflow_checkpoint(tmp_path / "bert_model.ckpt")

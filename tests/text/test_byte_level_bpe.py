@@ -37,9 +37,9 @@ def test_a_word_is_the_same_wherever_it_stands(tokenizer):
 
 
 def test_words_are_added_after_the_old_pieces(tokenizer, tmp_path):
-    made = extend(tokenizer, ["dog", "zebra", "two words", "zebra", "semi;colon"])
-    assert (made.added, made.known, made.split) == (1, 2, 2)
-    longer = made.tokenizer
+    extension = extend(tokenizer, ["dog", "zebra", "two words", "zebra", "semi;colon"])
+    assert (extension.added, extension.known, extension.split) == (1, 2, 2)
+    longer = extension.tokenizer
     assert longer.vocabulary.pieces[:320] == tokenizer.vocabulary.pieces
     assert longer.encode("a zebra") == [*tokenizer.encode("a"), 320]
     assert longer.encode("the zebras' dog")[-2:] == tokenizer.encode("the zebras' dog")[-2:]

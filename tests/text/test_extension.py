@@ -4,7 +4,6 @@ from bert_jax.system.errors import UsageError
 from bert_jax.text import sentencepiece as sentencepiece_module
 from bert_jax.text.extension import extend, replaced_pieces
 from bert_jax.text.sentencepiece_training import train_sentencepiece
-from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
@@ -88,11 +87,3 @@ def test_a_word_that_a_model_always_splits_is_refused(monkeypatch):
     monkeypatch.setattr(sentencepiece_module, "_SCORE_STEP", -5.0)
     with pytest.raises(UsageError, match="splits 'photovirus' whatever its pieces; leave the word out"):
         extend(sentencepiece("unigram"), ["photovirus"])
-
-
-def test_a_longer_model_is_saved_and_read(tmp_path):
-    longer = extend(sentencepiece("unigram"), WORDS).tokenizer
-    longer.save(tmp_path)
-    read = load_tokenizer(tmp_path)
-    assert read.vocabulary.pieces == longer.vocabulary.pieces
-    assert read.encode("photoviruses") == longer.encode("photoviruses")

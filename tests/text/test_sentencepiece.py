@@ -4,7 +4,6 @@ from trained_tokenizers import trained
 
 from bert_jax.system.errors import UsageError
 from bert_jax.text.sentencepiece import SentencePieceTokenizer, read_model
-from bert_jax.text.sentencepiece_huggingface import as_huggingface
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import BOUNDARY
 
@@ -38,13 +37,13 @@ def renamed(tokenizer, names) -> bytes:
     return model.SerializeToString()
 
 
-def test_special_pieces_of_a_given_model_are_found_by_name(tokenizer, tmp_path):
+def test_special_pieces_of_another_programs_model_are_found_by_name(tokenizer, tmp_path):
     path = tmp_path / "given.model"
     path.write_bytes(renamed(tokenizer, ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]))
-    given = load_tokenizer(path)
-    assert given.vocabulary.special_ids == (0, 1, 2, 3, 4)
-    assert 4 not in given.encode("<mask> the")
-    assert given.encode_masked("the [MASK]")[-1] == 4
+    renamed_tokenizer = load_tokenizer(path)
+    assert renamed_tokenizer.vocabulary.special_ids == (0, 1, 2, 3, 4)
+    assert 4 not in renamed_tokenizer.encode("<mask> the")
+    assert renamed_tokenizer.encode_masked("the [MASK]")[-1] == 4
 
 
 def test_a_model_without_special_pieces_is_refused(tokenizer, tmp_path):
@@ -70,14 +69,15 @@ def test_what_is_no_model_is_refused(tmp_path, content, words):
         ("normalizer_spec", "remove_extra_whitespaces", False, "several spaces"),
     ],
 )
-def test_what_hugging_faces_library_does_otherwise_is_not_given_to_it(tokenizer, group, name, value, words):
+def test_a_model_that_hugging_faces_library_encodes_otherwise_is_not_converted(tokenizer, group, name, value, words):
     model = ModelProto.FromString(tokenizer._model.SerializeToString())
+    changed = SentencePieceTokenizer(model)
     setattr(getattr(model, group), name, value)
     with pytest.raises(UsageError, match=words):
-        as_huggingface(model, unknown_id=1)
+        changed.as_huggingface()
 
 
-def test_a_longer_bpe_vocabulary_with_pieces_taken_first_is_not_given_to_it():
+def test_a_longer_bpe_with_pieces_taken_first_is_not_converted():
     longer = trained("bpe").with_pieces([f"{BOUNDARY}quickjumpfox"])
     with pytest.raises(UsageError, match="taken before all others"):
         longer.as_huggingface()

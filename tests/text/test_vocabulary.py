@@ -30,7 +30,7 @@ def test_it_reads_what_it_writes(tmp_path):
         ("\n".join([*PIECES, "c "]).encode(), "line 8: the piece 'c ' holds a space"),
         ("\n".join([*PIECES, "c\td"]).encode(), "line 8: the piece 'c\\td' holds a space"),
         ("\n".join([*PIECES, "\0"]).encode(), "line 8: the piece '\\x00' holds the character U+0000"),
-        (b"a" * 33_000_000, "33,000,000 bytes; no vocabulary needs over 32,000,000"),
+        (b"a" * 33_000_000, "it has more than 32,000,000 bytes"),
         (b"\xff\xfe", "not UTF-8"),
     ],
 )

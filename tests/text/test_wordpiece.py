@@ -66,25 +66,7 @@ def test_a_word_of_up_to_200_characters_has_pieces(reference, count):
 
 MASKED = "原来都，千装山林宿为生智神以这雪。济料"
 NUMBERS = [
-    1334,
-    3342,
-    6964,
-    8025,
-    1284,
-    6164,
-    2256,
-    3361,
-    2163,
-    712,
-    4496,
-    3256,
-    4869,
-    810,
-    6822,
-    7435,
-    512,
-    3846,
-    3161,
+    *map(int, "1334 3342 6964 8025 1284 6164 2256 3361 2163 712 4496 3256 4869 810 6822 7435 512 3846 3161".split())
 ]
 PLACES = [2, 3, 8, 26, 30, 34, 38, 39, 48, 58, 60, 77, 83, 88, 105, 111, 114, 116, 119]  # printed with 57 for 58
 FIRST = "原来济南的雪都下在了这里，跑马岭位于济南南部山区，海拔近千米。"
@@ -105,7 +87,7 @@ def test_he_and_xus_example_has_their_numbers(reference, tmp_path):
     assert [sequence[place - 1] for place in PLACES] == list(MASKED)
 
 
-def test_accents_go_with_the_case_unless_told(tokenizer):
+def test_accents_are_treated_as_the_case_unless_set(tokenizer):
     keeps = WordPieceTokenizer(Vocabulary(PIECES), lowercase=False)
     assert pieces(tokenizer, "é") == ["[UNK]"]  # e is no piece
     assert pieces(keeps, "é") == ["é"]
