@@ -11,12 +11,13 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import HeadInput
 from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertEncoder, Parameters, one_token, without
 from bert_jax.model.dropout import split
-from bert_jax.model.encoder import Computation
+from bert_jax.model.encoder import UNTRAINED
 from bert_jax.model.heads import TaskHead
 
 
@@ -49,14 +50,14 @@ class BertForTask(nn.Module):
 
     config: ModelConfig
     head: HeadShape
-    computation: Computation = Computation()
+    execution: ExecutionConfig = UNTRAINED
     frozen_layers: int | None = None
     """Number of first blocks that get no gradient, nor do the embeddings. None: all get one."""
     probe: bool = False
     """Whether the head alone gets a gradient."""
 
     def setup(self):
-        self.bert = BertEncoder(self.config, self.computation, self.frozen_layers)
+        self.bert = BertEncoder(self.config, self.execution, self.frozen_layers)
         self.task = TaskHead(self.config, self.head.outputs)
 
     def __call__(

@@ -109,7 +109,6 @@ def _call(
         cost_estimate=pl.CostEstimate(
             flops=products, transcendentals=batch * kernel.heads * length * length, bytes_accessed=moved
         ),
-        interpret=kernel.interpreted,
     )(scalars.reshape(-1), *arrays[:3], lines, *arrays[3:])
 
 

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from bert_jax.config.run import RunConfig
 from bert_jax.model.attention import training_forms
-from bert_jax.model.encoder import Computation
+from bert_jax.model.encoder import blocks_at_once
 from bert_jax.model.linear import compute_dtype
 from bert_jax.planning.rates import Limit, Positive, Rates
 from bert_jax.system import facts
@@ -258,7 +258,7 @@ def settings(trainer: Trainer) -> dict[str, Scalar]:
         **{f"mesh.{name}": size for name, size in trainer.mesh.shape.items()},
         "execution.accumulation": execution.accumulation,
         "execution.remat": execution.remat,
-        "execution.unroll": Computation.of(execution).blocks_at_once(model.num_layers),
+        "execution.unroll": blocks_at_once(execution, model.num_layers),
         "execution.attention": attention,
     }
 

@@ -7,8 +7,8 @@ import pytest
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model.bert import BertEncoder, BertForPretraining, init
-from bert_jax.model.encoder import Computation
 
 CONFIG = ModelConfig(
     num_layers=3, hidden_size=32, num_heads=4, max_positions=24, vocabulary_size=100, initializer_range=0.1
@@ -35,7 +35,9 @@ def inputs(length=LENGTH, padding=0):
 
 @partial(jax.jit, static_argnames=("config", "remat", "unroll"))
 def apply(config, params, tokens, wanted, keys, remat, unroll):
-    return BertForPretraining(config, Computation(remat, unroll)).apply({"params": params}, tokens, wanted, keys)
+    return BertForPretraining(config, ExecutionConfig(remat=remat, unroll=unroll)).apply(
+        {"params": params}, tokens, wanted, keys
+    )
 
 
 def logits(config, params, tokens, wanted=((1, 5),) * ROWS, keys=None, remat="none", unroll=1):

@@ -1,7 +1,5 @@
 """Attention by cuDNN: its call computed by XLA on this machine, and lowered for GPUs that it doesn't have."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +8,12 @@ from jax._src.cudnn import fused_attention_stablehlo
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model import attention_form, cudnn_attention
 from bert_jax.model.attention import check_attention
 from bert_jax.model.attention_form import AttentionCase
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
-from bert_jax.model.encoder import Computation
 from bert_jax.model.exact_attention import attend
 from bert_jax.model.sharding import make_mesh, on_mesh
 from bert_jax.system.errors import UsageError
@@ -43,9 +41,11 @@ def on_gpu(monkeypatch):
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_it_gives_what_the_exact_form_gives(name):
+def test_it_gives_what_the_exact_form_gives(name, monkeypatch):
     """At all tokens. Padding attends to fewer keys, or to others, and nobody reads what comes of it."""
-    by_xla = functools.partial(cudnn_attention.attend, implementation="xla")
+    attention = jax.nn.dot_product_attention
+    by_xla = lambda *given, **named: attention(*given, **named | {"implementation": "xla"})
+    monkeypatch.setattr(jax.nn, "dot_product_attention", by_xla)
     pattern = pattern_of(**PATTERNS[name])
     *given, gradient = jax.random.normal(jax.random.key(1), (4, 4, 64, 2, 16))
     real = (pattern.queries.sequence > 0)[:, :, None, None]
@@ -54,7 +54,7 @@ def test_it_gives_what_the_exact_form_gives(name):
         context, backward = jax.vjp(lambda *given: form(*given, pattern, 0.0, None) * real, *given)
         return context, *backward(gradient)
 
-    for exact, found in zip(*map(computed, (attend, by_xla))):
+    for exact, found in zip(*map(computed, (attend, cudnn_attention.attend))):
         assert jnp.abs(exact).max() > 0.1
         assert jnp.abs(exact - found).max() < 1e-5 * jnp.abs(exact).max()
         assert not jnp.any(found[3])  # in a row without tokens there are neither results nor gradients
@@ -75,10 +75,7 @@ def calls(form, dropout=None, mesh=None, **config) -> tuple[int, int]:
     keys = None if dropout is None else jax.random.split(jax.random.key(1), (4, 1))
 
     def loss(params):
-        network, wanted = (
-            BertForPretraining(model, Computation(unroll=None, attention=form)),
-            jnp.zeros((4, 2), jnp.int32),
-        )
+        network, wanted = BertForPretraining(model, ExecutionConfig(attention=form)), jnp.zeros((4, 2), jnp.int32)
         logits, _ = network.apply({"params": params}, tokens, wanted, keys)
         return logits.astype(jnp.float32).sum()
 
