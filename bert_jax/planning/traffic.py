@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Annotated
 
 from bert_jax.planning.collectives import kind_of
-from bert_jax.planning.program import Buffer, Computation, Instruction, Program, buffers
+from bert_jax.planning.program import Computation, Instruction, Program
 from bert_jax.system import facts
 from bert_jax.system.facts import Facts
 
@@ -86,13 +86,13 @@ def _moved(program: Program, computation: Computation, one: Instruction) -> int:
     return written + sum(
         _read(program, computation, one, number)
         for number, name in enumerate(one.operands)
-        if any(buffer.in_memory for buffer in _result(computation, name))
+        if any(buffer.in_memory for buffer in computation.instructions[name].buffers)
     )
 
 
 def _read(program: Program, computation: Computation, one: Instruction, number: int) -> int:
     """Bytes that an instruction reads of its operand `number`."""
-    whole = sum(buffer.bytes for buffer in _result(computation, one.operands[number]))
+    whole = computation.instructions[one.operands[number]].bytes
     if one.kind == "tuple" or kind_of(one):
         return 0
     if one.kind == "dynamic-update-slice" and number == 0:
@@ -124,7 +124,7 @@ def _written(program: Program, computation: Computation, one: Instruction) -> li
     """Bytes that an instruction writes to main memory, for each element of its result."""
     parts = [sum(buffer.bytes for buffer in part if buffer.in_memory) for part in one.parts]
     if one.kind == "dynamic-update-slice":
-        return [min(part, _bytes(computation, one.operands[1])) for part in parts]
+        return [min(part, computation.instructions[one.operands[1]].bytes) for part in parts]
     if one.kind == "fusion":
         inner = program.computations[one.called[0]]
         roots = inner.instructions[inner.root]
@@ -141,16 +141,8 @@ def _made(program: Program, computation: Computation, name: str) -> int:
     if one.kind == "bitcast":
         return _made(program, computation, one.operands[0])
     if one.kind == "dynamic-update-slice":
-        return _bytes(computation, one.operands[1])
+        return computation.instructions[one.operands[1]].bytes
     if one.kind == "fusion":
         inner = program.computations[one.called[0]]
         return _made(program, inner, inner.root)
     return one.bytes
-
-
-def _result(computation: Computation, name: str) -> list[Buffer]:
-    return buffers(computation.instructions[name].shape)
-
-
-def _bytes(computation: Computation, name: str) -> int:
-    return computation.instructions[name].bytes
