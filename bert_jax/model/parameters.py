@@ -158,6 +158,6 @@ def parameter_at(path: str) -> Parameter:
     """
     names = path.split("/")
     for begin in range(len(names)):
-        if found := _BY_PATH.get("/".join(names[begin:])):
-            return found
+        if parameter := _BY_PATH.get("/".join(names[begin:])):
+            return parameter
     raise ValueError(f"PARAMETERS (model/parameters.py) has no row for the parameter {path}; add one")

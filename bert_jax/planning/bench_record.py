@@ -223,14 +223,14 @@ def read_record(path: Place) -> Bench:
 
 def differences(there: Bench, here: Bench) -> list[Difference]:
     """The differences between two records: the work first, then machine, versions and other settings."""
-    found = []
+    changed = []
     for group in ("machine", "versions", "settings"):
         of_there, of_here = getattr(there, group), getattr(here, group)
         for name in dict.fromkeys([*of_here, *of_there]):
             a, b = of_there.get(name), of_here.get(name)
             if a != b:
-                found.append(Difference(name, a, b, group == "settings" and _is_work(name)))
-    return sorted(found, key=lambda each: not each.work)
+                changed.append(Difference(name, a, b, group == "settings" and _is_work(name)))
+    return sorted(changed, key=lambda each: not each.work)
 
 
 def _is_work(name: str) -> bool:

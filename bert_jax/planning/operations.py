@@ -52,11 +52,11 @@ def operations(trainer: Trainer) -> list[Operation]:
     batch, length = phase.batch_size // trainer.mesh.size, phase.length
     slots = config.slots(length)
     tokens = synthetic_batch(batch, length, 1, config.data.sequences_a_row(length)).tokens
-    found = _of_model(model, tokens, length if model.discriminator else slots)
+    listed = _of_model(model, tokens, length if model.discriminator else slots)
     if model.generator:
         of_generator = [*_of_model(model.generator, tokens, slots), _drawing(model.generator, tokens, slots)]
-        found += [replace(operation, name=f"generator: {operation.name}") for operation in of_generator]
-    return found
+        listed += [replace(operation, name=f"generator: {operation.name}") for operation in of_generator]
+    return listed
 
 
 def _of_model(model: ModelConfig, tokens: Tokens, slots: int) -> list[Operation]:
@@ -65,24 +65,24 @@ def _of_model(model: ModelConfig, tokens: Tokens, slots: int) -> list[Operation]
     blocks, width = model.num_layers - (slots < length), model.hidden_size
     x, inner = (_random(model, batch, length, features) for features in (width, model.inner_size))
     of_all_keys = sum(map(model.is_global, range(blocks)))
-    found = [_matrices(model, x, inner, blocks), *_attention(model, tokens, None, of_all_keys)]
+    listed = [_matrices(model, x, inner, blocks), *_attention(model, tokens, None, of_all_keys)]
     if of_all_keys < blocks:
         of_windows = _attention(model, tokens, model.local_window, blocks - of_all_keys)
-        found += [replace(operation, name=f"{operation.name}, local") for operation in of_windows]
+        listed += [replace(operation, name=f"{operation.name}, local") for operation in of_windows]
     if model.dropout:
         keys = jax.random.split(jax.random.key(0), batch)
-        found.append(_operation("dropout of outputs", 2 * blocks + 1, lambda x: dropout(x, model.dropout, keys), x))
-    found.append(_of_module("LayerNorm", 2 * blocks + 1, LayerNorm(model), x))
-    found.append(_operation("GELU", blocks, activation(model), inner))
+        listed.append(_operation("dropout of outputs", 2 * blocks + 1, lambda x: dropout(x, model.dropout, keys), x))
+    listed.append(_of_module("LayerNorm", 2 * blocks + 1, LayerNorm(model), x))
+    listed.append(_operation("GELU", blocks, activation(model), inner))
     if model.discriminator:
         flops = 2 * batch * length * width * (width + 1)
-        found.append(_of_module("discriminator's head", 1, ReplacedTokenHead(model), x, flops=flops))
+        listed.append(_of_module("discriminator's head", 1, ReplacedTokenHead(model), x, flops=flops))
     else:
         table = _random(model, padded_vocabulary_size(model), model.table_size).astype(jnp.float32)
         flops = 2 * batch * slots * model.table_size * (width + vocabulary_size(model))
         predicted = _random(model, batch, slots, width)
-        found.append(_of_module("masked-language head", 1, MaskedLanguageHead(model), predicted, table, flops=flops))
-    return found
+        listed.append(_of_module("masked-language head", 1, MaskedLanguageHead(model), predicted, table, flops=flops))
+    return listed
 
 
 def _random(model: ModelConfig, *shape: int) -> jax.Array:
@@ -144,14 +144,14 @@ def _attention(model: ModelConfig, tokens: Tokens, window: int | None, blocks: i
         return weighted_sums(scores.astype(value.dtype), heads_first(value), value.dtype).swapaxes(1, 2)
 
     flops = 2 * 2 * rows * queries * keys * model.hidden_size
-    found = [
+    listed = [
         _operation("attention's products", blocks, products, query, key, value, flops=flops),
         _operation("softmax", blocks, lambda x: softmax_where(x, admitted), scores),
     ]
     if rate := model.attention_dropout:
         of_heads = head_keys(jax.random.split(jax.random.key(0), rows)[:, None], model.num_heads)[:, 0]
-        found.append(_operation("dropout of attention", blocks, lambda x: dropout(x, rate, of_heads), scores))
-    return found
+        listed.append(_operation("dropout of attention", blocks, lambda x: dropout(x, rate, of_heads), scores))
+    return listed
 
 
 def _drawing(model: ModelConfig, tokens: Tokens, slots: int) -> Operation:

@@ -17,7 +17,7 @@ from bert_jax.model.attention import check_attention
 from bert_jax.model.sharding import abstract, batch_sharding, check_batch_size, make_mesh
 from bert_jax.model.size import train_flops
 from bert_jax.planning.collectives import collectives
-from bert_jax.planning.plan_record import FormulaPlan, Memory, Pace, PhasePlan, StepTime
+from bert_jax.planning.plan_record import FormulaPlan, Memory, Pace, PhasePlan, StepTime, work_of
 from bert_jax.planning.program import Program
 from bert_jax.planning.topology import Topology, topology_devices
 from bert_jax.planning.traffic import movers
@@ -94,14 +94,10 @@ class Planner:
             traffic = sum(each.bytes for each in moved)
             step_time = self._time(trainer, number, traffic, sum(each.sent for each in sent))
         plan = PhasePlan(
-            phase=number,
-            steps=phase.steps,
-            length=phase.length,
-            batch_size=phase.batch_size,
+            **work_of(number, phase, trainer.flops(number)),
             mesh=dict(trainer.mesh.shape),
             remat=config.execution.remat,
             accumulation=config.execution.accumulation,
-            flops=trainer.flops(number),
             compile_seconds=time.perf_counter() - began,
             memory=memory,
             needed_bytes=needed,
@@ -156,13 +152,12 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
 def formulas(config: RunConfig, topology: Topology, vocabulary_size: int) -> list[FormulaPlan]:
     """FLOPs of each phase and their time at the peak of the chips."""
     model = config.model.replace(vocabulary_size=vocabulary_size)
-    phases = []
+    plans = []
     for number, phase in enumerate(config.phases):
         flops = phase.batch_size * train_flops(model, phase.length, config.slots(phase.length))
         at_best = Pace.of(phase, flops, topology.seconds(flops), topology)
-        sizes = {"steps": phase.steps, "length": phase.length, "batch_size": phase.batch_size}
-        phases.append(FormulaPlan(phase=number, **sizes, flops=flops, at_best=at_best))
-    return phases
+        plans.append(FormulaPlan(**work_of(number, phase, flops), at_best=at_best))
+    return plans
 
 
 def refusal(message: str) -> int | None:
@@ -173,9 +168,9 @@ def refusal(message: str) -> int | None:
     if "RESOURCE_EXHAUSTED" not in message:
         raise RunError(f"the TPU's compiler failed: {message.splitlines()[0]}")
     for pattern in _REFUSALS:
-        if found := re.search(pattern, message):
-            number = found[1].rstrip("KMGT")
-            return round(float(number) * 1024 ** " KMGT".index(found[1][len(number) :] or " "))
+        if match := re.search(pattern, message):
+            number = match[1].rstrip("KMGT")
+            return round(float(number) * 1024 ** " KMGT".index(match[1][len(number) :] or " "))
     return None
 
 

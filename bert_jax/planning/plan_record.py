@@ -1,7 +1,7 @@
 """The facts of a plan: memory, work, traffic and time of each phase's step on a TPU slice."""
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import computed_field
 
@@ -105,6 +105,11 @@ class PhaseWork(Facts):
     batch_size: Annotated[int, "batch"]
     flops: Annotated[facts.Flops, "FLOPs a step, by formula"]
     """FLOPs of one step over all chips by formula, without recomputation."""
+
+
+def work_of(number: int, phase: Phase, flops: float) -> dict[str, Any]:
+    """The fields of PhaseWork for a phase whose step takes so many `flops`."""
+    return {"phase": number, **phase.model_dump(include={"steps", "length", "batch_size"}), "flops": flops}
 
 
 class FormulaPlan(PhaseWork):

@@ -49,8 +49,8 @@ class Instruction(NamedTuple):
 
     def attribute(self, name: str) -> str:
         """The name of the computation in an attribute such as `body` or `condition`; "" without this attribute."""
-        found = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
-        return found[1] if found else ""
+        match = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
+        return match[1] if match else ""
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -91,8 +91,8 @@ class Program:
                 self._entry = computation.name if header[1] else self._entry
         if not self._entry:
             raise ValueError("no ENTRY computation in the program's text")
-        found = re.search(r"\bnum_partitions=(\d+)", text[: text.find("\n")])
-        self.devices = int(found[1]) if found else 1
+        match = re.search(r"\bnum_partitions=(\d+)", text[: text.find("\n")])
+        self.devices = int(match[1]) if match else 1
 
     def executed(self) -> Iterator[tuple[Computation, Instruction, int]]:
         """Yields every instruction that a device runs, with its computation and how often it runs.
@@ -146,10 +146,10 @@ def _computation(name: str, lines: Iterator[str]) -> Computation:
     """Parses the lines of a computation up to its closing brace."""
     instructions, root = {}, ""
     for text in _whole_instructions(lines):
-        if found := _INSTRUCTION.match(text):
-            instruction = _instruction(found[2], found[3])
+        if match := _INSTRUCTION.match(text):
+            instruction = _instruction(match[2], match[3])
             instructions[instruction.name] = instruction
-            root = instruction.name if found[1] else root
+            root = instruction.name if match[1] else root
     return Computation(name, instructions, root)
 
 
@@ -184,11 +184,11 @@ def _instruction(name: str, text: str) -> Instruction:
 def _in_parentheses(text: str) -> tuple[list[str], str]:
     """The items between the parenthesis at the beginning of `text` and the one that closes it, and the text after."""
     depth, begin, items = 0, 1, []
-    for found in _BRACKET_OR_COMMA.finditer(text):
-        depth += (found[0] in "({[") - (found[0] in ")}]")
-        if not depth or depth == 1 and found[0] == ",":
-            items.append(text[begin : found.start()].strip())
-            begin = found.end()
+    for match in _BRACKET_OR_COMMA.finditer(text):
+        depth += (match[0] in "({[") - (match[0] in ")}]")
+        if not depth or depth == 1 and match[0] == ",":
+            items.append(text[begin : match.start()].strip())
+            begin = match.end()
         if not depth:
             return [item for item in items if item], text[begin:]
     raise ValueError(f"a parenthesis stays open in {text[:80]!r}")

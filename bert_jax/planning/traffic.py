@@ -46,8 +46,8 @@ def movers(program: Program) -> list[Mover]:
     runs: Counter[tuple[str, str, str]] = Counter()
     for computation, one, times in program.executed():
         if size := _moved(program, computation, one):
-            found = re.search(r'op_name="([^"]*)"', one.attributes)
-            where = _where(found[1]) if found else ("step", "", one.kind)
+            match = re.search(r'op_name="([^"]*)"', one.attributes)
+            where = _where(match[1]) if match else ("step", "", one.kind)
             moved[where] += times * size
             runs[where] += times
     return [

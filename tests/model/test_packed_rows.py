@@ -55,8 +55,9 @@ def test_the_model_gives_each_sequence_what_it_gives_it_alone(layouts, kind):
     encode = jax.jit(partial(BertForPretraining(config).apply, method="encode"))
     together, apart = (encode({"params": params}, tokens) for tokens in (packed, alone))
     wanted = jnp.array([[0, 9, 14], [3, 11, 0]])
-    pieces, pairs = BertForPretraining(config).apply({"params": params}, packed, wanted)
-    everywhere, alone_pairs = BertForPretraining(config).apply({"params": params}, alone, None)
+    predict = jax.jit(BertForPretraining(config).apply)
+    pieces, pairs = predict({"params": params}, packed, wanted)
+    everywhere, alone_pairs = predict({"params": params}, alone, None)
     for number, (row, place) in enumerate(TAKES):
         found = together.tokens[of_sequence(packed, row, place)]
         np.testing.assert_allclose(found, apart.tokens[number, : LENGTHS[number]], atol=2e-6)
