@@ -104,7 +104,7 @@ def _operation(name: str, count: int, function: Callable, *arguments: jax.Array,
 
 def _of_module(name: str, count: int, module: nn.Module, *arguments: jax.Array, flops: int = 0) -> Operation:
     """`module` with fixed parameters."""
-    params = module.init(jax.random.key(0), *arguments)
+    params = jax.jit(module.init)(jax.random.key(0), *arguments)
     return _operation(name, count, functools.partial(module.apply, params), *arguments, flops=flops)
 
 

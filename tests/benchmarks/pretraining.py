@@ -16,7 +16,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from bert_jax.system.allocator import keep_freed_memory
 from turns import WORK, Process, answer, answers_go_to_output, take_turns, tell_warm_up
 
 from bert_jax.cli.arguments import Arguments, Command
@@ -26,6 +25,7 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
+from bert_jax.system.machine import keep_freed_memory
 from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.devices import keep_compiled_programs
 

@@ -87,12 +87,9 @@ def calls(form, dropout=None, mesh=None, **config) -> tuple[int, int]:
 
 def test_a_model_for_gpus_calls_cudnn_forwards_and_backwards(on_gpu, tiny_config):
     """In all blocks but the last, which is computed at a few places only."""
-    assert calls("cudnn") == calls("cudnn", causal=True) == (2, 2)
+    dropout_elsewhere = calls("cudnn", dropout=0.0)
+    assert calls("cudnn") == calls("cudnn", causal=True) == dropout_elsewhere == (2, 2)
     assert calls("cudnn", mesh=make_mesh(tiny_config.mesh)) == (2, 2)
-
-
-def test_a_model_with_dropout_elsewhere_calls_it_too(on_gpu):
-    assert calls("cudnn", dropout=0.0) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -130,11 +127,17 @@ def test_why_it_is_not_used(settings, dropout, seen, why, on_gpu):
     assert found is None if why is None else why in found
 
 
-def test_where_it_cannot_be_had_it_is_refused_in_one_line(tiny_config, monkeypatch):
+def test_a_form_that_can_not_be_used_is_refused_in_one_line(tiny_config, monkeypatch):
     asked, mesh = tiny_config.execution.replace(attention="cudnn"), make_mesh(tiny_config.mesh)
-    said = r"^execution.attention=cudnn can't be had: this is a CPU, and cuDNN is for NVIDIA's GPUs; leave it at auto"
-    with pytest.raises(UsageError, match=said):
-        check_attention(asked, MODEL, [(32, 1)], mesh)
+    for execution, why in (
+        (asked, "execution.attention=cudnn can't be had: this is a CPU, and cuDNN is for NVIDIA's GPUs"),
+        (
+            asked.replace(attention="tpu"),
+            "execution.attention=tpu can't be had: this is a CPU, and the kernel is for TPUs",
+        ),
+    ):
+        with pytest.raises(UsageError, match=f"^{why}; leave it at auto"):
+            check_attention(execution, MODEL, [(32, 1)], mesh)
     monkeypatch.setattr(attention_form, "platform", lambda: "gpu")
     with pytest.raises(UsageError, match="attention's dropout is 0.1"):
         check_attention(asked, MODEL, [(32, 1)], mesh)
