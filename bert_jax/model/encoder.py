@@ -174,8 +174,8 @@ class _Blocks(NamedTuple):
     def one(
         self, number: int, layer: Any, x: Float[Array, "B T D"], places: Int[Array, "B R"] | None = None
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H T T"] | None]:
-        """Block `number`, or one of its kind, with the parameters and keys `layer`: its output and, if requested, its
-        attention."""
+        """Computes block `number`, or one of its kind, with `layer`, its parameters and dropout keys. Returns its
+        output and, if requested, its attention."""
         block = Block(
             self.config, self.execution.attention, not self.config.is_global(number), number == 0, parent=None
         )
@@ -188,8 +188,8 @@ class _Blocks(NamedTuple):
         return _rematerialised(run, self.execution.remat, self.in_a_loop)(layer, x, places)
 
     def loop(self, stretch: range, stack: Any, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], Any]:
-        """The blocks of a stretch in a loop; `stack` holds their parameters and keys. Returns the output of the last
-        one and, where requested, the outputs and attention of all, stacked.
+        """Computes a stretch of blocks in a loop over `stack`, their parameters and dropout keys. Returns the output of
+        the last one and, where requested, the outputs and attention of all, stacked.
 
         Where kinds of blocks alternate, an iteration computes one period of them.
         """
@@ -257,8 +257,8 @@ def _stacked(config: ModelConfig) -> Callable[..., Any]:
 
 
 def _rematerialised(run: Callable, remat: Remat, in_a_loop: bool) -> Callable:
-    """`run` that recomputes in the backward pass as `remat` says. Outside of loops XLA must not merge that
-    with the first computation, which would keep its result in memory."""
+    """`run` with the recomputation that `remat` names. Outside of loops XLA must not merge it with the first
+    computation, whose results would then stay in memory."""
     if remat == "none":
         return run
     policy = jax.checkpoint_policies.save_only_these_names(PRODUCT) if remat == "dots" else None

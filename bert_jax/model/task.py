@@ -41,7 +41,7 @@ class HeadShape(NamedTuple):
         return cls(facts.head, outputs, len(task.marks) // 2, facts.head_dropout)
 
     def has_pooler(self, config: ModelConfig) -> bool:
-        """Whether a pooler stands below the head: a head of tokens has none, unless `pools_tokens`."""
+        """Whether the head reads the pooler's output. A head for tokens does so only if `pools_tokens`."""
         return self.input != "tokens" or pools_tokens(config)
 
 
@@ -99,7 +99,7 @@ def mean_of_marked(x: Float[Array, "B T D"], marks: Int[Array, "B M 2"]) -> Floa
 
 
 def pools_tokens(config: ModelConfig) -> bool:
-    """Whether what stands for the pooler also stands between each token's vector and a head for tokens."""
+    """Whether a head for tokens reads every token's vector through the pooler, as ModernBERT's does."""
     return config.pooler == "transform"
 
 

@@ -170,8 +170,8 @@ def compared(there: Bench, here: Bench) -> Iterator[Compared]:
     for name, time in here.times.items():
         if earlier := there.times.get(name):
             ratio = time.median / earlier.median if time.low > 0 and earlier.low > 0 else None
-            texts = (facts.milliseconds(each.median) for each in (earlier, time))
-            yield Compared(part=name, **dict(zip(("there", "here"), texts)), ratio=ratio)
+            before, now = facts.milliseconds(earlier.median), facts.milliseconds(time.median)
+            yield Compared(part=name, there=before, here=now, ratio=ratio)
     for name, rate, text in (
         ("tokens", lambda bench: bench.tokens_per_second, "{:,.0f} /s".format),
         ("matrix rate", lambda bench: bench.rates.matrix.per_second, facts.flops_per_second),

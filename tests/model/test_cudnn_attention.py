@@ -12,7 +12,7 @@ from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model import attention_form, cudnn_attention
 from bert_jax.model.attention import check_attention
 from bert_jax.model.attention_form import AttentionCase
-from bert_jax.model.attention_pattern import AttentionPattern, Places
+from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.exact_attention import attend
 from bert_jax.model.sharding import make_mesh, on_mesh
@@ -27,10 +27,7 @@ PATTERNS = {
 }
 
 
-def pattern_of(lengths=LENGTHS, size=64, **pattern) -> AttentionPattern:
-    sequence = jnp.asarray(np.arange(size) < lengths[:, None], jnp.int32)
-    places = Places(sequence, sequence * jnp.arange(size))
-    return AttentionPattern(places, places, 1, **pattern)
+TOKENS = tokens_of(np.ones((4, 64)), mask=np.arange(64) < LENGTHS[:, None])
 
 
 @pytest.fixture
@@ -46,7 +43,7 @@ def test_it_gives_what_the_exact_form_gives(name, monkeypatch):
     attention = jax.nn.dot_product_attention
     by_xla = lambda *given, **named: attention(*given, **named | {"implementation": "xla"})
     monkeypatch.setattr(jax.nn, "dot_product_attention", by_xla)
-    pattern = pattern_of(**PATTERNS[name])
+    pattern = AttentionPattern.of(TOKENS, causal=False)._replace(**PATTERNS[name])
     *given, gradient = jax.random.normal(jax.random.key(1), (4, 4, 64, 2, 16))
     real = (pattern.queries.sequence > 0)[:, :, None, None]
 
@@ -71,12 +68,11 @@ def calls(form, dropout=None, mesh=None, **config) -> tuple[int, int]:
     `dropout`: that of attention; None for a step without any.
     """
     model = MODEL.replace(attention_dropout=dropout or 0.0, **config)
-    tokens = tokens_of(np.ones((4, 64)), mask=np.arange(64) < LENGTHS[:, None])
     keys = None if dropout is None else jax.random.split(jax.random.key(1), (4, 1))
 
     def loss(params):
         network, wanted = BertForPretraining(model, ExecutionConfig(attention=form)), jnp.zeros((4, 2), jnp.int32)
-        logits, _ = network.apply({"params": params}, tokens, wanted, keys)
+        logits, _ = network.apply({"params": params}, TOKENS, wanted, keys)
         return logits.astype(jnp.float32).sum()
 
     params = jax.eval_shape(lambda: init(model, jax.random.key(0)))

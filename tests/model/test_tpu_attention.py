@@ -33,25 +33,19 @@ PATTERNS = {
 }
 
 
-def pattern_of(lengths, causal=False, window=None) -> AttentionPattern:
-    size = 128 if sum(lengths[0]) <= 128 else 1024
-    sequence, position = np.zeros((2, len(lengths), size), np.int32)
-    for row, each in enumerate(lengths):
-        numbers = [(number + 1, place) for number, length in enumerate(each) for place in range(length)]
-        for place, (number, within) in enumerate(numbers):
-            sequence[row, place], position[row, place] = number, within
-    places = Places(jnp.asarray(sequence), jnp.asarray(position))
-    return AttentionPattern(places, places, max(map(len, lengths)), causal, window)
-
-
-def tiles_pattern(lengths, numbers, **sizes) -> AttentionPattern:
-    """Rows of 512 tokens with sequences of these lengths, which have these numbers."""
-    sequence, position = np.zeros((2, len(lengths), 512), np.int32)
-    for row, (each, named) in enumerate(zip(lengths, numbers)):
-        sequence[row, : sum(each)] = np.repeat(named, each)
-        position[row, : sum(each)] = np.concatenate([np.arange(length) for length in each])
-    places = Places(jnp.asarray(sequence), jnp.asarray(position))
-    return AttentionPattern(places, places, max(map(max, numbers)), **sizes)
+def pattern_of(lengths, numbers=None, size=None, **sizes) -> AttentionPattern:
+    """Rows of `size` tokens, by default as many as the first row has, with sequences of these lengths, which have these
+    numbers, by default 1, 2 and so on."""
+    numbers = numbers or [range(1, len(row) + 1) for row in lengths]
+    places = np.zeros((2, len(lengths), size or max(128, sum(lengths[0]))), np.int32)
+    for row, of_row in enumerate(zip(lengths, numbers)):
+        each, named = (np.array(values, int) for values in of_row)
+        places[:, row, : each.sum()] = (
+            np.repeat(named, each),
+            np.arange(each.sum()) - np.repeat(each.cumsum() - each, each),
+        )
+    queries = Places(*map(jnp.asarray, places))
+    return AttentionPattern(queries, queries, max(map(max, filter(len, numbers))), **sizes)
 
 
 def with_gradients(form, pattern, heads, size, rate):
@@ -86,14 +80,14 @@ def test_tiles_give_what_the_exact_form_gives(on_tpu, sizes):
     """Sequences over the bounds of tiles, in any order, and padding from within a tile or from its end on."""
     lengths = [[130, 250, 10, 122], [200, 150, 50], [256], [512], [40, 40]]
     numbers = [[3, 1, 4, 2], [1, 2, 3], [2], [1], [2, 1]]
-    pattern = tiles_pattern(lengths, numbers, **sizes)
+    pattern = pattern_of(lengths, numbers, **sizes)
     for exact, found in zip(*(with_gradients(form, pattern, 2, 64, 0.1) for form in (attend, TPU.attend))):
         assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
 
 
 def test_tiles_without_a_common_sequence_are_not_multiplied(on_tpu):
     """NaN in one sequence, which any product would carry on, doesn't reach the others of its row."""
-    pattern, keys = tiles_pattern([[256, 256]], [[1, 2]]), jax.random.split(jax.random.key(0), (1, 2))
+    pattern, keys = pattern_of([[256, 256]]), jax.random.split(jax.random.key(0), (1, 2))
     given = jax.random.normal(jax.random.key(1), (4, 1, 512, 2, 64))
     second = (pattern.keys.sequence == 2)[:, :, None, None]
 
@@ -112,7 +106,7 @@ def test_a_span_has_every_key_that_a_query_attends_to(causal, window):
     rng = np.random.default_rng(0)
     lengths = [rng.multinomial(rng.integers(512), rng.dirichlet(np.ones(5))) for _ in range(50)]
     numbers = [rng.permutation(5) + 1 for _ in range(50)]
-    pattern = tiles_pattern(lengths, numbers, causal=causal, window=window)
+    pattern = pattern_of(lengths, numbers, 512, causal=causal, window=window)
     kernel = Kernel(2, 64, 0.0, 5, causal, window)
     found = np.asarray(spans(kernel, jnp.stack([*pattern.keys], axis=1), 128))
     needed = np.asarray(pattern.admitted() & (pattern.queries.sequence > 0)[:, :, None])
@@ -126,7 +120,7 @@ def test_a_span_has_every_key_that_a_query_attends_to(causal, window):
 
 def test_the_spans_of_packed_rows():
     kernel = Kernel(2, 64, 0.0, 4, causal=False, window=None)
-    places = jnp.stack([*tiles_pattern([[128, 256, 128], [200, 100], [512]], [[1, 2, 3], [1, 2], [1]]).keys], axis=1)
+    places = jnp.stack([*pattern_of([[128, 256, 128], [200, 100], [512]]).keys], axis=1)
     expected = [[(0, 1), (1, 2), (1, 2), (3, 1)], [(0, 2), (0, 3), (1, 2), (0, 0)], [(0, 4)] * 4]
     assert np.array_equal(spans(kernel, places, 128), expected)
     assert np.array_equal(spans(kernel, places, 256)[:, :, 1], [[3, 3], [3, 2], [4, 4]])

@@ -97,17 +97,14 @@ def test_a_timing_tells_the_spread():
     assert timing == Timing(median=5.0, low=1.0, high=9.0, rounds=11)
 
 
-def test_made_up_sequences_are_full_and_of_the_vocabulary():
+def test_made_up_rows_are_full_and_of_the_vocabulary():
     batch = synthetic_batch(4, 32, 150)
     assert batch.tokens.ids.shape == (4, 32) and batch.tokens.ids.max() < 150
     assert (batch.tokens.length == 32).all() and (batch.tokens.segment.sum(axis=1) == 16).all()
     assert ((batch.tokens.units > 0).sum(axis=1) == 29).all() and np.unique(batch.ordinal).size == 4
-
-
-def test_made_up_packed_rows_are_full_too():
-    batch = synthetic_batch(4, 32, 150, most=3)
-    assert batch.tokens.length.tolist() == [[24, 8, 0]] * 4 and (batch.tokens.sequence > 0).all()
-    assert batch.weight.tolist() == [[1, 1, 0]] * 4 and np.unique(batch.ordinal).size == 12
+    packed = synthetic_batch(4, 32, 150, most=3)
+    assert packed.tokens.length.tolist() == [[24, 8, 0]] * 4 and (packed.tokens.sequence > 0).all()
+    assert packed.weight.tolist() == [[1, 1, 0]] * 4 and np.unique(packed.ordinal).size == 12
 
 
 def test_a_run_in_place_of_a_config_is_measured_on_its_own_sequences(tiny_run, capsys, monkeypatch):
@@ -133,11 +130,15 @@ def test_a_batch_that_does_not_fit_is_one_line(capsys):
     assert "--phases.0.length=1024 is more than --model.max-positions=512" in capsys.readouterr().err
 
 
-def test_operations_are_measured_beside_their_limits(measured):
+def test_operations_are_measured_beside_their_limits(measured, trainer):
+    """Their arguments and results are moved once each."""
     found = {part.name: part for part in measured.operations}
     assert set(found) >= {"softmax", "LayerNorm", "attention's products", "masked-language head"}
     assert all(part.time.low > 0 and part.limit.seconds > 0 and part.bytes > 0 for part in found.values())
     assert found["softmax"].flops == 0 and found["softmax"].limit.binds == "bytes"
+    of_tokens = 8 * 32 * trainer.objective.model.hidden_size * 4
+    assert found["LayerNorm"].bytes == 3 * of_tokens  # the argument, the result and the argument's gradient
+    assert found["attention's products"].bytes == 7 * of_tokens
 
 
 def test_electras_operations_are_those_of_both_models_and_the_drawing():
@@ -149,14 +150,6 @@ def test_electras_operations_are_those_of_both_models_and_the_drawing():
     assert of_both.items() <= {operation.name: operation.count for operation in found}.items()
     (drawing,) = (operation for operation in found if operation.name == "generator: drawing")
     assert drawing.run().shape == (4, config.slots(16))
-
-
-def test_an_operation_moves_its_arguments_and_results_once(trainer, measured):
-    model = trainer.objective.model
-    of_tokens = 8 * 32 * model.hidden_size * 4
-    found = {operation.name: operation for operation in measured.operations}
-    assert found["LayerNorm"].bytes == 3 * of_tokens  # the argument, the result and the argument's gradient
-    assert found["attention's products"].bytes == 7 * of_tokens
 
 
 def test_an_operation_that_a_step_lacks_is_not_measured(tiny_config):

@@ -15,8 +15,8 @@ from bert_jax.config.run import RunConfig
 from bert_jax.planning import plan as plan_module
 from bert_jax.planning.changes import ChangedPlan, change_that_fits, changes
 from bert_jax.planning.collectives import Collective
-from bert_jax.planning.plan import Planner, formulas, refusal
-from bert_jax.planning.plan_record import Memory, PhasePlan, StepTime
+from bert_jax.planning.plan import Planner, refusal
+from bert_jax.planning.plan_record import Memory, PhasePlan, StepTime, work_of
 from bert_jax.planning.sweep import most_compilations, splits, sweep
 from bert_jax.planning.topology import parse_topology
 from bert_jax.planning.traffic import Mover
@@ -68,14 +68,10 @@ class FakePlanner(Planner):
         self.asked.append((phase.length, phase.batch_size, config.mesh.fsdp))
         limits = {"compute": 0.5 * config.mesh.fsdp, "memory": 0.3, "links": 0.2}
         plan = PhasePlan(
-            phase=number,
-            steps=phase.steps,
-            length=phase.length,
-            batch_size=phase.batch_size,
+            **work_of(number, phase, 10**15),
             mesh={"data": self.topology.chips // config.mesh.fsdp, "fsdp": config.mesh.fsdp},
             remat=execution.remat,
             accumulation=execution.accumulation,
-            flops=10**15,
             compile_seconds=30.0,
             needed_bytes=memory.total,
             available_bytes=round(self.topology.chip.memory),
@@ -265,12 +261,8 @@ def test_without_the_compiler_there_are_formulas(monkeypatch, capsys):
     assert run(["plan", str(CONFIGS / "base.py"), "--topology", "v4:4x4x4", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert not found["compiled"] and found["parameters"] == 110_106_428
+    assert [(phase["phase"], phase["length"]) for phase in found["phases"]] == [(0, 128), (1, 512)]
     assert found["phases"][0]["at_best"]["step_seconds"] == pytest.approx(found["phases"][0]["flops"] / 64 / 275e12)
-
-
-def test_formulas_are_those_of_the_run(tiny_config):
-    found = formulas(tiny_config, parse_topology("v5e:2x2"), 150)
-    assert [phase.batch_size for phase in found] == [8]
 
 
 def test_a_program_that_jax_can_not_read_names_the_pair_that_was_tested(monkeypatch):
