@@ -5,11 +5,10 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import jax
 
-from bert_jax.config.run import RunConfig
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.sharding import batch_sharding
 from bert_jax.planning.bench_record import FORMAT, KIND, Bench, Part, Timing, machine, settings, versions
@@ -17,9 +16,9 @@ from bert_jax.planning.operations import operations
 from bert_jax.planning.program import Program
 from bert_jax.planning.rates import RateProbes, Rates
 from bert_jax.planning.traffic import movers
+from bert_jax.pretraining.objective import PretrainingTrainer
 from bert_jax.training.batch import Batch, synthetic_batch
 from bert_jax.training.devices import peak_flops
-from bert_jax.training.trainer import Trainer
 
 _WARM_ROUNDS = 2
 _LEAST_ROUNDS = 5
@@ -30,15 +29,15 @@ _FORWARD_SHARE = 1 / 3
 
 
 def bench(
-    trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = None, with_operations: bool = False
+    trainer: PretrainingTrainer, seconds: float, batches: Iterator[Batch] | None = None, with_operations: bool = False
 ) -> Bench:
     """Measures the step of the trainer's first phase for about `seconds`, and its parts as many times.
 
     `batches`: the training batches of a run; None for random sequences of full length. `with_operations`: also measure
     the main operations one by one.
     """
-    config = cast(RunConfig, trainer.config)  # bench trains a pretraining objective
-    phase, model, flops = config.phases[0], trainer.objective.model, trainer.flops(0)
+    config, model, flops = trainer.config, trainer.objective.model, trainer.flops(0)
+    phase = config.phases[0]
     input_rate = _input_rate(batches, seconds) if batches else None
     if batches:
         batch = next(batches)
@@ -86,7 +85,7 @@ def bench(
 class _Programs:
     """The compiled step and its parts, on a batch."""
 
-    def __init__(self, trainer: Trainer, batch: Batch):
+    def __init__(self, trainer: PretrainingTrainer, batch: Batch):
         self._rows, self._batch = batch_sharding(trainer.mesh), batch
         self._state, self._on_device = trainer.initial_state(), jax.device_put(batch, self._rows)
         self._forward, self._gradients = (

@@ -6,7 +6,7 @@ import platform
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final, Literal, NamedTuple, cast
+from typing import Annotated, Final, Literal, NamedTuple
 
 import jax
 import jaxlib
@@ -14,17 +14,16 @@ from jax.sharding import Mesh
 from pydantic import computed_field, model_validator
 from pydantic_core import PydanticCustomError
 
-from bert_jax.config.run import RunConfig
 from bert_jax.model.attention import training_forms
 from bert_jax.model.encoder import blocks_at_once
 from bert_jax.model.linear import compute_dtype
 from bert_jax.planning.rates import Limit, Positive, Rates
+from bert_jax.pretraining.objective import PretrainingTrainer
 from bert_jax.system import facts
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import Facts
 from bert_jax.system.json_file import MOST_BYTES, as_shape, check_format, parse_object, read_bytes
-from bert_jax.training.trainer import Trainer
 
 KIND: Final = "bert-jax bench"
 FORMAT = 1
@@ -238,9 +237,9 @@ def _is_work(name: str) -> bool:
     return name in others or name.startswith("model.") and name not in _SAME_WORK
 
 
-def settings(trainer: Trainer) -> dict[str, Scalar]:
+def settings(trainer: PretrainingTrainer) -> dict[str, Scalar]:
     """Settings that the time of a step depends on, by name; those that are chosen by themselves as they were chosen."""
-    model, config = trainer.objective.model, cast(RunConfig, trainer.config)  # bench trains a pretraining objective
+    model, config = trainer.objective.model, trainer.config
     phase, execution = config.phases[0], config.execution
     sequences = config.data.sequences_a_row(phase.length)
     whole, local = training_forms(execution.attention, model, phase.length, sequences, trainer.mesh)

@@ -3,14 +3,13 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.run import RunConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import dropout
@@ -20,9 +19,9 @@ from bert_jax.model.heads import MaskedLanguageHead, ReplacedTokenHead
 from bert_jax.model.linear import LayerNorm, activation, compute_dtype, project
 from bert_jax.model.products import heads_first, inner_products, weighted_sums
 from bert_jax.pretraining.masking import Masked
+from bert_jax.pretraining.objective import PretrainingTrainer
 from bert_jax.pretraining.replaced import draw_tokens
 from bert_jax.training.batch import synthetic_batch
-from bert_jax.training.trainer import Trainer
 
 _FORWARD_AND_BACKWARD = 3
 """FLOPs of forward and backward pass over those of the forward pass: the backward pass takes twice as many."""
@@ -42,21 +41,21 @@ class Operation:
     """Bytes of its arguments and results, the gradients among them, each read or written once."""
 
 
-def operations(trainer: Trainer) -> list[Operation]:
+def operations(trainer: PretrainingTrainer) -> list[Operation]:
     """The operations that take most of a step of the trainer's first phase, at one device's share of the batch.
 
     Those of a generator, beside its discriminator's, have names of their own.
     """
-    config = cast(RunConfig, trainer.config)
-    model, phase = trainer.objective.model, config.phases[0]
+    config, model = trainer.config, trainer.objective.model
+    phase = config.phases[0]
     batch, length = phase.batch_size // trainer.mesh.size, phase.length
     slots = config.slots(length)
     tokens = synthetic_batch(batch, length, 1, config.data.sequences_a_row(length)).tokens
-    listed = _of_model(model, tokens, length if model.discriminator else slots)
+    entries = _of_model(model, tokens, length if model.discriminator else slots)
     if model.generator:
         of_generator = [*_of_model(model.generator, tokens, slots), _drawing(model.generator, tokens, slots)]
-        listed += [replace(operation, name=f"generator: {operation.name}") for operation in of_generator]
-    return listed
+        entries += [replace(operation, name=f"generator: {operation.name}") for operation in of_generator]
+    return entries
 
 
 def _of_model(model: ModelConfig, tokens: Tokens, slots: int) -> list[Operation]:
@@ -65,24 +64,24 @@ def _of_model(model: ModelConfig, tokens: Tokens, slots: int) -> list[Operation]
     blocks, width = model.num_layers - (slots < length), model.hidden_size
     x, inner = (_random(model, batch, length, features) for features in (width, model.inner_size))
     of_all_keys = sum(map(model.is_global, range(blocks)))
-    listed = [_matrices(model, x, inner, blocks), *_attention(model, tokens, None, of_all_keys)]
+    entries = [_matrices(model, x, inner, blocks), *_attention(model, tokens, None, of_all_keys)]
     if of_all_keys < blocks:
         of_windows = _attention(model, tokens, model.local_window, blocks - of_all_keys)
-        listed += [replace(operation, name=f"{operation.name}, local") for operation in of_windows]
+        entries += [replace(operation, name=f"{operation.name}, local") for operation in of_windows]
     if model.dropout:
         keys = jax.random.split(jax.random.key(0), batch)
-        listed.append(_operation("dropout of outputs", 2 * blocks + 1, lambda x: dropout(x, model.dropout, keys), x))
-    listed.append(_of_module("LayerNorm", 2 * blocks + 1, LayerNorm(model), x))
-    listed.append(_operation("GELU", blocks, activation(model), inner))
+        entries.append(_operation("dropout of outputs", 2 * blocks + 1, lambda x: dropout(x, model.dropout, keys), x))
+    entries.append(_of_module("LayerNorm", 2 * blocks + 1, LayerNorm(model), x))
+    entries.append(_operation("GELU", blocks, activation(model), inner))
     if model.discriminator:
         flops = 2 * batch * length * width * (width + 1)
-        listed.append(_of_module("discriminator's head", 1, ReplacedTokenHead(model), x, flops=flops))
+        entries.append(_of_module("discriminator's head", 1, ReplacedTokenHead(model), x, flops=flops))
     else:
         table = _random(model, padded_vocabulary_size(model), model.table_size).astype(jnp.float32)
         flops = 2 * batch * slots * model.table_size * (width + vocabulary_size(model))
         predicted = _random(model, batch, slots, width)
-        listed.append(_of_module("masked-language head", 1, MaskedLanguageHead(model), predicted, table, flops=flops))
-    return listed
+        entries.append(_of_module("masked-language head", 1, MaskedLanguageHead(model), predicted, table, flops=flops))
+    return entries
 
 
 def _random(model: ModelConfig, *shape: int) -> jax.Array:
@@ -144,14 +143,14 @@ def _attention(model: ModelConfig, tokens: Tokens, window: int | None, blocks: i
         return weighted_sums(scores.astype(value.dtype), heads_first(value), value.dtype).swapaxes(1, 2)
 
     flops = 2 * 2 * rows * queries * keys * model.hidden_size
-    listed = [
+    entries = [
         _operation("attention's products", blocks, products, query, key, value, flops=flops),
         _operation("softmax", blocks, lambda x: softmax_where(x, admitted), scores),
     ]
     if rate := model.attention_dropout:
         of_heads = head_keys(jax.random.split(jax.random.key(0), rows)[:, None], model.num_heads)[:, 0]
-        listed.append(_operation("dropout of attention", blocks, lambda x: dropout(x, rate, of_heads), scores))
-    return listed
+        entries.append(_operation("dropout of attention", blocks, lambda x: dropout(x, rate, of_heads), scores))
+    return entries
 
 
 def _drawing(model: ModelConfig, tokens: Tokens, slots: int) -> Operation:

@@ -21,10 +21,9 @@ from bert_jax.planning.plan_record import FormulaPlan, Memory, Pace, PhasePlan, 
 from bert_jax.planning.program import Program
 from bert_jax.planning.topology import Topology, topology_devices
 from bert_jax.planning.traffic import movers
-from bert_jax.pretraining.objective import pretraining_trainer
+from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
 from bert_jax.system.errors import RunError, install_extra
 from bert_jax.training.batch import synthetic_batch
-from bert_jax.training.trainer import Trainer
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -62,7 +61,7 @@ class Planner:
         self._devices = topology_devices(topology)
         self._vocabulary_size = vocabulary_size
 
-    def trainer(self, config: RunConfig) -> Trainer:
+    def trainer(self, config: RunConfig) -> PretrainingTrainer:
         """The run's trainer on the slice. Raises UsageError if mesh or batches don't fit the slice or the model."""
         mesh = make_mesh(config.mesh, self._devices)
         for phase in config.phases:
@@ -118,7 +117,7 @@ class Planner:
         """The plans of all phases, compiled in parallel: the compiler spends half its time on one core."""
         return in_threads(lambda number: self.phase(config, number), range(len(config.phases)))
 
-    def _time(self, trainer: Trainer, number: int, moved: int, sent: int) -> StepTime:
+    def _time(self, trainer: PretrainingTrainer, number: int, moved: int, sent: int) -> StepTime:
         topology, chip = self.topology, self.topology.chip
         flops = trainer.flops(number)
         return StepTime.of(
@@ -174,7 +173,7 @@ def refusal(message: str) -> int | None:
     return None
 
 
-def _memory(trainer: Trainer, analysis: Any) -> Memory:
+def _memory(trainer: PretrainingTrainer, analysis: Any) -> Memory:
     """`analysis`: XLA's memory analysis of the compiled step on one device."""
     state = trainer.state_shapes
     parameters, optimizer = device_bytes(state.params), device_bytes(state.optimizer)

@@ -129,20 +129,20 @@ def _written(program: Program, computation: Computation, one: Instruction) -> li
         inner = program.computations[one.called[0]]
         roots = inner.instructions[inner.root]
         names = roots.operands if roots.kind == "tuple" else (inner.root,)
-        return [min(part, _made(program, inner, name)) for part, name in zip(parts, names)]
+        return [min(part, _computed(program, inner, name)) for part, name in zip(parts, names)]
     return parts
 
 
-def _made(program: Program, computation: Computation, name: str) -> int:
+def _computed(program: Program, computation: Computation, name: str) -> int:
     """Bytes that a fused computation computes for the result `name`, rather than passing them through."""
     one = computation.instructions[name]
     if one.kind == "parameter" or kind_of(one):
         return 0
     if one.kind == "bitcast":
-        return _made(program, computation, one.operands[0])
+        return _computed(program, computation, one.operands[0])
     if one.kind == "dynamic-update-slice":
         return computation.instructions[one.operands[1]].bytes
     if one.kind == "fusion":
         inner = program.computations[one.called[0]]
-        return _made(program, inner, inner.root)
+        return _computed(program, inner, inner.root)
     return one.bytes

@@ -21,7 +21,7 @@ LENGTH = 384
 ROWS = {"one sequence a row": ((384,), (200,)), "packed": ((130, 54, 200), (100, 7))}
 
 
-@pytest.fixture(params=ROWS)
+@pytest.fixture
 def tokens(request):
     return packed_tokens(ROWS[request.param], LENGTH)
 
@@ -51,14 +51,19 @@ def assert_alike(pattern: AttentionPattern):
         assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("window", [None, 50])
+@pytest.mark.parametrize(
+    "tokens, window, causal",
+    [("packed", window, causal) for window in (None, 50) for causal in (False, True)]
+    + [("one sequence a row", None, False), ("one sequence a row", 50, True)],
+    indirect=["tokens"],
+)
 def test_it_gives_what_the_exact_form_gives(tokens, splash_calls, window, causal):
     pattern = AttentionPattern.of(tokens, causal)._replace(window=window)
     assert_alike(pattern)
     assert splash_calls == [1]
 
 
+@pytest.mark.parametrize("tokens", ROWS, indirect=True)
 def test_it_takes_some_queries_alone(tokens, splash_calls):
     assert_alike(AttentionPattern.of(tokens, causal=False).of_queries(jnp.array([[0, 380, 7], [5, 101, 300]])))
     assert splash_calls == [1]
