@@ -75,6 +75,7 @@ class Planner:
     def phase(self, config: RunConfig, number: int) -> PhasePlan:
         """Compiles the step of phase `number`. Raises UsageError as `trainer` does, RunError where libtpu fails."""
         trainer, phase = self.trainer(config), config.phases[number]
+        flops = trainer.flops(number)
         most = config.data.sequences_a_row(phase.length)
         batch = synthetic_batch(phase.batch_size, phase.length, self._vocabulary_size, most)
         rows = batch_sharding(trainer.mesh)
@@ -91,9 +92,16 @@ class Planner:
             program = program_of(compiled)
             needed, sent, moved = memory.total, collectives(program), movers(program)
             traffic = sum(each.bytes for each in moved)
-            step_time = self._time(trainer, number, traffic, sum(each.sent for each in sent))
+            step_time = StepTime.of(
+                phase,
+                self.topology,
+                flops=flops,
+                computed=flops * _RECOMPUTED[config.execution.remat],
+                moved=traffic,
+                sent=sum(each.sent for each in sent),
+            )
         plan = PhasePlan(
-            **work_of(number, phase, trainer.flops(number)),
+            **work_of(number, phase, flops),
             mesh=dict(trainer.mesh.shape),
             remat=config.execution.remat,
             accumulation=config.execution.accumulation,
@@ -116,18 +124,6 @@ class Planner:
     def phases(self, config: RunConfig) -> list[PhasePlan]:
         """The plans of all phases, compiled in parallel: the compiler spends half its time on one core."""
         return in_threads(lambda number: self.phase(config, number), range(len(config.phases)))
-
-    def _time(self, trainer: PretrainingTrainer, number: int, moved: int, sent: int) -> StepTime:
-        topology, chip = self.topology, self.topology.chip
-        flops = trainer.flops(number)
-        return StepTime.of(
-            trainer.config.phases[number],
-            flops,
-            topology,
-            compute=topology.seconds(flops * _RECOMPUTED[trainer.config.execution.remat]),
-            memory=moved / chip.memory_bandwidth,
-            links=sent / (chip.link_bandwidth * max(topology.links, 1)),
-        )
 
 
 def program_of(compiled: Any) -> Program:

@@ -84,9 +84,13 @@ class StepTime(Facts):
 
     @classmethod
     def of(
-        cls, phase: Phase, flops: float, topology: Topology, *, compute: float, memory: float, links: float
+        cls, phase: Phase, topology: Topology, *, flops: float, computed: float, moved: float, sent: float
     ) -> "StepTime":
-        """The times of a step of `flops` by its limits, in seconds."""
+        """The times of a step of `flops`, which with recomputation are `computed`. `moved`: bytes to and from a chip's
+        memory; `sent`: bytes that a chip sends."""
+        chip = topology.chip
+        compute, memory = topology.seconds(computed), moved / chip.memory_bandwidth
+        links = sent / (chip.link_bandwidth * max(topology.links, 1))
         limits = (compute, memory, links)
         best, turn = (Pace.of(phase, flops, seconds, topology) for seconds in (max(limits), sum(limits)))
         return cls(compute=compute, memory=memory, links=links, at_best=best, in_turn=turn)
