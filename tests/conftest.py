@@ -115,6 +115,16 @@ def few_mappings():
         jax.clear_caches()
 
 
+@pytest.fixture
+def on_tpu(monkeypatch):
+    """Attention as on a TPU, by the operations of its kernels on this machine."""
+    from jax.experimental import pallas
+
+    compiled = pallas.pallas_call
+    monkeypatch.setattr(pallas, "pallas_call", lambda *given, **named: compiled(*given, **named | {"interpret": True}))
+    monkeypatch.setattr("bert_jax.model.attention_form.platform", lambda: "tpu")
+
+
 @pytest.fixture(scope="session")
 def slow(request) -> bool:
     """Whether the long form of a test was asked for, by --slow."""

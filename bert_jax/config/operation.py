@@ -10,6 +10,8 @@ Every = Annotated[int, Field(gt=0)]
 
 Remat = Literal["none", "full", "dots"]
 """What the backward pass computes again: nothing, whole blocks, or all but matrix products."""
+AttentionForm = Literal["auto", "exact", "tpu", "cudnn"]
+"""How attention is computed."""
 
 
 class MeshConfig(Settings):
@@ -59,7 +61,7 @@ class ExecutionConfig(Settings):
     unroll: Annotated[int, Field(gt=0)] | None = None
     """Blocks in one iteration of the compiled loop over layers. More take longer to compile and make each step faster.
     None: one with remat, otherwise all."""
-    attention: Literal["auto", "exact", "tpu", "cudnn"] = "auto"
+    attention: AttentionForm = "auto"
     """How attention is computed: by einsum and softmax (exact), by a kernel that keeps its [T, T] arrays on the chip
     (tpu), by cuDNN on NVIDIA GPUs, in bfloat16 and without attention dropout (cudnn), or by the TPU's kernel where chip
     and sizes allow it, and exactly elsewhere (auto). The result is the same up to rounding."""

@@ -15,7 +15,6 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TaskBatch
 from bert_jax.finetuning.task import IGNORED
 from bert_jax.model.bert import Parameters
-from bert_jax.model.encoder import Computation
 from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.sharding import batch_sharding, local_rows, on_mesh, placed, row_shards
 from bert_jax.model.size import encoder_flops
@@ -66,7 +65,7 @@ class TaskObjective(Objective):
         self.model, self._loss, self._frozen_layers, self._probe = model, task.facts.loss, frozen_layers, probe
         self._class_weights = task.class_weights
         self._head = HeadShape.of(task)
-        self._network = BertForTask(model, self._head, Computation.of(execution), frozen_layers, probe)
+        self._network = BertForTask(model, self._head, execution, frozen_layers, probe)
         self.labels = {"accuracy": "accuracy"}
         self.measurements = tuple(self.losses) if self._loss == "squares" else (*self.losses, "accuracy")
 

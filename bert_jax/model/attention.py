@@ -1,7 +1,6 @@
 """Multi-head self-attention, and the table of the forms in which it can be computed."""
 
 from collections.abc import Iterable
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,29 +9,18 @@ from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.operation import ExecutionConfig
+from bert_jax.config.operation import AttentionForm, ExecutionConfig
 from bert_jax.model.attention_form import AttentionCase, Form, head_shards
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.cudnn_attention import CUDNN
 from bert_jax.model.exact_attention import EXACT, attention_probabilities
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
 from bert_jax.model.rotary import rotated
-from bert_jax.model.tpu_form import INTERPRETED, TPU
+from bert_jax.model.tpu_form import TPU
 from bert_jax.system.errors import UsageError
 
-AttentionForm = Literal["auto", "exact", "tpu", "cudnn", "interpreted"]
-"""The setting that names a form of attention. Where that form can't be used, attention is computed exactly.
-
-`exact`: by matrix products and softmax. `tpu`: by a kernel for TPUs, over long rows by JAX's splash attention, which
-has no dropout. `cudnn`: by cuDNN's kernel for NVIDIA GPUs, without dropout. `interpreted`, for tests: by the
-operations of the TPU's kernels, on any backend. `auto`: as `tpu`."""
-FORMS: dict[AttentionForm, Form] = {
-    "auto": TPU,
-    "exact": EXACT,
-    "tpu": TPU,
-    "cudnn": CUDNN,
-    "interpreted": INTERPRETED,
-}
+FORMS: dict[AttentionForm, Form] = {"auto": TPU, "exact": EXACT, "tpu": TPU, "cudnn": CUDNN}
+"""The form that each setting names. Where that form can't be used, attention is computed exactly."""
 
 
 def form_for(name: AttentionForm, case: AttentionCase) -> Form:

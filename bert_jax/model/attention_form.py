@@ -55,10 +55,6 @@ class AttentionCase(NamedTuple):
         )
 
 
-def _on_chip(length: int, window: int | None) -> tuple[int, int]:
-    return 0, 0
-
-
 class Form(NamedTuple):
     """A way to compute attention. All forms have the same result up to rounding and the order of sums."""
 
@@ -67,9 +63,9 @@ class Form(NamedTuple):
     """Why this form can't be used for a case; None where it can."""
     attend: Callable[..., Array]
     """(query, key, value, pattern, rate, dropout_keys) -> context: see `exact_attention.attend`."""
-    probabilities: Callable[[int, int | None], tuple[int, int]] = _on_chip
+    probabilities: Callable[[int, int | None], tuple[int, int]] = lambda length, window: (0, 0)
     """(length, window) -> probabilities in memory for each query and head: those kept for the backward pass, and those
-    held while a row is computed. Kernels have none: theirs never leave the chip."""
+    held while a row is computed. Kernels have none in memory: theirs never leave the chip."""
 
 
 def head_shards() -> int:

@@ -18,12 +18,13 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
 from bert_jax.model.attention import at_places
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import Embeddings
-from bert_jax.model.encoder import Computation, Encoder
+from bert_jax.model.encoder import UNTRAINED, Encoder
 from bert_jax.model.heads import MaskedLanguageHead, NextSentenceHead, Pooler, ReplacedTokenHead
 
 Parameters = dict[str, Any]
@@ -61,13 +62,13 @@ class BertEncoder(nn.Module):
     """Embeddings, blocks and pooler: the part of the model that is kept after pretraining."""
 
     config: ModelConfig
-    computation: Computation = Computation()
+    execution: ExecutionConfig = UNTRAINED
     frozen_layers: int | None = None
     """Number of first blocks that get no gradient, nor do the embeddings. None: all get one."""
 
     def setup(self):
         self.embeddings = Embeddings(self.config)
-        self.encoder = Encoder(self.config, self.computation, self.frozen_layers)
+        self.encoder = Encoder(self.config, self.execution, self.frozen_layers)
         self.pooler = Pooler(self.config)
 
     def __call__(
@@ -110,10 +111,10 @@ class BertForPretraining(nn.Module):
     """The encoder with both heads. Its parameters may lack the pooler and the head for pairs."""
 
     config: ModelConfig
-    computation: Computation = Computation()
+    execution: ExecutionConfig = UNTRAINED
 
     def setup(self):
-        self.bert = BertEncoder(self.config, self.computation)
+        self.bert = BertEncoder(self.config, self.execution)
         self.masked_lm = MaskedLanguageHead(self.config)
         self.next_sentence = NextSentenceHead(self.config)
 
@@ -142,10 +143,10 @@ class Discriminator(nn.Module):
     """The encoder with the head that classifies tokens as original or replaced (Clark et al. 2020, section 2)."""
 
     config: ModelConfig
-    computation: Computation = Computation()
+    execution: ExecutionConfig = UNTRAINED
 
     def setup(self):
-        self.bert = BertEncoder(self.config, self.computation)
+        self.bert = BertEncoder(self.config, self.execution)
         self.replaced = ReplacedTokenHead(self.config)
 
     def __call__(self, tokens: Tokens, dropout_keys: Key[Array, "B N"] | None = None) -> Float[Array, "B T"]:

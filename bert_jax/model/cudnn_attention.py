@@ -5,7 +5,6 @@ goes on from a checkpoint would draw others than the undisturbed one, so the exa
 """
 
 import functools
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -48,18 +47,16 @@ def attend(
     pattern: AttentionPattern,
     rate: float,
     dropout_keys: Key[Array, "B N"] | None,
-    implementation: Literal["cudnn", "xla"] = "cudnn",
 ) -> Float[Array, "B T H K"]:
     """The exact form's result without dropout, where each row holds one sequence and all its tokens are queries.
 
-    A row without tokens attends to its first key, so that the result is a number. `implementation`: "xla" computes the
-    same on any device, for tests.
+    A row without tokens attends to its first key, so that the result is a number.
     """
     attention = functools.partial(
         jax.nn.dot_product_attention,
         is_causal=pattern.causal,
         local_window_size=None if pattern.window is None else (pattern.window, 0),
-        implementation=implementation,
+        implementation="cudnn",
     )
 
     def attend_here(query: Array, key: Array, value: Array, lengths: Array) -> Array:

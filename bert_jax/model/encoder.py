@@ -11,33 +11,24 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.operation import ExecutionConfig, Remat
-from bert_jax.model.attention import AttentionForm, SelfAttention, at_places
+from bert_jax.config.operation import AttentionForm, ExecutionConfig, Remat
+from bert_jax.model.attention import SelfAttention, at_places
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import split, token_dropout
 from bert_jax.model.linear import PRODUCT, LayerNorm, Linear, activation
 from bert_jax.model.placement import split_by_rows
 
+UNTRAINED = ExecutionConfig(unroll=1)
+"""How a model is computed outside of training: by a loop over blocks, which compiles fast."""
 
-class Computation(NamedTuple):
-    """How the blocks are computed, which changes results by rounding only."""
 
-    remat: Remat = "none"
-    """What the backward pass computes again: nothing, whole blocks, or everything but matrix products."""
-    unroll: int | None = 1
-    """Blocks in one iteration of the loop over blocks. None: one with `remat`, where the loop bounds the memory, and
-    otherwise all. More blocks take longer to compile and make a step faster, because a loop copies what the backward
-    pass needs into stacks and out of them."""
-    attention: AttentionForm = "auto"
+def blocks_at_once(execution: ExecutionConfig, blocks: int) -> int:
+    """Blocks in one iteration of a loop over `blocks` blocks.
 
-    @classmethod
-    def of(cls, execution: ExecutionConfig) -> "Computation":
-        """That of a training's settings."""
-        return cls(execution.remat, execution.unroll, execution.attention)
-
-    def blocks_at_once(self, blocks: int) -> int:
-        """Blocks in one iteration of a loop over `blocks` blocks."""
-        return min(self.unroll or (1 if self.remat != "none" else blocks), blocks)
+    Without the setting: one with remat, where the loop bounds the memory, and otherwise all. More blocks take longer to
+    compile and make a step faster, because a loop copies what the backward pass needs into stacks and out of them.
+    """
+    return min(execution.unroll or (1 if execution.remat != "none" else blocks), blocks)
 
 
 class FeedForward(nn.Module):
@@ -110,7 +101,7 @@ class Encoder(nn.Module):
     """
 
     config: ModelConfig
-    computation: Computation = Computation()
+    execution: ExecutionConfig = UNTRAINED
     frozen_layers: int | None = None
     """The number of blocks, from the first on, that get no gradient; nothing below them gets one. None: all get one."""
 
@@ -126,7 +117,7 @@ class Encoder(nn.Module):
     ) -> tuple[Float[Array, "B R D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
         """The output at `places` of each row (at all T where None); on request, every block's output and attention."""
         config, count, keeps = self.config, self.config.num_layers, return_layers or return_attention
-        blocks = _Blocks(config, self.computation, pattern, return_layers, return_attention)
+        blocks = _Blocks(config, self.execution, pattern, return_layers, return_attention)
         keys = None if dropout_keys is None else split(dropout_keys, count)
         frozen = min(self.frozen_layers or 0, count - 1)
         begins: Collection[int] = {0} if keeps else {0, frozen, count - 1} if blocks.in_a_loop else range(count)
@@ -169,7 +160,7 @@ class _Blocks(NamedTuple):
     """Computes blocks one after the other."""
 
     config: ModelConfig
-    computation: Computation
+    execution: ExecutionConfig
     pattern: AttentionPattern
     return_layers: bool
     return_attention: bool
@@ -178,15 +169,15 @@ class _Blocks(NamedTuple):
     def in_a_loop(self) -> bool:
         """Whether the blocks before the last one, which is computed by itself, take several iterations of a loop."""
         others = self.config.num_layers - 1
-        return self.computation.blocks_at_once(self.config.num_layers) < others
+        return blocks_at_once(self.execution, self.config.num_layers) < others
 
     def one(
         self, number: int, layer: Any, x: Float[Array, "B T D"], places: Int[Array, "B R"] | None = None
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H T T"] | None]:
-        """Block `number`, or one of its kind, with the parameters and keys `layer`: its output and, if requested, its
-        attention."""
+        """Computes block `number`, or one of its kind, with `layer`, its parameters and dropout keys. Returns its
+        output and, if requested, its attention."""
         block = Block(
-            self.config, self.computation.attention, not self.config.is_global(number), number == 0, parent=None
+            self.config, self.execution.attention, not self.config.is_global(number), number == 0, parent=None
         )
 
         def run(layer, x, places):
@@ -194,11 +185,11 @@ class _Blocks(NamedTuple):
             x, probabilities = block.apply({"params": params}, x, self.pattern, keys, places, self.return_attention)
             return split_by_rows(x), probabilities
 
-        return _rematerialised(run, self.computation.remat, self.in_a_loop)(layer, x, places)
+        return _rematerialised(run, self.execution.remat, self.in_a_loop)(layer, x, places)
 
     def loop(self, stretch: range, stack: Any, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], Any]:
-        """The blocks of a stretch in a loop; `stack` holds their parameters and keys. Returns the output of the last
-        one and, where requested, the outputs and attention of all, stacked.
+        """Computes a stretch of blocks in a loop over `stack`, their parameters and dropout keys. Returns the output of
+        the last one and, where requested, the outputs and attention of all, stacked.
 
         Where kinds of blocks alternate, an iteration computes one period of them.
         """
@@ -213,7 +204,7 @@ class _Blocks(NamedTuple):
             return x, jax.tree.map(lambda *each: jnp.stack(each), *collected) if period > 1 else collected[0]
 
         turns = len(stretch) // period
-        turns_at_once = -(-self.computation.blocks_at_once(self.config.num_layers) // period)
+        turns_at_once = -(-blocks_at_once(self.execution, self.config.num_layers) // period)
         if period > 1:
             stack = jax.tree.map(lambda leaf: leaf.reshape(turns, period, *leaf.shape[1:]), stack)
         x, collected = jax.lax.scan(turn, x, stack, unroll=min(turns_at_once, turns))
@@ -266,8 +257,8 @@ def _stacked(config: ModelConfig) -> Callable[..., Any]:
 
 
 def _rematerialised(run: Callable, remat: Remat, in_a_loop: bool) -> Callable:
-    """`run` that recomputes in the backward pass as `remat` says. Outside of loops XLA must not merge that
-    with the first computation, which would keep its result in memory."""
+    """`run` with the recomputation that `remat` names. Outside of loops XLA must not merge it with the first
+    computation, whose results would then stay in memory."""
     if remat == "none":
         return run
     policy = jax.checkpoint_policies.save_only_these_names(PRODUCT) if remat == "dots" else None

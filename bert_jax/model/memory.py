@@ -45,10 +45,10 @@ def step_memory(
     predictions: int,
     packed: int,
 ) -> Memory:
-    """The memory of a step of `phase` on one device of `mesh`.
+    """The memory of a step of `phase` on one device of `mesh`. The vocabulary's size must be set in `model`.
 
-    A row has so many predicted tokens and up to `packed` sequences; without predictions (in fine-tuning) no logits over
-    the vocabulary are counted. The vocabulary's size is set in `model`.
+    `predictions`: predicted tokens of a row; 0 in fine-tuning, where there are no logits over the vocabulary. `packed`:
+    most sequences of a row.
 
     What a block keeps for its backward pass was read off the traced step (jax.vjp's residuals). A discriminator and its
     generator keep theirs at the same time.

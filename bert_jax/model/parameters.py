@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-_LAYER = ("layer",)
 STACKED_AXES = ("layer", "projection")
 """Axes that stack tensors which are separate in BERT."""
 
@@ -71,90 +70,75 @@ class Parameter(NamedTuple):
 
 
 def _linear(
-    path: str, group: str, part: str, tensors: str | tuple[str, ...], inputs: tuple[str, ...], *outputs: str
+    path: str, group: str, part: str, tensors: tuple[str, ...], inputs: tuple[str, ...], *outputs: str
 ) -> tuple[Parameter, Parameter]:
     """The kernel and the bias of a linear layer. A bias over _SPLIT_OUTPUTS has their axes, any other is whole."""
-    stack = _LAYER if group == "block" else ()
-    names = (tensors,) if isinstance(tensors, str) else tensors
-    weights, biases = (tuple(f"{name}.{kind}" for name in names) for kind in ("weight", "bias"))
     of_bias = outputs if outputs[-1] in _SPLIT_OUTPUTS else ("vector",)
     return (
-        Parameter(f"{path}/kernel", (*stack, *inputs, *outputs), group, part, weights, True, len(inputs)),
-        Parameter(f"{path}/bias", (*stack, *of_bias), group, part, biases, decays=False),
+        _parameter(f"{path}/kernel", (*inputs, *outputs), group, part, tensors, "weight", len(inputs)),
+        _parameter(f"{path}/bias", of_bias, group, part, tensors, "bias"),
     )
 
 
 def _norm(path: str, group: str, part: str, tensor: str) -> tuple[Parameter, Parameter]:
     """The scale and the shift of a LayerNorm."""
-    axes = (*(_LAYER if group == "block" else ()), "vector")
     return (
-        Parameter(f"{path}/scale", axes, group, part, (f"{tensor}.weight",), decays=False),
-        Parameter(f"{path}/bias", axes, group, part, (f"{tensor}.bias",), decays=False),
+        _parameter(f"{path}/scale", ("vector",), group, part, (tensor,), "weight"),
+        _parameter(f"{path}/bias", ("vector",), group, part, (tensor,), "bias"),
     )
 
 
-def _table(path: str, rows: str, part: str, tensor: str) -> Parameter:
+def _parameter(
+    path: str, axes: tuple[str, ...], group: str, part: str, tensors: tuple[str, ...], kind: str, inputs: int = 0
+) -> Parameter:
+    """A layer's parameter. In the group `block`, `path` and `tensors` are those within a block."""
+    if group == "block":
+        path, axes = f"bert/encoder/layers/{path}", ("layer", *axes)
+        tensors = tuple(f"bert.encoder.layer.{{layer}}.{tensor}" for tensor in tensors)
+    return Parameter(path, axes, group, part, tuple(f"{tensor}.{kind}" for tensor in tensors), inputs > 0, inputs)
+
+
+def _table(name: str, rows: str, part: str) -> Parameter:
     """A table of vectors."""
-    return Parameter(path, (rows, "width"), "embeddings", part, (tensor,), decays=True)
+    tensor = f"bert.embeddings.{'token_type' if name == 'segment' else name}_embeddings.weight"
+    return Parameter(f"bert/embeddings/{name}", (rows, "width"), "embeddings", part, (tensor,), decays=True)
 
 
-_BLOCK, _BLOCK_TENSORS = "bert/encoder/layers", "bert.encoder.layer.{layer}"
-_PROJECTIONS = tuple(f"{_BLOCK_TENSORS}.attention.self.{name}" for name in ("query", "key", "value"))
+_PROJECTIONS = ("attention.self.query", "attention.self.key", "attention.self.value")
 _HEADS = ("heads", "head")
+_WIDTH = ("width",)
+_GATED = ("projection", "inner")
 _SPLIT_OUTPUTS = ("head", "inner")
 """Last axes of outputs that are split in the bias too."""
 
 PARAMETERS: tuple[Parameter, ...] = (
-    _table("bert/embeddings/word", "vocabulary", "word table", "bert.embeddings.word_embeddings.weight"),
-    _table("bert/embeddings/segment", "segment", "segment table", "bert.embeddings.token_type_embeddings.weight"),
-    _table("bert/embeddings/position", "position", "position table", "bert.embeddings.position_embeddings.weight"),
-    _table("bert/embeddings/task_type", "segment", "task type table", "bert.embeddings.task_type_embeddings.weight"),
+    _table("word", "vocabulary", "word table"),
+    _table("segment", "segment", "segment table"),
+    _table("position", "position", "position table"),
+    _table("task_type", "segment", "task type table"),
     *_norm("bert/embeddings/norm", "embeddings", "LayerNorm", "bert.embeddings.LayerNorm"),
     *_linear(
-        "bert/embeddings/projection", "embeddings", "projection", "bert.embeddings_project", ("width",), "features"
+        "bert/embeddings/projection", "embeddings", "projection", ("bert.embeddings_project",), _WIDTH, "features"
     ),
-    *_linear(f"{_BLOCK}/attention", "block", "query, key, value", _PROJECTIONS, ("width",), "projection", *_HEADS),
-    *_linear(
-        f"{_BLOCK}/attention/output",
-        "block",
-        "attention output",
-        f"{_BLOCK_TENSORS}.attention.output.dense",
-        _HEADS,
-        "width",
-    ),
-    *_norm(f"{_BLOCK}/attention_norm", "block", "LayerNorm", f"{_BLOCK_TENSORS}.attention.output.LayerNorm"),
-    *_linear(
-        f"{_BLOCK}/feedforward_in",
-        "block",
-        "feed-forward in",
-        f"{_BLOCK_TENSORS}.intermediate.dense",
-        ("width",),
-        "inner",
-    ),
-    *_linear(
-        f"{_BLOCK}/feedforward_gated",
-        "block",
-        "feed-forward in and gate",
-        f"{_BLOCK_TENSORS}.intermediate.dense",
-        ("width",),
-        *("projection", "inner"),
-    ),
-    *_linear(
-        f"{_BLOCK}/feedforward_out", "block", "feed-forward out", f"{_BLOCK_TENSORS}.output.dense", ("inner",), "width"
-    ),
-    *_norm(f"{_BLOCK}/feedforward_norm", "block", "LayerNorm", f"{_BLOCK_TENSORS}.output.LayerNorm"),
+    *_linear("attention", "block", "query, key, value", _PROJECTIONS, _WIDTH, "projection", *_HEADS),
+    *_linear("attention/output", "block", "attention output", ("attention.output.dense",), _HEADS, "width"),
+    *_norm("attention_norm", "block", "LayerNorm", "attention.output.LayerNorm"),
+    *_linear("feedforward_in", "block", "feed-forward in", ("intermediate.dense",), _WIDTH, "inner"),
+    *_linear("feedforward_gated", "block", "feed-forward in and gate", ("intermediate.dense",), _WIDTH, *_GATED),
+    *_linear("feedforward_out", "block", "feed-forward out", ("output.dense",), ("inner",), "width"),
+    *_norm("feedforward_norm", "block", "LayerNorm", "output.LayerNorm"),
     *_norm("bert/encoder/norm", "last norm", "LayerNorm after the blocks", "bert.encoder.norm"),
-    *_linear("bert/pooler/dense", "pooler", "pooler", "bert.pooler.dense", ("width",), "features"),
+    *_linear("bert/pooler/dense", "pooler", "pooler", ("bert.pooler.dense",), _WIDTH, "features"),
     *_norm("bert/pooler/norm", "pooler", "pooler LayerNorm", "bert.pooler.norm"),
-    *_linear("masked_lm/dense", "MLM head", "MLM dense", "cls.predictions.transform.dense", ("width",), "features"),
+    *_linear("masked_lm/dense", "MLM head", "MLM dense", ("cls.predictions.transform.dense",), _WIDTH, "features"),
     *_norm("masked_lm/norm", "MLM head", "MLM LayerNorm", "cls.predictions.transform.LayerNorm"),
     Parameter("masked_lm/bias", ("vocabulary",), "MLM head", "MLM bias", ("cls.predictions.bias",), decays=False),
-    *_linear("next_sentence/dense", "pair head", "pair dense", "cls.seq_relationship", ("width",), "outputs"),
-    *_linear("replaced/dense", "RTD head", "RTD dense", "discriminator_predictions.dense", ("width",), "features"),
+    *_linear("next_sentence/dense", "pair head", "pair dense", ("cls.seq_relationship",), _WIDTH, "outputs"),
+    *_linear("replaced/dense", "RTD head", "RTD dense", ("discriminator_predictions.dense",), _WIDTH, "features"),
     *_linear(
-        "replaced/output", "RTD head", "RTD output", "discriminator_predictions.dense_prediction", ("width",), "outputs"
+        "replaced/output", "RTD head", "RTD output", ("discriminator_predictions.dense_prediction",), _WIDTH, "outputs"
     ),
-    *_linear("task/dense", "task head", "task dense", "classifier", ("width",), "outputs"),
+    *_linear("task/dense", "task head", "task dense", ("classifier",), _WIDTH, "outputs"),
 )
 """Every parameter that a model may have, in the order in which they are listed. (In files the tensors
 of a head for answers have other names: see interchange/export.py.)"""
@@ -174,6 +158,6 @@ def parameter_at(path: str) -> Parameter:
     """
     names = path.split("/")
     for begin in range(len(names)):
-        if found := _BY_PATH.get("/".join(names[begin:])):
-            return found
+        if parameter := _BY_PATH.get("/".join(names[begin:])):
+            return parameter
     raise ValueError(f"PARAMETERS (model/parameters.py) has no row for the parameter {path}; add one")

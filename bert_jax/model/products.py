@@ -34,49 +34,39 @@ def product_of_transposed(
     return _product(a, b, -2, -2, dtype)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def weighted_sums(
     weights: Float[Array, "*B T S"], values: Float[Array, "*B S K"], dtype: DTypeLike
 ) -> Float[Array, "*B T K"]:
     """The sums of `values` with `weights`, in `dtype`: a product whose gradients take the forms above."""
-    return product(weights, values, dtype)
+    return _differentiable(weights, values, False, dtype)
 
 
-def _sums_forward(weights, values, dtype):
-    return product(weights, values, dtype), (weights, values)
-
-
-def _sums_backward(dtype, residuals, gradient):
-    weights, values = residuals
-    gradient = gradient.astype(weights.dtype)
-    return (
-        product_with_transposed(gradient, values, weights.dtype),
-        product_of_transposed(weights, gradient, values.dtype),
-    )
-
-
-weighted_sums.defvjp(_sums_forward, _sums_backward)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def inner_products(
     queries: Float[Array, "*B T K"], keys: Float[Array, "*B S K"], dtype: DTypeLike
 ) -> Float[Array, "*B T S"]:
     """The inner product of each query with each key, in `dtype`: a product whose gradients take the forms above."""
-    return product_with_transposed(queries, keys, dtype)
+    return _differentiable(queries, keys, True, dtype)
 
 
-def _inner_forward(queries, keys, dtype):
-    return product_with_transposed(queries, keys, dtype), (queries, keys)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _differentiable(a: Array, b: Array, transposes: bool, dtype: DTypeLike) -> Array:
+    """a b or, if it `transposes`, a b^T."""
+    return product_with_transposed(a, b, dtype) if transposes else product(a, b, dtype)
 
 
-def _inner_backward(dtype, residuals, gradient):
-    queries, keys = residuals
-    gradient = gradient.astype(queries.dtype)
-    return product(gradient, keys, queries.dtype), product_of_transposed(gradient, queries, keys.dtype)
+def _forward(a, b, transposes, dtype):
+    return _differentiable(a, b, transposes, dtype), (a, b)
 
 
-inner_products.defvjp(_inner_forward, _inner_backward)
+def _backward(transposes, dtype, residuals, gradient):
+    a, b = residuals
+    gradient = gradient.astype(a.dtype)
+    if transposes:
+        return product(gradient, b, a.dtype), product_of_transposed(gradient, a, b.dtype)
+    return product_with_transposed(gradient, b, a.dtype), product_of_transposed(a, gradient, b.dtype)
+
+
+_differentiable.defvjp(_forward, _backward)
 
 
 def heads_first(x: Float[Array, "B T H K"]) -> Float[Array, "B H T K"]:

@@ -124,20 +124,17 @@ def tree_shardings(params: Any, mesh: Mesh | AbstractMesh) -> Any:
 
     Raises UsageError where an axis doesn't divide by the mesh, ValueError for an array that is no parameter.
     """
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: _sharding(path_of(path), leaf.shape, mesh), params)
 
-    def sharding(path: KeyPath, leaf: Any) -> NamedSharding:
-        name = path_of(path)
-        spec = parameter_spec(name)
-        for axis, (size, split) in enumerate(zip(leaf.shape, spec, strict=True)):
-            if size % parts(mesh, split):
-                axes = (split,) if isinstance(split, str) else split
-                devices = " x ".join(f"mesh.{each}={mesh.shape[each]}" for each in axes if mesh.shape[each] > 1)
-                raise UsageError(
-                    f"{name} has {size} rows on axis {axis}, which {devices} doesn't divide; choose another"
-                )
-        return NamedSharding(mesh, spec)
 
-    return jax.tree_util.tree_map_with_path(sharding, params)
+def _sharding(name: str, shape: tuple[int, ...], mesh: Mesh | AbstractMesh) -> NamedSharding:
+    spec = parameter_spec(name)
+    for axis, (size, split) in enumerate(zip(shape, spec, strict=True)):
+        if size % parts(mesh, split):
+            axes = (split,) if isinstance(split, str) else split
+            devices = " x ".join(f"mesh.{each}={mesh.shape[each]}" for each in axes if mesh.shape[each] > 1)
+            raise UsageError(f"{name} has {size} rows on axis {axis}, which {devices} doesn't divide; choose another")
+    return NamedSharding(mesh, spec)
 
 
 def on_first_device(tree: Any) -> Any:
@@ -146,11 +143,11 @@ def on_first_device(tree: Any) -> Any:
     return jax.tree.map(lambda _: device, tree)
 
 
-def slot_shardings(slots: Any, params: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """The sharding of every array of `slots`, an optimizer's state or other values that belong to `params`.
+def state_shardings(state: Any, params: Any, mesh: Mesh | AbstractMesh) -> Any:
+    """The sharding of every array of `state`: of `params` themselves, of an optimizer's slots or of other values.
 
     An array whose path ends with that of a parameter and which has its shape is split like it. All others are whole on
-    each device: scalars, and statistics of a parameter in another shape.
+    each device: scalars, and statistics of a parameter in another shape. Raises as `tree_shardings`.
     """
     leaves = jax.tree_util.tree_leaves_with_path(params)
     shapes = {path_of(path): tuple(leaf.shape) for path, leaf in leaves}
@@ -159,9 +156,9 @@ def slot_shardings(slots: Any, params: Any, mesh: Mesh | AbstractMesh) -> Any:
         names = path_of(path).split("/")
         ends = ("/".join(names[begin:]) for begin in range(len(names)))
         same = next((end for end in ends if shapes.get(end) == tuple(leaf.shape)), None)
-        return NamedSharding(mesh, parameter_spec(same) if same else P())
+        return _sharding(same, leaf.shape, mesh) if same else NamedSharding(mesh, P())
 
-    return jax.tree_util.tree_map_with_path(sharding, slots)
+    return jax.tree_util.tree_map_with_path(sharding, state)
 
 
 def parameter_spec(name: str) -> P:

@@ -46,15 +46,15 @@ def parts(config: ModelConfig) -> list[Part]:
     Those of a generator follow those of its discriminator. The word table, which the masked language head uses too, is
     counted once, and so are tables that both models use. Raises ValueError for a parameter that has no row there.
     """
-    found = []
+    rows = []
     for keys, leaf in jax.tree_util.tree_leaves_with_path(parameter_shapes(config)):
         parameter = parameter_at(path := path_of(keys))
         order = path.startswith(_GENERATOR), PARAMETERS.index(parameter)
-        found.append((order, parameter, leaf.shape))
-    found.sort(key=operator.itemgetter(0))
+        rows.append((order, parameter, leaf.shape))
+    rows.sort(key=operator.itemgetter(0))
     counted = []
     for (of_generator, group, name), same in itertools.groupby(
-        found, lambda one: (one[0][0], one[1].group, one[1].part)
+        rows, lambda one: (one[0][0], one[1].group, one[1].part)
     ):
         of_part = [(parameter, shape) for _, parameter, shape in same]
         own = [parameter.own_shape(shape, config.table_rows) for parameter, shape in of_part]

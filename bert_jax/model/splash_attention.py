@@ -32,36 +32,34 @@ def attend(
     key: Float[Array, "B S H K"],
     value: Float[Array, "B S H K"],
     pattern: AttentionPattern,
-    interpreted: bool = False,
 ) -> Float[Array, "B T H K"]:
     """The mean of `value` under each query's softmax over the keys that `pattern` admits.
 
     Causal or with a window it is for all queries of each row (T = S), and the tokens of a sequence must stand side by
     side, for the kernel counts places in the row. Padding attends to padding; nothing depends on its context.
-    `interpreted`: by the kernel's operations, on any backend.
     """
 
     def attend_here(query: Array, key: Array, value: Array, queries: Places, keys: Places) -> Array:
-        return _attend(query, key, value, pattern._replace(queries=queries, keys=keys), interpreted)
+        return _attend(query, key, value, pattern._replace(queries=queries, keys=keys))
 
     heads, rows = P(BATCH_AXES, None, "tensor", None), P(BATCH_AXES)
     on_each = on_every_device(attend_here, (heads, heads, heads, rows, rows), heads)
     return on_each(query, key, value, pattern.queries, pattern.keys)
 
 
-def _attend(query: Array, key: Array, value: Array, pattern: AttentionPattern, interpreted: bool) -> Array:
+def _attend(query: Array, key: Array, value: Array, pattern: AttentionPattern) -> Array:
     (_, some, heads, size), length = query.shape, key.shape[1]
     fillers = -some % LANES
     query = jnp.pad(query / math.sqrt(size), [(0, 0), (0, fillers), (0, 0), (0, 0)])
     sequences = splash.SegmentIds(jnp.pad(pattern.queries.sequence, [(0, 0), (0, fillers)]), pattern.keys.sequence)
-    of_row = _of_row(heads, query.shape[1], length, pattern.causal, pattern.window, interpreted)
+    of_row = _of_row(heads, query.shape[1], length, pattern.causal, pattern.window)
     context = jax.vmap(of_row)(query.swapaxes(1, 2), key.swapaxes(1, 2), value.swapaxes(1, 2), sequences)
     return context.swapaxes(1, 2)[:, :some]
 
 
 @functools.cache
 def _of_row(
-    heads: int, some: int, length: int, causal: bool, window: int | None, interpreted: bool
+    heads: int, some: int, length: int, causal: bool, window: int | None
 ) -> Callable[..., Float[Array, "H T K"]]:
     """The kernel for `some` queries of a row of `length` tokens. Finding the blocks of a window takes most of a
     second, so the result is cached for all layers."""
@@ -80,9 +78,7 @@ def _of_row(
         block_kv_dq=keys,
     )
     with jax.ensure_compile_time_eval():  # arrays, which outlive the function that is traced
-        return splash.make_splash_mha_single_device(
-            splash.MultiHeadMask([mask] * heads), block_sizes=sizes, interpret=interpreted
-        )
+        return splash.make_splash_mha_single_device(splash.MultiHeadMask([mask] * heads), block_sizes=sizes)
 
 
 def _block(length: int, most: int) -> int:

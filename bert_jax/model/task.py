@@ -11,12 +11,13 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import HeadInput
 from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertEncoder, Parameters, one_token, without
 from bert_jax.model.dropout import split
-from bert_jax.model.encoder import Computation
+from bert_jax.model.encoder import UNTRAINED
 from bert_jax.model.heads import TaskHead
 
 
@@ -40,7 +41,7 @@ class HeadShape(NamedTuple):
         return cls(facts.head, outputs, len(task.marks) // 2, facts.head_dropout)
 
     def has_pooler(self, config: ModelConfig) -> bool:
-        """Whether a pooler stands below the head: a head of tokens has none, unless `pools_tokens`."""
+        """Whether the head reads the pooler's output. A head for tokens does so only if `pools_tokens`."""
         return self.input != "tokens" or pools_tokens(config)
 
 
@@ -49,14 +50,14 @@ class BertForTask(nn.Module):
 
     config: ModelConfig
     head: HeadShape
-    computation: Computation = Computation()
+    execution: ExecutionConfig = UNTRAINED
     frozen_layers: int | None = None
     """Number of first blocks that get no gradient, nor do the embeddings. None: all get one."""
     probe: bool = False
     """Whether the head alone gets a gradient."""
 
     def setup(self):
-        self.bert = BertEncoder(self.config, self.computation, self.frozen_layers)
+        self.bert = BertEncoder(self.config, self.execution, self.frozen_layers)
         self.task = TaskHead(self.config, self.head.outputs)
 
     def __call__(
@@ -98,7 +99,7 @@ def mean_of_marked(x: Float[Array, "B T D"], marks: Int[Array, "B M 2"]) -> Floa
 
 
 def pools_tokens(config: ModelConfig) -> bool:
-    """Whether what stands for the pooler also stands between each token's vector and a head for tokens."""
+    """Whether a head for tokens reads every token's vector through the pooler, as ModernBERT's does."""
     return config.pooler == "transform"
 
 

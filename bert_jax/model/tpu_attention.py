@@ -109,7 +109,6 @@ def _call(
         cost_estimate=pl.CostEstimate(
             flops=products, transcendentals=batch * kernel.heads * length * length, bytes_accessed=moved
         ),
-        interpret=kernel.interpreted,
     )(scalars.reshape(-1), *arrays[:3], lines, *arrays[3:])
 
 
@@ -128,8 +127,8 @@ def _attend_block(kernel: Kernel, head_keys, query, key, value, places, context)
             probabilities, _, keep = _probabilities(kernel, here, head_keys, query, key, places, row, number)
             if keep is not None:
                 probabilities = jnp.where(keep, probabilities * scale(kernel.rate), 0.0)
-            found = product(probabilities.astype(value.dtype), value[row, :, head], (1, 0))
-            context[row, :, head] = found.astype(context.dtype)
+            sums = product(probabilities.astype(value.dtype), value[row, :, head], (1, 0))
+            context[row, :, head] = sums.astype(context.dtype)
 
 
 def _differentiate_block(

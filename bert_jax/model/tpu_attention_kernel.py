@@ -23,8 +23,6 @@ class Kernel(NamedTuple):
     """How many sequences a row may hold."""
     causal: bool
     window: int | None
-    interpreted: bool
-    """Whether it runs as plain JAX operations, on any backend: for tests."""
 
     @property
     def together(self) -> int:

@@ -103,8 +103,8 @@ def attend_block(kernel: Kernel, spans, query, key, value, lines, context):
             scores = product(query[row, tile, head], key[row, keys, head], (1, 1)) / math.sqrt(kernel.head_size)
             powers, total = _powers(kernel, scores, columns, of_keys)
             dropped = _dropped(kernel, powers, columns, of_keys, number)
-            found = product(dropped.astype(value.dtype), value[row, keys, head], (1, 0))
-            context[row, tile, head] = (found * (scale(kernel.rate) / total)).astype(context.dtype)
+            sums = product(dropped.astype(value.dtype), value[row, keys, head], (1, 0))
+            context[row, tile, head] = (sums * (scale(kernel.rate) / total)).astype(context.dtype)
 
     _each_tile(kernel, spans, lines, query.shape, attend, nothing=(context,))
 

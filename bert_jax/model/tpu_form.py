@@ -24,9 +24,9 @@ _WIDEST = 256
 """Most features of a head in splash attention: its programs with so many fit in float32."""
 
 
-def obstacle(case: AttentionCase, interpreted: bool = False) -> str | None:
+def obstacle(case: AttentionCase) -> str | None:
     """Why no kernel can compute `case`; None where one can."""
-    if case.platform != "tpu" and not interpreted:
+    if case.platform != "tpu":
         return f"this is a {case.platform.upper()}, and the kernel is for TPUs"
     return _obstacle_of_long_rows(case) if is_in_strips(case.length, case.length) else _obstacle_of_short_rows(case)
 
@@ -64,13 +64,12 @@ def attend(
     pattern: AttentionPattern,
     rate: float,
     dropout_keys: Key[Array, "B N"] | None,
-    interpreted: bool = False,
 ) -> Float[Array, "B T H K"]:
-    """The exact form's result by a kernel. `interpreted`: by the kernel's operations, on any backend."""
+    """The exact form's result by a kernel."""
     if is_in_strips(key.shape[1], key.shape[1]):
         from bert_jax.model import splash_attention
 
-        return splash_attention.attend(query, key, value, pattern, interpreted)
+        return splash_attention.attend(query, key, value, pattern)
     from bert_jax.model import tpu_attention
 
     batch, length, heads, size = key.shape
@@ -85,7 +84,6 @@ def attend(
         sequences=pattern.sequences,
         causal=pattern.causal,
         window=pattern.window,
-        interpreted=interpreted,
     )
     features, rows = P(BATCH_AXES, None, "tensor"), P(BATCH_AXES)
     attend_here = on_every_device(
@@ -99,7 +97,3 @@ def attend(
 
 
 TPU = Form("tpu", obstacle, attend)
-INTERPRETED = Form(
-    "interpreted", functools.partial(obstacle, interpreted=True), functools.partial(attend, interpreted=True)
-)
-"""The TPU's form by its kernels' operations, on any backend: for tests."""

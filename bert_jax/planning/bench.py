@@ -5,22 +5,20 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import jax
-from jax.sharding import Mesh
 
-from bert_jax.config.run import RunConfig
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.sharding import batch_sharding
 from bert_jax.planning.bench_record import FORMAT, KIND, Bench, Part, Timing, machine, settings, versions
 from bert_jax.planning.operations import operations
 from bert_jax.planning.program import Program
-from bert_jax.planning.rates import Limit, RateProbes, Rates
+from bert_jax.planning.rates import RateProbes, Rates
 from bert_jax.planning.traffic import movers
+from bert_jax.pretraining.objective import PretrainingTrainer
 from bert_jax.training.batch import Batch, synthetic_batch
 from bert_jax.training.devices import peak_flops
-from bert_jax.training.trainer import Trainer
 
 _WARM_ROUNDS = 2
 _LEAST_ROUNDS = 5
@@ -31,40 +29,33 @@ _FORWARD_SHARE = 1 / 3
 
 
 def bench(
-    trainer: Trainer, seconds: float, batches: Iterator[Batch] | None = None, with_operations: bool = False
+    trainer: PretrainingTrainer, seconds: float, batches: Iterator[Batch] | None = None, with_operations: bool = False
 ) -> Bench:
     """Measures the step of the trainer's first phase for about `seconds`, and its parts as many times.
 
     `batches`: the training batches of a run; None for random sequences of full length. `with_operations`: also measure
     the main operations one by one.
     """
-    config = cast(RunConfig, trainer.config)  # bench trains a pretraining objective
-    phase, model = config.phases[0], trainer.objective.model
+    config, model, flops = trainer.config, trainer.objective.model, trainer.flops(0)
+    phase = config.phases[0]
     input_rate = _input_rate(batches, seconds) if batches else None
     if batches:
         batch = next(batches)
     else:
         most = config.data.sequences_a_row(phase.length)
         batch = synthetic_batch(phase.batch_size, phase.length, model.vocabulary_size or 1, most)
-    probes = RateProbes(compute_dtype(model))
-    programs = _Programs(trainer, batch)
+    probes, programs = RateProbes(compute_dtype(model)), _Programs(trainer, batch)
     times = _timed_in_turn(probes.work | programs.work, seconds)
-    found = operations(trainer) if with_operations else []
-    of_operations: dict[str, list[float]] = {}
-    if found:
-        runs = {operation.name: operation.run for operation in found}
-        of_operations = _timed_in_turn(probes.work | runs, seconds * _OPERATIONS_SHARE)
-    rates = probes.rates({name: times[name] + of_operations.get(name, []) for name in probes.work})
-    machines = _machines(trainer.mesh)
-    parts = _parts(times, trainer.flops(0), programs.bytes, rates, trainer.mesh.size, machines)
+    works = operations(trainer) if with_operations else []
+    if works:
+        runs = {work.name: work.run for work in works}
+        in_turn = _timed_in_turn(probes.work | runs, seconds * _OPERATIONS_SHARE)
+        times = {name: times.get(name, []) + in_turn.get(name, []) for name in times | in_turn}
+    rates = probes.rates(times)
+    # How many times the rates of one device are there: the CPU devices of a process share its machine's cores.
+    machines = jax.process_count() if jax.default_backend() == "cpu" else trainer.mesh.size
+    parts = _parts(times, flops, programs.bytes, rates, trainer.mesh.size, machines)
     step = parts[-1].time.median
-    measured = [
-        _part(
-            one.name, one.count, one.flops, one.bytes, of_operations[one.name], rates.limit(one.flops, one.bytes), step
-        )
-        for one in found
-    ]
-    rate = trainer.flops(0) / step
     peak = peak_flops(jax.devices()[0])
     return Bench(
         kind=KIND,
@@ -74,16 +65,18 @@ def bench(
         settings=settings(trainer) | {"sequences": "of a run" if batches else "random"},
         compile_seconds=programs.compile_seconds,
         parts=parts,
-        operations=measured,
+        operations=[
+            _part(work.name, work.flops, work.bytes, times[work.name], rates, step, work.count) for work in works
+        ],
         rates=rates,
         transfer=Timing.of(times["transfer"]),
         sequences_per_second=float((batch.weight > 0).sum()) / step,
         tokens_per_second=float(batch.tokens.length.sum()) / step,
         fill=float(batch.tokens.length.sum()) / batch.tokens.ids.size,
-        model_flops_per_step=trainer.flops(0),
-        model_flops_per_second=rate,
-        share_of_matrix_rate=rate / (rates.matrix.measured * machines),
-        mfu=rate / (peak * trainer.mesh.size) if peak else None,
+        model_flops_per_step=flops,
+        model_flops_per_second=flops / step,
+        share_of_matrix_rate=flops / step / (rates.matrix.measured * machines),
+        mfu=flops / step / (peak * trainer.mesh.size) if peak else None,
         peak_memory_bytes=peak_memory(),
         input_sequences_per_second=input_rate,
     )
@@ -92,7 +85,7 @@ def bench(
 class _Programs:
     """The compiled step and its parts, on a batch."""
 
-    def __init__(self, trainer: Trainer, batch: Batch):
+    def __init__(self, trainer: PretrainingTrainer, batch: Batch):
         self._rows, self._batch = batch_sharding(trainer.mesh), batch
         self._state, self._on_device = trainer.initial_state(), jax.device_put(batch, self._rows)
         self._forward, self._gradients = (
@@ -130,39 +123,39 @@ class _Programs:
         return self._state.step, measured
 
 
-def _machines(mesh: Mesh) -> int:
-    """How many times the rates of one device are there: the CPU devices of a process share its machine's cores."""
-    return jax.process_count() if jax.default_backend() == "cpu" else mesh.size
-
-
 def _parts(
     times: dict[str, list[float]], flops: float, moved: dict[str, int], rates: Rates, devices: int, machines: int
 ) -> list[Part]:
     """Forward, backward, optimizer and step; `flops` of a step, `moved` bytes of each program on one device."""
-    seconds = {
-        "forward": times["forward"],
-        "backward": _differences(times["gradients"], times["forward"]),
-        "optimizer": _differences(times["step"], times["gradients"]),
-        "step": times["step"],
-    }
-    of_parts = {
-        "forward": (flops * _FORWARD_SHARE, moved["forward"]),
-        "backward": (flops * (1 - _FORWARD_SHARE), moved["gradients"] - moved["forward"]),
-        "optimizer": (0.0, max(moved["step"] - moved["gradients"], 0)),
-        "step": (flops, moved["step"]),
-    }
+    whole = {name: size * devices for name, size in moved.items()}
+    of_optimizer = max(whole["step"] - whole["gradients"], 0)
     step = statistics.median(times["step"])
-    return [
-        _part(
-            name, 1, work, size * devices, seconds[name], rates.limit(work / machines, size * devices / machines), step
-        )
-        for name, (work, size) in of_parts.items()
-    ]
+    rows = (
+        ("forward", flops * _FORWARD_SHARE, whole["forward"], times["forward"]),
+        (
+            "backward",
+            flops * (1 - _FORWARD_SHARE),
+            whole["gradients"] - whole["forward"],
+            _differences(times["gradients"], times["forward"]),
+        ),
+        ("optimizer", 0.0, of_optimizer, _differences(times["step"], times["gradients"])),
+        ("step", flops, whole["step"], times["step"]),
+    )
+    return [_part(*row, rates, step, machines=machines) for row in rows]
 
 
-def _part(name: str, count: int, flops: float, moved: float, seconds: list[float], limit: Limit, step: float) -> Part:
-    """`seconds` of each run; `step`: those of a whole step, which has `count` runs."""
-    time = Timing.of(seconds)
+def _part(
+    name: str,
+    flops: float,
+    moved: float,
+    seconds: list[float],
+    rates: Rates,
+    step: float,
+    count: int = 1,
+    machines: int = 1,
+) -> Part:
+    """Work that a step of `step` seconds does `count` times on so many `machines`, each time in one of `seconds`."""
+    time, limit = Timing.of(seconds), rates.limit(flops / machines, moved / machines)
     share = count * time.median / step
     return Part(name=name, count=count, flops=flops, bytes=moved, limit=limit, time=time, step_share=share)
 

@@ -6,7 +6,7 @@ import platform
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final, Literal, NamedTuple, cast
+from typing import Annotated, Final, Literal, NamedTuple
 
 import jax
 import jaxlib
@@ -14,17 +14,16 @@ from jax.sharding import Mesh
 from pydantic import computed_field, model_validator
 from pydantic_core import PydanticCustomError
 
-from bert_jax.config.run import RunConfig
 from bert_jax.model.attention import training_forms
-from bert_jax.model.encoder import Computation
+from bert_jax.model.encoder import blocks_at_once
 from bert_jax.model.linear import compute_dtype
 from bert_jax.planning.rates import Limit, Positive, Rates
+from bert_jax.pretraining.objective import PretrainingTrainer
 from bert_jax.system import facts
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import Facts
 from bert_jax.system.json_file import MOST_BYTES, as_shape, check_format, parse_object, read_bytes
-from bert_jax.training.trainer import Trainer
 
 KIND: Final = "bert-jax bench"
 FORMAT = 1
@@ -170,8 +169,8 @@ def compared(there: Bench, here: Bench) -> Iterator[Compared]:
     for name, time in here.times.items():
         if earlier := there.times.get(name):
             ratio = time.median / earlier.median if time.low > 0 and earlier.low > 0 else None
-            texts = (facts.milliseconds(each.median) for each in (earlier, time))
-            yield Compared(part=name, **dict(zip(("there", "here"), texts)), ratio=ratio)
+            before, now = facts.milliseconds(earlier.median), facts.milliseconds(time.median)
+            yield Compared(part=name, there=before, here=now, ratio=ratio)
     for name, rate, text in (
         ("tokens", lambda bench: bench.tokens_per_second, "{:,.0f} /s".format),
         ("matrix rate", lambda bench: bench.rates.matrix.per_second, facts.flops_per_second),
@@ -223,14 +222,14 @@ def read_record(path: Place) -> Bench:
 
 def differences(there: Bench, here: Bench) -> list[Difference]:
     """The differences between two records: the work first, then machine, versions and other settings."""
-    found = []
+    changed = []
     for group in ("machine", "versions", "settings"):
         of_there, of_here = getattr(there, group), getattr(here, group)
         for name in dict.fromkeys([*of_here, *of_there]):
             a, b = of_there.get(name), of_here.get(name)
             if a != b:
-                found.append(Difference(name, a, b, group == "settings" and _is_work(name)))
-    return sorted(found, key=lambda each: not each.work)
+                changed.append(Difference(name, a, b, group == "settings" and _is_work(name)))
+    return sorted(changed, key=lambda each: not each.work)
 
 
 def _is_work(name: str) -> bool:
@@ -238,9 +237,9 @@ def _is_work(name: str) -> bool:
     return name in others or name.startswith("model.") and name not in _SAME_WORK
 
 
-def settings(trainer: Trainer) -> dict[str, Scalar]:
+def settings(trainer: PretrainingTrainer) -> dict[str, Scalar]:
     """Settings that the time of a step depends on, by name; those that are chosen by themselves as they were chosen."""
-    model, config = trainer.objective.model, cast(RunConfig, trainer.config)  # bench trains a pretraining objective
+    model, config = trainer.objective.model, trainer.config
     phase, execution = config.phases[0], config.execution
     sequences = config.data.sequences_a_row(phase.length)
     whole, local = training_forms(execution.attention, model, phase.length, sequences, trainer.mesh)
@@ -258,7 +257,7 @@ def settings(trainer: Trainer) -> dict[str, Scalar]:
         **{f"mesh.{name}": size for name, size in trainer.mesh.shape.items()},
         "execution.accumulation": execution.accumulation,
         "execution.remat": execution.remat,
-        "execution.unroll": Computation.of(execution).blocks_at_once(model.num_layers),
+        "execution.unroll": blocks_at_once(execution, model.num_layers),
         "execution.attention": attention,
     }
 

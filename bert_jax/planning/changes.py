@@ -52,12 +52,12 @@ def changes(config: RunConfig, chips: int) -> Iterator[dict[str, Any]]:
     yield from (settings for number, settings in enumerate(candidates) if settings not in candidates[:number])
 
 
-def change_that_fits(planner: Planner, config: RunConfig, candidates: list[PhasePlan]) -> ChangedPlan | None:
+def change_that_fits(planner: Planner, config: RunConfig, plans: list[PhasePlan]) -> ChangedPlan | None:
     """The plan with the first of `changes` with which all phases fit; None if there is none.
 
-    `found`: the plans without a change. The phases that need most memory are tried first.
+    `plans`: those without a change. The phases that need most memory are tried first.
     """
-    hardest = sorted(candidates, key=lambda each: (each.fits, -(each.needed_bytes or 0)))
+    hardest = sorted(plans, key=lambda each: (each.fits, -(each.needed_bytes or 0)))
     for settings in changes(config, planner.topology.chips):
         # With more devices in one axis of the mesh, the data axis takes the rest.
         rest = {"mesh.data": -1} if "mesh.fsdp" in settings else {}

@@ -46,7 +46,7 @@ def planned_pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> F
     for length in dict.fromkeys(phase.length for phase in config.phases):
         yield f"data, length {length}", _data(config, run, length, overwrite)
     memories = [trainer.objective.memory(phase, mesh) for phase in config.phases]
-    done = _steps_done(run, overwrite)
+    done = 0 if overwrite else run.newest_step or 0
     for number, phase in enumerate(config.phases):
         flops = f", {trainer.flops(number) * phase.steps:.3e} FLOPs of matrix products"
         done_here = max(0, done - config.steps_of(number).start)
@@ -73,7 +73,7 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, overwrite: bool, 
     yield "dev rows", f"{len(plan.measured.records):,} of {task.dev}" if plan.measured else "none: no measurement"
     if task.labels:
         yield "labels", ", ".join(task.labels)
-    yield f"{task.epochs:g} epochs", _steps(phase, _steps_done(run, overwrite), packed=False)
+    yield f"{task.epochs:g} epochs", _steps(phase, 0 if overwrite else run.newest_step or 0, packed=False)
     memory = finetune.planned_memory(plan.config, mesh)
     yield f"memory, length {phase.length}", _memory(memory, mesh)
     yield "checkpoints", _checkpoints(plan.config, workdir, memory, mesh, seeds)
@@ -97,11 +97,6 @@ def _of_run(config: TrainingConfig, run: RunDirectory, mesh: Mesh, overwrite: bo
     yield "devices", f"{devices}; {jax.process_count()} process(es); {compute_dtype(config.model).name}"
 
 
-def _steps_done(run: RunDirectory, overwrite: bool) -> int:
-    """Steps that won't be done again."""
-    return 0 if overwrite else run.newest_step or 0
-
-
 def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None, overwrite: bool) -> str:
     if run.under_way and not overwrite:
         source = f"there: {run.tokenizer}"
@@ -113,22 +108,20 @@ def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None, overwr
 
 
 def _data(config: RunConfig, run: RunDirectory, length: int, overwrite: bool) -> str:
-    found = None if overwrite else PreparedData.open(run.data(length))
-    outdated = found and not run.under_way and _is_outdated(found, config, run)
-    if found and not outdated:
+    prepared = None if overwrite else PreparedData.open(run.data(length))
+    outdated = False
+    if prepared and not run.under_way and run.tokenizer.exists():
+        # As far as it is known without reading text that was written since, or making a tokenizer that is gone.
+        outdated = is_outdated(prepared, config, run, lambda: prepared.text or "")
+    if prepared and not outdated:
         kind = "packed training rows" if config.data.packed else "training sequences"
-        size = gigabytes(sum(shard.size for shard in found.shards.values()))
-        return f"there: {sum(found.sources):,} {kind}, {found.held_out.rows:,} sequences held out, {size}"
+        size = gigabytes(sum(shard.size for shard in prepared.shards.values()))
+        return f"there: {sum(prepared.sources):,} {kind}, {prepared.held_out.rows:,} sequences held out, {size}"
     corpus = open_corpus(config.data)
     replaced = "; what is there is of other settings or text and is deleted" if outdated else ""
     sources = " ".join(config.data.source)
     size = "" if corpus.unit == "%" else f": {corpus.total:,.4g} {corpus.unit}"
     return f"to be prepared from {sources}{size}{replaced}"
-
-
-def _is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory) -> bool:
-    """As far as it is known without reading text whose files were written since, or making a tokenizer that is gone."""
-    return run.tokenizer.exists() and is_outdated(found, config, run, lambda: found.text or "")
 
 
 def _steps(phase: Phase, done: int, packed: bool) -> str:

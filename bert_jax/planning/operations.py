@@ -1,36 +1,38 @@
 """The main operations of a step, each with its FLOPs and bytes."""
 
+import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from flax import linen as nn
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.run import RunConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import dropout
-from bert_jax.model.embeddings import padded_vocabulary_size
+from bert_jax.model.embeddings import padded_vocabulary_size, vocabulary_size
 from bert_jax.model.exact_attention import band, head_keys, softmax_where
 from bert_jax.model.heads import MaskedLanguageHead, ReplacedTokenHead
 from bert_jax.model.linear import LayerNorm, activation, compute_dtype, project
 from bert_jax.model.products import heads_first, inner_products, weighted_sums
 from bert_jax.pretraining.masking import Masked
+from bert_jax.pretraining.objective import PretrainingTrainer
 from bert_jax.pretraining.replaced import draw_tokens
 from bert_jax.training.batch import synthetic_batch
-from bert_jax.training.trainer import Trainer
 
 _FORWARD_AND_BACKWARD = 3
 """FLOPs of forward and backward pass over those of the forward pass: the backward pass takes twice as many."""
 
 
-class Operation(NamedTuple):
+@dataclass(frozen=True)
+class Operation:
     """One operation of a step, forward and backward, at its real size."""
 
     name: str
-    count: int  # type: ignore[assignment]  # hides a method of tuples
+    count: int
     """How often a step runs it at all positions. The last block isn't counted if it runs at predicted ones only."""
     run: Callable[[], Any]
     flops: int
@@ -39,72 +41,55 @@ class Operation(NamedTuple):
     """Bytes of its arguments and results, the gradients among them, each read or written once."""
 
 
-def operations(trainer: Trainer) -> list[Operation]:
+def operations(trainer: PretrainingTrainer) -> list[Operation]:
     """The operations that take most of a step of the trainer's first phase, at one device's share of the batch.
 
     Those of a generator, beside its discriminator's, have names of their own.
     """
-    config = cast(RunConfig, trainer.config)
-    model, phase = trainer.objective.model, config.phases[0]
+    config, model = trainer.config, trainer.objective.model
+    phase = config.phases[0]
     batch, length = phase.batch_size // trainer.mesh.size, phase.length
     slots = config.slots(length)
     tokens = synthetic_batch(batch, length, 1, config.data.sequences_a_row(length)).tokens
-    first, *others = model.networks
-    found = _of_model(first, tokens, length if first.discriminator else slots)
-    for other in others:
-        of_generator = [*_of_model(other, tokens, slots), _drawing(other, tokens, slots)]
-        found += [operation._replace(name=f"generator: {operation.name}") for operation in of_generator]
-    return found
+    entries = _of_model(model, tokens, length if model.discriminator else slots)
+    if model.generator:
+        of_generator = [*_of_model(model.generator, tokens, slots), _drawing(model.generator, tokens, slots)]
+        entries += [replace(operation, name=f"generator: {operation.name}") for operation in of_generator]
+    return entries
 
 
 def _of_model(model: ModelConfig, tokens: Tokens, slots: int) -> list[Operation]:
     """The operations of one model, whose last block runs at `slots` tokens of a row."""
     batch, length = tokens.ids.shape
-    blocks = model.num_layers - (slots < length)
-    of_tokens = _random(model, batch, length, model.hidden_size)
-    inner = _random(model, batch, length, model.inner_size)
-    keys = jax.random.split(jax.random.key(0), batch)
+    blocks, width = model.num_layers - (slots < length), model.hidden_size
+    x, inner = (_random(model, batch, length, features) for features in (width, model.inner_size))
     of_all_keys = sum(map(model.is_global, range(blocks)))
-    found = [_matrices(model, of_tokens, inner, blocks), *_attention(model, tokens, None, of_all_keys)]
+    entries = [_matrices(model, x, inner, blocks), *_attention(model, tokens, None, of_all_keys)]
     if of_all_keys < blocks:
         of_windows = _attention(model, tokens, model.local_window, blocks - of_all_keys)
-        found += [operation._replace(name=f"{operation.name}, local") for operation in of_windows]
-    found += [
-        _elementwise("dropout of outputs", 2 * blocks + 1, lambda x: dropout(x, model.dropout, keys), of_tokens),
-        _elementwise("LayerNorm", 2 * blocks + 1, _layer_norm(model), of_tokens),
-        _elementwise("GELU", blocks, activation(model), inner),
-    ]
-    found.append(_replaced_head(model, of_tokens) if model.discriminator else _head(model, batch, slots))
-    # A step without dropout has no such operation.
-    return [operation for operation in found if model.dropout or operation.name != "dropout of outputs"]
-
-
-def _attention(model: ModelConfig, tokens: Tokens, window: int | None, blocks: int) -> list[Operation]:
-    """Attention between the projections, in `blocks` blocks. Of long rows with a window it is computed in bands, which
-    are rows of their own here."""
-    (rows, queries), keys = tokens.ids.shape, tokens.ids.shape[1]
-    if block := band(queries, window):
-        rows, queries, keys = rows * -(-queries // block), block, 3 * block
-        admitted = jnp.ones((1, 1, 1), bool)
+        entries += [replace(operation, name=f"{operation.name}, local") for operation in of_windows]
+    if model.dropout:
+        keys = jax.random.split(jax.random.key(0), batch)
+        entries.append(_operation("dropout of outputs", 2 * blocks + 1, lambda x: dropout(x, model.dropout, keys), x))
+    entries.append(_of_module("LayerNorm", 2 * blocks + 1, LayerNorm(model), x))
+    entries.append(_operation("GELU", blocks, activation(model), inner))
+    if model.discriminator:
+        flops = 2 * batch * length * width * (width + 1)
+        entries.append(_of_module("discriminator's head", 1, ReplacedTokenHead(model), x, flops=flops))
     else:
-        admitted = AttentionPattern.of(jax.device_put(tokens), model.causal)._replace(window=window).admitted()
-    scores = _random(model, rows, model.num_heads, queries, keys).astype(jnp.float32)
-    found = [
-        _attention_products(model, rows, queries, keys, blocks),
-        _elementwise("softmax", blocks, lambda x: softmax_where(x, admitted), scores),
-    ]
-    if model.attention_dropout:
-        of_rows = jax.random.split(jax.random.key(0), rows)
-        found.append(_elementwise("dropout of attention", blocks, _attention_dropout(model, of_rows), scores))
-    return found
+        table = _random(model, padded_vocabulary_size(model), model.table_size).astype(jnp.float32)
+        flops = 2 * batch * slots * model.table_size * (width + vocabulary_size(model))
+        predicted = _random(model, batch, slots, width)
+        entries.append(_of_module("masked-language head", 1, MaskedLanguageHead(model), predicted, table, flops=flops))
+    return entries
 
 
 def _random(model: ModelConfig, *shape: int) -> jax.Array:
     return jax.random.normal(jax.random.key(len(shape)), shape, compute_dtype(model))
 
 
-def _operation(name: str, count: int, forward_flops: int, function: Callable, *arguments: jax.Array) -> Operation:
-    """`function` and its gradients; its output serves as the gradient of the output."""
+def _operation(name: str, count: int, function: Callable, *arguments: jax.Array, flops: int = 0) -> Operation:
+    """`function`, which takes so many `flops`, and its gradients; its output serves as the gradient of the output."""
 
     @jax.jit
     def both(*arguments):
@@ -112,28 +97,14 @@ def _operation(name: str, count: int, forward_flops: int, function: Callable, *a
         return output, backward(output)
 
     moved = [*arguments, *jax.tree.leaves(jax.eval_shape(both, *arguments))]
-    return Operation(
-        name,
-        count,
-        lambda: both(*arguments),
-        _FORWARD_AND_BACKWARD * forward_flops,
-        sum(each.size * each.dtype.itemsize for each in moved),
-    )
+    size = sum(each.size * each.dtype.itemsize for each in moved)
+    return Operation(name, count, lambda: both(*arguments), _FORWARD_AND_BACKWARD * flops, size)
 
 
-def _elementwise(name: str, count: int, function: Callable, x: jax.Array) -> Operation:
-    return _operation(name, count, 0, function, x)
-
-
-def _attention_dropout(model: ModelConfig, keys: Key[Array, " B"]) -> Callable:
-    of_heads = head_keys(keys[:, None], model.num_heads)[:, 0]
-    return lambda x: dropout(x, model.attention_dropout, of_heads)
-
-
-def _layer_norm(model: ModelConfig) -> Callable:
-    width = model.hidden_size
-    params = {"params": {"scale": jnp.ones(width)} | ({"bias": jnp.zeros(width)} if model.biases else {})}
-    return lambda x: LayerNorm(model).apply(params, x)
+def _of_module(name: str, count: int, module: nn.Module, *arguments: jax.Array, flops: int = 0) -> Operation:
+    """`module` with fixed parameters."""
+    params = jax.jit(module.init)(jax.random.key(0), *arguments)
+    return _operation(name, count, functools.partial(module.apply, params), *arguments, flops=flops)
 
 
 def _matrices(model: ModelConfig, x: jax.Array, inner: jax.Array, blocks: int) -> Operation:
@@ -151,38 +122,39 @@ def _matrices(model: ModelConfig, x: jax.Array, inner: jax.Array, blocks: int) -
         ]
 
     flops = 2 * x.shape[0] * x.shape[1] * sum(kernel.size for kernel in kernels)
-    return _operation("projections and feed-forward", blocks, flops, products, x, inner, *kernels)
+    return _operation("projections and feed-forward", blocks, products, x, inner, *kernels, flops=flops)
 
 
-def _attention_products(model: ModelConfig, rows: int, queries: int, keys: int, blocks: int) -> Operation:
+def _attention(model: ModelConfig, tokens: Tokens, window: int | None, blocks: int) -> list[Operation]:
+    """Attention between the projections, in `blocks` blocks. Of long rows with a window it is computed in bands, which
+    are rows of their own here."""
+    (rows, queries), keys = tokens.ids.shape, tokens.ids.shape[1]
+    if block := band(queries, window):
+        rows, queries, keys = rows * -(-queries // block), block, 3 * block
+        admitted = jnp.ones((1, 1, 1), bool)
+    else:
+        admitted = AttentionPattern.of(jax.device_put(tokens), model.causal)._replace(window=window).admitted()
     heads = model.num_heads, model.head_size
     query, key, value = (_random(model, rows, length, *heads) for length in (queries, keys, keys))
+    scores = _random(model, rows, model.num_heads, queries, keys).astype(jnp.float32)
 
     def products(query, key, value):
         scores = inner_products(heads_first(query), heads_first(key), jnp.float32)
         return weighted_sums(scores.astype(value.dtype), heads_first(value), value.dtype).swapaxes(1, 2)
 
     flops = 2 * 2 * rows * queries * keys * model.hidden_size
-    return _operation("attention's products", blocks, flops, products, query, key, value)
-
-
-def _head(model: ModelConfig, batch: int, slots: int) -> Operation:
-    head, x = MaskedLanguageHead(model), _random(model, batch, slots, model.hidden_size)
-    table = _random(model, padded_vocabulary_size(model), model.table_size).astype(jnp.float32)
-    params = head.init(jax.random.key(0), x, table)
-    flops = 2 * batch * slots * model.table_size * (model.hidden_size + (model.vocabulary_size or 0))
-    return _operation("masked-language head", 1, flops, lambda x, table: head.apply(params, x, table), x, table)
-
-
-def _replaced_head(model: ModelConfig, x: jax.Array) -> Operation:
-    head = ReplacedTokenHead(model)
-    params = head.init(jax.random.key(0), x)
-    flops = 2 * x.shape[0] * x.shape[1] * model.hidden_size * (model.hidden_size + 1)
-    return _operation("discriminator's head", 1, flops, lambda x: head.apply(params, x), x)
+    entries = [
+        _operation("attention's products", blocks, products, query, key, value, flops=flops),
+        _operation("softmax", blocks, lambda x: softmax_where(x, admitted), scores),
+    ]
+    if rate := model.attention_dropout:
+        of_heads = head_keys(jax.random.split(jax.random.key(0), rows)[:, None], model.num_heads)[:, 0]
+        entries.append(_operation("dropout of attention", blocks, lambda x: dropout(x, rate, of_heads), scores))
+    return entries
 
 
 def _drawing(model: ModelConfig, tokens: Tokens, slots: int) -> Operation:
-    """What takes the places of masked tokens is drawn from a generator's logits; nothing is learned by it."""
+    """Drawing the replacements of masked tokens from a generator's logits; nothing is learned by it."""
     batch = tokens.ids.shape[0]
     logits = _random(model, batch, slots, padded_vocabulary_size(model)).astype(jnp.float32)
     nowhere, keys = jnp.zeros((batch, slots), jnp.int32), jax.random.split(jax.random.key(0), tokens.begin.shape)

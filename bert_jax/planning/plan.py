@@ -17,14 +17,13 @@ from bert_jax.model.attention import check_attention
 from bert_jax.model.sharding import abstract, batch_sharding, check_batch_size, make_mesh
 from bert_jax.model.size import train_flops
 from bert_jax.planning.collectives import collectives
-from bert_jax.planning.plan_record import FormulaPlan, Memory, Pace, PhasePlan, StepTime
+from bert_jax.planning.plan_record import FormulaPlan, Memory, Pace, PhasePlan, StepTime, work_of
 from bert_jax.planning.program import Program
 from bert_jax.planning.topology import Topology, topology_devices
 from bert_jax.planning.traffic import movers
-from bert_jax.pretraining.objective import pretraining_trainer
+from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
 from bert_jax.system.errors import RunError, install_extra
 from bert_jax.training.batch import synthetic_batch
-from bert_jax.training.trainer import Trainer
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -62,7 +61,7 @@ class Planner:
         self._devices = topology_devices(topology)
         self._vocabulary_size = vocabulary_size
 
-    def trainer(self, config: RunConfig) -> Trainer:
+    def trainer(self, config: RunConfig) -> PretrainingTrainer:
         """The run's trainer on the slice. Raises UsageError if mesh or batches don't fit the slice or the model."""
         mesh = make_mesh(config.mesh, self._devices)
         for phase in config.phases:
@@ -76,6 +75,7 @@ class Planner:
     def phase(self, config: RunConfig, number: int) -> PhasePlan:
         """Compiles the step of phase `number`. Raises UsageError as `trainer` does, RunError where libtpu fails."""
         trainer, phase = self.trainer(config), config.phases[number]
+        flops = trainer.flops(number)
         most = config.data.sequences_a_row(phase.length)
         batch = synthetic_batch(phase.batch_size, phase.length, self._vocabulary_size, most)
         rows = batch_sharding(trainer.mesh)
@@ -92,16 +92,19 @@ class Planner:
             program = program_of(compiled)
             needed, sent, moved = memory.total, collectives(program), movers(program)
             traffic = sum(each.bytes for each in moved)
-            step_time = self._time(trainer, number, traffic, sum(each.sent for each in sent))
+            step_time = StepTime.of(
+                phase,
+                self.topology,
+                flops=flops,
+                computed=flops * _RECOMPUTED[config.execution.remat],
+                moved=traffic,
+                sent=sum(each.sent for each in sent),
+            )
         plan = PhasePlan(
-            phase=number,
-            steps=phase.steps,
-            length=phase.length,
-            batch_size=phase.batch_size,
+            **work_of(number, phase, flops),
             mesh=dict(trainer.mesh.shape),
             remat=config.execution.remat,
             accumulation=config.execution.accumulation,
-            flops=trainer.flops(number),
             compile_seconds=time.perf_counter() - began,
             memory=memory,
             needed_bytes=needed,
@@ -121,18 +124,6 @@ class Planner:
     def phases(self, config: RunConfig) -> list[PhasePlan]:
         """The plans of all phases, compiled in parallel: the compiler spends half its time on one core."""
         return in_threads(lambda number: self.phase(config, number), range(len(config.phases)))
-
-    def _time(self, trainer: Trainer, number: int, moved: int, sent: int) -> StepTime:
-        topology, chip = self.topology, self.topology.chip
-        flops = trainer.flops(number)
-        return StepTime.of(
-            trainer.config.phases[number],
-            flops,
-            topology,
-            compute=topology.seconds(flops * _RECOMPUTED[trainer.config.execution.remat]),
-            memory=moved / chip.memory_bandwidth,
-            links=sent / (chip.link_bandwidth * max(topology.links, 1)),
-        )
 
 
 def program_of(compiled: Any) -> Program:
@@ -156,13 +147,12 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
 def formulas(config: RunConfig, topology: Topology, vocabulary_size: int) -> list[FormulaPlan]:
     """FLOPs of each phase and their time at the peak of the chips."""
     model = config.model.replace(vocabulary_size=vocabulary_size)
-    phases = []
+    plans = []
     for number, phase in enumerate(config.phases):
         flops = phase.batch_size * train_flops(model, phase.length, config.slots(phase.length))
         at_best = Pace.of(phase, flops, topology.seconds(flops), topology)
-        sizes = {"steps": phase.steps, "length": phase.length, "batch_size": phase.batch_size}
-        phases.append(FormulaPlan(phase=number, **sizes, flops=flops, at_best=at_best))
-    return phases
+        plans.append(FormulaPlan(**work_of(number, phase, flops), at_best=at_best))
+    return plans
 
 
 def refusal(message: str) -> int | None:
@@ -173,13 +163,13 @@ def refusal(message: str) -> int | None:
     if "RESOURCE_EXHAUSTED" not in message:
         raise RunError(f"the TPU's compiler failed: {message.splitlines()[0]}")
     for pattern in _REFUSALS:
-        if found := re.search(pattern, message):
-            number = found[1].rstrip("KMGT")
-            return round(float(number) * 1024 ** " KMGT".index(found[1][len(number) :] or " "))
+        if match := re.search(pattern, message):
+            number = match[1].rstrip("KMGT")
+            return round(float(number) * 1024 ** " KMGT".index(match[1][len(number) :] or " "))
     return None
 
 
-def _memory(trainer: Trainer, analysis: Any) -> Memory:
+def _memory(trainer: PretrainingTrainer, analysis: Any) -> Memory:
     """`analysis`: XLA's memory analysis of the compiled step on one device."""
     state = trainer.state_shapes
     parameters, optimizer = device_bytes(state.params), device_bytes(state.optimizer)

@@ -1,7 +1,7 @@
 """The facts of a plan: memory, work, traffic and time of each phase's step on a TPU slice."""
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import computed_field
 
@@ -84,9 +84,13 @@ class StepTime(Facts):
 
     @classmethod
     def of(
-        cls, phase: Phase, flops: float, topology: Topology, *, compute: float, memory: float, links: float
+        cls, phase: Phase, topology: Topology, *, flops: float, computed: float, moved: float, sent: float
     ) -> "StepTime":
-        """The times of a step of `flops` by its limits, in seconds."""
+        """The times of a step of `flops`, which with recomputation are `computed`. `moved`: bytes to and from a chip's
+        memory; `sent`: bytes that a chip sends."""
+        chip = topology.chip
+        compute, memory = topology.seconds(computed), moved / chip.memory_bandwidth
+        links = sent / (chip.link_bandwidth * max(topology.links, 1))
         limits = (compute, memory, links)
         best, turn = (Pace.of(phase, flops, seconds, topology) for seconds in (max(limits), sum(limits)))
         return cls(compute=compute, memory=memory, links=links, at_best=best, in_turn=turn)
@@ -105,6 +109,11 @@ class PhaseWork(Facts):
     batch_size: Annotated[int, "batch"]
     flops: Annotated[facts.Flops, "FLOPs a step, by formula"]
     """FLOPs of one step over all chips by formula, without recomputation."""
+
+
+def work_of(number: int, phase: Phase, flops: float) -> dict[str, Any]:
+    """The fields of PhaseWork for a phase whose step takes so many `flops`."""
+    return {"phase": number, **phase.model_dump(include={"steps", "length", "batch_size"}), "flops": flops}
 
 
 class FormulaPlan(PhaseWork):

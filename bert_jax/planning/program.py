@@ -1,5 +1,6 @@
 """Parses HLO text, XLA's print of a compiled program: its instructions, and how often each runs."""
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ _CALLED = re.compile(
 )
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([^}]*)\})?")
 _OTHER_MEMORY = re.compile(r"S\([1-9]\d*\)")
+_BRACKET_OR_COMMA = re.compile(r"[(){}\[\],]")
 
 
 class Buffer(NamedTuple):
@@ -31,14 +33,14 @@ class Instruction(NamedTuple):
     name: str
     kind: str
     """XLA's name of the operation, such as `fusion`, `all-reduce` or `while`."""
-    shape: str
-    """Printed shape of the result: an array or a tuple of arrays."""
+    parts: list[list[Buffer]]
+    """The arrays of each element of a tuple result; of a plain result, its only array."""
     operands: tuple[str, ...]
     """Names of the instructions, of the same computation, whose results it takes."""
     attributes: str
     """Text after the operands."""
     literal: str
-    """Text between the parentheses: for example the value of a constant or the number of a parameter."""
+    """The first argument as text: for example the value of a constant or the number of a parameter."""
 
     @property
     def called(self) -> list[str]:
@@ -47,18 +49,18 @@ class Instruction(NamedTuple):
 
     def attribute(self, name: str) -> str:
         """The name of the computation in an attribute such as `body` or `condition`; "" without this attribute."""
-        found = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
-        return found[1] if found else ""
+        match = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
+        return match[1] if match else ""
 
     @property
-    def parts(self) -> list[list[Buffer]]:
-        """The arrays of each element of a tuple result; of a plain result, its only array."""
-        return [buffers(element) for element in _elements(self.shape)]
+    def buffers(self) -> list[Buffer]:
+        """All arrays of the result."""
+        return list(itertools.chain.from_iterable(self.parts))
 
     @property
     def bytes(self) -> int:
         """Bytes of the whole result."""
-        return sum(buffer.bytes for buffer in buffers(self.shape))
+        return sum(buffer.bytes for buffer in self.buffers)
 
 
 class Computation(NamedTuple):
@@ -89,8 +91,8 @@ class Program:
                 self._entry = computation.name if header[1] else self._entry
         if not self._entry:
             raise ValueError("no ENTRY computation in the program's text")
-        found = re.search(r"\bnum_partitions=(\d+)", text[: text.find("\n")])
-        self.devices = int(found[1]) if found else 1
+        match = re.search(r"\bnum_partitions=(\d+)", text[: text.find("\n")])
+        self.devices = int(match[1]) if match else 1
 
     def executed(self) -> Iterator[tuple[Computation, Instruction, int]]:
         """Yields every instruction that a device runs, with its computation and how often it runs.
@@ -144,10 +146,10 @@ def _computation(name: str, lines: Iterator[str]) -> Computation:
     """Parses the lines of a computation up to its closing brace."""
     instructions, root = {}, ""
     for text in _whole_instructions(lines):
-        if found := _INSTRUCTION.match(text):
-            instruction = _instruction(found[2], found[3])
+        if match := _INSTRUCTION.match(text):
+            instruction = _instruction(match[2], match[3])
             instructions[instruction.name] = instruction
-            root = instruction.name if found[1] else root
+            root = instruction.name if match[1] else root
     return Computation(name, instructions, root)
 
 
@@ -166,33 +168,27 @@ def _whole_instructions(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _instruction(name: str, text: str) -> Instruction:
-    """Parses `shape kind(operands), attributes`. The shape of a tuple contains parentheses and spaces."""
-    end = _closing(text, 0) if text.startswith("(") else text.index(" ")
-    shape, rest = text[:end], text[end:].lstrip()
-    kind, _, after = rest.partition("(")
-    end = _closing("(" + after, 0) - 1
-    inside = after[: end - 1]
-    return Instruction(name, kind, shape, tuple(re.findall(r"%([\w.\-]+)", inside)), after[end:], inside)
+    """Parses `shape kind(operands), attributes`; the shape of a tuple is `(shape, shape)`."""
+    if text.startswith("("):
+        shapes, rest = _in_parentheses(text)
+    else:
+        shape, _, rest = text.partition(" ")
+        shapes = [shape]
+    kind, parenthesis, rest = rest.lstrip().partition("(")
+    arguments, attributes = _in_parentheses(parenthesis + rest)
+    operands = re.findall(r"%([\w.\-]+)", " ".join(arguments))
+    literal = arguments[0] if arguments else ""
+    return Instruction(name, kind, [buffers(shape) for shape in shapes], tuple(operands), attributes, literal)
 
 
-def _closing(text: str, start: int) -> int:
-    """The index after the parenthesis that closes the one at `start`."""
-    depth = 0
-    for found in re.compile(r"[()]").finditer(text, start):
-        depth += 1 if found[0] == "(" else -1
+def _in_parentheses(text: str) -> tuple[list[str], str]:
+    """The items between the parenthesis at the beginning of `text` and the one that closes it, and the text after."""
+    depth, begin, items = 0, 1, []
+    for match in _BRACKET_OR_COMMA.finditer(text):
+        depth += (match[0] in "({[") - (match[0] in ")}]")
+        if not depth or depth == 1 and match[0] == ",":
+            items.append(text[begin : match.start()].strip())
+            begin = match.end()
         if not depth:
-            return found.end()
+            return [item for item in items if item], text[begin:]
     raise ValueError(f"a parenthesis stays open in {text[:80]!r}")
-
-
-def _elements(shape: str) -> list[str]:
-    """The shapes of a tuple's elements; any other shape is returned as the only element."""
-    if not shape.startswith("("):
-        return [shape]
-    depth, begun, elements = 0, 1, []
-    for found in re.compile(r"[(){}\[\],]").finditer(shape):
-        depth += (found[0] in "({[") - (found[0] in ")}]")
-        if (found[0] == "," and depth == 1) or not depth:
-            elements.append(shape[begun : found.start()].strip())
-            begun = found.end()
-    return [element for element in elements if element]

@@ -94,24 +94,24 @@ class RateProbes:
         """`dtype`: the compute dtype."""
         self._dtype = jnp.dtype(dtype)
         sizes = _CPU_SIZES if jax.default_backend() == "cpu" else _ACCELERATOR_SIZES
-        self._products = {f"product of {size}": square_product(size, dtype) for size in sizes}
-        self._copy = copy()
+        self._probes = {f"product of {size}": square_product(size, dtype) for size in sizes} | {"copy": copy()}
 
     @property
     def work(self) -> dict[str, Callable[[], Any]]:
         """The work to be timed, by name."""
-        return {name: probe.run for name, probe in self._products.items()} | {"copy": self._copy.run}
+        return {name: probe.run for name, probe in self._probes.items()}
 
     def rates(self, times: dict[str, list[float]]) -> Rates:
         """The rates by the shortest of the seconds that each of `work` took.
 
         Of known chips they are those of the data sheet, whose matrix rate is that of bfloat16.
         """
+        measured = {name: probe.amount / min(times[name]) for name, probe in self._probes.items()}
+        memory = measured.pop("copy")
+        matrix = max(measured.values())
         chip = chip_of(jax.devices()[0].device_kind)
-        matrix = max(probe.amount / min(times[name]) for name, probe in self._products.items())
-        memory = self._copy.amount / min(times["copy"])
-        known = chip.flops if chip and self._dtype == jnp.bfloat16 else None
-        return Rates(matrix=_rate(known, matrix), memory=_rate(chip and chip.memory_bandwidth, memory))
+        peak = chip.flops if chip and self._dtype == jnp.bfloat16 else None
+        return Rates(matrix=_rate(peak, matrix), memory=_rate(chip and chip.memory_bandwidth, memory))
 
 
 def _rate(known: float | None, measured: float) -> Rate:

@@ -31,8 +31,8 @@ def sweep(planner: Planner, config: RunConfig) -> list[PhasePlan]:
     fitting: list[PhasePlan] = []
     for number in range(len(config.phases)):
         on_meshes = in_threads(lambda split: _on_mesh(planner, config, number, split), splits(planner.topology.chips))
-        found = itertools.chain.from_iterable(on_meshes)
-        fitting += sorted(found, key=_rate, reverse=True)
+        plans = itertools.chain.from_iterable(on_meshes)
+        fitting += sorted(plans, key=_rate, reverse=True)
     return fitting
 
 

@@ -98,8 +98,8 @@ def parse_topology(text: str) -> Topology:
     name, _, shape = text.strip().partition(":")
     family = FAMILIES.get(name)
     if not family:
-        if found := re.fullmatch(r"(v\d+[a-z]*)-(\d{1,4})", name.replace("litepod", "e")):
-            raise UsageError(_of_accelerator_type(text, *found.groups()))
+        if match := re.fullmatch(r"(v\d+[a-z]*)-(\d{1,4})", name.replace("litepod", "e")):
+            raise UsageError(_of_accelerator_type(text, *match.groups()))
         raise UsageError(
             f"--topology {text}: there are plans for {', '.join(FAMILIES)}; "
             "give FAMILY:SIDExSIDE, as in v5e:4x4, or with three sides v4:2x2x2"

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Annotated
 
 from bert_jax.planning.collectives import kind_of
-from bert_jax.planning.program import Buffer, Computation, Instruction, Program, buffers
+from bert_jax.planning.program import Computation, Instruction, Program
 from bert_jax.system import facts
 from bert_jax.system.facts import Facts
 
@@ -46,8 +46,8 @@ def movers(program: Program) -> list[Mover]:
     runs: Counter[tuple[str, str, str]] = Counter()
     for computation, one, times in program.executed():
         if size := _moved(program, computation, one):
-            found = re.search(r'op_name="([^"]*)"', one.attributes)
-            where = _where(found[1]) if found else ("step", "", one.kind)
+            match = re.search(r'op_name="([^"]*)"', one.attributes)
+            where = _where(match[1]) if match else ("step", "", one.kind)
             moved[where] += times * size
             runs[where] += times
     return [
@@ -86,13 +86,13 @@ def _moved(program: Program, computation: Computation, one: Instruction) -> int:
     return written + sum(
         _read(program, computation, one, number)
         for number, name in enumerate(one.operands)
-        if any(buffer.in_memory for buffer in _result(computation, name))
+        if any(buffer.in_memory for buffer in computation.instructions[name].buffers)
     )
 
 
 def _read(program: Program, computation: Computation, one: Instruction, number: int) -> int:
     """Bytes that an instruction reads of its operand `number`."""
-    whole = sum(buffer.bytes for buffer in _result(computation, one.operands[number]))
+    whole = computation.instructions[one.operands[number]].bytes
     if one.kind == "tuple" or kind_of(one):
         return 0
     if one.kind == "dynamic-update-slice" and number == 0:
@@ -124,33 +124,25 @@ def _written(program: Program, computation: Computation, one: Instruction) -> li
     """Bytes that an instruction writes to main memory, for each element of its result."""
     parts = [sum(buffer.bytes for buffer in part if buffer.in_memory) for part in one.parts]
     if one.kind == "dynamic-update-slice":
-        return [min(part, _bytes(computation, one.operands[1])) for part in parts]
+        return [min(part, computation.instructions[one.operands[1]].bytes) for part in parts]
     if one.kind == "fusion":
         inner = program.computations[one.called[0]]
         roots = inner.instructions[inner.root]
         names = roots.operands if roots.kind == "tuple" else (inner.root,)
-        return [min(part, _made(program, inner, name)) for part, name in zip(parts, names)]
+        return [min(part, _computed(program, inner, name)) for part, name in zip(parts, names)]
     return parts
 
 
-def _made(program: Program, computation: Computation, name: str) -> int:
+def _computed(program: Program, computation: Computation, name: str) -> int:
     """Bytes that a fused computation computes for the result `name`, rather than passing them through."""
     one = computation.instructions[name]
     if one.kind == "parameter" or kind_of(one):
         return 0
     if one.kind == "bitcast":
-        return _made(program, computation, one.operands[0])
+        return _computed(program, computation, one.operands[0])
     if one.kind == "dynamic-update-slice":
-        return _bytes(computation, one.operands[1])
+        return computation.instructions[one.operands[1]].bytes
     if one.kind == "fusion":
         inner = program.computations[one.called[0]]
-        return _made(program, inner, inner.root)
+        return _computed(program, inner, inner.root)
     return one.bytes
-
-
-def _result(computation: Computation, name: str) -> list[Buffer]:
-    return buffers(computation.instructions[name].shape)
-
-
-def _bytes(computation: Computation, name: str) -> int:
-    return computation.instructions[name].bytes

@@ -17,7 +17,6 @@ from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertForPretraining, Discriminator, Parameters, generator_parameters, init
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import vocabulary_size
-from bert_jax.model.encoder import Computation
 from bert_jax.model.memory import Memory, step_memory
 from bert_jax.model.size import train_flops
 from bert_jax.pretraining.masking import Masked, MaskingKeys, mask_sequences, next_tokens
@@ -68,7 +67,7 @@ class MaskedTokens(Objective):
             question.accuracy: question.label if number else f"accuracy: {question.label}"
             for number, question in enumerate(questions)
         }
-        self._network = BertForPretraining(self.model.generator or self.model, Computation.of(config.execution))
+        self._network = BertForPretraining(self.model.generator or self.model, config.execution)
 
     @property
     def questions(self) -> dict[Question, float]:
@@ -209,7 +208,7 @@ class ReplacedTokens(MaskedTokens):
             )
         super().__init__(config, mask_id)
         self.measurements = (*self.measurements, REPLACED_SHARE)
-        self._discriminator = Discriminator(self.model, Computation.of(config.execution))
+        self._discriminator = Discriminator(self.model, config.execution)
 
     @property
     def questions(self) -> dict[Question, float]:

@@ -11,7 +11,7 @@ from jaxtyping import Array, UInt32
 
 from bert_jax.config.training import TrainingConfig
 from bert_jax.model.bert import Parameters, completed
-from bert_jax.model.sharding import abstract, batch_sharding, on_mesh, placed, slot_shardings, tree_shardings
+from bert_jax.model.sharding import abstract, batch_sharding, on_mesh, placed, state_shardings
 from bert_jax.run.measurement import Means
 from bert_jax.run.state import TrainState
 from bert_jax.training.batch import AnyBatch, NumberedBatches, read_ahead
@@ -91,9 +91,7 @@ class Trainer(Generic[Config, Learned]):
 
     @cached_property
     def _shardings(self) -> TrainState:
-        shapes = self._shapes
-        shardings = slot_shardings(shapes, shapes.params, self.mesh)
-        return shardings._replace(params=tree_shardings(shapes.params, self.mesh))
+        return state_shardings(self._shapes, self._shapes.params, self.mesh)
 
     @cached_property
     def _shapes(self) -> TrainState:

@@ -11,7 +11,6 @@ is counted apart, of an empty cache unless JAX_COMPILATION_CACHE_DIR names anoth
 predicting and not within Trainer's.
 """
 
-import json
 import os
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jax
-from turns import WORK, Process, answer, answers_go_to_output, take_turns, tell_warm_up
+from turns import WORK, at_work, take_turns, work
 
 from bert_jax.cli.arguments import Arguments, Command
 from bert_jax.config.finetune import FinetuneConfig
@@ -49,7 +48,7 @@ class Options(Arguments):
     """What is measured."""
 
     init: str
-    """A run whose tokenizer is taken."""
+    """A run whose tokenizer is taken; to the sides, the model that both read."""
     train: str
     """Rows to learn from."""
     dev: str
@@ -70,8 +69,9 @@ COMMAND = Command("tests/benchmarks/finetuning.py", Options, __doc__, program="p
 class Ours:
     """Fine-tuning's own loop and predictor."""
 
-    def __init__(self, options: Options, model: str):
+    def __init__(self, options: Options):
         keep_compiled_programs()
+        keep_freed_memory()  # as the command bert-jax does for itself
         self._steps = options.steps
         task = TaskConfig(
             name="rows",
@@ -81,8 +81,8 @@ class Ours:
             max_length=LENGTH,
             padded_lengths=options.lengths,
         )
-        config = FinetuneConfig(task=task, init=model, compute_dtype=options.dtype)
-        started = TrainedModel.open(place_of(model))
+        config = FinetuneConfig(task=task, init=options.init, compute_dtype=options.dtype)
+        started = TrainedModel.open(place_of(options.init))
         tokenizer = started.tokenizer
         learned = read_training(task, tokenizer, compiling_tokens(started.config))
         self._records = read_records(task, options.dev, "dev", Counter())
@@ -146,12 +146,12 @@ class Ours:
 class Theirs:
     """transformers' Trainer."""
 
-    def __init__(self, options: Options, model: str):
+    def __init__(self, options: Options):
         import transformers
 
         self._transformers, self._options = transformers, options
-        self._tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-        self._model = transformers.AutoModelForSequenceClassification.from_pretrained(model, num_labels=2)
+        self._tokenizer = transformers.AutoTokenizer.from_pretrained(options.init)
+        self._model = transformers.AutoModelForSequenceClassification.from_pretrained(options.init, num_labels=2)
         self._train, self._dev = self._encoded(options.train), self._encoded(options.dev)
         self._turn = 0
 
@@ -218,25 +218,13 @@ def compare(options: Options) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_model(options, model := Path(folder) / "model")
         compiled = {"JAX_COMPILATION_CACHE_DIR": str(model.parent / "compiled")}
-        told = options.model_dump_json(exclude={"config"})
-        sides = {name: Process(__file__, name, str(model), told, settings=compiled) for name in SIDES}
-        tell_warm_up(sides)
-        take_turns(sides, "train", options.steps * BATCH, options.rounds)
-        take_turns(sides, "predict", dev, 3 * options.rounds)
-        for side in sides.values():
-            side.end()
-
-
-def work(name: str, model: str, options: Options) -> None:
-    """Does the work of one side."""
-    answers = answers_go_to_output()
-    if name == "ours":
-        keep_freed_memory()  # as the command bert-jax does for itself
-    answer(SIDES[name](options, model), answers)
+        with at_work(__file__, SIDES, options.model_copy(update={"init": str(model)}), compiled) as sides:
+            take_turns(sides, "train", options.steps * BATCH, options.rounds)
+            take_turns(sides, "predict", dev, 3 * options.rounds)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == [WORK]:
-        work(*sys.argv[2:4], Options(**json.loads(sys.argv[4])))
+        work(SIDES, Options)
     else:
         compare(COMMAND.parse(sys.argv[1:]))

@@ -9,15 +9,14 @@ works in a process of its own and they take turns, for the ratios not to be thos
 PyTorch's head is computed at all positions, as transformers does; ours at the predicted ones.
 """
 
-import json
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from bert_jax.system.allocator import keep_freed_memory
-from turns import WORK, Process, answer, answers_go_to_output, take_turns, tell_warm_up
+from turns import WORK, at_work, take_turns, work
 
 from bert_jax.cli.arguments import Arguments, Command
 from bert_jax.config.model import ModelConfig
@@ -26,6 +25,7 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
+from bert_jax.system.machine import keep_freed_memory
 from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.devices import keep_compiled_programs
 
@@ -51,6 +51,7 @@ class Ours:
 
     def __init__(self, options: Options, dtype: str):
         keep_compiled_programs()
+        keep_freed_memory()  # as the command bert-jax does for itself
         phase = Phase(steps=1 << 20, length=options.length, batch_size=options.batch_size)
         config = RunConfig(model=ModelConfig.base(compute_dtype=dtype), phases=(phase,))
         trainer = pretraining_trainer(config, make_mesh(MeshConfig()), VOCABULARY, mask_id=103)
@@ -113,33 +114,21 @@ class Theirs:
 
 
 SIDES = {
-    "bert_jax bfloat16": (Ours, "bfloat16"),
-    "bert_jax float32": (Ours, "float32"),
-    "transformers float32": (Theirs, "float32"),
-    "transformers autocast": (Theirs, "bfloat16"),
+    "bert_jax bfloat16": partial(Ours, dtype="bfloat16"),
+    "bert_jax float32": partial(Ours, dtype="float32"),
+    "transformers float32": partial(Theirs, dtype="float32"),
+    "transformers autocast": partial(Theirs, dtype="bfloat16"),
 }
-
-
-def work(name: str, options: Options) -> None:
-    """Does the work of one side."""
-    answers = answers_go_to_output()
-    kind, dtype = SIDES[name]
-    if kind is Ours:
-        keep_freed_memory()  # as the command bert-jax does for itself
-    answer(kind(options, dtype), answers)
 
 
 def compare(options: Options) -> None:
     """Takes turns and prints what came out."""
-    sides = {name: Process(__file__, name, options.model_dump_json(exclude={"config"})) for name in SIDES}
-    tell_warm_up(sides)
-    take_turns(sides, "train", _STEPS * options.batch_size, options.rounds, "sequences/s")
-    for side in sides.values():
-        side.end()
+    with at_work(__file__, SIDES, options) as sides:
+        take_turns(sides, "train", _STEPS * options.batch_size, options.rounds, "sequences/s")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == [WORK]:
-        work(sys.argv[2], Options(**json.loads(sys.argv[3])))
+        work(SIDES, Options)
     else:
         compare(COMMAND.parse(sys.argv[1:]))

@@ -6,19 +6,23 @@ import os
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from bert_jax.cli.arguments import Arguments
 
 WORK = "work"
 """First argument of a process that does the work of one side."""
 
 
 class Process:
-    """One side at work: `script` called with `WORK` and `arguments`."""
+    """One side at work: `script` called with `WORK`, the side's name and `options` as JSON."""
 
-    def __init__(self, script: str, *arguments: str, settings: dict[str, str] | None = None):
+    def __init__(self, script: str, name: str, options: Arguments, settings: dict[str, str]):
         self._process = subprocess.Popen(
-            [sys.executable, script, WORK, *arguments],
-            env=(settings or {}) | os.environ,
+            [sys.executable, script, WORK, name, options.model_dump_json(exclude={"config"})],
+            env=settings | os.environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -37,24 +41,28 @@ class Process:
         self._process.wait()
 
 
-def answers_go_to_output() -> Any:
-    """The file for the answers of a side's process; whatever else it prints goes to standard error."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    return answers
-
-
-def answer(side: Any, answers: Any) -> None:
-    """Calls the methods of `side` that standard input names, a line each, and writes what they return as JSON."""
-    for line in sys.stdin:
-        print(json.dumps(getattr(side, line.strip())()), file=answers)
-
-
-def tell_warm_up(sides: dict[str, Process]) -> None:
-    """Warms each side up and prints what it tells of that."""
+@contextmanager
+def at_work(
+    script: str, names: Iterable[str], options: Arguments, settings: dict[str, str] | None = None
+) -> Iterator[dict[str, Process]]:
+    """A process for each side, warmed up, which ends with the block; prints what each tells of the warm-up."""
+    sides = {name: Process(script, name, options, settings or {}) for name in names}
     for name, side in sides.items():
         for what, value in side.do("warm_up").items():
             print(f"{name}: {what} {value if isinstance(value, list) else round(value, 3)}", flush=True)
+    yield sides
+    for side in sides.values():
+        side.end()
+
+
+def work(sides: dict[str, Callable[[Any], Any]], options: type[Arguments]) -> None:
+    """Does the work of the side that the command line names: calls its methods that standard input names, a line each,
+    and writes what they return as JSON. Whatever else the process prints goes to standard error."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    side = sides[sys.argv[2]](options(**json.loads(sys.argv[3])))
+    for line in sys.stdin:
+        print(json.dumps(getattr(side, line.strip())()), file=answers)
 
 
 def take_turns(sides: dict[str, Process], what: str, count: int, rounds: int, unit: str = "rows/s") -> None:

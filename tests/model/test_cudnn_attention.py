@@ -1,7 +1,5 @@
 """Attention by cuDNN: its call computed by XLA on this machine, and lowered for GPUs that it doesn't have."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +8,12 @@ from jax._src.cudnn import fused_attention_stablehlo
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model import attention_form, cudnn_attention
 from bert_jax.model.attention import check_attention
 from bert_jax.model.attention_form import AttentionCase
-from bert_jax.model.attention_pattern import AttentionPattern, Places
+from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.bert import BertForPretraining, init
-from bert_jax.model.encoder import Computation
 from bert_jax.model.exact_attention import attend
 from bert_jax.model.sharding import make_mesh, on_mesh
 from bert_jax.system.errors import UsageError
@@ -29,10 +27,7 @@ PATTERNS = {
 }
 
 
-def pattern_of(lengths=LENGTHS, size=64, **pattern) -> AttentionPattern:
-    sequence = jnp.asarray(np.arange(size) < lengths[:, None], jnp.int32)
-    places = Places(sequence, sequence * jnp.arange(size))
-    return AttentionPattern(places, places, 1, **pattern)
+TOKENS = tokens_of(np.ones((4, 64)), mask=np.arange(64) < LENGTHS[:, None])
 
 
 @pytest.fixture
@@ -43,10 +38,12 @@ def on_gpu(monkeypatch):
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_it_gives_what_the_exact_form_gives(name):
+def test_it_gives_what_the_exact_form_gives(name, monkeypatch):
     """At all tokens. Padding attends to fewer keys, or to others, and nobody reads what comes of it."""
-    by_xla = functools.partial(cudnn_attention.attend, implementation="xla")
-    pattern = pattern_of(**PATTERNS[name])
+    attention = jax.nn.dot_product_attention
+    by_xla = lambda *given, **named: attention(*given, **named | {"implementation": "xla"})
+    monkeypatch.setattr(jax.nn, "dot_product_attention", by_xla)
+    pattern = AttentionPattern.of(TOKENS, causal=False)._replace(**PATTERNS[name])
     *given, gradient = jax.random.normal(jax.random.key(1), (4, 4, 64, 2, 16))
     real = (pattern.queries.sequence > 0)[:, :, None, None]
 
@@ -54,7 +51,7 @@ def test_it_gives_what_the_exact_form_gives(name):
         context, backward = jax.vjp(lambda *given: form(*given, pattern, 0.0, None) * real, *given)
         return context, *backward(gradient)
 
-    for exact, found in zip(*map(computed, (attend, by_xla))):
+    for exact, found in zip(*map(computed, (attend, cudnn_attention.attend))):
         assert jnp.abs(exact).max() > 0.1
         assert jnp.abs(exact - found).max() < 1e-5 * jnp.abs(exact).max()
         assert not jnp.any(found[3])  # in a row without tokens there are neither results nor gradients
@@ -71,15 +68,11 @@ def calls(form, dropout=None, mesh=None, **config) -> tuple[int, int]:
     `dropout`: that of attention; None for a step without any.
     """
     model = MODEL.replace(attention_dropout=dropout or 0.0, **config)
-    tokens = tokens_of(np.ones((4, 64)), mask=np.arange(64) < LENGTHS[:, None])
     keys = None if dropout is None else jax.random.split(jax.random.key(1), (4, 1))
 
     def loss(params):
-        network, wanted = (
-            BertForPretraining(model, Computation(unroll=None, attention=form)),
-            jnp.zeros((4, 2), jnp.int32),
-        )
-        logits, _ = network.apply({"params": params}, tokens, wanted, keys)
+        network, wanted = BertForPretraining(model, ExecutionConfig(attention=form)), jnp.zeros((4, 2), jnp.int32)
+        logits, _ = network.apply({"params": params}, TOKENS, wanted, keys)
         return logits.astype(jnp.float32).sum()
 
     params = jax.eval_shape(lambda: init(model, jax.random.key(0)))
@@ -90,12 +83,9 @@ def calls(form, dropout=None, mesh=None, **config) -> tuple[int, int]:
 
 def test_a_model_for_gpus_calls_cudnn_forwards_and_backwards(on_gpu, tiny_config):
     """In all blocks but the last, which is computed at a few places only."""
-    assert calls("cudnn") == calls("cudnn", causal=True) == (2, 2)
+    dropout_elsewhere = calls("cudnn", dropout=0.0)
+    assert calls("cudnn") == calls("cudnn", causal=True) == dropout_elsewhere == (2, 2)
     assert calls("cudnn", mesh=make_mesh(tiny_config.mesh)) == (2, 2)
-
-
-def test_a_model_with_dropout_elsewhere_calls_it_too(on_gpu):
-    assert calls("cudnn", dropout=0.0) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +123,17 @@ def test_why_it_is_not_used(settings, dropout, seen, why, on_gpu):
     assert found is None if why is None else why in found
 
 
-def test_where_it_cannot_be_had_it_is_refused_in_one_line(tiny_config, monkeypatch):
+def test_a_form_that_can_not_be_used_is_refused_in_one_line(tiny_config, monkeypatch):
     asked, mesh = tiny_config.execution.replace(attention="cudnn"), make_mesh(tiny_config.mesh)
-    said = r"^execution.attention=cudnn can't be had: this is a CPU, and cuDNN is for NVIDIA's GPUs; leave it at auto"
-    with pytest.raises(UsageError, match=said):
-        check_attention(asked, MODEL, [(32, 1)], mesh)
+    for execution, why in (
+        (asked, "execution.attention=cudnn can't be had: this is a CPU, and cuDNN is for NVIDIA's GPUs"),
+        (
+            asked.replace(attention="tpu"),
+            "execution.attention=tpu can't be had: this is a CPU, and the kernel is for TPUs",
+        ),
+    ):
+        with pytest.raises(UsageError, match=f"^{why}; leave it at auto"):
+            check_attention(execution, MODEL, [(32, 1)], mesh)
     monkeypatch.setattr(attention_form, "platform", lambda: "gpu")
     with pytest.raises(UsageError, match="attention's dropout is 0.1"):
         check_attention(asked, MODEL, [(32, 1)], mesh)

@@ -1,14 +1,13 @@
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import BertForPretraining, init, parameter_shapes
-from bert_jax.model.embeddings import padded_vocabulary_size, sinusoids
+from bert_jax.model.embeddings import sinusoids
 
 SINUSOIDAL = ModelConfig(
     num_layers=1, hidden_size=8, num_heads=2, vocabulary_size=30, max_positions=16, positions="sinusoidal"
@@ -39,14 +38,7 @@ def test_sinusoidal_positions_have_no_parameters_and_tell_places_apart():
     assert (distances[~np.eye(16, dtype=bool)] > 1e-3).all()
 
 
-def test_the_word_tables_padding_starts_at_zero():
-    config = ModelConfig.tiny(vocabulary_size=200, num_layers=1)
-    word = init(config, jax.random.key(0))["bert"]["embeddings"]["word"]
-    assert len(word) == padded_vocabulary_size(config) == 256
-    assert (word[200:] == 0).all() and (jnp.abs(word[:200]).max(axis=1) > 0).all()
-
-
-def test_the_word_tables_padding_stays_zero_in_training(tiny_run):
+def test_the_word_tables_padding_is_zero_after_training(tiny_run):
     from bert_jax.inference.bert import load
 
     bert = load(tiny_run.path)

@@ -16,14 +16,14 @@ from bert_jax.model.exact_attention import attend
 from bert_jax.pretraining.masking import next_tokens
 
 CONFIG = ModelConfig(
-    num_layers=3, hidden_size=32, num_heads=4, max_positions=24, vocabulary_size=100, initializer_range=0.1
+    num_layers=2, hidden_size=32, num_heads=4, max_positions=24, vocabulary_size=100, initializer_range=0.1
 )
 CONFIGS = {
     "learned": CONFIG,
     "sinusoidal": CONFIG.replace(positions="sinusoidal"),
     "causal": CONFIG.replace(causal=True),
     "rotary, local attention in turns": ModelConfig.modern(
-        **{"num_layers": 5, "hidden_size": 32, "num_heads": 4, "feedforward_size": 48, "local_window": 2},
+        **{"num_layers": 4, "hidden_size": 32, "num_heads": 4, "feedforward_size": 48, "local_window": 2},
         **{"max_positions": 24, "vocabulary_size": 100, "initializer_range": 0.1},
     ),
 }
@@ -52,11 +52,14 @@ def of_sequence(tokens, row, number):
 def test_the_model_gives_each_sequence_what_it_gives_it_alone(layouts, kind):
     config, (packed, alone) = CONFIGS[kind], layouts
     params = init(config, jax.random.key(0))
-    encode = jax.jit(partial(BertForPretraining(config).apply, method="encode"))
-    together, apart = (encode({"params": params}, tokens) for tokens in (packed, alone))
-    wanted = jnp.array([[0, 9, 14], [3, 11, 0]])
-    pieces, pairs = BertForPretraining(config).apply({"params": params}, packed, wanted)
-    everywhere, alone_pairs = BertForPretraining(config).apply({"params": params}, alone, None)
+
+    @jax.jit
+    def computed(tokens, places):
+        apply = partial(BertForPretraining(config).apply, {"params": params})
+        return apply(tokens, method="encode"), apply(tokens, places)
+
+    together, (pieces, pairs) = computed(packed, jnp.array([[0, 9, 14], [3, 11, 0]]))
+    apart, (everywhere, alone_pairs) = computed(alone, None)
     for number, (row, place) in enumerate(TAKES):
         found = together.tokens[of_sequence(packed, row, place)]
         np.testing.assert_allclose(found, apart.tokens[number, : LENGTHS[number]], atol=2e-6)

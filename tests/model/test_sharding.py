@@ -9,7 +9,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.parameters import PARAMETERS, parameter_at
-from bert_jax.model.sharding import check_batch_size, make_mesh, parameter_spec, slot_shardings, tree_shardings
+from bert_jax.model.sharding import check_batch_size, make_mesh, parameter_spec, state_shardings, tree_shardings
 from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.system.errors import UsageError
 
@@ -74,7 +74,7 @@ def test_slots_follow_their_parameter_and_those_of_another_shape_are_whole():
     mesh = jax.sharding.AbstractMesh((1, 2, 2), ("data", "fsdp", "tensor"))
     params = TREES["pretraining"]
     state = (optax.scale_by_adam().init(params), optax.scale_by_factored_rms(min_dim_size_to_factor=8).init(params))
-    adam, factored = slot_shardings(state, params, mesh)
+    adam, factored = state_shardings(state, params, mesh)
     assert adam.mu == adam.nu == tree_shardings(params, mesh)
     assert adam.count.spec == P() and all(one.spec == P() for one in jax.tree.leaves(factored.v_row))
 

@@ -9,30 +9,28 @@ import pytest
 from token_rows import packed_tokens
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model import exact_attention, splash_attention
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
-from bert_jax.model.encoder import Computation
 from bert_jax.model.exact_attention import EXACT
-from bert_jax.model.tpu_form import INTERPRETED, TPU
+from bert_jax.model.tpu_form import TPU
 from bert_jax.planning.topology import parse_topology, topology_devices
 
 LENGTH = 384
 ROWS = {"one sequence a row": ((384,), (200,)), "packed": ((130, 54, 200), (100, 7))}
 
 
-@pytest.fixture(params=ROWS)
+@pytest.fixture
 def tokens(request):
     return packed_tokens(ROWS[request.param], LENGTH)
 
 
 @pytest.fixture
-def rows_are_long(monkeypatch) -> list:
-    """Takes rows of LENGTH tokens for long ones; collects whether each call of splash attention is interpreted."""
+def splash_calls(monkeypatch, on_tpu) -> list:
+    """Rows of LENGTH tokens count as long; one item for each call of splash attention."""
     calls, by_splash = [], splash_attention._attend
-    monkeypatch.setattr(
-        splash_attention, "_attend", lambda *arguments: calls.append(arguments[-1]) or by_splash(*arguments)
-    )
+    monkeypatch.setattr(splash_attention, "_attend", lambda *given: calls.append(1) or by_splash(*given))
     monkeypatch.setattr(exact_attention, "_STRIP", 128)
     monkeypatch.setattr(exact_attention, "_MOST_SCORES", 128 * 128)
     return calls
@@ -49,24 +47,30 @@ def assert_alike(pattern: AttentionPattern):
         context, backward = jax.vjp(lambda *given: form(*given, pattern, 0.0, None), *given)
         return jnp.where(real, context, 0), *backward(jnp.where(real, gradient, 0))
 
-    for exact, found in zip(*(computed(form.attend, query, key, value) for form in (EXACT, INTERPRETED))):
+    for exact, found in zip(*(computed(form.attend, query, key, value) for form in (EXACT, TPU))):
         assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("window", [None, 50])
-def test_it_gives_what_the_exact_form_gives(tokens, rows_are_long, window, causal):
+@pytest.mark.parametrize(
+    "tokens, window, causal",
+    [("packed", window, causal) for window in (None, 50) for causal in (False, True)]
+    + [("one sequence a row", None, False), ("one sequence a row", 50, True)],
+    indirect=["tokens"],
+)
+def test_it_gives_what_the_exact_form_gives(tokens, splash_calls, window, causal):
     pattern = AttentionPattern.of(tokens, causal)._replace(window=window)
     assert_alike(pattern)
-    assert rows_are_long == [True]
+    assert splash_calls == [1]
 
 
-def test_it_takes_some_queries_alone(tokens, rows_are_long):
+@pytest.mark.parametrize("tokens", ROWS, indirect=True)
+def test_it_takes_some_queries_alone(tokens, splash_calls):
     assert_alike(AttentionPattern.of(tokens, causal=False).of_queries(jnp.array([[0, 380, 7], [5, 101, 300]])))
-    assert rows_are_long == [True]
+    assert splash_calls == [1]
 
 
-def test_a_model_gives_the_same_by_it(tokens, rows_are_long):
+@pytest.mark.parametrize("tokens", ["packed"], indirect=True)
+def test_a_model_gives_the_same_by_it(tokens, splash_calls):
     """Global attention, local attention, and global attention of the tokens that are wanted alone."""
     sizes = dict(hidden_size=16, num_heads=2, vocabulary_size=30, max_positions=LENGTH, local_window=64)
     config = ModelConfig.modern(num_layers=3, global_every=2, **sizes)
@@ -75,11 +79,13 @@ def test_a_model_gives_the_same_by_it(tokens, rows_are_long):
     @functools.partial(jax.jit, static_argnums=1)
     @jax.value_and_grad
     def loss(params, form):
-        logits, _ = BertForPretraining(config, Computation(attention=form)).apply({"params": params}, tokens, wanted)
+        logits, _ = BertForPretraining(config, ExecutionConfig(attention=form)).apply(
+            {"params": params}, tokens, wanted
+        )
         return jnp.square(logits[..., :30]).mean()
 
-    exact, found = (loss(params, form) for form in ("exact", "interpreted"))
-    assert len(rows_are_long) == 3
+    exact, found = (loss(params, form) for form in ("exact", "tpu"))
+    assert len(splash_calls) == 3
     assert float(found[0]) == pytest.approx(float(exact[0]), rel=1e-6)
     for one, other in zip(*map(jax.tree.leaves, (exact[1], found[1]))):
         assert jnp.abs(one - other).max() <= 1e-5 * max(1e-3, jnp.abs(one).max())

@@ -13,18 +13,16 @@ from conftest import faked_devices, program
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import FORMS, check_attention, form_for
+from bert_jax.config.operation import ExecutionConfig
+from bert_jax.model.attention import form_for
 from bert_jax.model.attention_form import AttentionCase
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
-from bert_jax.model.encoder import Computation
 from bert_jax.model.exact_attention import attend
-from bert_jax.model.sharding import make_mesh
 from bert_jax.model.tpu_attention_kernel import Kernel
 from bert_jax.model.tpu_attention_tiles import spans, widths
-from bert_jax.model.tpu_form import MOST_KEYS
+from bert_jax.model.tpu_form import MOST_KEYS, TPU
 from bert_jax.planning.topology import parse_topology, topology_devices
-from bert_jax.system.errors import UsageError
 
 PATTERNS = {
     "whole rows and short ones": dict(lengths=[[128], [100], [1], []]),
@@ -35,25 +33,19 @@ PATTERNS = {
 }
 
 
-def pattern_of(lengths, causal=False, window=None) -> AttentionPattern:
-    size = 128 if sum(lengths[0]) <= 128 else 1024
-    sequence, position = np.zeros((2, len(lengths), size), np.int32)
-    for row, each in enumerate(lengths):
-        numbers = [(number + 1, place) for number, length in enumerate(each) for place in range(length)]
-        for place, (number, within) in enumerate(numbers):
-            sequence[row, place], position[row, place] = number, within
-    places = Places(jnp.asarray(sequence), jnp.asarray(position))
-    return AttentionPattern(places, places, max(map(len, lengths)), causal, window)
-
-
-def tiles_pattern(lengths, numbers, **sizes) -> AttentionPattern:
-    """Rows of 512 tokens with sequences of these lengths, which have these numbers."""
-    sequence, position = np.zeros((2, len(lengths), 512), np.int32)
-    for row, (each, named) in enumerate(zip(lengths, numbers)):
-        sequence[row, : sum(each)] = np.repeat(named, each)
-        position[row, : sum(each)] = np.concatenate([np.arange(length) for length in each])
-    places = Places(jnp.asarray(sequence), jnp.asarray(position))
-    return AttentionPattern(places, places, max(map(max, numbers)), **sizes)
+def pattern_of(lengths, numbers=None, size=None, **sizes) -> AttentionPattern:
+    """Rows of `size` tokens, by default as many as the first row has, with sequences of these lengths, which have these
+    numbers, by default 1, 2 and so on."""
+    numbers = numbers or [range(1, len(row) + 1) for row in lengths]
+    places = np.zeros((2, len(lengths), size or max(128, sum(lengths[0]))), np.int32)
+    for row, of_row in enumerate(zip(lengths, numbers)):
+        each, named = (np.array(values, int) for values in of_row)
+        places[:, row, : each.sum()] = (
+            np.repeat(named, each),
+            np.arange(each.sum()) - np.repeat(each.cumsum() - each, each),
+        )
+    queries = Places(*map(jnp.asarray, places))
+    return AttentionPattern(queries, queries, max(map(max, filter(len, numbers))), **sizes)
 
 
 def with_gradients(form, pattern, heads, size, rate):
@@ -73,32 +65,29 @@ def with_gradients(form, pattern, heads, size, rate):
     return np.where(real, context, 0), *gradients
 
 
-INTERPRETED = FORMS["interpreted"].attend
-
-
 @pytest.mark.parametrize("name", PATTERNS)
 @pytest.mark.parametrize("heads, size, rate", [(2, 64, 0.1), (4, 32, 0.0), (1, 128, 0.5)])
-def test_it_gives_what_the_exact_form_gives(name, heads, size, rate):
+def test_it_gives_what_the_exact_form_gives(on_tpu, name, heads, size, rate):
     if name == "several blocks of queries" and size != 64:
         pytest.skip("one shape is enough of what takes long")
     pattern = pattern_of(**PATTERNS[name])
-    for exact, found in zip(*(with_gradients(form, pattern, heads, size, rate) for form in (attend, INTERPRETED))):
+    for exact, found in zip(*(with_gradients(form, pattern, heads, size, rate) for form in (attend, TPU.attend))):
         assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
 
 
 @pytest.mark.parametrize("sizes", [{}, {"causal": True, "window": 100}], ids=["whole", "causal, near"])
-def test_tiles_give_what_the_exact_form_gives(sizes):
+def test_tiles_give_what_the_exact_form_gives(on_tpu, sizes):
     """Sequences over the bounds of tiles, in any order, and padding from within a tile or from its end on."""
     lengths = [[130, 250, 10, 122], [200, 150, 50], [256], [512], [40, 40]]
     numbers = [[3, 1, 4, 2], [1, 2, 3], [2], [1], [2, 1]]
-    pattern = tiles_pattern(lengths, numbers, **sizes)
-    for exact, found in zip(*(with_gradients(form, pattern, 2, 64, 0.1) for form in (attend, INTERPRETED))):
+    pattern = pattern_of(lengths, numbers, **sizes)
+    for exact, found in zip(*(with_gradients(form, pattern, 2, 64, 0.1) for form in (attend, TPU.attend))):
         assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
 
 
-def test_tiles_without_a_common_sequence_are_not_multiplied():
+def test_tiles_without_a_common_sequence_are_not_multiplied(on_tpu):
     """NaN in one sequence, which any product would carry on, doesn't reach the others of its row."""
-    pattern, keys = tiles_pattern([[256, 256]], [[1, 2]]), jax.random.split(jax.random.key(0), (1, 2))
+    pattern, keys = pattern_of([[256, 256]]), jax.random.split(jax.random.key(0), (1, 2))
     given = jax.random.normal(jax.random.key(1), (4, 1, 512, 2, 64))
     second = (pattern.keys.sequence == 2)[:, :, None, None]
 
@@ -107,7 +96,7 @@ def test_tiles_without_a_common_sequence_are_not_multiplied():
         context, backward = jax.vjp(lambda *given: form(*given, pattern, 0.1, keys), query, key, value)
         return jnp.stack([context, *backward(gradient)])
 
-    found, clean = (run(INTERPRETED, *each) for each in (jnp.where(second, jnp.nan, given), given))
+    found, clean = (run(TPU.attend, *each) for each in (jnp.where(second, jnp.nan, given), given))
     assert jnp.array_equal(found[:, :, :256], clean[:, :, :256])
     assert jnp.isnan(run(attend, *jnp.where(second, jnp.nan, given))[:, :, :256]).any()
 
@@ -117,8 +106,8 @@ def test_a_span_has_every_key_that_a_query_attends_to(causal, window):
     rng = np.random.default_rng(0)
     lengths = [rng.multinomial(rng.integers(512), rng.dirichlet(np.ones(5))) for _ in range(50)]
     numbers = [rng.permutation(5) + 1 for _ in range(50)]
-    pattern = tiles_pattern(lengths, numbers, causal=causal, window=window)
-    kernel = Kernel(2, 64, 0.0, 5, causal, window, interpreted=True)
+    pattern = pattern_of(lengths, numbers, 512, causal=causal, window=window)
+    kernel = Kernel(2, 64, 0.0, 5, causal, window)
     found = np.asarray(spans(kernel, jnp.stack([*pattern.keys], axis=1), 128))
     needed = np.asarray(pattern.admitted() & (pattern.queries.sequence > 0)[:, :, None])
     for row, tile in np.ndindex(50, 4):
@@ -130,24 +119,24 @@ def test_a_span_has_every_key_that_a_query_attends_to(causal, window):
 
 
 def test_the_spans_of_packed_rows():
-    kernel = Kernel(2, 64, 0.0, 4, causal=False, window=None, interpreted=True)
-    places = jnp.stack([*tiles_pattern([[128, 256, 128], [200, 100], [512]], [[1, 2, 3], [1, 2], [1]]).keys], axis=1)
+    kernel = Kernel(2, 64, 0.0, 4, causal=False, window=None)
+    places = jnp.stack([*pattern_of([[128, 256, 128], [200, 100], [512]]).keys], axis=1)
     expected = [[(0, 1), (1, 2), (1, 2), (3, 1)], [(0, 2), (0, 3), (1, 2), (0, 0)], [(0, 4)] * 4]
     assert np.array_equal(spans(kernel, places, 128), expected)
     assert np.array_equal(spans(kernel, places, 256)[:, :, 1], [[3, 3], [3, 2], [4, 4]])
     assert widths(16) == [1, 2, 3, 4, 6, 8, 12, 16] and widths(11) == [1, 2, 3, 4, 6, 8, 11]
 
 
-def test_its_dropout_keeps_the_elements_that_the_exact_form_keeps():
+def test_its_dropout_keeps_the_elements_that_the_exact_form_keeps(on_tpu):
     """All scores are 0 and the values a unit matrix, so that the context is the probabilities after dropout."""
     pattern, keys = pattern_of([[128]] * 3), jax.random.split(jax.random.key(0), (3, 1))
     zeros, unit = jnp.zeros((3, 128, 1, 128)), jnp.broadcast_to(jnp.eye(128)[:, None], (3, 128, 1, 128))
-    exact, found = (form(zeros, zeros, unit, pattern, 0.1, keys) for form in (attend, INTERPRETED))
+    exact, found = (form(zeros, zeros, unit, pattern, 0.1, keys) for form in (attend, TPU.attend))
     assert jnp.array_equal(exact == 0, found == 0)
     assert 0.09 < (found == 0).mean() < 0.11
 
 
-def test_a_model_gives_the_same_by_it():
+def test_a_model_gives_the_same_by_it(on_tpu):
     config = ModelConfig(num_layers=2, hidden_size=128, num_heads=2, vocabulary_size=50, max_positions=128)
     ids = jax.random.randint(jax.random.key(0), (2, 128), 0, 50)
     tokens, keys = tokens_of(ids, mask=np.arange(128) < [[128], [90]]), jax.random.split(jax.random.key(1), (2, 1))
@@ -156,12 +145,12 @@ def test_a_model_gives_the_same_by_it():
     @functools.partial(jax.jit, static_argnums=1)
     @jax.value_and_grad
     def loss(params, form):
-        logits, pairs = BertForPretraining(config, Computation(attention=form)).apply(
+        logits, pairs = BertForPretraining(config, ExecutionConfig(attention=form)).apply(
             {"params": params}, tokens, wanted, keys
         )
         return jnp.square(logits[..., :50]).mean() + jnp.square(pairs).mean()
 
-    exact, found = (loss(params, form) for form in ("exact", "interpreted"))
+    exact, found = (loss(params, form) for form in ("exact", "tpu"))
     assert float(found[0]) == pytest.approx(float(exact[0]), rel=1e-6)
     for one, other in zip(*map(jax.tree.leaves, (exact[1], found[1]))):
         assert jnp.abs(one - other).max() <= 1e-5 * max(1e-3, jnp.abs(one).max())
@@ -170,13 +159,16 @@ def test_a_model_gives_the_same_by_it():
 ON_EIGHT_DEVICES = """
 import json
 import jax, jax.numpy as jnp, numpy as np
+from jax.experimental import pallas
 from bert_jax.config.operation import MeshConfig
 from bert_jax.model import exact_attention
 from bert_jax.model.exact_attention import attend
-from bert_jax.model.tpu_form import INTERPRETED
+from bert_jax.model.tpu_form import TPU
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.sharding import batch_sharding, make_mesh, on_mesh
 
+compiled = pallas.pallas_call
+pallas.pallas_call = lambda *given, **named: compiled(*given, **named | {"interpret": True})
 query, key, value = jax.random.normal(jax.random.key(1), (3, 4, 128, 4, 64))
 sequence = jnp.asarray(np.arange(128) < [[128], [90], [3], [60]], jnp.int32)
 position, keys = jnp.arange(128) * sequence, jax.random.split(jax.random.key(2), (4, 1))
@@ -190,8 +182,8 @@ def run(form, rate, *arrays):
 
 mesh, arrays, apart = make_mesh(MeshConfig(data=2, fsdp=2, tensor=2)), (sequence, position, query, key, value), []
 for rate in 0.1, 0.0:
-    exact = run(attend, rate, *arrays)
-    by_kernel = lambda *arrays: run(INTERPRETED.attend, rate, *arrays)
+    exact = jax.jit(lambda *arrays: run(attend, rate, *arrays))(*arrays)
+    by_kernel = lambda *arrays: run(TPU.attend, rate, *arrays)
     split = jax.jit(on_mesh(mesh, by_kernel), in_shardings=batch_sharding(mesh))(*arrays)
     apart += [float(abs(one - other).max() / abs(one).max()) for one, other in zip(exact, split)]
     exact_attention._STRIP, exact_attention._MOST_SCORES = 64, 64 * 64  # the second time by splash attention
@@ -211,6 +203,8 @@ LARGEST = [(32, 128, 12, 64), (2, 1408, 2, 64)] + [
     (2, most, max(2, 256 // size), size) for size, most in MOST_KEYS.items()
 ]
 """Shapes that take most of the fast memory of a v4, which has the least: many short rows, the longest of each width."""
+COMPILED_EACH_TIME = {("v5e:2x2", 512, 16), ("v4:2x2x1", 2048, 1)}
+"""The others with --slow: chip, length and sequences a row. A change of the kernels or of MOST_KEYS needs them all."""
 
 
 @pytest.mark.parametrize(
@@ -219,8 +213,10 @@ LARGEST = [(32, 128, 12, 64), (2, 1408, 2, 64)] + [
     + [("v4:2x2x1", shape, jnp.float32, 1, {"causal": True, "window": 64}) for shape in LARGEST]
     + [("v4:2x2x1", shape, jnp.float32, 2, {"causal": True, "window": 64}) for shape in LARGEST[:1] + LARGEST[4:5]],
 )
-def test_it_compiles_for_tpus(chip, shape, dtype, sequences, pattern):
+def test_it_compiles_for_tpus(chip, shape, dtype, sequences, pattern, slow):
     pytest.importorskip("libtpu")
+    if not slow and (chip, shape[1], sequences) not in COMPILED_EACH_TIME:
+        pytest.skip("with --slow: libtpu takes up to a minute for a shape")
     place = jax.sharding.SingleDeviceSharding(topology_devices(parse_topology(chip))[0])
     of_tokens = jax.ShapeDtypeStruct(shape, dtype, sharding=place)
     number = jax.ShapeDtypeStruct(shape[:2], jnp.int32, sharding=place)
@@ -229,7 +225,7 @@ def test_it_compiles_for_tpus(chip, shape, dtype, sequences, pattern):
         keys = jax.random.split(jax.random.key(0), (len(sequence), sequences))
         places = Places(sequence, position)
         whole = AttentionPattern(places, places, sequences, **pattern)
-        context, backward = jax.vjp(lambda *given: FORMS["tpu"].attend(*given, whole, 0.1, keys), *given)
+        context, backward = jax.vjp(lambda *given: TPU.attend(*given, whole, 0.1, keys), *given)
         return context, backward(gradient)
 
     compiled = jax.jit(run).lower(number, number, *[of_tokens] * 4).compile()
@@ -238,47 +234,27 @@ def test_it_compiles_for_tpus(chip, shape, dtype, sequences, pattern):
 
 
 @pytest.mark.parametrize(
-    "form, sizes, length, why",
+    "sizes, length, why",
     [
-        ("tpu", {}, 128, "a CPU, and the kernel is for TPUs"),
-        ("auto", {}, 128, "a CPU, and the kernel is for TPUs"),
-        ("exact", {}, 100, None),
-        ("interpreted", {}, 128, None),
-        ("interpreted", {}, 100, "rows of 100 tokens, not a multiple of 128 up to 2,048"),
-        ("interpreted", {"num_heads": 8}, 1024, "rows of 1,024 tokens, not a multiple of 128 up to 512"),
-        ("interpreted", {}, 4096, None),
-        ("interpreted", {}, 4100, "rows of 4,100 tokens, not a multiple of 128"),
-        ("interpreted", {"attention_dropout": 0.1}, 4096, "dropout at 0.1, and the kernel for long rows has none"),
-        (
-            "interpreted",
-            {"hidden_size": 1024},
-            4096,
-            "heads of width 512, and the kernel for long rows is for up to 256",
-        ),
-        ("interpreted", {"hidden_size": 96}, 128, "heads of width 48"),
-        ("interpreted", {"hidden_size": 64}, 128, "heads of 32 that take up 64 lanes together, not a multiple of 128"),
+        ({}, 128, None),
+        ({}, 100, "rows of 100 tokens, not a multiple of 128 up to 2,048"),
+        ({"num_heads": 8}, 1024, "rows of 1,024 tokens, not a multiple of 128 up to 512"),
+        ({}, 4096, None),
+        ({}, 4100, "rows of 4,100 tokens, not a multiple of 128"),
+        ({"attention_dropout": 0.1}, 4096, "dropout at 0.1, and the kernel for long rows has none"),
+        ({"hidden_size": 1024}, 4096, "heads of width 512, and the kernel for long rows is for up to 256"),
+        ({"hidden_size": 96}, 128, "heads of width 48"),
+        ({"hidden_size": 64}, 128, "heads of 32 that take up 64 lanes together, not a multiple of 128"),
+        ({"some_queries": True}, 128, "the kernel is for all"),
+        ({"some_queries": True}, 4096, None),
+        ({"some_queries": True, "causal": True}, 4096, "attend to different keys"),
     ],
 )
-def test_why_it_is_not_used(form, sizes, length, why):
-    model = ModelConfig(num_layers=1, **{"hidden_size": 128, "num_heads": 2, "attention_dropout": 0.0} | sizes)
-    case = AttentionCase.of(model, length, dropout=model.attention_dropout, sequences=1, local=False)
-    found = FORMS[form].obstacle(case)
+def test_where_it_can_not_be_used_attention_is_exact(on_tpu, sizes, length, why):
+    sizes = {"hidden_size": 128, "num_heads": 2, "attention_dropout": 0.0} | sizes
+    some_queries = sizes.pop("some_queries", False)
+    model, row = ModelConfig(num_layers=1, **sizes), {"sequences": 1, "local": False, "some_queries": some_queries}
+    case = AttentionCase.of(model, length, dropout=model.attention_dropout, **row)
+    found = TPU.obstacle(case)
     assert found is None if why is None else why in found
-
-
-@pytest.mark.parametrize(
-    "causal, length, why",
-    [(False, 128, "the kernel is for all"), (False, 4096, None), (True, 4096, "attend to different keys")],
-)
-def test_some_tokens_are_queries_over_long_rows_alone(causal, length, why):
-    model = ModelConfig(num_layers=1, hidden_size=128, num_heads=2, causal=causal)
-    case = AttentionCase.of(model, length, dropout=0.0, sequences=1, local=False, some_queries=True)
-    found = FORMS["interpreted"].obstacle(case)
-    assert found is None if why is None else why in found
-    assert form_for("interpreted", case).name == ("exact" if why else "interpreted")
-
-
-def test_a_kernel_that_cannot_be_had_is_refused_in_one_line(tiny_config):
-    execution = tiny_config.execution.replace(attention="tpu")
-    with pytest.raises(UsageError, match=r"execution.attention=tpu can't be had: .* CPU.*; leave it at auto"):
-        check_attention(execution, tiny_config.model, [(32, 1)], make_mesh(tiny_config.mesh))
+    assert form_for("tpu", case).name == form_for("auto", case).name == ("exact" if why else "tpu")

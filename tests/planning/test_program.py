@@ -45,7 +45,7 @@ def program():
 
 def test_instructions_are_taken_apart(program):
     outer = program.computations["main"].instructions["outer"]
-    assert (outer.kind, outer.operands, outer.shape) == ("while", ("known",), "(s32[], f32[4])")
+    assert (outer.kind, outer.operands, outer.parts) == ("while", ("known",), [[(4, True)], [(16, True)]])
     assert outer.called == ["cond.1", "body.1"] and outer.attribute("body") == "body.1"
     assert program.computations["cond.1"].root == "lt" and program.devices == 8
     assert program.computations["cond.1"].instructions["limit"].literal == "3"
