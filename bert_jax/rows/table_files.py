@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax.corpora import limits
-from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.jsonl_files import EMPTY_LINES
 from bert_jax.corpora.messages import counted, listed
 from bert_jax.corpora.task_record import Record, check_names
@@ -26,7 +25,11 @@ _HEADER = "line of column names left out"
 
 
 def csv_records(
-    path: Place, repairs: Counter[str], columns: Sequence[str] | None, separator: str | None
+    path: Place,
+    lines: Iterator[str],
+    repairs: Counter[str],
+    columns: Sequence[str] | None = None,
+    separator: str | None = None,
 ) -> Iterator[Record]:
     """Yields the rows of a CSV file. Quoted fields may contain separators, line feeds and doubled quotes.
 
@@ -34,9 +37,8 @@ def csv_records(
     column an empty line is an empty text, except at the file's end. In other files empty lines are skipped, and
     `repairs` counts them. Raises UsageError for rows that can't be read.
     """
-    lines = decoded_lines(path, repairs)
     if separator is None:
-        begin = []
+        begin: list[str] = []
         for line in itertools.islice(lines, _LOOKED_AT):
             begin.append(line)
             if line.strip():
@@ -49,17 +51,22 @@ def csv_records(
 
 
 def tsv_records(
-    path: Place, repairs: Counter[str], columns: Sequence[str] | None, separator: str | None
+    path: Place,
+    lines: Iterator[str],
+    repairs: Counter[str],
+    columns: Sequence[str] | None = None,
+    separator: str | None = None,
 ) -> Iterator[Record]:
     """Yields the rows of a TSV file, with tabs or another `separator`. Quotes are ordinary characters, as in GLUE.
 
-    In a file with one column an empty line is an empty text, except at the file's end. In other files empty lines are
-    skipped, and `repairs` counts them. Raises UsageError for rows that can't be read.
+    Empty lines are read as by `csv_records`. Raises UsageError for rows that can't be read.
     """
-    return _named(path, _tsv_rows(path, decoded_lines(path, repairs), separator or "\t"), columns, repairs)
+    return _named(path, _tsv_rows(path, lines, separator or "\t"), columns, repairs)
 
 
-def text_records(path: Place, repairs: Counter[str], columns: Sequence[str] | None) -> Iterator[Record]:
+def text_records(
+    path: Place, lines: Iterable[str], repairs: Counter[str], columns: Sequence[str] | None = None
+) -> Iterator[Record]:
     """Yields a record per line, including empty lines; the only column is named by `columns`, by default `text`.
 
     Raises UsageError if `columns` has more than one name.
@@ -67,7 +74,7 @@ def text_records(path: Place, repairs: Counter[str], columns: Sequence[str] | No
     name, *others = columns or ("text",)
     if others:
         raise UsageError(f"{path} has a text a line, and {len(others) + 1} columns are named; name one")
-    for number, line in enumerate(decoded_lines(path, repairs), 1):
+    for number, line in enumerate(lines, 1):
         yield Record(f"{path}, line {number}", {name: line.rstrip("\r\n")}, (name,))
 
 

@@ -16,27 +16,25 @@ from bert_jax.corpora.tfds_dataset import TFDS_PLACE, tfds_records, tfds_size
 from bert_jax.rows.conll_files import conll_records, conllu_records
 from bert_jax.rows.squad_files import squad_records
 from bert_jax.rows.table_files import csv_records, text_records, tsv_records
-from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 
 
 class _Format(NamedTuple):
     read: Callable[..., Iterator[Record]]
-    """The reader: a path, the counter of repairs, then the settings that the format has, by name."""
+    """The reader: a path, its lines, the counter of repairs, then the settings that the format has, by name."""
     suffixes: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     """Which of `columns`, `separator` and `label` the format has. The others name their own columns."""
-
-
-def _jsonl_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
-    return jsonl_records(path, decoded_lines(path, repairs), repairs, mend=True)
+    line_bytes: int = limits.RECORD_BYTES
+    """Longest line that is read."""
 
 
 _FORMATS: dict[FileFormat, _Format] = {
     "csv": _Format(csv_records, (".csv",), ("columns", "separator")),
     "tsv": _Format(tsv_records, (".tsv", ".txt"), ("columns", "separator")),
-    "jsonl": _Format(_jsonl_records, (".jsonl", ".ndjson")),
-    "squad": _Format(squad_records, (".json",)),
+    "jsonl": _Format(jsonl_records, (".jsonl", ".ndjson")),
+    "squad": _Format(squad_records, (".json",), line_bytes=limits.SQUAD_BYTES),
     "conll": _Format(conll_records, (".conll", ".bio", ".bmes"), ("columns", "label")),
     "conllu": _Format(conllu_records, (".conllu",)),
     "text": _Format(text_records, (), ("columns",)),
@@ -49,7 +47,7 @@ _RECORD_BYTES = 200
 def task_records(
     source: str,
     repairs: Counter[str],
-    format: str | None = None,
+    format: FileFormat | None = None,
     columns: Sequence[str] | None = None,
     separator: str | None = None,
     label: str = "tags",
@@ -73,18 +71,20 @@ def task_records(
             f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set task.format to one "
             f"of {', '.join(_FORMATS)}"
         )
-    read, _, settings = _FORMATS[format]
-    if columns and "columns" not in settings:
+    form = _FORMATS[format]
+    if columns and "columns" not in form.settings:
         raise UsageError(
             f"task.columns names the columns of {path}, and a file of format {format} names its own; leave it out"
         )
-    if separator and "separator" not in settings:
+    if separator and "separator" not in form.settings:
         raise UsageError(
             f"task.separator={separator!r} is what separates the columns of a csv or tsv file, and {path} is of format "
             f"{format}; leave it out"
         )
     values = {"columns": columns, "separator": separator, "label": label}
-    return read(path, repairs, **{name: values[name] for name in settings})
+    settings = {name: values[name] for name in form.settings}
+    records = form.read(path, decoded_lines(path, repairs, form.line_bytes), repairs, **settings)
+    return (record.mended(repairs) for record in records)
 
 
 def held_records(source: str, repairs: Counter[str], *written: Any) -> list[Record]:

@@ -5,7 +5,7 @@ import pytest
 from conftest import stories
 
 from bert_jax.config.data import DataConfig
-from bert_jax.corpora.corpus import Corpus, Mixture, corpus_stamp, open_corpus, source_of
+from bert_jax.corpora.corpus import Mixture, corpus_stamp, open_corpus, source_of
 from bert_jax.corpora.python_docs import PythonDocs
 from bert_jax.system.errors import UsageError
 
@@ -25,7 +25,6 @@ def each_alone(sources):
 
 def test_sources_come_one_after_the_other(sources):
     corpus, alone = open_corpus(DataConfig(source=sources)), each_alone(sources)
-    assert isinstance(corpus, Corpus)
     documents = [list(part.documents()) for part in alone]
     assert list(corpus.documents()) == documents[0] + documents[1]
     assert [source for source, _ in corpus.sourced_documents()] == [0] * 5 + [1] * 7
@@ -47,7 +46,7 @@ def test_size_position_and_repairs_add_up_and_begin_anew_with_each_pass(sources)
 
 
 def test_sources_in_different_units_are_measured_in_percent(sources, monkeypatch):
-    text, docs = each_alone(sources[:1])[0], PythonDocs()
+    text, docs = each_alone(sources[:1])[0].parts[0], PythonDocs()
     docs.paths = docs.paths[:4]
     docs.total = 4
     corpus = Mixture([text, docs])

@@ -10,13 +10,15 @@ from prepared_sets import build, files
 from bert_jax.config.data import DataConfig
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.instances import chunk_worker, preparation
+from bert_jax.instances.chunk_files import DOCUMENTS, ChunkRecord, chunk_file
 from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.chunk_worker import Target
 from bert_jax.instances.chunks import cut_chunks
-from bert_jax.instances.finished_chunks import held_out_document
 from bert_jax.instances.prepared_data import SMALL_FILES, PreparedData
+from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store import InstanceSource
 from bert_jax.system.errors import RunError
+from bert_jax.system.files import FileSum
 
 CHUNK_FILES = ("json", "held_out.jsonl", "safetensors")
 
@@ -105,10 +107,10 @@ def test_a_file_that_is_changed_under_way_stops_the_preparation_and_the_next_mak
     build(recipe, tmp_path / "whole")
     real = preparation._separate_held_out
 
-    def after_a_change(directory, *arguments, **named):
-        path = directory / "chunks" / f"00000.{kind}"
+    def after_a_change(*arguments, **named):
+        path = tmp_path / "set" / "chunks" / f"00000.{kind}"
         path.write_bytes(changed(path.read_bytes()))
-        return real(directory, *arguments, **named)
+        return real(*arguments, **named)
 
     with monkeypatch.context() as context:
         context.setattr(preparation, "_separate_held_out", after_a_change)
@@ -133,10 +135,24 @@ def test_any_damage_to_a_chunk_has_it_made_anew(stopped, recipe, kind, slow, mon
     attack(take_up, stopped / "chunks" / f"00000.{kind}", count=3_000 if slow else 60)
 
 
-@pytest.mark.parametrize("line", ['{"a": 1}', "[1]", "[" * 100_000, "", '["\\ud800"]', "9" * 5_000, "null"])
-def test_a_line_that_is_no_document_is_damage(line, tmp_path):
-    with pytest.raises(RunError, match="is damaged"):
-        held_out_document(line, tmp_path / "a")
+@pytest.mark.parametrize("line", ['{"a": 1}', "[1]", "[" * 100_000, " ", '["\\ud800"]', "9" * 5_000, "null"])
+def test_a_line_that_is_no_document_is_damage_even_if_the_record_seals_it(line, tmp_path):
+    path = chunk_file(tmp_path, 0, DOCUMENTS)
+    path.parent.mkdir()
+    path.write_text(line)
+    record = ChunkRecord(
+        directory=tmp_path,
+        index=0,
+        fingerprint="",
+        text_crc32=0,
+        source=0,
+        statistics=Statistics(),
+        held_out=1,
+        files={"chunks/00000.held_out.jsonl": FileSum.of(path)},
+    )
+    with pytest.raises(RunError, match="is damaged") as refusal:
+        list(record.held_out_documents())
+    assert "\n" not in str(refusal.value)
 
 
 def test_text_changed_in_its_middle_between_two_starts_is_prepared_from_what_it_is_now(recipe, tmp_path, monkeypatch):

@@ -88,10 +88,10 @@ def test_batches_number_the_sequences_of_each_row(packed, tmp_path):
     assert batch.ordinal[3].tolist() == [2**32 - 4, 2**32 - 3, 2**32 - 2, 2**32 - 1]
     for row, record in enumerate((5, 0, 3)):
         one = source.read([record])
-        assert np.array_equal(batch.tokens.length[row, : one.count], np.diff(one.ends))
-        assert np.array_equal(batch.pair_label[row, : one.count], one.pair_label)
+        assert np.array_equal(batch.tokens.length[row, : one.sequences], np.diff(one.ends))
+        assert np.array_equal(batch.pair_label[row, : one.sequences], one.pair_label)
         assert np.array_equal(batch.tokens.ids[row][batch.tokens.sequence[row] > 0], one.ids)
-        assert batch.weight[row].sum() == one.count
+        assert batch.weight[row].sum() == one.sequences
     assert not batch.weight[3].any()
 
 

@@ -1,5 +1,6 @@
 import gzip
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -128,7 +129,7 @@ def test_what_was_seen_is_right(recipe, corpus, tmp_path):
     assert seen.documents + prepared.held_out.documents + prepared.held_out_dropped == len(documents)
     source = InstanceSource(tmp_path / "a", "train")
     all_of_them = source.read(range(len(source)))
-    assert seen.instances == all_of_them.count
+    assert seen.instances == all_of_them.sequences
     assert seen.instance_tokens == len(all_of_them.ids)
     assert seen.random_pairs == all_of_them.pair_label.sum()
     assert prepared.piece_counts.sum() == seen.tokens
@@ -349,7 +350,7 @@ def test_text_that_moved_to_another_source_is_prepared_again(mixed, tmp_path, mo
     chunks = [chunk for chunk in cut_chunks(open_corpus(mixed.data).passes(), 10**6)]
     (tmp_path / "out" / "chunks").mkdir(parents=True)
     for source in (1, 0):
-        moved = chunks[0]._replace(source=source)
+        moved = replace(chunks[0], source=source)
         ((record, _),) = chunk_worker.prepare_unless_finished(moved, [Target(mixed, tmp_path / "out", "shape")])
         assert record.source == source
 

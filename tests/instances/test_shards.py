@@ -159,7 +159,7 @@ def check_well_formed(record):
         with pytest.raises(ValueError):
             decode_instances([record], np.uint16)
         return
-    assert found.count == 2 and found.ends[1] == 6 and found.ends[2] == len(found.ids) == len(found.units)
+    assert found.sequences == 2 and found.ends[1] == 6 and found.ends[2] == len(found.ids) == len(found.units)
     assert 0 <= found.first_length[1] <= found.ends[2] - 6
 
 
@@ -182,4 +182,4 @@ def test_a_record_that_is_no_instance_is_refused(features, reason):
 
 
 def test_no_records_are_no_instances():
-    assert decode_instances([], np.uint16).count == 0
+    assert decode_instances([], np.uint16).sequences == 0
