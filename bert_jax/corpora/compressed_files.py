@@ -51,9 +51,9 @@ def check_expansion(source: Place | str, what: str, size: int, compressed: int) 
     """
     if size > max(limits.FREE_BYTES, limits.EXPANSION * compressed):
         raise UsageError(
-            f"{source}: {what} {size:,} bytes or more, and text takes {limits.EXPANSION} times its packed size at "
-            f"most, which is {compressed:,} bytes (the first {limits.FREE_BYTES:,} are not asked about); leave the "
-            "file out, or unpack it yourself if that is what you want to be read"
+            f"{source}: {what} {size:,} bytes or more, and text takes at most {limits.EXPANSION} times its packed "
+            f"size, {compressed:,} bytes (the first {limits.FREE_BYTES:,} bytes are always read); leave the file out, "
+            "or unpack it yourself to read it anyway"
         )
 
 

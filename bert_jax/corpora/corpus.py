@@ -77,12 +77,12 @@ class Mixture:
     @property
     def total(self) -> float:
         """Size of all parts. If the parts have different units, each counts as an equal share of 100%."""
-        return sum(part.total * scale for part, scale in zip(self.parts, self._scales))
+        return sum(part.total * scale for part, scale in zip(self.parts, self._scales, strict=True))
 
     @property
     def position(self) -> float:
         """Amount that the current pass has read, in the unit of `total`."""
-        return sum(part.position * scale for part, scale in zip(self.parts[: self._begun], self._scales))
+        return sum(part.position * scale for part, scale in zip(self.parts[: self._begun], self._scales, strict=False))
 
     @property
     def repairs(self) -> Counter[str]:
@@ -101,7 +101,8 @@ class Mixture:
 
     def passes(self) -> Iterator[Iterator[Document]]:
         """Yields one pass over each part. The caller reads each pass to its end before taking the next."""
-        for self._begun, part in enumerate(self.parts, 1):
+        for number, part in enumerate(self.parts, 1):
+            self._begun = number
             yield part.documents()
 
     def sourced_documents(self) -> Iterator[tuple[int, Document]]:
@@ -136,7 +137,7 @@ def open_corpus(config: DataConfig) -> Mixture:
     document_bytes = int(config.chunk_megabytes * 1e6 / _DOCUMENTS_A_CHUNK)
     parts: list[Corpus] = []
     has_spans = False
-    for source, language in zip(config.source, config.languages):
+    for source, language in zip(config.source, config.languages, strict=True):
         named = source_of(source)
         spans = config.spans if named.startswith("jsonl:") else None
         has_spans |= spans is not None

@@ -48,8 +48,6 @@ class TextSource:
     """Amount that the current pass has read, in `unit`."""
     repairs: Counter[str]
     """Kinds of damage that the current pass repaired, with their counts."""
-    stamp: str
-    """Hash of names, sizes and samples of the content, which identifies the text without reading it all."""
     revision: str
     """Hash of the files' revisions: it changes when a file is written again or copied, even with the same text."""
 
@@ -57,6 +55,11 @@ class TextSource:
         """`field` is the field of the records that holds the text; it may be nested, with dots: `a.b`."""
         self._settings, self._field = settings, field
         self._begin_pass()
+
+    @property
+    def stamp(self) -> str:
+        """Hash of names, sizes and samples of the content, which identifies the text without reading it all."""
+        raise NotImplementedError
 
     def _begin_pass(self) -> None:
         self.position, self.repairs, self._text_bytes = 0.0, Counter[str](), 0

@@ -6,7 +6,6 @@ from a template in dataset_info.json. A malicious dataset could thus run code, o
 
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import tensorflow_datasets as tfds
@@ -50,27 +49,52 @@ def check_metadata(directory: Place) -> None:
     Nothing that the dataset names is imported. Raises UsageError if a file is damaged, names a class that isn't TFDS'
     own, or has implausible sizes or names.
     """
-    for name, check in (("features.json", _check_features_file), ("dataset_info.json", _check_info_file)):
+    for name, kind in (("features.json", feature_pb2.Feature), ("dataset_info.json", dataset_info_pb2.DatasetInfo)):
         for path in [path for folder in _FOLDERS for path in directory.glob(folder + name)]:
             try:
-                check(path)
+                _check(_parsed(path, kind()))
             except (OSError, ValueError) as error:
                 raise UsageError(
                     f"{path} is not read: {error}; prepare the set again, from a source that you trust"
                 ) from None
 
 
-def _check_features_file(path: Place) -> None:
+def _parsed(path: Place, message: Any) -> Any:
+    """Parses a JSON file as a protobuf message, like TFDS does. Raises ValueError if it isn't one.
+
+    The format of TFDS before 4.5, which TFDS still reads, names classes in other fields: here it is an error.
+    """
     value = parse_object(read_bytes(path, MOST_BYTES))
-    if "type" in value:  # the old format, which TFDS still reads, names classes in other fields
-        raise ValueError("it is of TFDS before 4.5")
-    _check_feature(_message(value, feature_pb2.Feature()))
+    try:
+        return json_format.ParseDict(value, message)
+    except Exception as error:  # ParseError, and other exceptions of protobuf for malformed values
+        raise ValueError(reason_of(error)) from None
 
 
-def _check_info_file(path: Place) -> None:
-    info = _message(parse_object(read_bytes(path, MOST_BYTES)), dataset_info_pb2.DatasetInfo())
-    if info.HasField("features"):
-        _check_feature(info.features)
+def _check(message: feature_pb2.Feature | dataset_info_pb2.DatasetInfo) -> None:
+    """Raises ValueError for a dangerous class, name or size in a message."""
+    if isinstance(message, dataset_info_pb2.DatasetInfo):
+        _check_splits(message)
+        waiting = [message.features] if message.HasField("features") else []
+    else:
+        waiting = [message]
+    count = 0
+    while waiting:
+        feature, count = waiting.pop(), count + 1
+        if count > limits.FEATURES:
+            raise ValueError(f"it has more than {limits.FEATURES:,} features")
+        if feature.python_class_name not in _KNOWN:
+            raise ValueError(
+                f"it names the class {feature.python_class_name[:60]!r}, which is none of TFDS' features and would be "
+                "imported"
+            )
+        _check_content(feature)
+        waiting += feature.features_dict.features.values()
+        if feature.HasField("sequence"):
+            waiting.append(feature.sequence.feature)
+
+
+def _check_splits(info: dataset_info_pb2.DatasetInfo) -> None:
     for name in (info.name, *(split.name for split in info.splits)):
         if not _NAME.fullmatch(name):
             raise ValueError(f"it has the name {name[:60]!r}; letters, digits, '_', '-' and '.' are expected")
@@ -81,36 +105,6 @@ def _check_info_file(path: Place) -> None:
             raise ValueError(f"split {split.name} has {len(split.shard_lengths):,} shards; {limits.SHARDS:,} are read")
         if any(length < 0 for length in split.shard_lengths) or sum(split.shard_lengths) > limits.SPLIT_RECORDS:
             raise ValueError(f"split {split.name} has shards of impossible lengths")
-
-
-def _message(value: dict[str, Any], message: Any) -> Any:
-    """Parses a JSON object as a protobuf message, like TFDS does. Raises ValueError if it isn't one."""
-    try:
-        return json_format.ParseDict(value, message)
-    except Exception as error:  # ParseError, and other exceptions of protobuf for malformed values
-        raise ValueError(reason_of(error)) from None
-
-
-def _check_feature(top: feature_pb2.Feature) -> None:
-    for number, feature in enumerate(_all_features(top)):
-        if number == limits.FEATURES:
-            raise ValueError(f"it has more than {limits.FEATURES:,} features")
-        if feature.python_class_name not in _KNOWN:
-            raise ValueError(
-                f"it names the class {feature.python_class_name[:60]!r}, which is none of TFDS' features and would be "
-                "imported"
-            )
-        _check_content(feature)
-
-
-def _all_features(top: feature_pb2.Feature) -> Iterator[feature_pb2.Feature]:
-    waiting = [top]
-    while waiting:
-        feature = waiting.pop()
-        yield feature
-        waiting += feature.features_dict.features.values()
-        if feature.HasField("sequence"):
-            waiting.append(feature.sequence.feature)
 
 
 def _check_content(feature: feature_pb2.Feature) -> None:

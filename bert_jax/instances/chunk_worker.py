@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax.instances.checked_files import PARAGRAPHS, PIECE_COUNTS, write_numbers
 from bert_jax.instances.chunk_files import DOCUMENTS, NUMBERS, RECORD, ChunkRecord, chunk_file
-from bert_jax.instances.chunk_text import Recipe, encode_text, paragraph_hashes, separated, tokenizer_in, without_ends
+from bert_jax.instances.chunk_text import Recipe, divided, encode_text, paragraph_hashes, tokenizer_in
 from bert_jax.instances.chunks import Chunk
 from bert_jax.instances.full_sentences import pack_sentences
 from bert_jax.instances.instances import Instances, Segments, build_instances
@@ -41,7 +41,7 @@ def prepare_unless_finished(
     Returns for each target the chunk's record, and a description of the damage if a finished chunk couldn't be used.
     """
     earlier = [_finished(chunk, target) for target in targets]
-    unfinished = [target for target, (record, _) in zip(targets, earlier) if not record]
+    unfinished = [target for target, (record, _) in zip(targets, earlier, strict=True) if not record]
     built = iter(prepare_chunk(chunk, unfinished, ends_held_out) if unfinished else ())
     return [(record or next(built), remark) for record, remark in earlier]
 
@@ -71,7 +71,7 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool =
     for target in targets:  # an old record would mark the files as finished while they are rewritten
         chunk_file(target.directory, chunk.index, RECORD).unlink(missing_ok=True)
     recipe = targets[0].recipe
-    train, held_out = without_ends(chunk, recipe.data) if ends_held_out else separated(chunk, recipe.data)
+    train, held_out = divided(chunk, recipe.data, ends_held_out)
     held_out_lines = "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in held_out)
     paragraphs = np.unique(paragraph_hashes(train))
     text, marks = encode_text(train, recipe, chunk.source)

@@ -16,7 +16,7 @@ def best_fit(lengths: Int[np.ndarray, " n"], row_length: int, most: int) -> Int[
     with_room: list[list[int]] = [[] for _ in range(row_length + 1)]
     some = 0  # bit r is set where with_room[r] isn't empty
     counts: list[int] = []
-    for number, length in zip(*_longest_first(lengths)):
+    for number, length in zip(*_longest_first(lengths), strict=True):
         fitting = some >> length
         if fitting:
             room = length + (fitting & -fitting).bit_length() - 1

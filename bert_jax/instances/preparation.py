@@ -55,7 +55,7 @@ def prepare(corpus: Mixture, recipes: dict[Path, Recipe], processes: int | None 
     targets = [Target(recipe, directory, fingerprint(recipe)) for directory, recipe in recipes.items()]
     recipe = targets[0].recipe
     _say_missing_rules(recipe.data)
-    Marker(load_tokenizer(recipe.tokenizer_directory), recipe.data).say_what_is_left_out()
+    Marker(load_tokenizer(recipe.tokenizer_directory), recipe.data).report_unused_entries()
     for directory in recipes:
         with disk_explained(directory):
             (directory / "chunks").mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def prepare(corpus: Mixture, recipes: dict[Path, Recipe], processes: int | None 
     # Held-out documents and their text don't depend on the length.
     by_source, dropped = _separate_held_out(chunks[0], len(corpus.parts), least=_documents_needed(recipe))
     examples = _example_sentences(by_source, recipe)
-    for target, records, held_out in zip(targets, chunks, _write_held_out(by_source, targets)):
+    for target, records, held_out in zip(targets, chunks, _write_held_out(by_source, targets), strict=True):
         yield _finish(corpus, target, records, held_out, dropped, examples)
 
 
@@ -144,7 +144,7 @@ def _chunks(corpus: Mixture, targets: Sequence[Target], processes: int) -> list[
         )
         others = [target._replace(fingerprint=f"{target.fingerprint}, ends held out") for target in targets]
         chunks = list(_chunk_records(corpus, others, processes, ends_held_out=True))
-    return [list(records) for records in zip(*chunks)]
+    return [list(records) for records in zip(*chunks, strict=True)]
 
 
 def _say_missing_rules(data: DataConfig) -> None:
@@ -163,7 +163,7 @@ def _write_held_out(by_source: Sequence[Sequence[Document]], targets: Sequence[T
     with stage("Preparing held-out sequences", sum(map(len, by_source)), "documents") as bar:
         for source, documents in enumerate(by_source):
             text, marks = encode_text(documents, targets[0].recipe, source)
-            for target, shards in zip(targets, written):
+            for target, shards in zip(targets, written, strict=True):
                 shards.append(write_instances(text, marks, target, HELD_OUT, source))
             bar.advance(len(documents))
     return written
@@ -237,7 +237,7 @@ def _separate_held_out(chunks: Sequence[ChunkRecord], sources: int, least: int) 
     in_training = [np.intersect1d(every, chunk.numbers(PARAGRAPHS, np.uint64)) for chunk in chunks]
     shared = np.concatenate([*in_training, nothing])
     by_source: list[list[Document]] = [[] for _ in range(sources)]
-    for (source, document), own in zip(documents, hashes):
+    for (source, document), own in zip(documents, hashes, strict=True):
         if not np.isin(own, shared).any():
             by_source[source].append(document)
     dropped = len(documents) - sum(map(len, by_source))

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +88,10 @@ def encode_instances(instances: Instances, dtype: type[np.integer]) -> Iterator[
     example = tf_example_pb2.Example()
     # One message serves all records: to look up a feature takes longer than to set its value.
     lists = [getattr(example.features.feature[name], kind).value for name, kind in kinds.items()]
-    for values, kind in zip(lists, kinds.values()):
+    for values, kind in zip(lists, kinds.values(), strict=True):
         values.append(0 if kind == "int64_list" else b"")
-    for row in zip(*_numbers_by_row(instances), *_tokens_by_row(instances, dtype)):
-        for values, value in zip(lists, row):
+    for row in zip(*_numbers_by_row(instances), *_tokens_by_row(instances, dtype), strict=True):
+        for values, value in zip(lists, row, strict=True):
             values[0] = value
         yield example.SerializeToString(deterministic=True)
 
@@ -113,7 +114,7 @@ def _tokens_by_row(instances: Instances, dtype: type[np.integer]) -> list[list[b
 
 
 def _cut(content: bytes, ends: list[int]) -> list[bytes]:
-    return [content[begin:end] for begin, end in zip(ends, ends[1:])]
+    return [content[begin:end] for begin, end in pairwise(ends)]
 
 
 def decode_instances(records: Sequence[bytes], dtype: type[np.integer], packed: bool = False) -> Instances:
@@ -157,7 +158,7 @@ def _decoded(kinds: dict[str, str], records: Sequence[bytes]) -> list[Sequence[A
         except DecodeError as error:
             raise ValueError(f"a record is no TF Example: {error}") from None
         rows.append([_only(getattr(features[name], kind).value, name) for name, kind in kinds.items()])
-    return list(zip(*rows)) or [()] * len(kinds)
+    return list(zip(*rows, strict=True)) or [()] * len(kinds)
 
 
 def _only(values: Sequence[bytes | int], name: str) -> bytes | int:

@@ -10,10 +10,11 @@ from bert_jax.corpora import limits
 from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.messages import counted, listed
 from bert_jax.corpora.task_record import Record, check_names
+from bert_jax.rows.row_format import RowFormat
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, quoted
 
-_CONLLU = "id words lemma upos xpos feats head deprel deps misc".split()
+_CONLLU = ("id", "words", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """The ten columns of CoNLL-U. The second one, FORM, is named `words` as in the other formats."""
 _WORD_NUMBER = re.compile(r"[1-9]\d*")
 _SPACES = re.compile(" +")
@@ -25,27 +26,22 @@ _MOST_TAGS = 10_000
 _COMMENTS = "comment lines, which begin with #, skipped"
 
 
-def conll_records(
-    path: Place,
-    lines: Iterator[str],
-    repairs: Counter[str],
-    columns: Sequence[str] | None = None,
-    label: str = "tags",
-) -> Iterator[Record]:
+def conll_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
     """Yields a record per sentence, with a list for each column.
 
-    `columns` names the columns; by default they are `words`, `column 2`, `column 3`, ..., `tags`. Columns are
-    separated by a tab and any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence.
-    A line that begins with # is a comment if it has another number of columns than the other lines, or if there
-    is a column `label` and no other line of the file has its tag; `repairs` counts them. Raises UsageError if any other
-    line has another number of columns than the first, or if a name occurs twice.
+    By default the columns are called `words`, `column 2`, `column 3`, ..., `tags`. Columns are separated by a tab and
+    any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence. A line that begins with
+    # is a comment if it has another number of columns than the other lines, or if there is a column `form.label` and no
+    other line of the file has its tag; `repairs` counts them. Raises UsageError if any other line has another number of
+    columns than the first, or if a name occurs twice.
     """
+    again: Callable[[], Iterator[str]]
     if path.is_file():
         again = partial(decoded_lines, path, Counter())
     else:  # a pipe, which is read once
         kept = list(lines)
         lines, again = iter(kept), lambda: iter(kept)
-    names = list(columns or _default_names(len(next(_word_lines(again()), ()))))
+    names = list(form.columns or _default_names(len(next(_word_lines(again()), ()))))
     check_names(names, "task.columns")
     tags: set[str] | None = None
     for sentence in _sentences(path, map(_columns, lines), _ends):
@@ -55,7 +51,7 @@ def conll_records(
             fits = len(fields) == len(names)
             comment = _is_comment(fields)
             if comment and fits:
-                place = names.index(label) if label in names else None
+                place = names.index(form.label) if form.label in names else None
                 if place is not None and tags is None:
                     tags = _tags(again(), place, len(names))
                 comment = place is not None and fields[place] not in (tags or ())
@@ -72,7 +68,7 @@ def conll_records(
             yield _record(path, words, names)
 
 
-def conllu_records(path: Place, lines: Iterable[str], repairs: Counter[str]) -> Iterator[Record]:
+def conllu_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
     """Yields a record per sentence, with a list for each column of CoNLL-U: words, upos, xpos, ...
 
     Comments are skipped, and so are multiword tokens (`3-4`) and empty nodes (`3.1`), which aren't tagged words of the
@@ -155,5 +151,7 @@ def _sentences(path: Place, lines: Iterable[list[str]], ends: Callable[[list[str
 
 
 def _record(path: Place, sentence: list[_Line], names: Sequence[str]) -> Record:
-    columns = zip(*(fields for _, fields in sentence))
-    return Record(f"{path}, line {sentence[0][0]}", {name: list(column) for name, column in zip(names, columns)})
+    columns = zip(*(fields for _, fields in sentence), strict=True)
+    return Record(
+        f"{path}, line {sentence[0][0]}", {name: list(column) for name, column in zip(names, columns, strict=True)}
+    )

@@ -1,18 +1,19 @@
 """Reads questions about texts from the JSON format of SQuAD 1.1 and 2.0."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from bert_jax.corpora import limits
 from bert_jax.corpora.jsonl_files import parsed
 from bert_jax.corpora.messages import kind_of
 from bert_jax.corpora.task_record import Record
+from bert_jax.rows.row_format import RowFormat
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, quoted
 
 
-def squad_records(path: Place, lines: Iterable[str], repairs: Counter[str]) -> Iterator[Record]:
+def squad_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
     """Yields a record per question: `id`, `title`, `context`, `question`, and `answers` and `is_impossible` if present.
 
     Raises UsageError if the file doesn't have the format of SQuAD, or is too large to be read whole.

@@ -5,7 +5,7 @@ import pytest
 import tensorflow_datasets as tfds
 from hypothesis import given
 from hypothesis import strategies as st
-from prepared_sets import build, files
+from prepared_sets import build
 
 from bert_jax.instances.packing import best_fit
 from bert_jax.instances.shards import decode_instances, encode_instances
@@ -70,12 +70,6 @@ def test_packed_data_hold_the_same_sequences_in_fewer_rows(packed, tmp_path):
     for number in range(len(splits["held_out"][0])):
         ours, theirs = (source.read([number]) for source in splits["held_out"])
         assert sequences_of(ours) == sequences_of(theirs) and ours.rows.tolist() == [0]
-
-
-def test_it_is_the_same_whatever_the_number_of_processes(packed, tmp_path):
-    for processes in (1, 4):
-        build(packed, tmp_path / str(processes), processes)
-    assert files(tmp_path / "1") == files(tmp_path / "4")
 
 
 def test_batches_number_the_sequences_of_each_row(packed, tmp_path):
