@@ -29,7 +29,8 @@ def opened(path: Place) -> io.BufferedReader:
         return open_binary(path)
     except (OSError, ValueError) as error:  # ValueError if the name contains a NUL
         reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{_name(path)} can't be read ({reason}); mend that or leave it out") from None
+        name = str(path) if str(path).isprintable() else repr(str(path))
+        raise UsageError(f"{name} can't be read ({reason}); mend that or leave it out") from None
 
 
 def decompressed(path: Place, raw: io.BufferedReader) -> io.BufferedReader:
@@ -55,12 +56,6 @@ def check_expansion(source: Place | str, what: str, size: int, compressed: int) 
             f"size, {compressed:,} bytes (the first {limits.FREE_BYTES:,} bytes are always read); leave the file out, "
             "or unpack it yourself to read it anyway"
         )
-
-
-def _name(path: Place) -> str:
-    """The path as printable text on one line; unprintable characters are escaped."""
-    text = str(path)
-    return text if text.isprintable() else repr(text)
 
 
 class _WholeFrames(io.RawIOBase):

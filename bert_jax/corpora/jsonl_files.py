@@ -1,6 +1,7 @@
 """Reads JSON lines: one object per line."""
 
 import io
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import parse_json
 
 EMPTY_LINES = "empty lines left out"
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_jsonl(path: Place, raw: io.BufferedReader, field: str, decoder: Decoder) -> Iterator[Record]:
@@ -21,8 +23,8 @@ def read_jsonl(path: Place, raw: io.BufferedReader, field: str, decoder: Decoder
     return jsonl_records(path, whole_lines(path, raw, decoder), decoder.repairs)
 
 
-def jsonl_records(path: Place, lines: Iterable[str], repairs: Counter[str]) -> Iterator[Record]:
-    """Yields a record per line. Its strings may contain lone surrogates.
+def jsonl_records(path: Place, lines: Iterable[str], repairs: Counter[str], mend: bool = False) -> Iterator[Record]:
+    """Yields a record per line. Its strings may contain lone surrogates; with `mend` they are replaced.
 
     Empty lines are skipped; `repairs` counts them, except at the end. Raises UsageError, with the line, for anything
     that isn't a JSON object.
@@ -39,7 +41,8 @@ def jsonl_records(path: Place, lines: Iterable[str], repairs: Counter[str]) -> I
         value = parsed(line, place)
         if not isinstance(value, dict):
             raise UsageError(f"{place} is {kind_of(value)}; a record is an object with named values")
-        yield Record(place, value)
+        record = Record(place, value)
+        yield record.mended(repairs) if mend and _SURROGATE_ESCAPE.search(line) else record
 
 
 def parsed(text: str, place: str, most_values: int = limits.RECORD_VALUES) -> Any:

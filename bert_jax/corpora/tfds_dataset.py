@@ -15,10 +15,9 @@ from tensorflow_datasets.proto import tf_example_pb2
 
 from bert_jax.corpora import limits
 from bert_jax.corpora.messages import listed, reason_of
-from bert_jax.corpora.record_groups import check_groups
 from bert_jax.corpora.task_record import Record
 from bert_jax.corpora.text_source import TextSettings, TextSource, short_hash
-from bert_jax.corpora.tfds_metadata import check_metadata
+from bert_jax.corpora.tfds_checks import check_groups, check_metadata
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError, install_extra
 
@@ -102,7 +101,11 @@ class _Split:
         number = 0
         try:
             for file in self.files:
-                reader = _reader(file)
+                check_groups(Path(file.filename))
+                reader = ArrayRecordReader(
+                    os.fspath(file.filename), _READER_OPTIONS, file_reader_buffer_size=_READER_BUFFER_BYTES
+                )
+                reader.seek(file.skip)
                 for _ in range(file.take):
                     record = reader.read()
                     if len(record) > limits.RECORD_BYTES:
@@ -119,14 +122,6 @@ class _Split:
                 f"{self.name}: record {number:,} can't be read, a file is damaged ({reason_of(error)}); copy or "
                 "prepare the set again"
             ) from None
-
-
-def _reader(file: Any) -> ArrayRecordReader:
-    """Opens the file of a FileInstruction at its first record. Raises UsageError if the file decompresses too far."""
-    check_groups(Path(file.filename))
-    reader = ArrayRecordReader(os.fspath(file.filename), _READER_OPTIONS, file_reader_buffer_size=_READER_BUFFER_BYTES)
-    reader.seek(file.skip)
-    return reader
 
 
 def _plain(feature: tfds.features.FeatureConnector, value: Any) -> Any:

@@ -34,7 +34,7 @@ def squad_records(path: Place, lines: Iterator[str], repairs: Counter[str], form
             for question in _list(paragraph, "qas", of_paragraph):
                 place = f"{of_paragraph}, question {quoted(_value(question, 'id', of_paragraph))}"
                 title, context = article.get("title", ""), _value(paragraph, "context", of_paragraph)
-                yield Record(place, {"title": title, "context": context} | question)
+                yield Record(place, {"title": title, "context": context} | question).mended(repairs)
 
 
 def _list(value: Any, name: str, place: str) -> list:

@@ -32,7 +32,7 @@ class _Reader(NamedTuple):
 
 
 def _jsonl_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
-    return jsonl_records(path, lines, repairs)
+    return jsonl_records(path, lines, repairs, mend=True)
 
 
 _READERS: dict[FileFormat, _Reader] = {
@@ -77,8 +77,7 @@ def task_records(source: str, repairs: Counter[str], form: RowFormat = BY_SUFFIX
             f"task.separator={form.separator!r} is what separates the columns of a csv or tsv file, and {path} is of "
             f"format {format}; leave it out"
         )
-    records = reader.read(path, decoded_lines(path, repairs, reader.line_bytes), repairs, form)
-    return (record.mended(repairs) for record in records)
+    return reader.read(path, decoded_lines(path, repairs, reader.line_bytes), repairs, form)
 
 
 def held_records(source: str, repairs: Counter[str], form: RowFormat = BY_SUFFIX) -> list[Record]:
