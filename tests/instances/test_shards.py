@@ -55,6 +55,12 @@ def test_whatever_is_written_comes_back(sizes, dtype, seed):
     assert back.ids.dtype == dtype and equal(back[:5], written[:5])
 
 
+def test_a_record_cut_short_is_refused():
+    for size in range(len(RECORD)):
+        with pytest.raises(ValueError):
+            decode_instances([RECORD, RECORD[:size]], np.uint16)
+
+
 @given(st.integers(0, len(RECORD) - 1), st.integers(1, 255))
 def test_a_flipped_byte_is_refused_or_gives_another_instance(at, bits):
     flipped = bytearray(RECORD)
