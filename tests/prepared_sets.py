@@ -1,6 +1,11 @@
 """Prepared data sets, made and compared."""
 
+from unittest.mock import Mock
+
+import pytest
+
 from bert_jax.corpora.corpus import open_corpus
+from bert_jax.instances import preparation
 from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.statistics import Statistics
@@ -18,6 +23,13 @@ def build(recipe, directory, processes=1):
     """Prepares the text that `recipe` names."""
     (made,) = prepare(open_corpus(recipe.data), {directory: recipe}, processes)
     return made
+
+
+def prepare_chunks(recipe, directory):
+    """Prepares all chunks and stops there, as at Ctrl-C."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(preparation, "_separate_held_out", Mock(side_effect=KeyboardInterrupt))
+        build(recipe, directory)
 
 
 def seal(directory, records, dtype):

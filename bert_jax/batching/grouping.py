@@ -54,7 +54,7 @@ def grouped(
     """
     shapes = _Shapes(lengths, tokens, compiling)
     begin = 0
-    for some in _windows(items, size, window * tokens):
+    for some in windows(items, size, window * tokens):
         sizes = list(map(size, some))
         order = sorted(range(len(some)), key=sizes.__getitem__, reverse=True)
         ordered = [sizes[place] for place in order]
@@ -65,6 +65,20 @@ def grouped(
             done += shape[0]
             yield Group([begin + place for place in chosen], [some[place] for place in chosen], shape)
         begin += len(some)
+
+
+def windows(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
+    """Yields consecutive `items` together; each list ends with the item that brings its total `size` to `limit`."""
+    window: list[Item] = []
+    total = 0
+    for item in items:
+        window.append(item)
+        total += size(item)
+        if total >= limit:
+            yield window
+            window, total = [], 0
+    if window:
+        yield window
 
 
 def row_count(needed: int, most: int) -> int:
@@ -180,15 +194,3 @@ def _each(shape: tuple[int, int], count: int) -> float:
     """Tokens per sequence, padding included, when `count` sequences go into groups of this shape."""
     rows, length = shape
     return rows * length / min(rows, count)
-
-
-def _windows(items: Iterable[Item], size: Callable[[Item], int], tokens: int) -> Iterator[list[Item]]:
-    window, read = [], 0
-    for item in items:
-        window.append(item)
-        read += size(item)
-        if read >= tokens:
-            yield window
-            window, read = [], 0
-    if window:
-        yield window

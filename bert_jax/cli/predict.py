@@ -48,7 +48,7 @@ def run(words: list[str]) -> None:
         say(f"{place}: each line {read} (a file with columns: --format {'conll' if listed else 'tsv'})")
         format = "text"
     written = written_as(task, source, format, args.columns, args.separator)
-    records = task_records(source, repairs, *written, label=task.label)
+    records = task_records(source, repairs, written)
     if written.format == "text":
         records = of_lines(records, task)
     with stage("Predicting", None, "rows") as bar:

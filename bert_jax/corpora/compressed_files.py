@@ -29,19 +29,19 @@ def opened(path: Place) -> io.BufferedReader:
         return open_binary(path)
     except (OSError, ValueError) as error:  # ValueError if the name contains a NUL
         reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{_name(path)} can't be read ({reason}); mend that or leave it out") from None
+        name = str(path) if str(path).isprintable() else repr(str(path))
+        raise UsageError(f"{name} can't be read ({reason}); mend that or leave it out") from None
 
 
-def decompressed(path: Place, raw: io.BufferedIOBase) -> io.BufferedIOBase:
+def decompressed(path: Place, raw: io.BufferedReader) -> io.BufferedReader:
     """The content of the opened file `raw` as a stream, decompressed if `path` ends in .gz or .zst.
 
-    Memory is bounded for any content. Reading raises one of DAMAGE if the file is damaged, and UsageError if it
-    decompresses to more than EXPANSION allows.
+    Reading raises one of DAMAGE if the file is damaged.
     """
     if path.suffix == ".gz":
-        return io.BufferedReader(_Decompressed(path, raw, gzip.GzipFile(fileobj=raw)), io.DEFAULT_BUFFER_SIZE)
+        return io.BufferedReader(gzip.GzipFile(fileobj=raw))
     if path.suffix == ".zst":
-        return io.BufferedReader(_Decompressed(path, raw, _WholeFrames(raw)), io.DEFAULT_BUFFER_SIZE)
+        return io.BufferedReader(_WholeFrames(raw))
     return raw
 
 
@@ -52,43 +52,19 @@ def check_expansion(source: Place | str, what: str, size: int, compressed: int) 
     """
     if size > max(limits.FREE_BYTES, limits.EXPANSION * compressed):
         raise UsageError(
-            f"{source}: {what} {size:,} bytes or more, and text takes {limits.EXPANSION} times its packed size at "
-            f"most, which is {compressed:,} bytes (the first {limits.FREE_BYTES:,} are not asked about); leave the "
-            "file out, or unpack it yourself if that is what you want to be read"
+            f"{source}: {what} {size:,} bytes or more, and text takes at most {limits.EXPANSION} times its packed "
+            f"size, {compressed:,} bytes (the first {limits.FREE_BYTES:,} bytes are always read); leave the file out, "
+            "or unpack it yourself to read it anyway"
         )
-
-
-def _name(path: Place) -> str:
-    """The path as printable text on one line; unprintable characters are escaped."""
-    text = str(path)
-    return text if text.isprintable() else repr(text)
-
-
-class _Decompressed(io.RawIOBase):
-    """A stream over `content`, the decompressed file `raw`, that checks the expansion ratio while it is read."""
-
-    def __init__(self, path: Place, raw: io.BufferedIOBase, content: io.RawIOBase | gzip.GzipFile):
-        self._path, self._raw, self._content, self._count = path, raw, content, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer) -> int:
-        count = self._content.readinto(buffer)
-        self._count += count
-        if self._count > limits.FREE_BYTES:
-            check_expansion(self._path, "it unpacks to", self._count, self._raw.tell())
-        return count
 
 
 class _WholeFrames(io.RawIOBase):
     """Zstandard decompression that raises for a truncated frame (the library's own reader just ends there)."""
 
-    def __init__(self, raw: io.BufferedIOBase):
+    def __init__(self, raw: io.BufferedReader):
         self._raw = raw
         self._library = zstandard.ZstdDecompressor(max_window_size=limits.WINDOW_BYTES)
-        self._frame = self._library.decompressobj()
-        self._begun = False
+        self._frame, self._begun = self._library.decompressobj(), False
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:

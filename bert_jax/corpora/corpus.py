@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from bert_jax.config.data import DataConfig
 from bert_jax.corpora.compressed_files import suffix
@@ -14,7 +14,7 @@ from bert_jax.corpora.hf_dataset import HF_PLACE, HfDataset
 from bert_jax.corpora.jsonl_files import read_jsonl
 from bert_jax.corpora.parquet_files import read_parquet
 from bert_jax.corpora.python_docs import PythonDocs
-from bert_jax.corpora.text_source import TextSettings, short_hash
+from bert_jax.corpora.text_source import TextSettings, TextSource, short_hash
 from bert_jax.corpora.tfds_dataset import TFDS_PLACE, TfdsDataset
 from bert_jax.system.bucket import place_of, scheme_of
 from bert_jax.system.errors import UsageError
@@ -35,7 +35,7 @@ _ROWS = (".csv", ".tsv", ".json", ".xlsx", ".pdf", ".docx")
 class _Kind(NamedTuple):
     """A kind of source, KIND:PLACE."""
 
-    open: Callable[..., "Corpus"]
+    open: Callable[..., TextSource]
     """The parts of the place, then the TextSettings, to a corpus."""
     place: re.Pattern[str]
     """Form of the place, with its parts as groups."""
@@ -56,29 +56,12 @@ Document = list[str]
 """One document: its paragraphs, or its sentences if the source has one sentence per line."""
 
 
-@runtime_checkable
-class Corpus(Protocol):
-    """A stream of documents with a progress count. Every pass yields the same documents in the same order."""
-
-    unit: str
-    """Unit of `position` and `total`, such as MB or records."""
-    total: float
-    """Size of the whole corpus, in `unit`."""
-    position: float
-    """Amount that the current pass has read, in `unit`."""
-    repairs: Counter[str]
-    """Kinds of damage that the current pass repaired, with their counts."""
-    stamp: str
-    """Hash of names, sizes and samples of the content: it identifies the text on any machine without reading it all."""
-    revision: str
-    """Hash of the files' revisions: it changes when a file is written again or copied, even with the same text."""
-
-    def documents(self) -> Iterator[Document]:
-        """Starts a pass over all documents; none is empty."""
+Corpus = TextSource | PythonDocs
+"""One source of a run."""
 
 
 class Mixture:
-    """The corpora of a run, read one after the other. A Mixture is a Corpus, too."""
+    """The corpora of a run, read one after the other, with the attributes of one."""
 
     def __init__(self, parts: Sequence[Corpus]):
         self.parts = list(parts)
@@ -94,12 +77,12 @@ class Mixture:
     @property
     def total(self) -> float:
         """Size of all parts. If the parts have different units, each counts as an equal share of 100%."""
-        return sum(part.total * scale for part, scale in zip(self.parts, self._scales))
+        return sum(part.total * scale for part, scale in zip(self.parts, self._scales, strict=True))
 
     @property
     def position(self) -> float:
         """Amount that the current pass has read, in the unit of `total`."""
-        return sum(part.position * scale for part, scale in zip(self.parts[: self._begun], self._scales))
+        return sum(part.position * scale for part, scale in zip(self.parts[: self._begun], self._scales, strict=False))
 
     @property
     def repairs(self) -> Counter[str]:
@@ -118,7 +101,8 @@ class Mixture:
 
     def passes(self) -> Iterator[Iterator[Document]]:
         """Yields one pass over each part. The caller reads each pass to its end before taking the next."""
-        for self._begun, part in enumerate(self.parts, 1):
+        for number, part in enumerate(self.parts, 1):
+            self._begun = number
             yield part.documents()
 
     def sourced_documents(self) -> Iterator[tuple[int, Document]]:
@@ -153,7 +137,7 @@ def open_corpus(config: DataConfig) -> Mixture:
     document_bytes = int(config.chunk_megabytes * 1e6 / _DOCUMENTS_A_CHUNK)
     parts: list[Corpus] = []
     has_spans = False
-    for source, language in zip(config.source, config.languages):
+    for source, language in zip(config.source, config.languages, strict=True):
         named = source_of(source)
         spans = config.spans if named.startswith("jsonl:") else None
         has_spans |= spans is not None

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from bert_jax.config.language import usual_encoding
 from bert_jax.corpora import limits
-from bert_jax.corpora.compressed_files import DAMAGE, decompressed, opened
+from bert_jax.corpora.compressed_files import DAMAGE, check_expansion, decompressed, opened
 from bert_jax.corpora.messages import reason_of
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, command_line
@@ -59,28 +59,14 @@ class Decoder:
             )
 
 
-def decoded_lines(path: Place, repairs: Counter[str]) -> Iterator[str]:
+def decoded_lines(path: Place, repairs: Counter[str], most_bytes: int | None = None) -> Iterator[str]:
     """Yields the lines of a UTF-8 file, plain, .gz or .zst. Lines end at line feeds only, and keep them.
 
     A byte-order mark is removed and counted in `repairs`. Raises UsageError if the file can't be read, is damaged or
-    isn't UTF-8 (naming the line), or if a line is longer than RECORD_BYTES.
+    isn't UTF-8 (naming the line), or if a line is longer than `most_bytes`, by default RECORD_BYTES.
     """
     with opened(path) as raw:
-        yield from whole_lines(path, raw, Decoder(repairs))
-
-
-def decoded_text(path: Place, repairs: Counter[str]) -> str:
-    """The whole text of a UTF-8 file of at most SQUAD_BYTES, read as by `decoded_lines`."""
-    lines, size = [], 0
-    with opened(path) as raw:
-        for line in whole_lines(path, raw, Decoder(repairs), limits.SQUAD_BYTES):
-            lines.append(line)
-            size += len(line)
-            if size > limits.SQUAD_BYTES:
-                raise UsageError(
-                    f"{path} is longer than {limits.SQUAD_BYTES:,} bytes and is read whole; give it in several files"
-                )
-    return "".join(lines)
+        yield from whole_lines(path, raw, Decoder(repairs), most_bytes)
 
 
 def whole_lines(path: Place, raw: io.BufferedReader, decoder: Decoder, most_bytes: int | None = None) -> Iterator[str]:
@@ -101,11 +87,16 @@ def file_parts(path: Place, raw: io.BufferedReader, repairs: Counter[str]) -> It
     """Yields the numbered lines of an opened file, decompressed; an over-long line comes in several parts.
 
     A byte-order mark is removed and counted in `repairs`. Raises UsageError if the file is damaged, is UTF-16 or
-    UTF-32, or contains a NUL byte.
+    UTF-32, contains a NUL byte, or decompresses to more than EXPANSION allows.
     """
-    number = 0
+    content = decompressed(path, raw)
+    number, size, checked_from = 0, 0, limits.FREE_BYTES
     try:
-        for number, part in numbered_parts(decompressed(path, raw)):
+        for number, part in numbered_parts(content):
+            size += len(part)
+            if content is not raw and size > checked_from:
+                check_expansion(path, "it unpacks to", size, raw.tell())
+                checked_from = size + limits.LINE_BYTES
             _check_text(path, number, part)
             if number == 1 and part.startswith(codecs.BOM_UTF8):
                 repairs["byte-order marks taken off"] += 1

@@ -1,7 +1,6 @@
 """The source `hf:NAME/CONFIG:SPLIT#FIELD`: a dataset of the Hugging Face hub or a folder, streamed by `datasets`."""
 
 import importlib
-import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -62,19 +61,17 @@ class HfDataset(TextSource):
         return short_hash((self._split, self._field, files))
 
     def _records(self) -> Iterator[Record]:
-        rows = iter(self._rows)
-        for number in itertools.count():
-            try:
-                row = next(rows, None)
-            except Exception as error:  # raised by the readers below `datasets`: Arrow, JSON, the network
-                raise UsageError(
-                    f"{self._name}: record {number:,} can't be read ({reason_of(error)}); a file is damaged, or the "
-                    "network is gone"
-                ) from None
-            if row is None:
-                return
-            self.position = min(number + 1 if self.unit == "records" else self._text_bytes / 1e6, self.total)
-            yield Record(f"{self._name}, record {number}", row)
+        number = 0
+        try:
+            for row in self._rows:
+                self.position = min(number + 1 if self.unit == "records" else self._text_bytes / 1e6, self.total)
+                yield Record(f"{self._name}, record {number}", row)
+                number += 1
+        except Exception as error:  # raised by the readers below `datasets`: Arrow, JSON, the network
+            raise UsageError(
+                f"{self._name}: record {number:,} can't be read ({reason_of(error)}); a file is damaged, or the "
+                "network is gone"
+            ) from None
 
 
 def _library() -> ModuleType:

@@ -10,7 +10,7 @@ _NAMES = 10
 
 
 def listed(names: Iterable[Any]) -> str:
-    """The first ten of `names`, quoted, and the number of the others."""
+    """The first ten of `names`, quoted, followed by the number of the others."""
     names = list(names)
     first = ", ".join(map(quoted, islice(names, _NAMES))) or "nothing"
     return first + (f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else "")

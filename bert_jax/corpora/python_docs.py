@@ -15,18 +15,18 @@ from bert_jax.system.workers import available_cores, map_in_processes
 
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "testing", "_vendor", "__pycache__"}
 """Directories that are skipped: packages listed elsewhere, copies, tests and caches."""
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class PythonDocs:
     """A corpus of docstrings: each docstring of more than one line is a document; duplicates are left out."""
 
-    unit = "files"
+    unit: str = "files"
 
     def __init__(self):
         self.paths = _module_paths()
-        self.total = len(self.paths)
-        self.position = 0
-        self.repairs = Counter()
+        self.total, self.position = float(len(self.paths)), 0.0
+        self.repairs = Counter[str]()
 
     @cached_property
     def stamp(self) -> str:
@@ -42,7 +42,7 @@ class PythonDocs:
 
     def documents(self) -> Iterator[list[str]]:
         """Yields each docstring of several lines as a list of paragraphs, without duplicates."""
-        seen = set()
+        seen: set[str] = set()
         docstrings = map_in_processes(_docstrings, self.paths, available_cores(), items_at_once=64)
         for self.position, module in enumerate(docstrings, 1):
             for docstring in module:
@@ -73,16 +73,17 @@ def _docstrings(path: Path) -> list[str]:
             module = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError):
         return []  # packages contain templates and broken files, which can't be parsed
-    found, pending = [], [module]
+    found: list[str] = []
+    pending: list[_Documented] = [module]
     while pending:
         node = pending.pop()
         if docstring := ast.get_docstring(node):
             found.append(docstring.encode(errors="replace").decode())  # some quote lone surrogates
-        pending.extend(reversed(list(_definitions(node))))
+        pending += reversed([*_definitions(node)])
     return found
 
 
-def _definitions(node: ast.AST) -> Iterator[ast.AST]:
+def _definitions(node: ast.AST) -> Iterator[_Documented]:
     """Yields the classes and functions in the body of a module or class, also in `if`, `try` and `with` blocks."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return

@@ -31,7 +31,7 @@ def sample_mixture(documents: Iterable[Sourced], shares: Sequence[float], limit_
     samples = [_Sample(share * limit_bytes) for share in shares]
     seen = sum(samples[document[0]].add(document) for document in documents)
     drawn = []
-    for share, sample in zip(shares, samples):
+    for share, sample in zip(shares, samples, strict=True):
         if sample.size:
             times, rest = divmod(share * min(seen, limit_bytes), sample.size)
             drawn += sample.documents * int(times) + sample_documents(sample.documents, rest)

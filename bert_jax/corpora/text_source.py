@@ -34,25 +34,37 @@ class TextSettings(NamedTuple):
 
 
 class TextSource:
-    """A Corpus of records, one document each, or of lines.
+    """A corpus of records, one document each, or of lines. Every pass yields the same documents in the same order.
 
-    Subclasses set `unit`, `total`, `stamp` and `revision`, and define `_records` or `_lines`, which update `position`.
-    Records without text (null or only white space) are skipped.
+    Subclasses set the attributes, and define `_records` or `_lines`, which update `position`. Records without text
+    (null or only white space) are skipped.
     """
 
     unit: str
+    """Unit of `position` and `total`, such as MB or records."""
     total: float
+    """Size of the whole corpus, in `unit`."""
+    position: float
+    """Amount that the current pass has read, in `unit`."""
+    repairs: Counter[str]
+    """Kinds of damage that the current pass repaired, with their counts."""
+    revision: str
+    """Hash of the files' revisions: it changes when a file is written again or copied, even with the same text."""
 
     def __init__(self, settings: TextSettings, field: str = ""):
         """`field` is the field of the records that holds the text; it may be nested, with dots: `a.b`."""
         self._settings, self._field = settings, field
         self._begin_pass()
 
+    @property
+    def stamp(self) -> str:
+        """Hash of names, sizes and samples of the content, which identifies the text without reading it all."""
+        raise NotImplementedError
+
     def _begin_pass(self) -> None:
         self.position, self.repairs, self._text_bytes = 0.0, Counter[str](), 0
-        replace = self._settings.undecodable == "replace"
-        remedy = "set --data.undecodable replace"
-        self._decoder = Decoder(self.repairs, replace, remedy, self._settings.language)
+        replace, language = self._settings.undecodable == "replace", self._settings.language
+        self._decoder = Decoder(self.repairs, replace, "set --data.undecodable replace", language)
 
     def documents(self) -> Iterator[list[str]]:
         """Starts a pass over the documents; none is empty.
@@ -61,7 +73,8 @@ class TextSource:
         `undecodable` "refuse", if any line isn't.
         """
         self._begin_pass()
-        document, size = [], 0
+        document: list[str] = []
+        size = 0
         for line in self._lines():
             if document and (not line or size >= self._settings.document_bytes):
                 if line:
@@ -97,15 +110,19 @@ class TextSource:
     def _text(self, record: Record) -> bytes:
         """The text of a record, with its spans; empty if the field is null."""
         text = record.value(self._field, "name another after #")
-        if not isinstance(text, str | bytes | None):
+        if text is None:
+            text = ""
+        if self._settings.spans and isinstance(text, str):
+            spans = record.value(self._settings.spans, "name another by data.spans")
+            text = with_spans(text, spans, f"{record.place}: {self._settings.spans!r}", self.repairs)
+        if isinstance(text, str):
+            # A lone surrogate isn't valid UTF-8: pass it on, to be handled like other undecodable bytes.
+            return text.encode(errors="surrogatepass")
+        if not isinstance(text, bytes):
             raise UsageError(
                 f"{record.place}: {self._field!r} is {kind_of(text)} and not a string; name another field after #"
             )
-        if self._settings.spans:
-            spans = record.value(self._settings.spans, "name another by data.spans")
-            text = with_spans(text or "", spans, f"{record.place}: {self._settings.spans!r}", self.repairs)
-        # A lone surrogate isn't valid UTF-8: pass it on, to be handled like other undecodable bytes.
-        return text.encode(errors="surrogatepass") if isinstance(text, str) else text or b""
+        return text
 
     def _text_lines(self, parts: Iterator[tuple[int, bytes]], place: str) -> Iterator[str]:
         """Decodes and strips the `parts` that `numbered_parts` yields; counts lines that were cut."""

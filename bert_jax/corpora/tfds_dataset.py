@@ -15,11 +15,10 @@ from tensorflow_datasets.proto import tf_example_pb2
 
 from bert_jax.corpora import limits
 from bert_jax.corpora.messages import listed, reason_of
-from bert_jax.corpora.record_groups import check_groups
 from bert_jax.corpora.task_record import Record
 from bert_jax.corpora.text_source import TextSettings, TextSource, short_hash
-from bert_jax.corpora.tfds_metadata import check_metadata
-from bert_jax.system.bucket import Place, place_of
+from bert_jax.corpora.tfds_checks import check_groups, check_metadata
+from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError, install_extra
 
 TFDS_PLACE = re.compile(r"([\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):([^#]+)(?:#(.+))?")
@@ -44,13 +43,15 @@ class TfdsDataset(TextSource):
         info = opened.builder.info
         super().__init__(settings, _chosen(feature, sorted(_text_features(info.features)), name))
         self.total = opened.records
-        parts = [
-            (os.path.basename(file.filename), file.skip, file.take, file.examples_in_shard) for file in opened.files
-        ]
-        described = (info.full_name, self._field, parts)
-        self.stamp = short_hash(described)
         revisions = [os.stat(file.filename).st_mtime_ns for file in opened.files if os.path.isfile(file.filename)]
         self.revision = short_hash(revisions)
+
+    @property
+    def stamp(self) -> str:
+        """Hash of the names and numbers of records that are read."""
+        files = self._split.files
+        parts = [(os.path.basename(file.filename), file.skip, file.take, file.examples_in_shard) for file in files]
+        return short_hash((self._split.builder.info.full_name, self._field, parts))
 
     def _records(self) -> Iterator[Record]:
         key = self._field.replace(".", "/")
@@ -98,41 +99,36 @@ class _Split:
         Raises UsageError if a file is damaged or a record is too large.
         """
         number = 0
-        for file in self.files:
-            reader = None
-            for _ in range(file.take):
-                try:
-                    reader = reader or _reader(file)
+        try:
+            for file in self.files:
+                check_groups(Path(file.filename))
+                reader = ArrayRecordReader(
+                    os.fspath(file.filename), _READER_OPTIONS, file_reader_buffer_size=_READER_BUFFER_BYTES
+                )
+                reader.seek(file.skip)
+                for _ in range(file.take):
                     record = reader.read()
                     if len(record) > limits.RECORD_BYTES:
                         raise UsageError(
                             f"{self.name}, record {number:,} has {len(record):,} bytes, and at most "
                             f"{limits.RECORD_BYTES:,} are read; leave it out, or cut it into several"
                         )
-                    decoded = decode(record)
-                except UsageError:
-                    raise
-                except Exception as error:  # the library's readers raise ValueError, RuntimeError, DecodeError
-                    raise UsageError(
-                        f"{self.name}: record {number:,} can't be read, a file is damaged ({reason_of(error)}); copy "
-                        "or prepare the set again"
-                    ) from None
-                yield number, decoded
-                number += 1
-
-
-def _reader(file: Any) -> ArrayRecordReader:
-    """Opens the file of a FileInstruction at its first record. Raises UsageError if the file decompresses too far."""
-    check_groups(Path(file.filename))
-    reader = ArrayRecordReader(os.fspath(file.filename), _READER_OPTIONS, file_reader_buffer_size=_READER_BUFFER_BYTES)
-    reader.seek(file.skip)
-    return reader
+                    yield number, decode(record)
+                    number += 1
+        except UsageError:
+            raise
+        except Exception as error:  # the library's readers raise ValueError, RuntimeError, DecodeError
+            raise UsageError(
+                f"{self.name}: record {number:,} can't be read, a file is damaged ({reason_of(error)}); copy or "
+                "prepare the set again"
+            ) from None
 
 
 def _plain(feature: tfds.features.FeatureConnector, value: Any) -> Any:
     """Converts a value that TFDS decoded to the types of JSON."""
     if isinstance(feature, tfds.features.TranslationVariableLanguages):
-        return {_plain(_TEXT, code): _plain(_TEXT, text) for code, text in zip(value["language"], value["translation"])}
+        pairs = zip(value["language"], value["translation"], strict=True)
+        return {_plain(_TEXT, code): _plain(_TEXT, text) for code, text in pairs}
     if isinstance(feature, tfds.features.FeaturesDict):
         return {name: _plain(part, value[name]) for name, part in feature.items()}
     if isinstance(feature, tfds.features.Sequence) and isinstance(feature.feature, tfds.features.FeaturesDict):
@@ -156,8 +152,10 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
     if `check_metadata` refuses its metadata.
     """
     directory = os.environ.get("TFDS_DATA_DIR")
-    _check_all(place_of(os.path.expanduser(directory or tfds.core.constants.DATA_DIR)), name)
+    data_dir = place_of(os.path.expanduser(directory or tfds.core.constants.DATA_DIR))
     try:
+        parsed, settings = naming.parse_builder_name_kwargs(name)
+        check_metadata(data_dir / parsed.name / settings.get("config", ""))
         builder = tfds.builder(name, data_dir=directory)
         formats = builder.info.available_file_formats() if builder.info.splits else set()
         if FileFormat.ARRAY_RECORD in formats:
@@ -165,6 +163,8 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
                 builder.info.set_file_format(FileFormat.ARRAY_RECORD, override=True, override_if_initialized=True)
             return builder
         found = f"its format is {formats.pop().value}" if formats else "it is not prepared"
+    except UsageError:
+        raise
     except Exception as error:  # TFDS' own for an unknown name, and any of a builder that needs TensorFlow
         found = reason_of(error).rstrip(".")
     raise UsageError(
@@ -174,22 +174,13 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
     ) from None
 
 
-def _check_all(data_dir: Place, name: str) -> None:
-    """Calls `check_metadata` for the directory in which TFDS looks for the dataset `name`."""
-    try:
-        parsed, settings = naming.parse_builder_name_kwargs(name)
-    except ValueError:  # tfds.builder raises for the same name, with a better message
-        return
-    check_metadata(data_dir / parsed.name / settings.get("config", ""))
-
-
 def _text_features(features: tfds.features.FeaturesDict, above: str = "") -> list[str]:
     """The names of all features that are one string; dots separate nested names."""
     found = []
     for name, feature in features.items():
         if isinstance(feature, tfds.features.FeaturesDict):
             found += _text_features(feature, f"{above}{name}.")
-        elif isinstance(feature, tfds.features.Tensor) and feature.shape == () and feature.np_dtype == object:
+        elif isinstance(feature, tfds.features.Tensor) and feature.shape == () and np.dtype(feature.np_dtype).hasobject:
             found.append(above + name)
     return found
 

@@ -34,7 +34,7 @@ def answer_metrics(
         if chosen.any():
             found[f"{name}_exact_match"], found[f"{name}_f1"] = (_mean(scores[chosen, place]) for place in (0, 1))
     texts = [next((answer["text"] for answer in one["best"] if answer["text"]), "") for one in predictions]
-    f1_of_texts = np.array([scored(gold, text, by_character)[1] for gold, text in zip(golds, texts)])
+    f1_of_texts = np.array([scored(gold, text, by_character)[1] for gold, text in zip(golds, texts, strict=True)])
     odds = np.array([one["null_odds"] for one in predictions])
     found["best_f1"], found["best_f1_threshold"] = _best(f1_of_texts, ~answerable, odds)
     return found

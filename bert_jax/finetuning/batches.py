@@ -52,8 +52,8 @@ class TrainingBatches:
         pad_id: int,
         rows: Int[np.ndarray, " b"] | None = None,
     ):
-        """`config` gives the batch size, padded lengths and epochs; `rows` are those of a batch that are wanted here,
-        all if None."""
+        """`config` has the batch size, padded lengths and epochs. `rows`: the rows of each batch that this process
+        needs; None: all."""
         self._examples, self._seed, self._pad_id, self._rows = examples, seed, pad_id, rows
         self._batch_size, self._lengths = config.batch_size, config.padded_lengths or (config.max_length,)
         self._sizes = [example.size for example in examples]
@@ -116,7 +116,7 @@ def _targets(targets: Sequence[Any], count: int, length: int) -> np.ndarray:
     first = targets[0]
     if isinstance(first, list):  # of tags
         found = np.full((count, length), IGNORED, np.int32)
-        for row, tags in zip(found, targets):
+        for row, tags in zip(found, targets, strict=False):
             row[: len(tags)] = tags
         return found
     shape = (count, *np.shape(first)) if first is not None else (count,)

@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from bert_jax.corpora.task_record import Record
@@ -80,7 +81,7 @@ def _checked(record: Record, name: str, length: int) -> list[tuple[int, int, str
                 f"{by_word}"
             )
     found = sorted((begin, end, kind.strip()) for begin, end, kind in spans)
-    for one, other in zip(found, found[1:]):
+    for one, other in pairwise(found):
         if other[0] < one[1]:
             raise UsageError(
                 f"{record.place}: the spans {list(one)} and {list(other)} in {name!r} overlap, and a word has one tag; "

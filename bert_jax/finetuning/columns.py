@@ -119,7 +119,7 @@ def label_names(record: Record, config: TaskConfig) -> list[str]:
             f"{record.place}: {config.label!r} has {len(value)} values of 0 and 1, and task.labels names "
             f"{len(labels)} labels; name one for each value by --task.labels"
         )
-    return names if named else [name for name, one in zip(labels, value) if one]
+    return names if named else [name for name, one in zip(labels, value, strict=True) if one]
 
 
 def _holds(record: Record, name: str) -> bool:

@@ -7,18 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_jax.batching.grouping import few_lengths
+from bert_jax.batching.grouping import few_lengths, windows
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import FileFormat, TaskConfig
 from bert_jax.corpora.compressed_files import suffix
 from bert_jax.corpora.messages import listed
 from bert_jax.corpora.task_record import Record
+from bert_jax.corpora.text_source import short_hash
 from bert_jax.finetuning.marked_task import MarkedTask
 from bert_jax.finetuning.metrics import check_entity_tags, check_measurable
 from bert_jax.finetuning.sentence_task import ChoiceTask, ClassTask, LabelsTask, NumberTask
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
 from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task
+from bert_jax.rows.row_format import RowFormat
 from bert_jax.rows.task_files import format_of, held_records, takes_columns
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
@@ -33,14 +35,13 @@ _KINDS: dict[str, type[Task]] = {
     "tags": TagTask,
     "span": SpanTask,
 }
-_RECORDS_AT_ONCE = 512
-"""Most records that go to the tokenizer at once; it uses several threads."""
-_CHARACTERS_AT_ONCE = 1_000_000
+_CHARACTERS_AT_ONCE, _LEAST_CHARACTERS = 1_000_000, 2_000
+"""Characters that go to the tokenizer at once, for its several threads, and those that a record counts besides."""
 _LISTED_ROWS = 5
 """Most rows without a label that an error lists."""
 
 
-class Learned(NamedTuple):
+class TrainingRows(NamedTuple):
     """The encoded training rows of a task."""
 
     task: Task
@@ -60,7 +61,7 @@ class Learned(NamedTuple):
         return digest.hexdigest()
 
 
-class Measured(NamedTuple):
+class LabelledRows(NamedTuple):
     """The dev rows of a task."""
 
     records: list[Record]
@@ -70,8 +71,7 @@ class Measured(NamedTuple):
     @property
     def stamp(self) -> str:
         """Hash of the rows and their right answers."""
-        rows = repr([(record.values, gold) for record, gold in zip(self.records, self.golds)])
-        return hashlib.blake2b(rows.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+        return short_hash([(record.values, gold) for record, gold in zip(self.records, self.golds, strict=True)])
 
 
 def make_task(config: TaskConfig, tokenizer: Tokenizer) -> Task:
@@ -79,7 +79,7 @@ def make_task(config: TaskConfig, tokenizer: Tokenizer) -> Task:
     return _KINDS[config.kind](config, tokenizer)
 
 
-def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) -> Learned:
+def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) -> TrainingRows:
     """The encoded training rows, and the task with the labels, class weights and padded lengths that follow from them.
 
     `compiling`: the tokens of padding that compiling one more length costs as much as. Repairs are reported in one
@@ -105,16 +105,16 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
     if config.class_weights and config.labels:
         balanced = config.class_weights == "balanced"
         weights = balanced_weights(examples, len(config.labels)) if balanced else config.class_weights
-        named = ", ".join(f"{name}: {weight:.3g}" for name, weight in zip(config.labels, weights))
+        named = ", ".join(f"{name}: {weight:.3g}" for name, weight in zip(config.labels, weights, strict=False))
         say(f"weights of the classes in the loss: {named}")
         config = config.replace(class_weights=weights)
     if config.padded_lengths is None:
         config = config.replace(padded_lengths=_lengths(config, examples, compiling))
     task.config = config
-    return Learned(task, examples, len(by_row))
+    return TrainingRows(task, examples, len(by_row))
 
 
-def read_measured(task: Task) -> Measured:
+def read_labelled(task: Task) -> LabelledRows:
     """The dev rows with their right answers.
 
     Raises UsageError for a row that has none or can't be read, and if the library that measures isn't installed.
@@ -133,25 +133,18 @@ def read_measured(task: Task) -> Measured:
     for _ in encoded(task, records, repairs, train=False):  # so that a wrong row is found before training
         pass
     say_repairs(task.config.dev, repairs)
-    return Measured(records, golds)
+    return LabelledRows(records, golds)
 
 
 def read_records(config: TaskConfig, source: str | None, setting: str, repairs: Counter[str]) -> list[Record]:
     """All rows of `source`, at least one. Raises UsageError if there is none; `setting` names the source."""
     if source is None:
         raise UsageError(f"task.{setting} names no rows; give a file or a set like tfds:glue/cola:train")
-    records = held_records(source, repairs, config.format, config.columns, config.separator, config.label)
+    form = RowFormat(config.format, config.columns, config.separator, config.label)
+    records = held_records(source, repairs, form)
     if not records:
         raise UsageError(f"{source} has no rows; give another file or set")
     return [_KINDS[config.kind].read(config, record, repairs) for record in records]
-
-
-class Written(NamedTuple):
-    """The format of a file of rows, as `task_records` takes it; None where the file itself shows it."""
-
-    format: FileFormat | None
-    columns: tuple[str, ...] | None
-    separator: str | None
 
 
 def written_as(
@@ -160,13 +153,13 @@ def written_as(
     format: FileFormat | None = None,
     columns: tuple[str, ...] | None = None,
     separator: str | None = None,
-) -> Written:
+) -> RowFormat:
     """The format of `source`: as given, or else that of the training rows if the suffix is theirs or unknown.
 
     Empty `columns`: the file has a header line. Raises UsageError for an impossible separator.
     """
     if format == "text":
-        return Written(format, columns or (task.texts[0],), separator)
+        return RowFormat(format, columns or (task.texts[0],), separator, task.label)
     sources = [source for source in (task.train, task.dev) if source]
     trained = task.format or next(filter(None, map(format_of, sources)), None)
     own = task.format if suffix(source) in map(suffix, sources) else None
@@ -175,7 +168,7 @@ def written_as(
         columns = task.columns if columns is None else columns
         separator = task.separator if separator is None else separator
     try:
-        return Written(format, columns or None, task.replace(separator=separator).separator)
+        return RowFormat(format, columns or None, task.replace(separator=separator).separator, task.label)
     except SettingsError as error:
         raise UsageError(str(error)) from None
 
@@ -184,17 +177,14 @@ def encoded(
     task: Task, records: Iterable[Record], repairs: Counter[str], train: bool
 ) -> Iterator[tuple[Record, list[Example]]]:
     """Yields each record with its examples. Records are encoded together, fewer of them if their texts are long."""
-    some: list[Record] = []
-    size, left = 0, iter(records)
-    while (record := next(left, None)) is not None or some:
-        if record is not None:
-            some.append(record)
-            size += sum(len(value) for value in record.values.values() if isinstance(value, str))
-        if record is None or len(some) == _RECORDS_AT_ONCE or size >= _CHARACTERS_AT_ONCE:
-            examples = task.encode(some, repairs, train)
-            repairs[UNKNOWN] += sum(any(one.mostly(task.unknown_id) for one in row) for row in examples)
-            yield from zip(some, examples)
-            some, size = [], 0
+    for some in windows(records, _size_to_encode, _CHARACTERS_AT_ONCE):
+        examples = task.encode(some, repairs, train)
+        repairs[UNKNOWN] += sum(any(one.mostly(task.unknown_id) for one in row) for row in examples)
+        yield from zip(some, examples, strict=True)
+
+
+def _size_to_encode(record: Record) -> int:
+    return _LEAST_CHARACTERS + sum(len(value) for value in record.values.values() if isinstance(value, str))
 
 
 def say_repairs(source: str | None, repairs: Counter[str]) -> None:

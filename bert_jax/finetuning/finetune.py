@@ -9,7 +9,7 @@ from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TaskBatch, TrainingBatches
 from bert_jax.finetuning.confusion_picture import write_confusion_picture
-from bert_jax.finetuning.dataset import Learned, Measured, read_measured, read_training
+from bert_jax.finetuning.dataset import LabelledRows, TrainingRows, read_labelled, read_training
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.finetuning.predicting import measure
@@ -25,7 +25,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
-from bert_jax.training.devices import check_room, compiling_tokens, tokens_at_once
+from bert_jax.training.devices import check_room, compiling_tokens
 from bert_jax.training.job import Job
 from bert_jax.training.loop import Trained
 from bert_jax.training.trainer import PhaseWork, Trainer
@@ -38,8 +38,8 @@ class Planned(NamedTuple):
     """Everything that a fine-tuning needs, read and checked."""
 
     started: TrainedModel
-    learned: Learned
-    measured: Measured | None
+    learned: TrainingRows
+    measured: LabelledRows | None
     batches: TrainingBatches
     config: TaskRunConfig
 
@@ -59,8 +59,8 @@ class FineTuning(Job[FinetuneConfig]):
         started, learned, measured, batches, config = self._plan
         objective = TaskObjective(config.task, config.model, config.execution, config.layers_frozen, config.probe)
         trainer = Trainer(config, self.mesh, objective)
-        outputs, pad_id = Outputs(objective, self.mesh), started.tokenizer.vocabulary.pad_id
-        self._dev = measured and DevRows(learned.task, measured, outputs, pad_id, compiling_tokens(started.config))
+        outputs = Outputs(objective, self.mesh)
+        self._dev = measured and DevRows(learned.task, measured, outputs, compiling_tokens(started.config))
         return trainer, [TaskPhase(trainer, batches, self._dev)]
 
     def initial(self) -> Parameters | None:
@@ -97,26 +97,27 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     started = open_initial(config)
     task = _as_begun(_fitted(config.task, started.config.max_positions), run)
     learned = read_training(task, started.tokenizer, compiling_tokens(started.config))
-    measured = read_measured(learned.task) if config.task.dev else None
+    measured = read_labelled(learned.task) if config.task.dev else None
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
-    rows, pad_id = local_rows(batch_sharding(mesh), task.batch_size), started.tokenizer.vocabulary.pad_id
-    batches = TrainingBatches(learned.examples, learned.task.config, config.seed, pad_id, rows)
+    rows = local_rows(batch_sharding(mesh), task.batch_size)
+    batches = TrainingBatches(learned.examples, learned.task.config, config.seed, learned.task.pad_id, rows)
     # A published model's files give no type to train in, and it is read as float32.
     model = started.config if any(started.steps) else started.config.replace(compute_dtype="auto")
     planned = config.planned(model, learned.task.config, stamp, len(batches))
-    check_attention(config.execution, planned.model, [(length, 1) for length in planned.task.padded_lengths], mesh)
+    lengths = planned.task.padded_lengths or ()
+    check_attention(config.execution, planned.model, [(length, 1) for length in lengths], mesh)
     check_room(planned_memory(planned, mesh), planned.phases[0], mesh, "--task.batch-size")
     return Planned(started, learned, measured, batches, planned)
 
 
 def read_by(config: FinetuneConfig) -> list[str | None]:
-    """The rows and the model that a run begins with."""
+    """The files of rows and the model that fine-tuning reads."""
     return [config.task.train, config.task.dev, config.init]
 
 
 def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
     """Memory of a step with the longest rows on one device, by formula."""
-    longest = config.phases[0].replace(length=config.task.padded_lengths[-1])
+    longest = config.phases[0].replace(length=config.task.max_length)
     return step_memory(config.execution, config.model, mesh, longest, predictions=0, packed=1)
 
 
@@ -170,10 +171,9 @@ def _as_begun(task: TaskConfig, run: RunDirectory) -> TaskConfig:
 class DevRows:
     """Measures a task on its dev rows."""
 
-    def __init__(self, task: Task, rows: Measured, outputs: Outputs, pad_id: int, compiling: float):
+    def __init__(self, task: Task, rows: LabelledRows, outputs: Outputs, compiling: float):
         self.count = len(rows.records)
-        self._task, self._rows, self._outputs = task, rows, outputs
-        self._costs = {"pad_id": pad_id, "tokens": tokens_at_once(), "compiling": compiling}
+        self._task, self._rows, self._outputs, self._compiling = task, rows, outputs, compiling
 
     def evaluate(self, params: Parameters, between: Callable[[], None] = lambda: None) -> dict[str, Any]:
         """Every metric, `metric` and `score`. `between` is called before each batch, and may raise to end it."""
@@ -182,7 +182,7 @@ class DevRows:
             between()
             return self._outputs(params, batch)
 
-        return measure(self._task, self._rows, run, **self._costs)
+        return measure(self._task, self._rows, run, self._compiling)
 
 
 class TaskPhase(PhaseWork):
@@ -195,7 +195,7 @@ class TaskPhase(PhaseWork):
         self.score, self.patience = metric_of(self.task), self.task.patience
 
     def records_hint(self, step: int) -> str:
-        """Tells a user which rows the numbers mean."""
+        """Explains to a user which rows the numbers refer to."""
         return f"rows of {self.task.train} as they are learned from, numbered from 0"
 
 

@@ -1,14 +1,13 @@
 """A class for a text or pair in which a word of each is marked."""
 
 from collections import Counter
-from collections.abc import Sequence
 
 from bert_jax.batching.sequences import joined, truncated_sizes
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import text, whole_number
 from bert_jax.finetuning.pieces import pieces_of
 from bert_jax.finetuning.sentence_task import ClassTask
-from bert_jax.finetuning.task import CUT, Example
+from bert_jax.finetuning.task import CUT, Example, Task
 from bert_jax.system.errors import UsageError
 
 _DROPPED = "rows whose marked word has no piece"
@@ -17,19 +16,13 @@ _DROPPED = "rows whose marked word has no piece"
 class MarkedTask(ClassTask):
     """Whether a word has the same meaning in two texts, as in SuperGLUE's WiC."""
 
-    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
-        """An example for each record, with the places of its marked words. A long text is cut around its word. A record
-        whose marked word has no piece is not learned from; in prediction [CLS] stands for it."""
-        encoded = []
-        for record in records:
-            example, found = self._example(record, repairs)
-            repairs[_DROPPED] += not found
-            example = example._replace(target=self.gold(record)) if train else example
-            encoded.append([] if train and not found else [example])
-        return encoded
+    encode = Task.encode
 
-    def _example(self, record: Record, repairs: Counter[str]) -> tuple[Example, bool]:
-        """The example without its target, and whether every marked word has a piece."""
+    def examples(self, record: Record, repairs: Counter[str], train: bool) -> list[Example]:
+        """One example with the places of the marked words. A long text is cut around its word.
+
+        A record whose marked word has no piece is not learned from; in prediction [CLS] stands for it.
+        """
         config, vocabulary = self.config, self._tokenizer.vocabulary
         spans, words = [], []
         for number, template in enumerate(config.texts):
@@ -48,11 +41,15 @@ class MarkedTask(ClassTask):
         sizes = truncated_sizes(tuple(map(len, spans)), config.max_length, vocabulary.separators)
         repairs[CUT.format(config.max_length)] += sum(sizes) < sum(map(len, spans))
         parts, marks, offset = [], [], 1
-        for of_text, size, word in zip(spans, sizes, words):
+        for of_text, size, word in zip(spans, sizes, words, strict=True):
             first = min(max((word.start + word.stop - size) // 2, 0), len(of_text) - size)
             begin, last = offset - first, first + size
             # A marked phrase may be longer than what is kept.
             marks.append((begin + max(word.start, first), begin + min(word.stop, last)) if word else (0, 1))
             parts.append([piece.id for piece in of_text[first:last]])
             offset += size + vocabulary.separators
-        return Example((joined(parts, vocabulary, config.max_length),), marks=tuple(marks)), all(words)
+        repairs[_DROPPED] += not all(words)
+        if train and not all(words):
+            return []
+        target = self.gold(record) if train else None
+        return [Example((joined(parts, vocabulary, config.max_length),), target, tuple(marks))]

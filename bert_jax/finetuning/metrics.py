@@ -86,10 +86,10 @@ def _entity_form(tag: str) -> str | None:
 
 
 def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
-    """Warns of tags that name no entity, with their `counts` in the training rows, if others do (in any case) or O is
-    among them.
+    """Warns of tags that name no entity if the other tags seem to; `counts` are those of the training rows.
 
-    Raises UsageError if task.metric asks for entity_f1 and the tags name no entities.
+    The other tags seem to name entities if O is among them, or one like B-PER in any case. Raises UsageError if
+    task.metric is entity_f1 and the tags name no entities.
     """
     labels = config.labels or ()
     if "entity_f1" not in config.facts.metrics:
@@ -115,7 +115,7 @@ def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
 def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], names: Sequence[str]) -> dict:
     """`accuracy` by words; of tags that name entities also `entity_f1`, `entity_precision` and `entity_recall`: whole
     entities, as CoNLL's evaluation counts them."""
-    pairs = [pair for sentence in zip(golds, predicted) for pair in zip(*sentence, strict=True)]
+    pairs = [pair for sentence in zip(golds, predicted, strict=True) for pair in zip(*sentence, strict=True)]
     found = {"accuracy": sum(gold == guess for gold, guess in pairs) / max(len(pairs), 1)}
     if forms := entity_forms(names):
         scores = _library("seqeval.metrics")

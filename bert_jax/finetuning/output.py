@@ -1,11 +1,10 @@
 """Writes predictions to a file, together with their rows."""
 
 import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, TextIO
 
 from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.corpora.task_record import Record
@@ -20,7 +19,7 @@ Predicted = Iterable[tuple[Record, Prediction]]
 def check_output(path: Place, kind: str, read: str = "") -> None:
     """Raises UsageError if predictions of this `kind` for the rows `read` can't be written to `path`: it has another
     suffix than those of the kind, or `check_written` refuses it."""
-    possible = [*_LINES, *filter(None, [TASK_KINDS[kind].written_to])]
+    possible = [".jsonl", ".csv", ".tsv", *filter(None, [TASK_KINDS[kind].written_to])]
     if path.suffix not in possible:
         raise UsageError(f"{path}: predictions of kind {kind} are written to {', '.join(possible)}; name it so")
     for one in _files(path):
@@ -45,10 +44,8 @@ def write_predictions(path: Place, predicted: Predicted, kind: str) -> None:
     if path.suffix == ".json":
         _write_answers(path, predicted)
         return
-    lines = _conll_lines if path.suffix == ".conll" else _LINES[path.suffix]
     with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
-        for line in lines(predicted):
-            file.write(line)
+        _WRITERS[path.suffix](file, predicted)
 
 
 def _files(path: Place) -> list[Place]:
@@ -66,21 +63,37 @@ def _both(record: Record, prediction: Prediction) -> dict[str, Any]:
     return record.values | prediction
 
 
-def _jsonl_lines(predicted: Predicted) -> Iterator[str]:
+def _write_jsonl(file: TextIO, predicted: Predicted) -> None:
     for record, prediction in predicted:
-        yield json.dumps(_both(record, prediction), ensure_ascii=False) + "\n"
+        file.write(json.dumps(_both(record, prediction), ensure_ascii=False) + "\n")
 
 
-def _csv_lines(predicted: Predicted) -> Iterator[str]:
-    for fields, _ in _table(predicted):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(fields)
-        yield line.getvalue()
+def _write_csv(file: TextIO, predicted: Predicted) -> None:
+    csv.writer(file, lineterminator="\n").writerows(fields for fields, _ in _table(predicted))
 
 
-def _tsv_lines(predicted: Predicted) -> Iterator[str]:
+def _write_tsv(file: TextIO, predicted: Predicted) -> None:
     for fields, place in _table(predicted):
-        yield _tabbed(fields, place, "write a .csv or .jsonl")
+        file.write(_tabbed(fields, place, "write a .csv or .jsonl"))
+
+
+def _write_conll(file: TextIO, predicted: Predicted) -> None:
+    for record, prediction in predicted:
+        tags = prediction["predicted_tags"]
+        values = [*record.values.values(), prediction.get("predicted_words")]
+        columns = [column for column in values if isinstance(column, list) and len(column) == len(tags)]
+        for fields in zip(*columns, tags, strict=True):
+            file.write(_tabbed(list(map(str, fields)), record.place, "write a .jsonl"))
+        file.write("\n")
+
+
+_WRITERS: dict[str, Callable[[TextIO, Predicted], None]] = {
+    ".jsonl": _write_jsonl,
+    ".csv": _write_csv,
+    ".tsv": _write_tsv,
+    ".conll": _write_conll,
+}
+"""Writers by file suffix."""
 
 
 def _tabbed(fields: list[str], place: str, remedy: str) -> str:
@@ -117,15 +130,6 @@ def _field(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _conll_lines(predicted: Predicted) -> Iterator[str]:
-    for record, prediction in predicted:
-        tags = prediction["predicted_tags"]
-        listed = [*record.values.values(), prediction.get("predicted_words")]
-        columns = [column for column in listed if isinstance(column, list) and len(column) == len(tags)]
-        yield from (_tabbed(list(map(str, fields)), record.place, "write a .jsonl") for fields in zip(*columns, tags))
-        yield "\n"
-
-
 def _write_answers(path: Place, predicted: Predicted) -> None:
     answers, best, odds = {}, {}, {}
     for number, (record, prediction) in enumerate(predicted):
@@ -139,11 +143,3 @@ def _write_answers(path: Place, predicted: Predicted) -> None:
     if any(one is not None for one in odds.values()):
         write_json(odds_file, odds)
     write_json(answers_file, answers)
-
-
-_LINES: dict[str, Callable[[Predicted], Iterator[str]]] = {
-    ".jsonl": _jsonl_lines,
-    ".csv": _csv_lines,
-    ".tsv": _tsv_lines,
-}
-"""Writers of lines by file suffix."""

@@ -12,11 +12,12 @@ from bert_jax.corpora.compressed_files import suffix
 from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch, assemble
-from bert_jax.finetuning.dataset import Measured, encoded
+from bert_jax.finetuning.dataset import LabelledRows, encoded
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.finetuning.task import Example, Prediction, Task
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
+from bert_jax.training.devices import tokens_at_once
 
 Run = Callable[[TaskBatch], Any]
 """The model: a batch to its outputs, an array whose first axis is the batch's; see `Task.predict`."""
@@ -29,16 +30,15 @@ def predictions(
     run: Run,
     repairs: Counter[str],
     *,
-    pad_id: int,
-    tokens: int,
     compiling: float = 0,
     threads: int = 2,
+    tokens: int | None = None,
 ) -> Iterator[tuple[Record, Prediction]]:
     """Yields each record with its prediction, in order and in bounded memory.
 
-    Batches of similar length have about `tokens` tokens each, in few shapes; compiling one costs as much as `compiling`
-    tokens. `repairs` counts what was cut or is empty. Give one thread if `run` uses several devices: all have to
-    compute the batches in the same order.
+    Batches of similar length have about `tokens` tokens each (None: as many as suit the device), in few shapes;
+    compiling one costs as much as `compiling` tokens. `repairs` counts what was cut or is empty. Give one thread if
+    `run` uses several devices: all have to compute the batches in the same order.
     """
     waiting: deque[tuple[Record, list[Example]]] = deque()
     choices = max(len(task.config.choices), 1)
@@ -49,16 +49,15 @@ def predictions(
             yield from of_one
 
     def outputs_of(group: Group[Example]) -> np.ndarray:
-        return np.asarray(run(assemble(group.items, group.shape, pad_id)))
+        return np.asarray(run(assemble(group.items, group.shape, task.pad_id)))
 
     lengths = sorted({*usual_lengths(task.config.max_length), *(task.config.padded_lengths or ())})
-    groups = grouped(
-        examples(), lambda example: example.size, lengths, max(tokens // choices, 1), compiling=compiling / choices
-    )
+    tokens = max((tokens or tokens_at_once()) // choices, 1)
+    groups = grouped(examples(), lambda example: example.size, lengths, tokens, compiling=compiling / choices)
     outputs: dict[int, np.ndarray] = {}
     begin = 0
     for group, found in ahead(outputs_of, groups, threads):
-        outputs.update(zip(group.places, found))
+        outputs.update(zip(group.places, found, strict=False))
         while waiting and all(place in outputs for place in range(begin, begin + len(waiting[0][1]))):
             record, of_one = waiting.popleft()
             places = range(begin, begin + len(of_one))
@@ -66,14 +65,14 @@ def predictions(
             yield record, task.predict(record, of_one, [outputs.pop(place) for place in places])
 
 
-def measure(task: Task, rows: Measured, run: Run, *, pad_id: int, tokens: int, compiling: float = 0) -> dict[str, Any]:
+def measure(task: Task, rows: LabelledRows, run: Run, compiling: float = 0) -> dict[str, Any]:
     """Every metric of the task's kind over `rows`; `metric` names the chosen one and `score` is its value.
 
     `baseline` has the metrics of the commonest right answer (or the mean) for every row; `constant_prediction` the
     answer that the model gives for every row, or None if its answers differ.
     """
-    costs: dict[str, Any] = {"pad_id": pad_id, "tokens": tokens, "compiling": compiling}
-    found = [prediction for _, prediction in predictions(task, rows.records, run, Counter(), threads=1, **costs)]
+    predicted = predictions(task, rows.records, run, Counter(), compiling=compiling, threads=1)
+    found = [prediction for _, prediction in predicted]
     metrics, name = task.measure(rows.golds, found), metric_of(task.config)
     baseline = task.measure(rows.golds, task.baseline(rows.golds))
     different = {repr(answer := next(iter(prediction.values()))): answer for prediction in found}
@@ -99,7 +98,7 @@ def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:
         if isinstance(values, Mapping):
             yield Record(f"row {number}", dict(values)).mended(Counter())
         elif isinstance(values, (tuple, list)) and len(values) == len(columns) and "{" not in "".join(columns):
-            yield Record(f"row {number}", dict(zip(columns, values))).mended(Counter())
+            yield Record(f"row {number}", dict(zip(columns, values, strict=True))).mended(Counter())
         else:
             raise UsageError(
                 f"row {number} is {row!r:.60}; give {{column: value}}, or a tuple of {', '.join(columns)} in this order"

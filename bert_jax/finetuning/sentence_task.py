@@ -56,7 +56,7 @@ class ClassTask(SentenceTask):
         shares = probabilities(outputs[0]).tolist()
         return {
             "predicted_label": self.labels.names[int(np.argmax(shares))],
-            "probabilities": dict(zip(self.labels.names, shares)),
+            "probabilities": dict(zip(self.labels.names, shares, strict=True)),
         }
 
     def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class LabelsTask(SentenceTask):
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
         """The labels that hold with a probability above one half, and the probability of each."""
         shares = (1 / (1 + np.exp(-outputs[0].astype(np.float64)))).tolist()
-        named = dict(zip(self.labels.names, shares))
+        named = dict(zip(self.labels.names, shares, strict=True))
         return {"predicted_labels": [name for name, share in named.items() if share > 0.5], "probabilities": named}
 
     def measure(self, golds: Sequence[tuple[int, ...]], predictions: Sequence[Prediction]) -> dict[str, Any]:

@@ -33,31 +33,29 @@ class SpanTask(Task):
         # Questions about one text follow each other.
         self._spans = functools.lru_cache(maxsize=4)(tokenizer.encode_spans)
 
-    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
-        """An example for each window of a record's text, with a TextWindow as `origin`. A record with an empty question
-        or text is not learned from."""
-        settings, encoded = self.config.span, []
-        for record in records:
-            question, context = (text(record, template) for template in self.config.texts)
-            question_ids, spans = self._tokenizer.encode(question), self._spans(context)
-            empty = not (question_ids and spans)
-            repairs[EMPTY] += empty
-            repairs[_QUESTION.format(settings.question_length)] += len(question_ids) > settings.question_length
-            question_ids = question_ids[: settings.question_length]
-            if not train:
-                encoded.append(self._examples(question_ids, spans))
-                continue
-            answer = None if empty else self._pieces(record, context, spans, repairs)
-            encoded.append([] if answer is None else self._targeted(self._examples(question_ids, spans), answer))
-        return encoded
+    def examples(self, record: Record, repairs: Counter[str], train: bool) -> list[Example]:
+        """An example for each window of the text, with a TextWindow as `origin`.
 
-    def _examples(self, question: list[int], spans: Sequence[PieceSpan]) -> list[Example]:
+        A record with an empty question or text is not learned from.
+        """
+        longest = self.config.span.question_length
+        question, context = (text(record, template) for template in self.config.texts)
+        question_ids, spans = self._tokenizer.encode(question), self._spans(context)
+        empty = not (question_ids and spans)
+        repairs[EMPTY] += empty
+        repairs[_QUESTION.format(longest)] += len(question_ids) > longest
+        if not train:
+            return self._windows(question_ids[:longest], spans)
+        answer = None if empty else self._pieces(record, context, spans, repairs)
+        return [] if answer is None else self._targeted(self._windows(question_ids[:longest], spans), answer)
+
+    def _windows(self, question: list[int], spans: Sequence[PieceSpan]) -> list[Example]:
         """Builds one example for each window, without target."""
         vocabulary = self._tokenizer.vocabulary
         room = self.config.max_length - len(question) - 2 - vocabulary.separators
         found = windows(len(spans), room, self.config.span.stride)
         examples = []
-        for window, best_context in zip(found, with_best_context(found, len(spans))):
+        for window, best_context in zip(found, with_best_context(found, len(spans)), strict=True):
             pieces = [piece.id for piece in spans[window.start : window.stop]]
             sequence = joined((question, pieces), vocabulary, self.config.max_length)
             origin = TextWindow(window, best_context, spans, sequence.first_length)
@@ -109,7 +107,7 @@ class SpanTask(Task):
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
         """The best answer in all windows, with the next best ones and the odds of none."""
         best = BestSpans(text(record, self.config.texts[1]), self.config.span)
-        for example, logits in zip(examples, outputs):
+        for example, logits in zip(examples, outputs, strict=True):
             best.add(example.origin, logits[: example.size].astype(np.float64))
         return best.prediction()
 
@@ -143,4 +141,4 @@ def _as_list(answers: Any) -> Any:
     texts, starts = answers.get("text"), answers.get("answer_start")
     if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
         return answers
-    return [{"text": one, "answer_start": start} for one, start in zip(texts, starts)]
+    return [{"text": one, "answer_start": start} for one, start in zip(texts, starts, strict=True)]

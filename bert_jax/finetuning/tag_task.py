@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -69,16 +70,12 @@ class TagTask(Task):
             return whole, word_places(whole)
         return joined_words(words(record, column))
 
-    def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
+    def examples(self, record: Record, repairs: Counter[str], train: bool) -> list[Example]:
         """An example for each part of a sentence, cut between words if too long. `origin` maps words to tokens."""
-        encoded = []
-        for record in records:
-            spans, first = first_pieces(*self._sentence(record), self._tokenizer)
-            tags = self.gold(record) if train else None
-            repairs[EMPTY] += not spans
-            examples = [] if train and not spans else self._parts(spans, first, tags, repairs)
-            encoded.append(examples)
-        return encoded
+        spans, first = first_pieces(*self._sentence(record), self._tokenizer)
+        tags = self.gold(record) if train else None
+        repairs[EMPTY] += not spans
+        return [] if train and not spans else self._parts(spans, first, tags, repairs)
 
     def _parts(
         self, spans: list[PieceSpan], first: list[int | None], tags: list[str] | None, repairs: Counter[str]
@@ -89,7 +86,7 @@ class TagTask(Task):
         repairs[_PARTS.format(self.config.max_length)] += len(cuts) > 2
         targets = None if tags is None else self._targets(first, tags, repairs)
         parts = []
-        for begin, end in zip(cuts, cuts[1:]):
+        for begin, end in pairwise(cuts):
             here = range(begin, min(end, begin + room))
             repairs[_LONG.format(self.config.max_length)] += here.stop < end
             ids = [vocabulary.cls_id, *(spans[number].id for number in here), vocabulary.sep_id]
@@ -106,7 +103,7 @@ class TagTask(Task):
     def _targets(self, first: list[int | None], tags: list[str], repairs: Counter[str]) -> dict[int, int]:
         """Maps the first piece of each word to the number of the word's tag."""
         targets: dict[int, int] = {}
-        for piece, tag in zip(first, tags):
+        for piece, tag in zip(first, tags, strict=True):
             if piece is None or piece in targets:
                 repairs[_DROPPED] += 1
             else:
@@ -128,7 +125,7 @@ class TagTask(Task):
         tag where none is called so."""
         sentence, places = self._sentence(record)
         tags = [OUTSIDE if OUTSIDE in self.labels.names else ""] * len(places)
-        for example, logits in zip(examples, outputs):
+        for example, logits in zip(examples, outputs, strict=True):
             for word, place in example.origin.items():
                 tags[word] = self.labels.names[int(np.argmax(logits[place]))]
         if isinstance(record.value(self.config.texts[0]), list):
@@ -172,7 +169,7 @@ def first_pieces(text: str, places: Sequence[Range], tokenizer: Tokenizer) -> tu
 def _cuts(begins: Sequence[int], count: int, room: int) -> list[int]:
     """Where parts of at most `room` pieces begin, and `count`; a part ends before a word, unless it is only one."""
     cuts = [0]
-    for begin, end in zip(begins, [*begins[1:], count]):
+    for begin, end in zip(begins, [*begins[1:], count], strict=True):
         if end - cuts[-1] > room and begin > cuts[-1]:
             cuts.append(begin)
     return [*cuts, count]

@@ -16,14 +16,14 @@ from bert_jax.text.tokenizer import Tokenizer
 IGNORED = -1
 """Target of a piece that has no tag."""
 Prediction = dict[str, Any]
-"""Named values, as JSON has them; the names begin with `predicted_` where a column might be called so."""
+"""Named JSON values. Names that a column might have begin with `predicted_`."""
 EMPTY = "rows with an empty text"
 CUT = "sequences longer than {} pieces, cut"
 UNKNOWN = "rows of which the vocabulary knows less than half"
 
 
 class Example(NamedTuple):
-    """What the model reads at once: all of a record, or a part of a long one."""
+    """One input of the model: a whole record, or a part of a long one."""
 
     sequences: tuple[TokenSequence, ...]
     """One sequence, or one for each choice."""
@@ -41,7 +41,7 @@ class Example(NamedTuple):
         return max(len(one.ids) for one in self.sequences)
 
     def mostly(self, piece: int) -> bool:
-        """Whether more than half of its pieces are this one, not counting the special ones at the ends."""
+        """Whether more than half of its pieces are `piece`, not counting the special pieces at the ends."""
         pieces = [one.ids[1:-1] for one in self.sequences]
         return 2 * sum(list(some).count(piece) for some in pieces) > sum(map(len, pieces))
 
@@ -52,7 +52,7 @@ class Task:
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
         """`config.labels` is set if the kind has labels. Raises UsageError for fewer than two."""
         self.config, self._tokenizer = config, tokenizer
-        self.unknown_id = tokenizer.vocabulary.unknown_id
+        self.unknown_id, self.pad_id = tokenizer.vocabulary.unknown_id, tokenizer.vocabulary.pad_id
         if config.facts.labelled:
             self.labels = Labels(config.labels or ())
 
@@ -78,7 +78,11 @@ class Task:
         return bool(value.strip()) if isinstance(value, str) else value is not None
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
-        """The examples of each record, at least one; in training with targets, and none if there is nothing to learn.
+        """The `examples` of each record."""
+        return [self.examples(record, repairs, train) for record in records]
+
+    def examples(self, record: Record, repairs: Counter[str], train: bool) -> list[Example]:
+        """The examples of a record, at least one; in training with targets, and none if there is nothing to learn.
 
         `repairs` counts such records and what was cut. Raises UsageError for missing columns.
         """

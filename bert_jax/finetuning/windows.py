@@ -42,7 +42,7 @@ def with_best_context(all_windows: Sequence[range], count: int) -> list[Bool[np.
     original's run_squad.py.
     """
     scores = np.full((len(all_windows), count), -np.inf)
-    for row, window in zip(scores, all_windows):
+    for row, window in zip(scores, all_windows, strict=True):
         inside = np.arange(len(window))
         row[window.start : window.stop] = np.minimum(inside, len(window) - 1 - inside) + 0.01 * len(window)
     best = scores.argmax(axis=0) if count else np.arange(0)
@@ -88,7 +88,7 @@ class BestSpans:
         shares = probabilities(np.array([one.score for one in listed])).tolist() if listed else []
         best = [
             {"text": self._text[one.begin : one.end], "probability": share, "begin": one.begin, "end": one.end}
-            for one, share in zip(listed, shares)
+            for one, share in zip(listed, shares, strict=True)
         ]
         chosen, odds = next((one for one in best if one["text"]), None), None
         if self._config.null_answers:

@@ -11,15 +11,16 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.dataset import Written, make_task, read_measured, say_repairs, written_as
+from bert_jax.finetuning.dataset import make_task, read_labelled, say_repairs, written_as
 from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.finetuning.predicting import measure, predictions
 from bert_jax.finetuning.task import Prediction
 from bert_jax.model.bert import Parameters
 from bert_jax.model.sharding import make_mesh
+from bert_jax.rows.row_format import RowFormat
 from bert_jax.system.progress import warn
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.training.devices import compiling_tokens, tokens_at_once
+from bert_jax.training.devices import compiling_tokens
 
 
 class Predictor:
@@ -27,12 +28,8 @@ class Predictor:
 
     def __init__(self, task: TaskConfig, config: ModelConfig, params: Parameters, tokenizer: Tokenizer):
         self.task, self._tokenizer = task, tokenizer
+        self._compiling = compiling_tokens(config)
         self._task = make_task(task, tokenizer)
-        self._settings: dict[str, Any] = {
-            "pad_id": tokenizer.vocabulary.pad_id,
-            "tokens": tokens_at_once(),
-            "compiling": compiling_tokens(config),
-        }
         mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])
         self._run = partial(Outputs(TaskObjective(task, config, ExecutionConfig()), mesh), params)
 
@@ -41,7 +38,7 @@ class Predictor:
 
         `repairs` counts texts that were cut or are empty.
         """
-        return predictions(self._task, records, self._run, repairs, **self._settings)
+        return predictions(self._task, records, self._run, repairs, compiling=self._compiling)
 
     def stream(self, records: Iterable[Record]) -> Iterator[Prediction]:
         """Yields the predictions alone; reports at the end how many texts were cut or are empty."""
@@ -53,7 +50,7 @@ class Predictor:
     def measure(
         self,
         source: str | None = None,
-        written: Written | None = None,
+        written: RowFormat | None = None,
         unlabelled: Literal["refuse", "skip"] | None = None,
         stamp: str = "",
     ) -> dict[str, Any]:
@@ -71,8 +68,8 @@ class Predictor:
         if unlabelled:
             config = config.replace(unlabelled=unlabelled)
         task = make_task(config, self._tokenizer)
-        rows = read_measured(task)
+        rows = read_labelled(task)
         if not source and stamp and not stamp.endswith(rows.stamp):
             warn(f"{config.dev} has other rows now than when the model was trained")
-        metrics = measure(task, rows, self._run, **self._settings)
+        metrics = measure(task, rows, self._run, self._compiling)
         return {"task": self.task.name, **metrics, "dev_rows": len(rows.records)}

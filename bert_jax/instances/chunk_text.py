@@ -38,18 +38,16 @@ class Recipe(NamedTuple):
     """The value of objective.pair."""
 
 
-def separated(chunk: Chunk, data: DataConfig) -> tuple[list[list[str]], list[list[str]]]:
-    """The training documents and the held-out documents of a chunk."""
-    parts: tuple[list[list[str]], list[list[str]]] = ([], [])
+def divided(chunk: Chunk, data: DataConfig, ends: bool) -> tuple[list[list[str]], list[list[str]]]:
+    """The training documents of a chunk and the held-out ones; with `ends`, the end of each document is held out."""
+    if ends:
+        parts = [split_end(document, data, chunk.source) for document in chunk.documents]
+        return [begin for begin, _ in parts], [end for _, end in parts if end]
+    train: list[list[str]] = []
+    held_out: list[list[str]] = []
     for document in chunk.documents:
-        parts[is_held_out(document, data.held_out)].append(document)
-    return parts
-
-
-def without_ends(chunk: Chunk, data: DataConfig) -> tuple[list[list[str]], list[list[str]]]:
-    """The documents of a chunk without their held-out ends, and the ends."""
-    divided = [split_end(document, data, chunk.source) for document in chunk.documents]
-    return [begin for begin, _ in divided], [end for _, end in divided if end]
+        (held_out if is_held_out(document, data.held_out) else train).append(document)
+    return train, held_out
 
 
 def split_end(document: list[str], data: DataConfig, source: int) -> tuple[list[str], list[str]]:

@@ -1,30 +1,27 @@
 """Turns one chunk of text into one shard, in a worker process."""
 
-import functools
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from pydantic import Field
 
 from bert_jax.instances.checked_files import PARAGRAPHS, PIECE_COUNTS, write_numbers
-from bert_jax.instances.chunk_text import Recipe, encode_text, paragraph_hashes, separated, tokenizer_in, without_ends
+from bert_jax.instances.chunk_files import DOCUMENTS, NUMBERS, RECORD, ChunkRecord, chunk_file
+from bert_jax.instances.chunk_text import Recipe, divided, encode_text, paragraph_hashes, tokenizer_in
 from bert_jax.instances.chunks import Chunk
 from bert_jax.instances.full_sentences import pack_sentences
-from bert_jax.instances.instances import Segments, build_instances
+from bert_jax.instances.instances import Instances, Segments, build_instances
 from bert_jax.instances.marks import Marks
 from bert_jax.instances.packing import best_fit
-from bert_jax.instances.pairing import order_segments, pair_segments
+from bert_jax.instances.pairing import pair_segments
 from bert_jax.instances.sentences import Sentences
-from bert_jax.instances.shards import ids_dtype, shard_path, write_shard
-from bert_jax.instances.statistics import Count, Statistics
+from bert_jax.instances.shards import HELD_OUT, TRAIN, ids_dtype, shard_path, write_shard
+from bert_jax.instances.statistics import Statistics
 from bert_jax.system.files import FileSum, write_text
-from bert_jax.system.sealed import Sealed, first_damaged
-
-TRAIN, HELD_OUT = "train", "held_out"
+from bert_jax.system.sealed import first_damaged
 
 
 class Target(NamedTuple):
@@ -36,38 +33,6 @@ class Target(NamedTuple):
     """Fingerprint of the settings, by which a resumed preparation recognizes finished chunks."""
 
 
-class ChunkFiles(NamedTuple):
-    """The temporary files of a finished chunk, which exist until the whole data set is finished."""
-
-    record: Path
-    """The ChunkRecord, written last: the chunk is finished if this file exists."""
-    held_out: Path
-    """Held-out documents: each line is a JSON list with the lines of one document."""
-    numbers: Path
-    """PARAGRAPHS: distinct hashes of the training paragraphs; PIECE_COUNTS: occurrences of each piece in them."""
-
-    @classmethod
-    def of(cls, directory: Path, index: int) -> "ChunkFiles":
-        """The files of chunk `index` of the data set in `directory`."""
-        base = directory / "chunks" / f"{index:05d}"
-        names = (".json", ".held_out.jsonl", ".safetensors")
-        return cls(*(base.with_suffix(name) for name in names))
-
-
-class ChunkRecord(Sealed):
-    """The record of a finished chunk, which seals its files: its settings, its text and its statistics."""
-
-    fingerprint: str
-    """Fingerprint of the settings."""
-    text_crc32: Annotated[int, Field(ge=0, lt=1 << 32)]
-    source: Count
-    """Index of the chunk's source."""
-    statistics: Statistics
-    """Statistics of the training documents."""
-    held_out: Count
-    """Number of held-out documents."""
-
-
 def prepare_unless_finished(
     chunk: Chunk, targets: Sequence[Target], ends_held_out: bool = False
 ) -> list[tuple[ChunkRecord, str | None]]:
@@ -76,16 +41,16 @@ def prepare_unless_finished(
     Returns for each target the chunk's record, and a description of the damage if a finished chunk couldn't be used.
     """
     earlier = [_finished(chunk, target) for target in targets]
-    unfinished = [target for target, (record, _) in zip(targets, earlier) if not record]
+    unfinished = [target for target, (record, _) in zip(targets, earlier, strict=True) if not record]
     built = iter(prepare_chunk(chunk, unfinished, ends_held_out) if unfinished else ())
     return [(record or next(built), remark) for record, remark in earlier]
 
 
 def _finished(chunk: Chunk, target: Target) -> tuple[ChunkRecord | None, str | None]:
     """The record of an earlier attempt if it finished the chunk and the files are intact; the damage if they aren't."""
-    path = ChunkFiles.of(target.directory, chunk.index).record
+    path = chunk_file(target.directory, chunk.index, RECORD)
     try:
-        record = ChunkRecord.read(path)
+        record = ChunkRecord.read(path, directory=target.directory, index=chunk.index)
     except FileNotFoundError:
         return None, None
     except (OSError, ValueError) as error:
@@ -104,21 +69,23 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool =
     `ends_held_out`, the end of each document is instead.
     """
     for target in targets:  # an old record would mark the files as finished while they are rewritten
-        ChunkFiles.of(target.directory, chunk.index).record.unlink(missing_ok=True)
+        chunk_file(target.directory, chunk.index, RECORD).unlink(missing_ok=True)
     recipe = targets[0].recipe
-    train, held_out = without_ends(chunk, recipe.data) if ends_held_out else separated(chunk, recipe.data)
+    train, held_out = divided(chunk, recipe.data, ends_held_out)
     held_out_lines = "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in held_out)
     paragraphs = np.unique(paragraph_hashes(train))
     text, marks = encode_text(train, recipe, chunk.source)
     piece_counts = np.bincount(text.tokens, minlength=len(tokenizer_in(recipe.tokenizer_directory).vocabulary))
     records = []
     for target in targets:
-        files = ChunkFiles.of(target.directory, chunk.index)
-        write_text(files.held_out, held_out_lines)
+        documents, numbers = (chunk_file(target.directory, chunk.index, kind) for kind in (DOCUMENTS, NUMBERS))
+        write_text(documents, held_out_lines)
         statistics, shard = write_instances(text, marks, target, TRAIN, chunk.index)
-        write_numbers(files.numbers, {PARAGRAPHS: paragraphs, PIECE_COUNTS: piece_counts})
-        beside = {path.relative_to(target.directory).as_posix(): FileSum.of(path) for path in files[1:]}
+        write_numbers(numbers, {PARAGRAPHS: paragraphs, PIECE_COUNTS: piece_counts})
+        beside = {path.relative_to(target.directory).as_posix(): FileSum.of(path) for path in (documents, numbers)}
         record = ChunkRecord(
+            directory=target.directory,
+            index=chunk.index,
             fingerprint=target.fingerprint,
             text_crc32=chunk.crc32,
             source=chunk.source,
@@ -126,7 +93,7 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool =
             held_out=len(held_out),
             files=beside | shard,
         )
-        record.write(files.record)
+        record.write(chunk_file(target.directory, chunk.index, RECORD))
         records.append(record)
     return records
 
@@ -136,8 +103,7 @@ def write_instances(
 ) -> tuple[Statistics, dict[str, FileSum]]:
     """Writes shard `index` of `split` of `target` from a text; returns the statistics, and the shard's sum by name."""
     recipe = target.recipe
-    tokenizer = tokenizer_in(recipe.tokenizer_directory)
-    vocabulary = tokenizer.vocabulary
+    vocabulary = tokenizer_in(recipe.tokenizer_directory).vocabulary
     statistics = Statistics(
         documents=len(text.documents) - 1,
         sentences=len(text.ends) - 1,
@@ -146,39 +112,29 @@ def write_instances(
         unit_sizes=Counter(marks.sizes),
         unknown_tokens=int((text.tokens == vocabulary.unknown_id).sum()),
     )
-    paired = recipe.pair != "none"
-    ways: dict[str, Callable[..., Segments]] = {
-        "next_sentence": functools.partial(pair_segments, separators=vocabulary.separators),
-        "sentence_order": functools.partial(order_segments, separators=vocabulary.separators),
-        "none": functools.partial(
-            pack_sentences,
-            across_documents=recipe.data.across_documents,
-            whole_sentences=recipe.data.whole_sentences,
-        ),
-    }
 
-    def instances():
+    def instances() -> Iterator[Instances]:
         for one_pass in range(recipe.data.dupe_factor if split == TRAIN else 1):
             # The seed depends on the chunk alone, so the result is the same in any process and any order.
             seed = np.random.SeedSequence([recipe.seed, split == HELD_OUT, index, one_pass])
             rng = np.random.Generator(np.random.Philox(seed))
-            segments = ways[recipe.pair](text, recipe.length, recipe.data.short_sequence_probability, rng)
+            segments = _segments(text, recipe, vocabulary.separators, rng)
             built = build_instances(
                 segments,
                 text.tokens,
                 marks.units,
                 vocabulary.cls_id,
                 vocabulary.sep_id,
-                paired=paired,
+                paired=recipe.pair != "none",
                 separators=vocabulary.separators,
             )
             if recipe.data.packed:
                 # Held-out sequences keep rows of their own: an evaluation is the same with and without packing.
                 most = recipe.data.sequences_a_row(recipe.length)
                 lengths = np.diff(built.ends)
-                rows = best_fit(lengths, recipe.length, most) if split == TRAIN else np.arange(built.count)
+                rows = best_fit(lengths, recipe.length, most) if split == TRAIN else np.arange(built.sequences)
                 built = built.in_rows(rows)
-            statistics.instances += built.count
+            statistics.instances += built.sequences
             statistics.rows += len(built.row_ends) - 1
             statistics.instance_tokens += len(built.ids)
             count = int(built.pair_label.sum())
@@ -189,3 +145,12 @@ def write_instances(
 
     path = shard_path(target.directory, split, index)
     return statistics, {path.name: write_shard(path, instances(), ids_dtype(len(vocabulary)))}
+
+
+def _segments(text: Sentences, recipe: Recipe, separators: int, rng: np.random.Generator) -> Segments:
+    data = recipe.data
+    if recipe.pair == "none":
+        whole, across = data.whole_sentences, data.across_documents
+        return pack_sentences(text, recipe.length, data.short_sequence_probability, rng, across, whole)
+    ordered = recipe.pair == "sentence_order"
+    return pair_segments(text, recipe.length, data.short_sequence_probability, rng, separators, ordered)

@@ -3,11 +3,12 @@
 import itertools
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import NamedTuple
 
 
-class Chunk(NamedTuple):
+@dataclass(frozen=True)
+class Chunk:
     """Consecutive documents of one source."""
 
     index: int
@@ -31,7 +32,11 @@ def cut_chunks(sources: Iterable[Iterable[list[str]]], chunk_bytes: int) -> Iter
     indices = itertools.count()
     for source, documents in enumerate(sources):
         for group in _cut(documents, chunk_bytes):
-            yield _chunk(next(indices), source, group)
+            size, crc32 = 0, 0
+            for document in group:
+                encoded = ("\n".join(document) + "\n\n").encode()
+                size, crc32 = size + len(encoded), zlib.crc32(encoded, crc32)
+            yield Chunk(next(indices), source, group, size, crc32)
 
 
 def text_hash(chunks: Iterable[tuple[int, int]]) -> str:
@@ -53,12 +58,3 @@ def _cut(documents: Iterable[list[str]], chunk_bytes: int) -> Iterator[list[list
     if waiting and size < chunk_bytes / 2:
         waiting, chunk = waiting + chunk, []
     yield from filter(None, (waiting, chunk))
-
-
-def _chunk(index: int, source: int, documents: list[list[str]]) -> Chunk:
-    size, crc32 = 0, 0
-    for document in documents:
-        encoded = ("\n".join(document) + "\n\n").encode()
-        size += len(encoded)
-        crc32 = zlib.crc32(encoded, crc32)
-    return Chunk(index, source, documents, size, crc32)

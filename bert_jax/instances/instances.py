@@ -42,7 +42,7 @@ class Instances(NamedTuple):
     """The row that each sequence goes to, ascending from 0; None: each has a row of its own."""
 
     @property
-    def count(self) -> int:
+    def sequences(self) -> int:
         """Number of sequences."""
         return len(self.first_length)
 
@@ -50,8 +50,8 @@ class Instances(NamedTuple):
     def row_ends(self) -> Int[np.ndarray, " m"]:
         """Offsets of the rows: row r has the sequences row_ends[r] to row_ends[r + 1] - 1. No row is without any."""
         if self.rows is None:
-            return np.arange(self.count + 1)
-        return np.append(np.flatnonzero(np.diff(self.rows, prepend=-1)), self.count)
+            return np.arange(self.sequences + 1)
+        return np.append(np.flatnonzero(np.diff(self.rows, prepend=-1)), self.sequences)
 
     def in_rows(self, rows: Int[np.ndarray, " n"]) -> "Instances":
         """The same sequences in these rows, sorted by them."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ class Marks(NamedTuple):
 
 
 class Marker:
-    """Finds the units of what a tokenizer has encoded, as the settings of the data say."""
+    """Finds the units of encoded text by the settings of the data."""
 
     def __init__(self, tokenizer: Tokenizer, data: DataConfig):
         """Raises UsageError for a segmenter that can't be imported, and for a lexicon that isn't one."""
@@ -47,8 +48,8 @@ class Marker:
     def _speller(self) -> Speller:
         return Speller(self._tokenizer)
 
-    def say_what_is_left_out(self) -> None:
-        """Says how many lines of each lexicon are of no use."""
+    def report_unused_entries(self) -> None:
+        """Reports how many lines of each lexicon are left out, and why."""
         for name, lexicon in self._lexicons.items():
             file = self._files[name]
             useless = {
@@ -64,7 +65,7 @@ class Marker:
     def mark(self, text: Sentences, spanned: Mapping[int, SpannedSentence] | None = None) -> Marks:
         """The units of all tokens of `text`. Raises UsageError where a segmenter fails.
 
-        `spanned`: the sentences that come with spans, by their numbers among all that were encoded.
+        `spanned`: the sentences that have spans, by their index in `text.numbers`' order of all encoded sentences.
         """
         words, found = self._starts[text.tokens], Counter[str]()
         begins = np.zeros(len(words), bool)
@@ -83,7 +84,8 @@ class Marker:
             words[edges[edges < len(words)]] = True
         units, sizes = np.where(words, np.uint8(MASKABLE | WORD_START), np.uint8(MASKABLE)), Counter[str]()
         for name, stretch in stretches.items():
-            units[words & ~_inner(stretch, len(words))] |= np.uint8(_BITS[name])
+            inner = _covered(stretch[:, 0] + 1, stretch[:, 1], len(words))
+            units[words & ~inner] |= np.uint8(_BITS[name])
             found[name] = len(stretch)
             found[f"tokens in {name}"] = int(np.diff(stretch).sum())
             sizes += _counted(name, np.diff(stretch).ravel())
@@ -94,7 +96,7 @@ class Marker:
     def _of_spans(
         self, text: Sentences, spanned: Mapping[int, SpannedSentence], found: Counter[str]
     ) -> dict[str, Int[np.ndarray, "_ 2"]]:
-        """First token, and token after the last, of each span; those that are not taken are counted in `found`."""
+        """First token, and token after the last, of each span. `found` counts the spans that are left out."""
         stretches: dict[str, list[np.ndarray]] = {}
         for at, number in enumerate(text.numbers.tolist() if spanned and text.numbers is not None else ()):
             if number not in spanned:
@@ -112,11 +114,11 @@ class Marker:
     def _segmented(
         self, segmenter: Segmenter, text: Sentences, begins: Bool[np.ndarray, " N"]
     ) -> tuple[Bool[np.ndarray, " N"], int]:
-        """Where words begin by the segmenter, asked for each sentence; the number of its boundaries inside a piece."""
+        """Where the segmenter lets words begin, and the number of its boundaries inside a piece, which are ignored."""
         plain = self._speller.plain(text.tokens, begins)
         edges = np.append(plain.places[text.ends[:-1]], len(plain.text)).tolist()
         boundary = np.zeros(len(plain.text) + 1, bool)
-        for begin, end in zip(edges, edges[1:]):
+        for begin, end in pairwise(edges):
             boundary[[begin + place for place in segmenter(plain.text[begin:end])]] = True
         allowed = np.zeros(len(boundary), bool)
         allowed[plain.places] = allowed[plain.places - plain.after_space] = allowed[-1] = True
@@ -124,7 +126,7 @@ class Marker:
 
 
 def _counted(name: str, sizes: Int[np.ndarray, " n"]) -> Counter[str]:
-    """How many there are of each size."""
+    """The number of units of each size."""
     counts = np.bincount(sizes)
     return Counter({f"{name} {size}": int(counts[size]) for size in np.flatnonzero(counts)})
 
@@ -133,16 +135,13 @@ def _overlapping(
     stretches: Int[np.ndarray, "n 2"], others: Int[np.ndarray, "m 2"], size: int
 ) -> Bool[np.ndarray, " n"]:
     """Whether each of `stretches`, of `size` tokens, has a token in common with any of `others`."""
-    change = np.zeros(size + 1, np.int64)
-    change[others[:, 0]] += 1
-    change[others[:, 1]] -= 1
-    covered = np.concatenate([[0], np.cumsum(np.cumsum(change)[:size] > 0)])
+    covered = np.concatenate([[0], np.cumsum(_covered(others[:, 0], others[:, 1], size))])
     return covered[stretches[:, 1]] > covered[stretches[:, 0]]
 
 
-def _inner(stretches: Int[np.ndarray, "n 2"], size: int) -> Bool[np.ndarray, " N"]:
-    """Whether each of `size` tokens is inside a stretch and not its first."""
+def _covered(begins: Int[np.ndarray, " n"], ends: Int[np.ndarray, " n"], size: int) -> Bool[np.ndarray, " N"]:
+    """Whether each of `size` tokens is in one of the ranges from `begins` to `ends` (exclusive)."""
     change = np.zeros(size + 1, np.int64)
-    np.add.at(change, stretches[:, 0] + 1, 1)
-    np.add.at(change, stretches[:, 1], -1)
+    np.add.at(change, begins, 1)
+    np.add.at(change, ends, -1)
     return np.cumsum(change)[:size] > 0

@@ -16,7 +16,8 @@ def best_fit(lengths: Int[np.ndarray, " n"], row_length: int, most: int) -> Int[
     with_room: list[list[int]] = [[] for _ in range(row_length + 1)]
     some = 0  # bit r is set where with_room[r] isn't empty
     counts: list[int] = []
-    for number, length in zip(*_longest_first(lengths)):
+    order = np.argsort(-lengths, kind="stable")
+    for number, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
         fitting = some >> length
         if fitting:
             room = length + (fitting & -fitting).bit_length() - 1
@@ -33,8 +34,3 @@ def best_fit(lengths: Int[np.ndarray, " n"], row_length: int, most: int) -> Int[
             some |= 1 << (room - length)
     first = np.unique(rows, return_index=True)[1]
     return np.argsort(np.argsort(first))[rows]
-
-
-def _longest_first(lengths: Int[np.ndarray, " n"]) -> tuple[list[int], list[int]]:
-    order = np.argsort(-lengths, kind="stable")
-    return order.tolist(), lengths[order].tolist()

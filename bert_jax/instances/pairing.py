@@ -15,17 +15,25 @@ _ENDS = 2
 OTHER_DOCUMENT_TRIES = 10
 """Most attempts to draw a random document other than the first segment's."""
 _DRAWS_AT_ONCE = 1 << 12
+_Pair = tuple[int, int, int, int, int]
+"""Begin and end of both segments in tokens, and the label."""
 
 
 def pair_segments(
-    text: Sentences, length: int, short_sequence_probability: float, rng: np.random.Generator, separators: int = 1
+    text: Sentences,
+    length: int,
+    short_sequence_probability: float,
+    rng: np.random.Generator,
+    separators: int = 1,
+    ordered: bool = False,
 ) -> Segments:
     """Pairs up the sentences of `text`: each is in some pair of segments, of at most `length` tokens together with
     [CLS], the `separators` between them, and [SEP].
 
     Sentences of a document are gathered until they reach a target length. The first segment takes a random number of
     them. The second segment takes the rest, or, half of the time and always if there is no rest, sentences of a random
-    other document; then the rest is gathered again.
+    other document; then the rest is gathered again. If `ordered`, the second segment is always the rest, and half of
+    the time the two change places (Lan et al. 2020, section 3.1).
 
     As in the original BERT, the target length is drawn once per document, and the random document is the same one if
     ten draws give no other. Unlike there, the random document comes from the same chunk of text. He and Xu (2020),
@@ -34,7 +42,7 @@ def pair_segments(
     """
     most = length - _ENDS - separators
     ends, documents = text.ends.tolist(), text.documents.tolist()
-    pairs = []
+    pairs: list[_Pair] = []
     draws = _uniform(rng)
     for document in rng.permutation(len(documents) - 1).tolist():
         target = most
@@ -43,6 +51,10 @@ def pair_segments(
         begin, stop = documents[document], documents[document + 1]
         while begin < stop:
             end = _gather(ends, begin, stop, target)
+            if ordered:
+                pairs += _ordered(ends, begin, end, draws)
+                begin = end
+                continue
             middle = begin + 1 + int(next(draws) * (end - begin - 1))
             first = ends[begin], ends[middle]
             if end - begin == 1 or next(draws) < 0.5:
@@ -57,35 +69,19 @@ def pair_segments(
     return _cut(pairs, most, rng)
 
 
-def order_segments(
-    text: Sentences, length: int, short_sequence_probability: float, rng: np.random.Generator, separators: int = 1
-) -> Segments:
-    """Pairs up the sentences of `text` as `pair_segments` does, but the second segment is always the rest; half of the
-    time the two change places (Lan et al. 2020, section 3.1).
+def _ordered(ends: list[int], begin: int, end: int, draws: Iterator[float]) -> list[_Pair]:
+    """The sentences `begin` to `end` - 1 as two segments that follow each other, or in half of the cases swapped.
 
     Of one sentence by itself both segments are parts. (ALBERT's code gives it a segment of another document and calls
-    that a swap.) A single token by itself makes no pair and is left out.
+    that a swap.) A single token by itself makes no pair.
     """
-    most = length - _ENDS - separators
-    ends, documents = text.ends.tolist(), text.documents.tolist()
-    pairs = []
-    draws = _uniform(rng)
-    for document in rng.permutation(len(documents) - 1).tolist():
-        target = most
-        if next(draws) < short_sequence_probability:
-            target = 2 + int(next(draws) * (most - 1))
-        begin, stop = documents[document], documents[document + 1]
-        while begin < stop:
-            end = _gather(ends, begin, stop, target)
-            places = range(ends[begin] + 1, ends[end]) if end - begin == 1 else ends[begin + 1 : end]
-            if places:
-                middle = places[int(next(draws) * len(places))]
-                parts = (ends[begin], middle), (middle, ends[end])
-                swapped = next(draws) < 0.5
-                first, second = reversed(parts) if swapped else parts
-                pairs.append((*first, *second, swapped))
-            begin = end
-    return _cut(pairs, most, rng)
+    places = range(ends[begin] + 1, ends[end]) if end - begin == 1 else ends[begin + 1 : end]
+    if not places:
+        return []
+    middle = places[int(next(draws) * len(places))]
+    if next(draws) < 0.5:
+        return [(middle, ends[end], ends[begin], middle, 1)]
+    return [(ends[begin], middle, middle, ends[end], 0)]
 
 
 def _uniform(rng: np.random.Generator) -> Iterator[float]:
@@ -108,8 +104,8 @@ def _another(document: int, count: int, draws: Iterator[float]) -> int:
     return other
 
 
-def _cut(pairs: list[tuple[int, int, int, int, int]], most: int, rng: np.random.Generator) -> Segments:
-    """Pairs, each of begin and end of both segments and its label, cut to `most` tokens."""
+def _cut(pairs: list[_Pair], most: int, rng: np.random.Generator) -> Segments:
+    """The pairs, cut to `most` tokens."""
     columns = np.array(pairs, np.int64).reshape(-1, 5)
     begin, end, cut = _truncate(columns[:, [0, 2]], columns[:, [1, 3]], most, rng)
     return Segments(begin.ravel(), end.ravel(), np.full(len(begin), 2), columns[:, 4], cut)

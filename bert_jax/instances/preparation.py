@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import UInt64
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.language import language_name
@@ -18,20 +17,13 @@ from bert_jax.corpora.messages import counted
 from bert_jax.corpora.sample import sample_documents
 from bert_jax.corpora.text_source import markup_remark
 from bert_jax.instances.checked_files import PARAGRAPHS, PIECE_COUNTS, write_numbers
+from bert_jax.instances.chunk_files import ChunkRecord
 from bert_jax.instances.chunk_text import Recipe, as_sentences, encode_text, paragraph_hashes
-from bert_jax.instances.chunk_worker import (
-    HELD_OUT,
-    TRAIN,
-    ChunkRecord,
-    Target,
-    prepare_unless_finished,
-    write_instances,
-)
+from bert_jax.instances.chunk_worker import Target, prepare_unless_finished, write_instances
 from bert_jax.instances.chunks import Chunk, cut_chunks, text_hash
-from bert_jax.instances.finished_chunks import chunk_numbers, held_out_documents
 from bert_jax.instances.marks import Marker
 from bert_jax.instances.prepared_data import COUNTS_FILE, SMALL_FILES, PreparedData, fingerprint
-from bert_jax.instances.shards import ids_dtype
+from bert_jax.instances.shards import HELD_OUT, TRAIN, ids_dtype
 from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store_metadata import write_metadata
 from bert_jax.system.disk import disk_explained
@@ -49,6 +41,8 @@ MOST_UNKNOWN = 0.05
 """Share of unknown pieces above which a warning is given; with a fitting vocabulary the share is about 0.001."""
 HELD_OUT_BYTES = 16_000_000
 """Most held-out text that is used, in bytes: for a large corpus a sample measures as well as all of it."""
+_HeldOut = list[tuple[Statistics, dict[str, FileSum]]]
+"""Statistics and checksum by name of each held-out shard of a data set."""
 
 
 def prepare(corpus: Mixture, recipes: dict[Path, Recipe], processes: int | None = None) -> Iterator[PreparedData]:
@@ -60,19 +54,17 @@ def prepare(corpus: Mixture, recipes: dict[Path, Recipe], processes: int | None 
     """
     targets = [Target(recipe, directory, fingerprint(recipe)) for directory, recipe in recipes.items()]
     recipe = targets[0].recipe
-    _say_missing_rules(recipe)
-    Marker(load_tokenizer(recipe.tokenizer_directory), recipe.data).say_what_is_left_out()
+    _say_missing_rules(recipe.data)
+    Marker(load_tokenizer(recipe.tokenizer_directory), recipe.data).report_unused_entries()
     for directory in recipes:
         with disk_explained(directory):
             (directory / "chunks").mkdir(parents=True, exist_ok=True)
             remove_temporary(directory)
     chunks = _chunks(corpus, targets, processes or available_cores())
     # Held-out documents and their text don't depend on the length.
-    by_source, dropped = _separate_held_out(
-        targets[0].directory, chunks[0], len(corpus.parts), least=_documents_needed(recipe)
-    )
+    by_source, dropped = _separate_held_out(chunks[0], len(corpus.parts), least=_documents_needed(recipe))
     examples = _example_sentences(by_source, recipe)
-    for target, records, held_out in zip(targets, chunks, _write_held_out(by_source, targets)):
+    for target, records, held_out in zip(targets, chunks, _write_held_out(by_source, targets), strict=True):
         yield _finish(corpus, target, records, held_out, dropped, examples)
 
 
@@ -80,15 +72,18 @@ def _finish(
     corpus: Mixture,
     target: Target,
     chunks: Sequence[ChunkRecord],
-    held_out: Sequence[tuple[Statistics, dict[str, FileSum]]],
+    held_out: _HeldOut,
     dropped: int,
     examples: list[str],
 ) -> PreparedData:
-    """Completes the data set of `target`. `held_out`: statistics, and sum by name, of each held-out shard."""
+    """Completes the data set of `target`."""
     directory = target.directory
     lengths = {TRAIN: [chunk.statistics.rows for chunk in chunks], HELD_OUT: [seen.rows for seen, _ in held_out]}
     dtype = ids_dtype(len(load_tokenizer(target.recipe.tokenizer_directory).vocabulary))
-    sources = [_total(chunk for chunk in chunks if chunk.source == source) for source in range(len(corpus.parts))]
+    sources = [
+        sum((chunk.statistics for chunk in chunks if chunk.source == source), Statistics())
+        for source in range(len(corpus.parts))
+    ]
     train = sum(sources, Statistics())
     train.repairs.update(corpus.repairs)
     files = {name: total for chunk in chunks for name, total in chunk.files.items() if "/" not in name}  # the shards
@@ -97,6 +92,12 @@ def _finish(
     for path in directory.glob("*.array_record"):
         if path.name not in files:  # left by an earlier attempt on a longer corpus
             path.unlink()
+    counts = sum((chunk.numbers(PIECE_COUNTS, np.int64) for chunk in chunks), start=np.zeros((), np.int64))
+    write_numbers(directory / COUNTS_FILE, {PIECE_COUNTS: counts})
+    with disk_explained(directory):
+        write_metadata(directory, lengths, dtype, target.recipe.data.packed)
+        for name in SMALL_FILES:
+            sync(directory / name)
     prepared = PreparedData(
         directory=directory,
         length=target.recipe.length,
@@ -108,13 +109,17 @@ def _finish(
         of_sources=sources,
         held_out=sum((seen for seen, _ in held_out), Statistics()),
         held_out_dropped=dropped,
-        files=files | _write_small_files(target, chunks, lengths, dtype),
-        ids_type=dtype.__name__,
+        files=files | {name: FileSum.of(directory / name) for name in SMALL_FILES},
+        ids_type="uint16" if dtype is np.uint16 else "int32",
         packed=target.recipe.data.packed,
         records=lengths,
         example_sentences=examples,
     )
-    _warn_of_unknown_pieces(train)
+    if train.unknown_share > MOST_UNKNOWN:
+        warn(
+            f"{train.unknown_share:.1%} of the pieces of this text are unknown to the vocabulary: the model is "
+            "asked about [UNK] instead of words; is it the right text, and the right vocabulary for its language?"
+        )
     if remark := markup_remark(corpus.repairs, train.documents):
         warn(remark)
     prepared.save()
@@ -126,11 +131,12 @@ def _chunks(corpus: Mixture, targets: Sequence[Target], processes: int) -> list[
     """Prepares all chunks for each target. If too few documents are held out, again with held-out ends of documents."""
     recipe = targets[0].recipe
     chunks = list(_chunk_records(corpus, targets, processes))
-    for source, name in enumerate(recipe.data.source):
-        _check_enough(name, sum(chunk.statistics.documents for chunk, *_ in chunks if chunk.source == source), recipe)
-    held_out = Counter()
+    documents, held_out = Counter[int](), Counter[int]()
     for chunk, *_ in chunks:
+        documents[chunk.source] += chunk.statistics.documents
         held_out[chunk.source] += chunk.held_out
+    for source, name in enumerate(recipe.data.source):
+        _check_enough(name, documents[source], recipe)
     if recipe.data.held_out and max(held_out.values()) < _documents_needed(recipe):
         say(
             f"{recipe.data.described} has too few documents to hold some out for evaluation: the end of each is held "
@@ -138,61 +144,26 @@ def _chunks(corpus: Mixture, targets: Sequence[Target], processes: int) -> list[
         )
         others = [target._replace(fingerprint=f"{target.fingerprint}, ends held out") for target in targets]
         chunks = list(_chunk_records(corpus, others, processes, ends_held_out=True))
-    return [list(records) for records in zip(*chunks)]
+    return [list(records) for records in zip(*chunks, strict=True)]
 
 
-def _write_small_files(
-    target: Target, chunks: Sequence[ChunkRecord], lengths: dict[str, list[int]], dtype: type[np.integer]
-) -> dict[str, FileSum]:
-    """Writes the piece counts and the TFDS metadata; returns the checksum of each file by name.
-
-    `lengths`: number of records of each shard, by split. `dtype`: type of the piece ids.
-    """
-    directory = target.directory
-    numbers = (chunk_numbers(directory, index, chunk, PIECE_COUNTS, np.int64) for index, chunk in enumerate(chunks))
-    counts = sum(numbers, start=np.zeros((), np.int64))
-    write_numbers(directory / COUNTS_FILE, {PIECE_COUNTS: counts})
-    with disk_explained(directory):
-        write_metadata(directory, lengths, dtype, target.recipe.data.packed)
-        for name in SMALL_FILES:
-            sync(directory / name)
-    return {name: FileSum.of(directory / name) for name in SMALL_FILES}
-
-
-def _say_missing_rules(recipe: Recipe) -> None:
+def _say_missing_rules(data: DataConfig) -> None:
     """Says for each language without sentence rules that other rules are used."""
-    if recipe.data.layout == "sentences":
-        return
-    for code in dict.fromkeys(recipe.data.languages):
-        if not has_rules(code):
+    for code in dict.fromkeys(data.languages):
+        if data.layout != "sentences" and not has_rules(code):
             say(
                 f"data.language={code}: there are no rules for sentences of {language_name(code)}; those of a related "
                 "language or general ones are used"
             )
 
 
-def _warn_of_unknown_pieces(seen: Statistics) -> None:
-    """Warns if the share of unknown pieces is so large that the vocabulary seems to belong to other text."""
-    if seen.unknown_share > MOST_UNKNOWN:
-        warn(
-            f"{seen.unknown_share:.1%} of the pieces of this text are unknown to the vocabulary: the model is "
-            "asked about [UNK] instead of words; is it the right text, and the right vocabulary for its language?"
-        )
-
-
-def _total(chunks: Iterable[ChunkRecord]) -> Statistics:
-    return sum((chunk.statistics for chunk in chunks), Statistics())
-
-
-def _write_held_out(
-    by_source: Sequence[Sequence[Document]], targets: Sequence[Target]
-) -> list[list[tuple[Statistics, dict[str, FileSum]]]]:
-    """Writes one held-out shard per source for each target; returns the statistics and the checksum of each shard."""
-    written: list[list[tuple[Statistics, dict[str, FileSum]]]] = [[] for _ in targets]
+def _write_held_out(by_source: Sequence[Sequence[Document]], targets: Sequence[Target]) -> list[_HeldOut]:
+    """Writes one held-out shard per source for each target."""
+    written: list[_HeldOut] = [[] for _ in targets]
     with stage("Preparing held-out sequences", sum(map(len, by_source)), "documents") as bar:
         for source, documents in enumerate(by_source):
             text, marks = encode_text(documents, targets[0].recipe, source)
-            for target, shards in zip(targets, written):
+            for target, shards in zip(targets, written, strict=True):
                 shards.append(write_instances(text, marks, target, HELD_OUT, source))
             bar.advance(len(documents))
     return written
@@ -221,13 +192,13 @@ def _chunk_records(
     work = functools.partial(prepare_unless_finished, targets=targets, ends_held_out=ends_held_out)
     lengths = " and ".join(str(target.recipe.length) for target in targets)
     with stage(f"Preparing sequences of {lengths}", corpus.total, corpus.unit) as bar:
-        finished, text, read = 0.0, 0, deque()
+        finished, text, read = 0.0, 0, deque[tuple[float, int]]()
 
-        def show():  # reading a chunk counts as half of its work
+        def show() -> None:  # reading a chunk counts as half of its work
             note = f"{text / 1e6:,.0f} MB of text" if text and corpus.unit != "MB" else ""
             bar.advance((corpus.position + finished) / 2 - bar.done, note)
 
-        def chunks():
+        def chunks() -> Iterator[Chunk]:
             for chunk in cut_corpus(corpus, targets[0].recipe.data, show):
                 read.append((corpus.position, chunk.size))
                 yield chunk
@@ -253,18 +224,20 @@ def cut_corpus(corpus: Mixture, data: DataConfig, show: Callable[[], None]) -> I
     return cut_chunks(map(shown_while_read, corpus.passes()), int(data.chunk_megabytes * 1e6))
 
 
-def _separate_held_out(
-    directory: Path, chunks: Sequence[ChunkRecord], sources: int, least: int
-) -> tuple[list[list[Document]], int]:
+def _separate_held_out(chunks: Sequence[ChunkRecord], sources: int, least: int) -> tuple[list[list[Document]], int]:
     """The held-out documents of each source that share no long paragraph with training, and how many were dropped.
 
-    A source with fewer than `least` documents left gets none.
+    A source with fewer than `least` documents left gets none. Only one chunk's hashes of paragraphs are in memory.
     """
-    documents = sample_documents(held_out_documents(directory, chunks), HELD_OUT_BYTES)
+    held_out = ((chunk.source, document) for chunk in chunks for document in chunk.held_out_documents())
+    documents = sample_documents(held_out, HELD_OUT_BYTES)
     hashes = [paragraph_hashes([document]) for _, document in documents]
-    shared = _seen_in_training(np.unique(np.concatenate([*hashes, np.zeros(0, np.uint64)])), directory, chunks)
+    nothing = np.zeros(0, np.uint64)
+    every = np.unique(np.concatenate([*hashes, nothing]))
+    in_training = [np.intersect1d(every, chunk.numbers(PARAGRAPHS, np.uint64)) for chunk in chunks]
+    shared = np.concatenate([*in_training, nothing])
     by_source: list[list[Document]] = [[] for _ in range(sources)]
-    for (source, document), own in zip(documents, hashes):
+    for (source, document), own in zip(documents, hashes, strict=True):
         if not np.isin(own, shared).any():
             by_source[source].append(document)
     dropped = len(documents) - sum(map(len, by_source))
@@ -273,7 +246,7 @@ def _separate_held_out(
 
 def _example_sentences(by_source: Sequence[Sequence[Document]], recipe: Recipe) -> list[str]:
     """The first well-formed sentence of each document, at most _EXAMPLES, in the order of their hashes."""
-    found = []
+    found: list[str] = []
     for source, documents in enumerate(by_source):
         for document in documents:
             sentences = map(plain, as_sentences(document, recipe.data, source))
@@ -287,12 +260,3 @@ def _reads_well(sentence: str) -> bool:
     if not 30 <= len(sentence) <= 120 or sentence[-1] not in ".!?。！？।؟":
         return False
     return sum(character.isalpha() or character.isspace() for character in sentence) >= 0.93 * len(sentence)
-
-
-def _seen_in_training(
-    held_out: UInt64[np.ndarray, " n"], directory: Path, chunks: Sequence[ChunkRecord]
-) -> UInt64[np.ndarray, " m"]:
-    """The hashes in `held_out` of paragraphs that also occur in training. Only one chunk's hashes are in memory."""
-    paragraphs = (chunk_numbers(directory, index, chunk, PARAGRAPHS, np.uint64) for index, chunk in enumerate(chunks))
-    shared = [np.intersect1d(held_out, hashes) for hashes in paragraphs]
-    return np.concatenate([*shared, np.zeros(0, np.uint64)])

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 from bert_jax.config.data import DataConfig
 from bert_jax.instances.checked_files import PIECE_COUNTS, damage_error, read_bytes, read_numbers
 from bert_jax.instances.chunk_text import Recipe
-from bert_jax.instances.chunk_worker import HELD_OUT, TRAIN
+from bert_jax.instances.shards import HELD_OUT, TRAIN
 from bert_jax.instances.statistics import Count, Statistics
 from bert_jax.instances.store_metadata import FEATURES_FILE, INFO_FILE
 from bert_jax.system.bucket import Place

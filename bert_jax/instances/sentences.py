@@ -18,7 +18,7 @@ class Sentences(NamedTuple):
     documents: Int[np.ndarray, " D+1"]
     """Offsets of the documents: document d consists of the sentences documents[d] to documents[d + 1] - 1."""
     numbers: Int[np.ndarray, " S"] | None = None
-    """The number of each sentence among all that were encoded, with those that have no piece."""
+    """Index of each sentence among all encoded sentences, counting also those without a piece, which are left out."""
 
 
 @runtime_checkable
@@ -36,7 +36,7 @@ class TextEncoder(Protocol):
 
 
 def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder) -> Sentences:
-    """Encodes `documents`, each a list of sentences. Sentences and documents without any piece are left out."""
+    """Encodes `documents`, each a list of sentences. Leaves out sentences and documents without a piece."""
     sizes = []
 
     def counted() -> Iterator[Sequence[str]]:

@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
@@ -22,13 +24,15 @@ _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 _READER_BUFFER_BYTES = 4096
 MOST_RECORD_BYTES = 1 << 24
 """Largest record that is read: a sequence has at most 2^20 tokens of at most five bytes each."""
-_KINDS = {"first_length": "int64_list", "ids": "bytes_list", "pair_label": "int64_list", "units": "bytes_list"}
-"""The features of a record, each with the list of its one value."""
-_PACKED_KINDS = dict.fromkeys(("first_length", "ids", "length", "pair_label", "units"), "bytes_list")
+_ONE = {"first_length": "int64_list", "pair_label": "int64_list", "ids": "bytes_list", "units": "bytes_list"}
+"""The features of a record of one sequence, each with the list of its one value."""
+_SEVERAL = dict.fromkeys(("first_length", "pair_label", "length", "ids", "units"), "bytes_list")
 """The features of a record of several sequences: the numbers of all of them are one byte string."""
 _MOST_NUMBER = (1 << 31) - 1
 _NUMBER = np.dtype("<i4")
 """Type of the lists of numbers, one for each sequence, in a record of several sequences."""
+TRAIN, HELD_OUT = "train", "held_out"
+"""The splits of a data set."""
 
 
 def shard_path(directory: Path, split: str, index: int) -> Path:
@@ -76,51 +80,77 @@ class ShardReader:
 
 
 def encode_instances(instances: Instances, dtype: type[np.integer]) -> Iterator[bytes]:
-    """Yields a record per row with the features `first_length`, `ids` (of type `dtype`), `pair_label` and `units`.
+    """Yields a serialized TF Example per row, with piece ids of type `dtype`.
 
-    Where rows hold several sequences, there are lists of their numbers, in bytes, and a list of their `length`.
+    Where rows hold several sequences, their numbers are lists in bytes, and there is a list of their `length`.
     """
-    if instances.rows is not None:
-        return _encoded(_PACKED_KINDS, _values_of_rows(instances, dtype))
-    width = np.dtype(dtype).itemsize
-    ids, units = instances.ids.astype(dtype).tobytes(), instances.units.tobytes()
-    ends = instances.ends.tolist()
-    numbers = zip(instances.first_length.tolist(), instances.pair_label.tolist())
-    return _encoded(
-        _KINDS,
-        (
-            (first_length, ids[begin * width : end * width], pair_label, units[begin:end])
-            for begin, end, (first_length, pair_label) in zip(ends, ends[1:], numbers)
-        ),
-    )
-
-
-def _values_of_rows(instances: Instances, dtype: type[np.integer]) -> Iterator[tuple[bytes, ...]]:
-    """Yields the values of each row in the order of `_PACKED_KINDS`."""
-    ids, row_ends = instances.ids.astype(dtype), instances.row_ends.tolist()
-    first_lengths, labels = instances.first_length.astype(_NUMBER), instances.pair_label.astype(_NUMBER)
-    lengths = np.diff(instances.ends).astype(_NUMBER)
-    for first, last in zip(row_ends, row_ends[1:]):
-        row, tokens = slice(first, last), slice(int(instances.ends[first]), int(instances.ends[last]))
-        values = first_lengths[row], ids[tokens], lengths[row], labels[row], instances.units[tokens]
-        yield tuple(value.tobytes() for value in values)
-
-
-def _encoded(kinds: dict[str, str], rows: Iterable[tuple[bytes | int, ...]]) -> Iterator[bytes]:
-    """Yields a serialized TF Example for each row; `kinds` names the features, and the list that has their value."""
+    kinds = _ONE if instances.rows is None else _SEVERAL
     example = tf_example_pb2.Example()
     # One message serves all records: to look up a feature takes longer than to set its value.
     lists = [getattr(example.features.feature[name], kind).value for name, kind in kinds.items()]
-    for values, kind in zip(lists, kinds.values()):
+    for values, kind in zip(lists, kinds.values(), strict=True):
         values.append(0 if kind == "int64_list" else b"")
-    for row in rows:
-        for values, value in zip(lists, row):
+    for row in zip(*_numbers_by_row(instances), *_tokens_by_row(instances, dtype), strict=True):
+        for values, value in zip(lists, row, strict=True):
             values[0] = value
         yield example.SerializeToString(deterministic=True)
 
 
-def _decoded(kinds: dict[str, str], records: Sequence[bytes]) -> list[tuple]:
-    """The values of all records, a tuple for each feature in `kinds`. Raises ValueError if a record is malformed."""
+def _numbers_by_row(instances: Instances) -> list[Sequence[int | bytes]]:
+    """For each feature of numbers, in the order of its table, the value of each row."""
+    numbers = [instances.first_length, instances.pair_label]
+    if instances.rows is None:
+        return [values.tolist() for values in numbers]
+    ends = (instances.row_ends * _NUMBER.itemsize).tolist()
+    lists = [values.astype(_NUMBER).tobytes() for values in (*numbers, np.diff(instances.ends))]
+    return [_cut(content, ends) for content in lists]
+
+
+def _tokens_by_row(instances: Instances, dtype: type[np.integer]) -> list[list[bytes]]:
+    """The ids of each row, and the units of each."""
+    ends = instances.ends[instances.row_ends]
+    ids, units = instances.ids.astype(dtype).tobytes(), instances.units.tobytes()
+    return [_cut(ids, (ends * np.dtype(dtype).itemsize).tolist()), _cut(units, ends.tolist())]
+
+
+def _cut(content: bytes, ends: list[int]) -> list[bytes]:
+    return [content[begin:end] for begin, end in pairwise(ends)]
+
+
+def decode_instances(records: Sequence[bytes], dtype: type[np.integer], packed: bool = False) -> Instances:
+    """Decodes records of `encode_instances`. Features may be in any order; unknown features are ignored.
+
+    `packed`: whether a record holds several sequences. Raises ValueError if a record is malformed, or if its fields are
+    inconsistent.
+    """
+    first_length, pair_label, *length, ids, units = _decoded(_SEVERAL if packed else _ONE, records)
+    sizes, rows = np.array([*map(len, units)], int), None
+    if packed:
+        first_lengths, labels, lengths = map(_joined_numbers, (first_length, pair_label, *length))
+        counts = [len(part) for part in length[0]]
+        if any([*map(len, part)] != counts for part in (first_length, pair_label)):
+            raise ValueError("a record has numbers for more sequences than it has lengths, or fewer")
+        rows = np.repeat(np.arange(len(records)), np.array(counts, int) // _NUMBER.itemsize)
+        if (lengths < 0).any() or (np.bincount(rows, lengths, len(records)) != sizes).any():
+            raise ValueError("a record's sequences have another length than its units")
+    else:
+        first_lengths, labels, lengths = _numbers(first_length), _numbers(pair_label), sizes
+    if (sizes * np.dtype(dtype).itemsize != [*map(len, ids)]).any():
+        raise ValueError("a record has another number of ids than of units")
+    if (first_lengths > lengths).any():
+        raise ValueError("a record has a first_length beyond its end")
+    return Instances(
+        np.frombuffer(b"".join(ids), dtype),
+        np.frombuffer(b"".join(units), np.uint8),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        first_lengths,
+        labels,
+        rows,
+    )
+
+
+def _decoded(kinds: dict[str, str], records: Sequence[bytes]) -> list[Sequence[Any]]:
+    """The values of all records for each feature in `kinds`. Raises ValueError if a record is malformed."""
     rows = []
     for record in records:
         try:
@@ -128,7 +158,7 @@ def _decoded(kinds: dict[str, str], records: Sequence[bytes]) -> list[tuple]:
         except DecodeError as error:
             raise ValueError(f"a record is no TF Example: {error}") from None
         rows.append([_only(getattr(features[name], kind).value, name) for name, kind in kinds.items()])
-    return list(zip(*rows))
+    return list(zip(*rows, strict=True)) or [()] * len(kinds)
 
 
 def _only(values: Sequence[bytes | int], name: str) -> bytes | int:
@@ -146,63 +176,8 @@ def _numbers(values: Sequence[int]) -> Int[np.ndarray, " n"]:
     return numbers.astype(np.int32)
 
 
-def decode_instances(records: Sequence[bytes], dtype: type[np.integer], packed: bool = False) -> Instances:
-    """Decodes records of `encode_instances`. Features may be in any order; unknown features are ignored.
-
-    `packed`: whether a record holds several sequences. Raises ValueError if a record is malformed, or if its fields are
-    inconsistent.
-    """
-    if packed:
-        return _decode_rows(records, dtype)
-    if not records:
-        return Instances(np.zeros(0, dtype), np.zeros(0, np.uint8), np.zeros(1, int), *np.zeros((2, 0), np.int32))
-    first_length, ids, pair_label, units = _decoded(_KINDS, records)
-    sizes, first_lengths = np.array([*map(len, units)]), _numbers(first_length)
-    _check_sizes(ids, units, sizes, first_lengths, sizes, dtype)
-    return Instances(
-        np.frombuffer(b"".join(ids), dtype),
-        np.frombuffer(b"".join(units), np.uint8),
-        np.concatenate([[0], np.cumsum(sizes)]),
-        first_lengths,
-        _numbers(pair_label),
-    )
-
-
-def _decode_rows(records: Sequence[bytes], dtype: type[np.integer]) -> Instances:
-    first_length, ids, length, pair_label, units = _decoded(_PACKED_KINDS, records) if records else [()] * 5
-    if any(len(part) % _NUMBER.itemsize for part in (*first_length, *length, *pair_label)):
+def _joined_numbers(lists: Sequence[bytes]) -> Int[np.ndarray, " n"]:
+    """The numbers of all lists. Raises ValueError if one ends within a number."""
+    if any(len(part) % _NUMBER.itemsize for part in lists):
         raise ValueError("a record has a broken list of numbers")
-    first_lengths, lengths, labels = (
-        np.frombuffer(b"".join(part), _NUMBER).astype(np.int32) for part in (first_length, length, pair_label)
-    )
-    counts = np.array([len(part) // _NUMBER.itemsize for part in length], int)
-    if any([*map(len, part)] != [*map(len, length)] for part in (first_length, pair_label)):
-        raise ValueError("a record has numbers for more sequences than it has lengths, or fewer")
-    rows = np.repeat(np.arange(len(records)), counts)
-    sizes = np.bincount(rows, lengths, len(records)).astype(int)
-    if (lengths < 0).any() or (sizes != [*map(len, units)]).any():
-        raise ValueError("a record's sequences have another length than its units")
-    _check_sizes(ids, units, sizes, first_lengths, lengths, dtype)
-    return Instances(
-        np.frombuffer(b"".join(ids), dtype),
-        np.frombuffer(b"".join(units), np.uint8),
-        np.concatenate([[0], np.cumsum(lengths)]),
-        first_lengths,
-        labels,
-        rows,
-    )
-
-
-def _check_sizes(
-    ids: Sequence[bytes],
-    units: Sequence[bytes],
-    sizes: Int[np.ndarray, " r"],
-    first_lengths: Int[np.ndarray, " n"],
-    lengths: Int[np.ndarray, " n"],
-    dtype: type[np.integer],
-) -> None:
-    """Raises ValueError where ids and units of a record differ in number, or a segment is longer than its sequence."""
-    if (sizes * np.dtype(dtype).itemsize != [*map(len, ids)]).any():
-        raise ValueError("a record has another number of ids than of units")
-    if (first_lengths > lengths).any():
-        raise ValueError("a record has a first_length beyond its end")
+    return np.frombuffer(b"".join(lists), _NUMBER).astype(np.int32)

@@ -1,8 +1,8 @@
 """Statistics of the text and the instances that preparation processed."""
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
 from pydantic import ConfigDict, Field
 
@@ -49,10 +49,6 @@ class Statistics:
         """Share of unknown pieces among all pieces, from 0 to 1."""
         return self.unknown_tokens / max(self.tokens, 1)
 
-    def as_json(self) -> dict[str, Any]:
-        """The statistics as a JSON object."""
-        return asdict(self) | {name: dict(getattr(self, name)) for name in ("units", "unit_sizes", "repairs")}
-
     def longer(self, name: str, budget: int) -> int:
         """Number of units with so many tokens that masking never takes them: more than `budget`."""
         sizes = (key.rpartition(" ") + (count,) for key, count in self.unit_sizes.items())
@@ -83,17 +79,13 @@ class Statistics:
         return rows
 
     def units_json(self, budget: int) -> dict[str, dict[str, float]]:
-        """Of each kind of unit that was marked: how many there are, their mean number of tokens, and how many are
-        `longer` than `budget` tokens."""
-        found, words = self.units, self.units["words"]
-        kinds = {"word": (words, self.tokens, self.longer("words", budget))} if words else {}
-        for kind, name in (("phrase", "phrases"), ("entity", "entities")):
-            if found[name]:
-                kinds[kind] = (found[name], found[f"tokens in {name}"], self.longer(name, budget))
-        return {
-            kind: {"units": count, "tokens": tokens / count, "longer": longer}
-            for kind, (count, tokens, longer) in kinds.items()
-        }
+        """For each kind of unit: how many there are, their mean number of tokens, and how many are `longer`."""
+        kinds = {}
+        for name, kind in (("words", "word"), ("phrases", "phrase"), ("entities", "entity")):
+            if count := self.units[name]:
+                tokens = self.tokens if name == "words" else self.units[f"tokens in {name}"]
+                kinds[kind] = {"units": count, "tokens": tokens / count, "longer": self.longer(name, budget)}
+        return kinds
 
     def _unit_rows(self, budget: int) -> list[tuple[str, str]]:
         rows = []

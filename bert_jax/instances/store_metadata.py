@@ -3,7 +3,7 @@
 This program doesn't read them: TFDS imports whatever classes features.json names.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ _DATASET = "bert_instances"
 
 
 def write_metadata(
-    directory: Path, shard_lengths: dict[str, Sequence[int]], dtype: type[np.integer], packed: bool = False
+    directory: Path, shard_lengths: Mapping[str, Sequence[int]], dtype: type[np.integer], packed: bool = False
 ) -> None:
     """Writes the metadata with which `tfds.builder_from_directory` reads the data set in `directory`.
 

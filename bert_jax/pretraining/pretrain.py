@@ -9,8 +9,8 @@ from jax.sharding import Mesh
 
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.instances.chunk_worker import HELD_OUT, TRAIN
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.instances.shards import HELD_OUT, TRAIN
 from bert_jax.instances.store import InstanceSource
 from bert_jax.interchange.export import obstacle
 from bert_jax.model.attention import check_attention

@@ -4,15 +4,17 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from bert_jax.corpora import limits
 from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.messages import counted, listed
 from bert_jax.corpora.task_record import Record, check_names
+from bert_jax.rows.row_format import RowFormat
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, quoted
 
-_CONLLU = "id words lemma upos xpos feats head deprel deps misc".split()
+_CONLLU = ("id", "words", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """The ten columns of CoNLL-U. The second one, FORM, is named `words` as in the other formats."""
 _WORD_NUMBER = re.compile(r"[1-9]\d*")
 _SPACES = re.compile(" +")
@@ -24,53 +26,55 @@ _MOST_TAGS = 10_000
 _COMMENTS = "comment lines, which begin with #, skipped"
 
 
-def conll_records(
-    path: Place, repairs: Counter[str], columns: Sequence[str] | None, label: str = "tags"
-) -> Iterator[Record]:
+def conll_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
     """Yields a record per sentence, with a list for each column.
 
-    `columns` names the columns; by default they are `words`, `column 2`, `column 3`, ..., `tags`. Columns are
-    separated by a tab and any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence.
-    A line that begins with # is a comment if it has another number of columns than the other lines, or if there
-    is a column `label` and no other line of the file has its tag; `repairs` counts them. Raises UsageError if any other
-    line has another number of columns than the first, or if a name occurs twice.
+    By default the columns are called `words`, `column 2`, `column 3`, ..., `tags`. Columns are separated by a tab and
+    any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence. A line that begins with
+    # is a comment if it has another number of columns than the other lines, or if there is a column `form.label` and no
+    other line of the file has its tag; `repairs` counts them. Raises UsageError if any other line has another number of
+    columns than the first, or if a name occurs twice.
     """
-    lines, again = _readings(path, repairs)
-    names = list(columns or _default_names(len(next(_word_lines(again()), ()))))
+    again: Callable[[], Iterator[str]]
+    if path.is_file():
+        again = partial(decoded_lines, path, Counter())
+    else:  # a pipe, which is read once
+        kept = list(lines)
+        lines, again = iter(kept), lambda: iter(kept)
+    names = list(form.columns or _default_names(len(next(_word_lines(again()), ()))))
     check_names(names, "task.columns")
     tags: set[str] | None = None
     for sentence in _sentences(path, map(_columns, lines), _ends):
-        kept = []
+        words = []
         for number, fields in sentence:
             names = names or _default_names(len(fields))
             fits = len(fields) == len(names)
-            if fits and _is_comment(fields) and label in names:
-                if tags is None:
-                    tags = _tags(again(), names.index(label), len(names))
-                comment = fields[names.index(label)] not in tags
-            else:
-                comment = not fits and _is_comment(fields)
+            comment = _is_comment(fields)
+            if comment and fits:
+                place = names.index(form.label) if form.label in names else None
+                if place is not None and tags is None:
+                    tags = _tags(again(), place, len(names))
+                comment = place is not None and fields[place] not in (tags or ())
             if comment:
                 repairs[_COMMENTS] += 1
-                continue
-            if not fits:
+            elif fits:
+                words.append((number, fields))
+            else:
                 raise UsageError(
                     f"{path}, line {number} has {counted(len(fields), 'column')} ({quoted(' '.join(fields[:20]))}) and "
                     f"should have {len(names):,}: {listed(names)}; mend it, or name the columns by task.columns"
                 )
-            kept.append((number, fields))
-        if kept:
-            yield _record(path, kept, names)
+        if words:
+            yield _record(path, words, names)
 
 
-def conllu_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
+def conllu_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
     """Yields a record per sentence, with a list for each column of CoNLL-U: words, upos, xpos, ...
 
     Comments are skipped, and so are multiword tokens (`3-4`) and empty nodes (`3.1`), which aren't tagged words of the
     text. A line that begins with # is a comment if it has no tab or no line of its sentence is before it. Raises
     UsageError for any other line that doesn't have ten columns.
     """
-    lines = decoded_lines(path, repairs)
     split = ([] if not line.strip() else line.rstrip("\r\n").split("\t") for line in lines)
     for sentence in _sentences(path, split, lambda columns: False):
         words, begun = [], False
@@ -87,14 +91,6 @@ def conllu_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
                 words.append((number, fields))
         if words:
             yield _record(path, words, _CONLLU)
-
-
-def _readings(path: Place, repairs: Counter[str]) -> tuple[Iterator[str], Callable[[], Iterable[str]]]:
-    """The lines of a file, and a function that reads them again. Those of a pipe, which is read once, are kept."""
-    if path.is_file():
-        return decoded_lines(path, repairs), lambda: decoded_lines(path, Counter())
-    lines = list(decoded_lines(path, repairs))
-    return iter(lines), lambda: lines
 
 
 def _word_lines(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -155,5 +151,7 @@ def _sentences(path: Place, lines: Iterable[list[str]], ends: Callable[[list[str
 
 
 def _record(path: Place, sentence: list[_Line], names: Sequence[str]) -> Record:
-    columns = zip(*(fields for _, fields in sentence))
-    return Record(f"{path}, line {sentence[0][0]}", {name: list(column) for name, column in zip(names, columns)})
+    columns = zip(*(fields for _, fields in sentence), strict=True)
+    return Record(
+        f"{path}, line {sentence[0][0]}", {name: list(column) for name, column in zip(names, columns, strict=True)}
+    )

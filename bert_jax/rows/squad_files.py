@@ -5,20 +5,28 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_jax.corpora import limits
-from bert_jax.corpora.decoded_lines import decoded_text
 from bert_jax.corpora.jsonl_files import parsed
 from bert_jax.corpora.messages import kind_of
 from bert_jax.corpora.task_record import Record
+from bert_jax.rows.row_format import RowFormat
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, quoted
 
 
-def squad_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
+def squad_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
     """Yields a record per question: `id`, `title`, `context`, `question`, and `answers` and `is_impossible` if present.
 
     Raises UsageError if the file doesn't have the format of SQuAD, or is too large to be read whole.
     """
-    value = parsed(decoded_text(path, repairs), str(path), limits.SQUAD_VALUES)
+    kept, size = [], 0
+    for line in lines:
+        kept.append(line)
+        size += len(line)
+        if size > limits.SQUAD_BYTES:
+            raise UsageError(
+                f"{path} is longer than {limits.SQUAD_BYTES:,} bytes and is read whole; give it in several files"
+            )
+    value = parsed("".join(kept), str(path), limits.SQUAD_VALUES)
     for number, article in enumerate(_list(value, "data", str(path)), 1):
         of_article = f"{path}, article {number}"
         for position, paragraph in enumerate(_list(article, "paragraphs", of_article), 1):

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax.corpora import limits
-from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.jsonl_files import EMPTY_LINES
 from bert_jax.corpora.messages import counted, listed
 from bert_jax.corpora.task_record import Record, check_names
+from bert_jax.rows.row_format import RowFormat
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
@@ -25,49 +25,41 @@ _Row = tuple[int, list[str]]
 _HEADER = "line of column names left out"
 
 
-def csv_records(
-    path: Place, repairs: Counter[str], columns: Sequence[str] | None, separator: str | None
-) -> Iterator[Record]:
+def csv_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
     """Yields the rows of a CSV file. Quoted fields may contain separators, line feeds and doubled quotes.
 
-    If `separator` is None, it is guessed from the first line; any other than a comma is reported. In a file with one
+    A separator that isn't given is guessed from the first line; any other than a comma is reported. In a file with one
     column an empty line is an empty text, except at the file's end. In other files empty lines are skipped, and
     `repairs` counts them. Raises UsageError for rows that can't be read.
     """
-    lines = decoded_lines(path, repairs)
+    separator = form.separator
     if separator is None:
-        begin = []
+        begin: list[str] = []
         for line in itertools.islice(lines, _LOOKED_AT):
             begin.append(line)
             if line.strip():
                 break
         lines = itertools.chain(begin, lines)
-        separator = likely_separator(begin[-1] if begin else "", len(columns or ()))
+        separator = likely_separator(begin[-1] if begin else "", len(form.columns or ()))
         if separator != ",":
             say(f"{path}: columns are separated by {_NAMED.get(separator, separator)}")
-    return _named(path, _csv_rows(path, lines, separator), columns, repairs)
+    return _named(path, _csv_rows(path, lines, separator), form.columns, repairs)
 
 
-def tsv_records(
-    path: Place, repairs: Counter[str], columns: Sequence[str] | None, separator: str | None
-) -> Iterator[Record]:
-    """Yields the rows of a TSV file, with tabs or another `separator`. Quotes are ordinary characters, as in GLUE.
+def tsv_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
+    """Yields the rows of a TSV file, with tabs or another separator. Quotes are ordinary characters, as in GLUE.
 
-    In a file with one column an empty line is an empty text, except at the file's end. In other files empty lines are
-    skipped, and `repairs` counts them. Raises UsageError for rows that can't be read.
+    Empty lines are read as by `csv_records`. Raises UsageError for rows that can't be read.
     """
-    return _named(path, _tsv_rows(path, decoded_lines(path, repairs), separator or "\t"), columns, repairs)
+    return _named(path, _tsv_rows(path, lines, form.separator or "\t"), form.columns, repairs)
 
 
-def text_records(path: Place, repairs: Counter[str], columns: Sequence[str] | None) -> Iterator[Record]:
-    """Yields a record per line, including empty lines; the only column is named by `columns`, by default `text`.
-
-    Raises UsageError if `columns` has more than one name.
-    """
-    name, *others = columns or ("text",)
+def text_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
+    """Yields a record per line, including empty lines. Raises UsageError if more than its one column is named."""
+    name, *others = form.columns or ("text",)
     if others:
         raise UsageError(f"{path} has a text a line, and {len(others) + 1} columns are named; name one")
-    for number, line in enumerate(decoded_lines(path, repairs), 1):
+    for number, line in enumerate(lines, 1):
         yield Record(f"{path}, line {number}", {name: line.rstrip("\r\n")}, (name,))
 
 
@@ -155,7 +147,7 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
                 f"{path}, line {number} has {counted(len(fields), 'column')} and {counted(len(names), 'name')} "
                 "for them; mend it, name all by task.columns, or say by task.separator what is between them"
             )
-        yield Record(f"{path}, line {number}", dict(zip(names, fields)), all_names)
+        yield Record(f"{path}, line {number}", dict(zip(names, fields, strict=False)), all_names)
 
 
 def _without_empty(rows: Iterable[_Row], one_column: bool, repairs: Counter[str]) -> Iterator[_Row]:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from bert_jax.config.task import FileFormat
@@ -14,86 +14,80 @@ from bert_jax.corpora.jsonl_files import jsonl_records
 from bert_jax.corpora.task_record import Record
 from bert_jax.corpora.tfds_dataset import TFDS_PLACE, tfds_records, tfds_size
 from bert_jax.rows.conll_files import conll_records, conllu_records
+from bert_jax.rows.row_format import BY_SUFFIX, RowFormat
 from bert_jax.rows.squad_files import squad_records
 from bert_jax.rows.table_files import csv_records, text_records, tsv_records
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 
 
-class _Format(NamedTuple):
-    read: Callable[..., Iterator[Record]]
-    """The reader: a path, the counter of repairs, then the settings that the format has, by name."""
+class _Reader(NamedTuple):
+    read: Callable[[Place, Iterator[str], Counter[str], RowFormat], Iterator[Record]]
+    """Yields the rows of a file: its path, its lines, the counter of repairs, the settings."""
     suffixes: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
-    """Which of `columns`, `separator` and `label` the format has. The others name their own columns."""
+    """Which of `columns` and `separator` the format has. The others name their own columns."""
+    line_bytes: int = limits.RECORD_BYTES
+    """Longest line that is read."""
 
 
-def _jsonl_records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
-    return jsonl_records(path, decoded_lines(path, repairs), repairs, mend=True)
+def _jsonl_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
+    return jsonl_records(path, lines, repairs, mend=True)
 
 
-_FORMATS: dict[FileFormat, _Format] = {
-    "csv": _Format(csv_records, (".csv",), ("columns", "separator")),
-    "tsv": _Format(tsv_records, (".tsv", ".txt"), ("columns", "separator")),
-    "jsonl": _Format(_jsonl_records, (".jsonl", ".ndjson")),
-    "squad": _Format(squad_records, (".json",)),
-    "conll": _Format(conll_records, (".conll", ".bio", ".bmes"), ("columns", "label")),
-    "conllu": _Format(conllu_records, (".conllu",)),
-    "text": _Format(text_records, (), ("columns",)),
+_READERS: dict[FileFormat, _Reader] = {
+    "csv": _Reader(csv_records, (".csv",), ("columns", "separator")),
+    "tsv": _Reader(tsv_records, (".tsv", ".txt"), ("columns", "separator")),
+    "jsonl": _Reader(_jsonl_records, (".jsonl", ".ndjson")),
+    "squad": _Reader(squad_records, (".json",), line_bytes=limits.SQUAD_BYTES),
+    "conll": _Reader(conll_records, (".conll", ".bio", ".bmes"), ("columns",)),
+    "conllu": _Reader(conllu_records, (".conllu",)),
+    "text": _Reader(text_records, (), ("columns",)),
 }
-_BY_SUFFIX = {end: name for name, format in _FORMATS.items() for end in format.suffixes}
+_BY_SUFFIX = {end: name for name, reader in _READERS.items() for end in reader.suffixes}
 _RECORD_BYTES = 200
 """Memory that a Record takes without its values, in bytes: the tuple and the place."""
 
 
-def task_records(
-    source: str,
-    repairs: Counter[str],
-    format: str | None = None,
-    columns: Sequence[str] | None = None,
-    separator: str | None = None,
-    label: str = "tags",
-) -> Iterator[Record]:
+def task_records(source: str, repairs: Counter[str], form: RowFormat = BY_SUFFIX) -> Iterator[Record]:
     """Yields the rows of `source`, which is a file or `tfds:NAME/CONFIG:SPLIT`. Only SQuAD's JSON is read whole.
 
-    `format`, `columns`, `separator` and `label` are the settings of TaskConfig: by default the suffix of the file and
-    its first line decide. `repairs` counts what was repaired. Raises UsageError with file and line for rows that can't
-    be read.
+    `repairs` counts what was repaired. Raises UsageError with file and line for rows that can't be read.
     """
     kind, _, place = source.partition(":")
     if kind == "tfds":
         if not (split := TFDS_PLACE.fullmatch(place)) or split[3]:
             raise UsageError(f"{source!r} names no set; expected one like tfds:glue/cola:train")
         return tfds_records(split[1], split[2])
-    path, format = place_of(source), format or format_of(source)
+    path, format = place_of(source), form.format or format_of(source)
     if format is None:
         if path.is_dir():
             raise UsageError(f"{path} is a folder; give one file of rows, named .csv, .tsv or .jsonl")
         raise UsageError(
             f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set task.format to one "
-            f"of {', '.join(_FORMATS)}"
+            f"of {', '.join(_READERS)}"
         )
-    read, _, settings = _FORMATS[format]
-    if columns and "columns" not in settings:
+    reader = _READERS[format]
+    if form.columns and "columns" not in reader.settings:
         raise UsageError(
             f"task.columns names the columns of {path}, and a file of format {format} names its own; leave it out"
         )
-    if separator and "separator" not in settings:
+    if form.separator and "separator" not in reader.settings:
         raise UsageError(
-            f"task.separator={separator!r} is what separates the columns of a csv or tsv file, and {path} is of format "
-            f"{format}; leave it out"
+            f"task.separator={form.separator!r} is what separates the columns of a csv or tsv file, and {path} is of "
+            f"format {format}; leave it out"
         )
-    values = {"columns": columns, "separator": separator, "label": label}
-    return read(path, repairs, **{name: values[name] for name in settings})
+    return reader.read(path, decoded_lines(path, repairs, reader.line_bytes), repairs, form)
 
 
-def held_records(source: str, repairs: Counter[str], *written: Any) -> list[Record]:
-    """All rows of `source` in memory; `written` is its format, columns, separator and label, as in `task_records`.
+def held_records(source: str, repairs: Counter[str], form: RowFormat = BY_SUFFIX) -> list[Record]:
+    """All rows of `source` in memory.
 
     Raises UsageError for rows that can't be read, and if the rows take implausibly much memory for the file's size.
     """
-    records, held, compressed = [], 0, None
-    for record in task_records(source, repairs, *written):
+    records: list[Record] = []
+    held, compressed = 0, None
+    for record in task_records(source, repairs, form):
         records.append(record)
         held += _RECORD_BYTES + _memory(record.values)
         if held > limits.FREE_BYTES:
@@ -131,4 +125,4 @@ def format_of(source: str) -> FileFormat | None:
 
 def takes_columns(format: FileFormat | None) -> bool:
     """Whether the columns of a file of this format can be named by task.columns."""
-    return format is not None and "columns" in _FORMATS[format].settings
+    return format is not None and "columns" in _READERS[format].settings

@@ -70,7 +70,7 @@ def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"], length: int,
     row_ends = instances.row_ends
     rows = np.repeat(np.arange(len(row_ends) - 1), np.diff(row_ends)) if rows is None else rows
     labels = np.zeros(tokens.length.shape, np.int32)
-    labels[rows, np.arange(instances.count) - np.searchsorted(rows, rows)] = instances.pair_label
+    labels[rows, np.arange(instances.sequences) - np.searchsorted(rows, rows)] = instances.pair_label
     weights = (tokens.length > 0).astype(np.float32)
     numbers = np.asarray(ordinals, np.uint64)[:, None] * np.uint64(most) + np.arange(most, dtype=np.uint64)
     return Batch(tokens, labels, weights, numbers.astype(np.uint32))

@@ -1,11 +1,13 @@
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from conftest import stories
 
 from bert_jax.config.data import DataConfig
-from bert_jax.corpora.corpus import Corpus, Mixture, corpus_stamp, open_corpus, source_of
+from bert_jax.corpora import python_docs
+from bert_jax.corpora.corpus import Mixture, corpus_stamp, open_corpus, source_of
 from bert_jax.corpora.python_docs import PythonDocs
 from bert_jax.system.errors import UsageError
 
@@ -25,7 +27,6 @@ def each_alone(sources):
 
 def test_sources_come_one_after_the_other(sources):
     corpus, alone = open_corpus(DataConfig(source=sources)), each_alone(sources)
-    assert isinstance(corpus, Corpus)
     documents = [list(part.documents()) for part in alone]
     assert list(corpus.documents()) == documents[0] + documents[1]
     assert [source for source, _ in corpus.sourced_documents()] == [0] * 5 + [1] * 7
@@ -47,15 +48,14 @@ def test_size_position_and_repairs_add_up_and_begin_anew_with_each_pass(sources)
 
 
 def test_sources_in_different_units_are_measured_in_percent(sources, monkeypatch):
-    text, docs = each_alone(sources[:1])[0], PythonDocs()
-    docs.paths = docs.paths[:4]
-    docs.total = 4
+    monkeypatch.setattr(python_docs, "_module_paths", lambda: [Path(__file__)] * 4)
+    text, docs = each_alone(sources[:1])[0].parts[0], PythonDocs()
     corpus = Mixture([text, docs])
     assert (corpus.unit, corpus.total) == ("%", 100)
     passes = corpus.passes()
     list(next(passes))
     assert corpus.position == 50
-    next(passes), setattr(docs, "position", 1)
+    next(passes), setattr(docs, "position", 1.0)
     assert corpus.position == 62.5
 
 

@@ -81,12 +81,6 @@ def test_a_record_that_has_not_the_field_is_refused_with_file_line_and_what_is_t
     assert words in str(refusal.value) and "\n" not in str(refusal.value)
 
 
-def test_a_wrong_field_is_refused_when_the_corpus_is_opened(tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(lines(*RECORDS))
-    with pytest.raises(UsageError, match="line 1 has no column 'body': there is 'text', 'id'"):
-        open_corpus(DataConfig(source=f"jsonl:{tmp_path / 'a.jsonl'}#body"))
-
-
 def test_undecodable_text_is_replaced_or_refused(tmp_path):
     raw = lines(RECORDS[0]) + b'{"text": "bad \xff byte"}\n' + b'{"text": "half a \\ud83d pair"}\n'
     (tmp_path / "a.jsonl").write_bytes(raw)

@@ -156,7 +156,7 @@ def test_more_than_a_file_can_hold_is_refused_and_a_large_window(tmp_path, monke
     monkeypatch.setattr(limits, "FREE_BYTES", 1000)
     for name, pack in (("a.gz", gzip.compress), ("a.zst", zstandard.compress)):
         (tmp_path / name).write_bytes(pack(b"the same line\n" * 100_000))
-        with pytest.raises(UsageError, match=rf"{name}: it unpacks to [\d,]+ bytes or more, and text takes 200 times"):
+        with pytest.raises(UsageError, match=rf"{name}: it unpacks to [\d,]+ bytes or more, and text takes at most"):
             read(tmp_path / name)
     parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=28)
     compressed = zstandard.ZstdCompressor(compression_params=parameters).compressobj()

@@ -124,7 +124,7 @@ def test_a_damaged_file_is_named(data_dir):
     "texts, options, words",
     [
         (["a" * 40_000_000] * 4, "group_size:4", "a group of records takes 160,0.* and at most 134,217,728 are read"),
-        (["a" * 25_000_000] * 3, "group_size:1", "it unpacks to 75,0.*, and text takes 200 times its packed size"),
+        (["a" * 25_000_000] * 3, "group_size:1", "it unpacks to 75,0.*, and text takes at most 200 times its packed"),
         (["a" * 40_000_000], "group_size:1,uncompressed", "record 0 has 40,000,.* and at most 33,554,432 are read"),
     ],
 )
@@ -174,8 +174,3 @@ def test_a_tasks_records_have_all_features_as_json_would(tmp_path, monkeypatch):
     assert [record.values for record in found] == [of_all | {"label": label} for label in ("yes", None)]
     assert found[1].place == "tfds:task:train, record 1" and found[0].value("hypothesis.de") == "nein"
     assert "tensorflow" not in sys.modules
-
-
-def test_a_tasks_set_that_is_not_prepared_gets_the_way_to_do_it(data_dir):
-    with pytest.raises(UsageError, match=r"no set tfds:glue/cola .*pip install .*\[tensorflow\]. and tfds build"):
-        next(task_records("tfds:glue/cola:train", Counter()))

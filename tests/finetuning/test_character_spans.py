@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.character_spans import spans_of, tags_of, word_places
-from bert_jax.finetuning.dataset import read_measured, read_training
+from bert_jax.finetuning.dataset import read_labelled, read_training
 from bert_jax.system.errors import UsageError
 
 CONFIG = TaskConfig(name="ner", kind="tags", texts=("text",), label="spans", max_length=48)
@@ -94,7 +94,7 @@ def test_rows_with_character_spans_are_learned_measured_and_predicted(tmp_path, 
     config = with_rows(tmp_path, (text, [[4, 7, "X"], [13, 26, "Y"]]), ("where ?", []), ("the dog", [[4, 6, "Y"]]))
     task = read_training(config, tokenizer, 0).task
     assert task.config.character_spans and task.config.labels == ("O", "B-X", "I-X", "B-Y", "I-Y")
-    measured = read_measured(task)
+    measured = read_labelled(task)
     assert measured.golds == [["O", "B-X", "O", "B-Y", "I-Y", "I-Y"], ["O", "O"], ["O", "B-Y"]]
     assert "rows.jsonl: 1 spans that begin or end within a word" in capsys.readouterr().err
     record = Record("row 1", {"text": text})

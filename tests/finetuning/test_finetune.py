@@ -105,7 +105,10 @@ def test_a_task_is_learned_and_measured(finished, config):
     assert results["task"] == "things" and results["metric"] == "accuracy" and results["score"] == 1.0
     assert results["steps"] == 64 and results["seeds"] == [0]
     assert (results["training_rows"], results["dev_rows"]) == (64, 20)
-    assert np.sum(results["confusion"]["counts"]) == 20
+    assert np.sum(results["confusion"]["counts"]) == 20 and results["constant_prediction"] is None
+    labels = [line.split("\t")[1] for line in Path(config.task.dev).read_text().splitlines()[1:]]
+    assert results["baseline"]["accuracy"] == max(map(labels.count, labels)) / 20
+    assert "confusion" not in results["baseline"]
     for name in ("confusion", "learning_curve"):
         assert (finished.path / f"{name}.png").read_bytes()[1:4] == b"PNG"
     planned = read_config(finished.path)
@@ -114,32 +117,6 @@ def test_a_task_is_learned_and_measured(finished, config):
     assert [line["step"] for line in lines if line["split"] == "eval"] == [16, 32, 48, 64]
     losses = [line["loss"] for line in lines if line["split"] == "train"]
     assert losses[-1] < 0.5 * losses[0]
-
-
-def test_the_baseline_stands_in_the_results(finished, config):
-    results = json.loads(finished.results_file.read_text())
-    labels = [line.split("\t")[1] for line in Path(config.task.dev).read_text().splitlines()[1:]]
-    assert (
-        results["baseline"]["accuracy"] == max(map(labels.count, labels)) / 20
-        and "confusion" not in results["baseline"]
-    )
-    assert results["constant_prediction"] is None
-
-
-def test_a_model_that_learns_nothing_is_said_also_of_one_of_several_seeds(config, tmp_path, capsys):
-    idle = config.replace(
-        task=config.task.replace(epochs=0.25), optimizer=OptimizerConfig(peak_learning_rate=1e-12), evaluations=4.0
-    )
-    file = config_file(idle, tmp_path)
-    assert bert_jax_command(["finetune", file, "--workdir", str(tmp_path / "runs"), "--seeds", "2"]) == 0
-    each = [json.loads((tmp_path / "runs" / f"seed-{seed}" / "results.json").read_text()) for seed in (0, 1)]
-    constant = sum(one["constant_prediction"] is not None for one in each)
-    assert json.loads((tmp_path / "runs" / "results.json").read_text())["constant_predictions"] == constant > 0
-    printed = capsys.readouterr().out
-    assert (
-        f"{constant} of 2 seeds predict one answer for every row: little or nothing was learned from the texts"
-        in printed
-    )
 
 
 def test_several_labels_a_row_are_learned_measured_predicted_and_exported(config, tmp_path, capsys):
@@ -175,17 +152,6 @@ def test_the_compute_type_is_that_of_the_run_or_auto_for_an_imported_model(confi
     assert plan_finetuning(asked, mesh, run).config.model.compute_dtype == "float32"
 
 
-def test_the_best_evaluation_gives_the_results(finished, config, tmp_path, monkeypatch):
-    """As measuring the best checkpoint does, where results.json is gone."""
-    evaluate, calls = DevRows.evaluate, []
-    monkeypatch.setattr(DevRows, "evaluate", lambda self, *given: calls.append(1) or evaluate(self, *given))
-    run = RunDirectory(tmp_path / "run")
-    results = finetune(config, run)
-    assert len(calls) == 4 and results == json.loads(finished.results_file.read_text())
-    run.results_file.unlink()
-    assert finetune(config, run) == results and len(calls) == 5
-
-
 def test_the_checkpoint_with_the_best_score_is_the_one_that_is_used(finished):
     checkpoints = complete(finished.checkpoints)
     scores = {int(path.name): Manifest.at(path).evaluation["score"] for path in checkpoints}
@@ -209,12 +175,14 @@ def test_another_saved_step_and_an_average_are_measured_and_named(finished, caps
         assert capsys.readouterr().out.startswith(f"things, 20 dev rows, {told}\n")
 
 
-def test_done_again_it_is_finished(finished, config, monkeypatch):
+def test_a_finished_run_is_not_trained_again(finished, config, monkeypatch):
     monkeypatch.setattr(finetune_module, "Trainer", None)
     assert finetune(config, finished)["score"] == 1.0
 
 
-def test_other_rows_are_another_run(finished, config, tmp_path):
+def test_other_rows_settings_or_a_pretrained_run_are_another_run(finished, tiny_run, config, tmp_path):
+    with pytest.raises(UsageError, match="is a run that was pretrained; choose another --workdir"):
+        finetune(config, tiny_run)
     other = config.task.replace(train=written(tmp_path / "train.tsv", 64, 5))
     with pytest.raises(UsageError, match="is another run: the rows of its files or sets have changed"):
         finetune(config.replace(task=other), finished)
@@ -230,28 +198,25 @@ def test_other_rows_are_another_run(finished, config, tmp_path):
         finetune(config.replace(layers_frozen=1), finished)
 
 
-def test_a_pretrained_run_is_not_gone_on_with(tiny_run, config):
-    with pytest.raises(UsageError, match="is a run that was pretrained; choose another --workdir"):
-        finetune(config, tiny_run)
-
-
 def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, monkeypatch):
-    steps = []
+    evaluate, calls = DevRows.evaluate, []
 
-    class Stopping(finetune_module.DevRows):
-        def evaluate(self, params, stop):
-            steps.append(1)
-            if len(steps) == 2:
-                raise Interrupted("here")
-            return super().evaluate(params, stop)
+    def stopped_at_the_second(self, *given):
+        calls.append(1)
+        if len(calls) == 2:
+            raise Interrupted("here")
+        return evaluate(self, *given)
 
+    monkeypatch.setattr(DevRows, "evaluate", stopped_at_the_second)
     run = RunDirectory(tmp_path / "run")
-    with monkeypatch.context() as patched, pytest.raises(Interrupted):
-        patched.setattr(finetune_module, "DevRows", Stopping)
+    with pytest.raises(Interrupted):
         finetune(config, run)
     assert run.newest_step == 16
-    finetune(config, run)
+    results = finetune(config, run)
     assert same(*(parameters_of(path_of(each.checkpoints, 64)) for each in (finished, run)))
+    assert len(calls) == 5 and results == json.loads(finished.results_file.read_text())
+    run.results_file.unlink()  # the best checkpoint is measured again
+    assert finetune(config, run) == results and len(calls) == 6
 
 
 def test_predictions_from_python_and_from_the_command(finished, config, tmp_path, capsys):
@@ -372,23 +337,28 @@ def test_a_probe_trains_the_head_alone(config, init, tmp_path):
     assert read_config(run.path).model.dropout == 0.0
 
 
-def test_several_seeds_give_a_mean_and_a_spread(config, tmp_path):
-    short = config.replace(task=config.task.replace(epochs=1.0), from_random=True)
-    results = finetune_seeds(short, tmp_path / "runs", 2)
-    assert results["seeds"] == [0, 1] and len(results["scores"]) == 2
+def test_several_seeds_give_a_mean_a_spread_and_how_many_learned_nothing(config, tmp_path, capsys):
+    task = config.task.replace(epochs=0.25)
+    idle = config.replace(task=task, optimizer=OptimizerConfig(peak_learning_rate=1e-12), evaluations=4.0)
+    runs = tmp_path / "runs"
+    assert bert_jax_command(["finetune", config_file(idle, tmp_path), "--workdir", str(runs), "--seeds", "2"]) == 0
+    results = json.loads((runs / "results.json").read_text())
+    each = [json.loads((runs / f"seed-{seed}" / "results.json").read_text()) for seed in (0, 1)]
+    assert results["seeds"] == [0, 1] and [one["score"] for one in each] == results["scores"]
     assert results["score"] == pytest.approx(np.mean(results["scores"]))
     assert results["standard_deviation"] == pytest.approx(np.std(results["scores"], ddof=1))
-    assert json.loads((tmp_path / "runs" / "results.json").read_text()) == results
-    each = [json.loads((tmp_path / "runs" / f"seed-{seed}" / "results.json").read_text()) for seed in (0, 1)]
-    assert [one["score"] for one in each] == results["scores"]
-    assert results["run"] == str(tmp_path / "runs" / f"seed-{int(np.argmax(results['scores']))}")
+    assert results["run"] == str(runs / f"seed-{int(np.argmax(results['scores']))}")
+    constant = sum(one["constant_prediction"] is not None for one in each)
+    assert results["constant_predictions"] == constant > 0
+    said = f"{constant} of 2 seeds predict one answer for every row: little or nothing was learned from the texts"
+    assert said in capsys.readouterr().out
     with pytest.raises(UsageError, match="holds runs of several seeds"):
-        finetune_seeds(short, tmp_path / "runs", 1)
+        finetune_seeds(idle, runs, 1)
     with pytest.raises(UsageError, match="but there are the runs seed-0, seed-1 in it .results.json names the best"):
-        bert_jax.load(tmp_path / "runs")
-    assert bert_jax_command(["export", str(tmp_path / "runs"), str(tmp_path / "exported")]) == 2
+        bert_jax.load(runs)
+    assert bert_jax_command(["export", str(runs), str(tmp_path / "exported")]) == 2
     with pytest.raises(UsageError, match="is a run of one seed"):
-        finetune_seeds(short, tmp_path / "runs" / "seed-0", 2)
+        finetune_seeds(idle, runs / "seed-0", 2)
 
 
 def test_sequences_are_shortened_to_the_models_positions_which_is_said(config, tmp_path, capsys):
@@ -430,40 +400,24 @@ def scored(scores):
 
 def test_training_ends_where_no_score_has_become_better(config, tmp_path, monkeypatch, capsys):
     patient = config.replace(task=config.task.replace(patience=2), evaluations=1.0)
-    run = RunDirectory(tmp_path / "run")
+    whole, parts = (RunDirectory(tmp_path / name) for name in ("whole", "parts"))
     with monkeypatch.context() as patched:
         patched.setattr(finetune_module, "DevRows", scored([0.5, 0.75, 0.75, 0.25]))
-        results = finetune(patient, run)
+        results = finetune(patient, whole)
     assert (results["steps"], results["planned_steps"], results["stopped_early"]) == (16, 64, True)
-    assert results["best_step"] == 8 and run.newest_step == 16
+    assert results["best_step"] == 8 and whole.newest_step == 16
     said = " ".join(capsys.readouterr().err.split())
     assert "step 8, held out: accuracy 0.7500" in said
     assert "training ends at step 16 of 64: in 2 evaluations no accuracy was better than 0.7500, of step 8" in said
-    assert finetune(patient, run) == results and "is finished: 16 steps" in capsys.readouterr().err
-
-
-def test_a_run_that_goes_on_ends_where_it_would_have_ended(config, tmp_path, monkeypatch):
-    patient = config.replace(task=config.task.replace(patience=2), evaluations=1.0)
-    ends = []
-    for name, parts in (("whole", [[0.5, 0.75, 0.75, 0.25]]), ("parts", [[0.5, 0.75, 0.75], [0.25]])):
-        run = RunDirectory(tmp_path / name)
-        for scores in parts:
-            with monkeypatch.context() as patched:
-                patched.setattr(finetune_module, "DevRows", scored(scores))
-                with contextlib.suppress(StopIteration, RuntimeError):
-                    finetune(patient, run)
-        ends.append(parameters_of(path_of(run.checkpoints, 16)))
-    assert same(*ends)
-
-
-def test_a_run_whose_results_were_not_written_trains_no_further(config, tmp_path, monkeypatch):
-    patient = config.replace(task=config.task.replace(patience=1), evaluations=1.0)
-    run = RunDirectory(tmp_path / "run")
-    monkeypatch.setattr(finetune_module, "DevRows", scored([0.5, 0.25]))
-    results = finetune(patient, run)
-    run.results_file.unlink()
-    again = finetune(patient, run)
-    assert again["best_step"] == results["best_step"] and again["steps"] == run.newest_step == results["steps"] == 8
+    assert finetune(patient, whole) == results and "is finished: 16 steps" in capsys.readouterr().err
+    whole.results_file.unlink()  # a run whose results were not written trains no further
+    again = finetune(patient, whole)
+    assert (again["best_step"], again["steps"], whole.newest_step) == (8, 16, 16)
+    for scores in ([0.5, 0.75, 0.75], [0.25]):  # one that goes on ends where it would have ended
+        with monkeypatch.context() as patched, contextlib.suppress(StopIteration, RuntimeError):
+            patched.setattr(finetune_module, "DevRows", scored(scores))
+            finetune(patient, parts)
+    assert same(*(parameters_of(path_of(run.checkpoints, 16)) for run in (whole, parts)))
 
 
 def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config, tmp_path):
@@ -495,7 +449,7 @@ def test_attention_is_checked_for_the_settings_of_the_task(config, tmp_path, mon
 
 
 def test_without_dev_rows_nothing_is_measured(config, tmp_path, capsys):
-    short = config.replace(task=config.task.replace(epochs=1.0, dev=None))
+    short = config.replace(task=config.task.replace(epochs=1.0, dev=None), from_random=True)
     file = config_file(short, tmp_path)
     assert bert_jax_command(["finetune", file, "--workdir", str(tmp_path / "run"), "--seed", "3"]) == 0
     shown = capsys.readouterr()
@@ -505,30 +459,24 @@ def test_without_dev_rows_nothing_is_measured(config, tmp_path, capsys):
     assert "--seeds compares scores" in capsys.readouterr().err
 
 
-def test_in_a_bucket_it_learns_and_says_what_it_does_on_disk(
-    finished, config, init, bucket_server, bucket, tmp_path, capsys
-):
-    for folder, files in (("init", init.rglob("*")), ("rows", Path(config.task.train).parent.iterdir())):
-        top = init if folder == "init" else Path(config.task.train).parent
-        for file in filter(Path.is_file, files):
+def test_in_a_bucket_it_learns_and_says_what_it_does_on_disk(config, init, bucket_server, bucket, tmp_path, capsys):
+    short, rows_folder = config.replace(task=config.task.replace(epochs=1.0)), Path(config.task.train).parent
+    for folder, top in (("init", init), ("rows", rows_folder)):
+        for file in filter(Path.is_file, top.rglob("*")):
             bucket_server.put(f"{bucket}/{folder}/{file.relative_to(top)}".removeprefix("gs://"), file.read_bytes())
+    here, there = RunDirectory(tmp_path / "run"), RunDirectory(f"{bucket}/run")
+    finetune(short, here)
     rows = {name: f"{bucket}/rows/{name}.tsv" for name in ("train", "dev")}
-    there = RunDirectory(f"{bucket}/run")
-    finetune(config.replace(init=f"{bucket}/init", task=config.task.replace(**rows)), there)
-    assert json.loads(there.results_file.read_text()) == json.loads(finished.results_file.read_text())
-    assert (there.path / "confusion.png").read_bytes() == (finished.path / "confusion.png").read_bytes()
+    finetune(short.replace(init=f"{bucket}/init", task=short.task.replace(**rows)), there)
+    assert json.loads(there.results_file.read_text()) == json.loads(here.results_file.read_text())
+    assert (there.path / "confusion.png").read_bytes() == (here.path / "confusion.png").read_bytes()
 
-    for command, source, flags, name in (
-        ("predict", "dev.tsv", [], "said.jsonl"),
-        ("features", "dev.tsv", ["--texts", "sentence", "--pool", "mean"], "vectors.npz"),
-        ("export", None, [], "exported"),
+    for command, flags, name in (
+        ("predict", [], "said.jsonl"),
+        ("features", ["--texts", "sentence", "--pool", "mean"], "vectors.npz"),
     ):
-        here = [str(finished.path), *([str(Path(config.task.dev).parent / source)] if source else [])]
-        far = [f"{bucket}/run", *([f"{bucket}/rows/{source}"] if source else [])]
-        assert bert_jax_command([command, *here, str(tmp_path / name), *flags]) == 0, capsys.readouterr().err
-        assert bert_jax_command([command, *far, f"{bucket}/{name}", *flags]) == 0, capsys.readouterr().err
-        files = [tmp_path / name] if source else sorted((tmp_path / name).iterdir())
-        files = [file for file in files if file.name != "README.md"]  # a model card names where the run lies
-        for file in files:
-            stored = bucket_server.objects[f"{bucket}/{file.relative_to(tmp_path)}".removeprefix("gs://")]
-            assert stored.data == file.read_bytes(), file
+        near = str(here.path), config.task.dev, str(tmp_path / name)
+        far = f"{bucket}/run", rows["dev"], f"{bucket}/{name}"
+        for places in (near, far):
+            assert bert_jax_command([command, *places, *flags]) == 0, capsys.readouterr().err
+        assert bucket_server.objects[f"{bucket}/{name}".removeprefix("gs://")].data == (tmp_path / name).read_bytes()

@@ -3,7 +3,6 @@ from collections import Counter
 import pytest
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning import metrics
 from bert_jax.finetuning.answer_metrics import answer_metrics, normalised, scored, words
 from bert_jax.finetuning.metrics import (
     check_entity_tags,
@@ -84,27 +83,6 @@ def test_entities_are_known_by_their_tags(tags, forms):
     assert entity_forms(tags.split()) == dict(zip(tags.split(), forms.split()))
 
 
-@pytest.mark.parametrize(
-    "golds, predicted",
-    [
-        (["O B I O B B", "B I I O"], ["O B I I B O", "B I O O"]),
-        (["B_PER I_PER O B_LOC"], ["B_PER O O B_LOC"]),
-        (["PER PER O LOC"], ["PER O O LOC"]),
-    ],
-)
-def test_entities_of_unusual_tags_are_counted_as_seqeval_counts_them(golds, predicted):
-    scores = pytest.importorskip("seqeval.metrics")
-    golds, predicted = ([line.split() for line in side] for side in (golds, predicted))
-    names = sorted({"O", *(tag for line in golds for tag in line)})
-    usual = {tag: tag.replace("_", "-") if len(tag) == 1 or "_" in tag or tag == "O" else f"I-{tag}" for tag in names}
-    both = [[[usual[tag] for tag in line] for line in side] for side in (golds, predicted)]
-    found = tag_metrics(golds, predicted, names)
-    assert 0 < found["entity_f1"] < 1
-    assert [found[f"entity_{name}"] for name in ("f1", "precision", "recall")] == [
-        pytest.approx(getattr(scores, f"{name}_score")(*both)) for name in ("f1", "precision", "recall")
-    ]
-
-
 TAGS = TaskConfig(name="x", kind="tags", train="rows.conll")
 
 
@@ -142,15 +120,6 @@ def test_tags_of_entities_without_o_are_named(capsys, tags, odd):
 
 def told(capsys) -> str:
     return " ".join(capsys.readouterr().err.split())
-
-
-def test_a_library_that_is_missing_is_named_with_the_extra(monkeypatch):
-    def absent(name):
-        raise ModuleNotFoundError(name)
-
-    monkeypatch.setattr(metrics.importlib, "import_module", absent)
-    with pytest.raises(UsageError, match=r"needs sklearn, which isn't installed; pip install .* -e .\.\[tasks\]"):
-        class_metrics([0], [0], ("a", "b"))
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,6 +51,7 @@ def batch_of(kind: str, length: int = 8, weight=(1, 1, 1, 1)) -> TaskBatch:
     )
 
 
+@functools.cache
 def objective_of(kind: str, frozen_layers: int | None = None) -> TaskObjective:
     return compiled(TaskObjective(TASKS[kind], MODEL, ExecutionConfig(), frozen_layers))
 
@@ -93,13 +96,12 @@ def test_padding_and_fillers_change_nothing(kind):
     params = objective.init(jax.random.key(0))
     loss = lambda batch: float(objective.measure(params, batch, None)["task_loss"].value)
     assert loss(batch_of(kind, length=12)) == pytest.approx(loss(batch_of(kind)), rel=1e-5)
-    three = jax.tree.map(lambda x: x[:3], batch_of(kind))
-    assert loss(batch_of(kind, weight=(1, 1, 1, 0))) == pytest.approx(loss(three), rel=1e-5)
+    each = [loss(batch_of(kind, weight=np.eye(4)[row])) for row in range(3)]
+    assert loss(batch_of(kind, weight=(1, 1, 1, 0))) == pytest.approx(np.mean(each), rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["tags", "span"])
-def test_accumulation_gives_the_large_batchs_gradients(kind):
-    objective, batch = objective_of(kind), batch_of(kind)
+def test_accumulation_gives_the_large_batchs_gradients():
+    objective, batch = objective_of("tags"), batch_of("tags")
     params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), 4)
     whole, parts = (gradients_of(objective, params, batch, keys, count)[0] for count in (1, 2))
     for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
@@ -109,9 +111,9 @@ def test_accumulation_gives_the_large_batchs_gradients(kind):
 def test_dropout_is_each_rows_own(kind):
     objective, batch = objective_of(kind), batch_of(kind)
     params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), 4)
-    whole = objective.outputs(params, batch, keys)
-    last = objective.outputs(params, jax.tree.map(lambda x: x[2:], batch), keys[2:])
-    np.testing.assert_allclose(whole[2:], last, rtol=1e-4, atol=1e-6)
+    whole, order = objective.outputs(params, batch, keys), np.array([2, 0, 3, 1])
+    other = objective.outputs(params, jax.tree.map(lambda x: x[order], batch), keys[order])
+    np.testing.assert_allclose(whole[order], other, rtol=1e-4, atol=1e-6)
     assert not np.allclose(whole, objective.outputs(params, batch), rtol=1e-3)
 
 
@@ -128,7 +130,7 @@ def test_what_is_frozen_does_not_learn():
 def test_weights_of_the_classes_are_weights_of_the_mean(kind):
     shares, batch = np.array([1.0, 2.0, 0.5]), batch_of(kind)
     plain = objective_of(kind)
-    weighted = TaskObjective(TASKS[kind].replace(class_weights=tuple(shares)), MODEL, ExecutionConfig())
+    weighted = compiled(TaskObjective(TASKS[kind].replace(class_weights=tuple(shares)), MODEL, ExecutionConfig()))
     params = plain.init(jax.random.key(0))
     logits, labels = np.asarray(plain.outputs(params, batch), np.float64).reshape(-1, 3), np.ravel(batch.target)
     losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(labels)), labels]

@@ -7,10 +7,11 @@ import pytest
 
 from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.dataset import Measured, encoded, make_task
+from bert_jax.finetuning.dataset import LabelledRows, encoded, make_task
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.finetuning.predicting import given_records, has_plain_lines, measure, of_lines, predictions
 from bert_jax.model.task import HeadShape
+from bert_jax.rows.row_format import RowFormat
 from bert_jax.rows.task_files import task_records
 from bert_jax.system.errors import UsageError
 
@@ -61,10 +62,10 @@ def rows(kind, count):
 def test_rows_come_in_their_order_with_what_each_has_alone(wordpiece, config):
     task = make_task(config, wordpiece)
     records = list(rows(config.kind, 300))
-    found = list(predictions(task, records, by_ids(task), Counter(), pad_id=0, tokens=64))
+    found = list(predictions(task, records, by_ids(task), Counter(), tokens=64))
     assert [record for record, _ in found] == records
     for record, said in found[::37]:
-        [(_, alone)] = predictions(task, [record], by_ids(task), Counter(), pad_id=0, tokens=64)
+        [(_, alone)] = predictions(task, [record], by_ids(task), Counter(), tokens=64)
         assert flat(said) == pytest.approx(flat(alone), abs=1e-9)
     assert len({str(said) for _, said in found}) > 10
 
@@ -85,11 +86,7 @@ def flat(said):
 def test_shapes_are_few_and_little_is_padded(wordpiece):
     task, seen = make_task(CLASS, wordpiece), []
     run = by_ids(task)
-    list(
-        predictions(
-            task, rows("class", 2000), lambda batch: seen.append(batch) or run(batch), Counter(), pad_id=0, tokens=256
-        )
-    )
+    list(predictions(task, rows("class", 2000), lambda batch: seen.append(batch) or run(batch), Counter(), tokens=256))
     shapes = {batch.tokens.ids.shape for batch in seen}
     assert {length for *_, length in shapes} <= {*LENGTHS, 24} and all(math.prod(shape) <= 256 for shape in shapes)
     assert len(shapes) <= 3 * 4
@@ -98,7 +95,7 @@ def test_shapes_are_few_and_little_is_padded(wordpiece):
 def test_an_endless_stream_is_read_a_bounded_way_ahead(wordpiece):
     task, read = make_task(CLASS, wordpiece), itertools.count()
     endless = (Record("f", {"sentence": f"the cat {next(read)}"}) for _ in itertools.repeat(None))
-    found = predictions(task, endless, by_ids(task), Counter(), pad_id=0, tokens=64)
+    found = predictions(task, endless, by_ids(task), Counter(), tokens=64)
     first = list(itertools.islice(found, 20))
     assert len(first) == 20 and next(read) < 3000
 
@@ -106,18 +103,16 @@ def test_an_endless_stream_is_read_a_bounded_way_ahead(wordpiece):
 def test_what_was_cut_is_counted(wordpiece):
     task, repairs = make_task(CLASS, wordpiece), Counter()
     texts = [Record("f", {"sentence": text}) for text in ("the " * 50, "", "cat")]
-    assert len(list(predictions(task, texts, by_ids(task), repairs, pad_id=0, tokens=64))) == 3
+    assert len(list(predictions(task, texts, by_ids(task), repairs, tokens=64))) == 3
     assert +repairs == {"rows with an empty text": 1, "sequences longer than 32 pieces, cut": 1}
 
 
 def test_predictions_are_measured_by_the_metric_that_counts(wordpiece):
     task = make_task(CLASS.replace(metric="matthews"), wordpiece)
     records = list(rows("class", 50))
-    said = [
-        one["predicted_label"] for _, one in predictions(task, records, by_ids(task), Counter(), pad_id=0, tokens=64)
-    ]
+    said = [one["predicted_label"] for _, one in predictions(task, records, by_ids(task), Counter(), tokens=64)]
     golds = [task.labels.number(name, "") for name in said]
-    found = measure(task, Measured(records, golds), by_ids(task), pad_id=0, tokens=64)
+    found = measure(task, LabelledRows(records, golds), by_ids(task))
     assert (found["metric"], found["score"], found["accuracy"]) == ("matthews", 1.0, 1.0)
 
 
@@ -154,7 +149,7 @@ def test_words_of_a_file_with_a_text_a_line_stand_between_spaces(tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text("He sees .\n\n\u4ed6\u3000\u770b\n")
     assert has_plain_lines(TAGS, str(lines)) and not has_plain_lines(TAGS.replace(train="rows.txt"), str(lines))
-    records = of_lines(task_records(str(lines), Counter(), "text", TAGS.texts), TAGS)
+    records = of_lines(task_records(str(lines), Counter(), RowFormat("text", TAGS.texts)), TAGS)
     assert [record.values["words"] for record in records] == [["He", "sees", "."], [], ["\u4ed6", "\u770b"]]
 
 
@@ -166,10 +161,10 @@ def test_features_of_a_record_stay_with_it(wordpiece):
 
 def test_measurements_have_a_baseline_and_say_if_one_answer_is_given_for_all(wordpiece):
     records = [Record(f"row {number}", {"sentence": "the cat"}) for number in range(4)]
-    rows, task = Measured(records, [0, 1, 1, 1]), make_task(CLASS, wordpiece)
+    rows, task = LabelledRows(records, [0, 1, 1, 1]), make_task(CLASS, wordpiece)
     for logits, constant in (([[1, 0]] * 4, "even"), ([[1, 0], [0, 1]] * 2, None)):
-        found = measure(task, rows, lambda batch: np.array(logits, np.float32)[batch.ordinal], pad_id=0, tokens=1000)
+        found = measure(task, rows, lambda batch: np.array(logits, np.float32)[batch.ordinal])
         assert found["baseline"] == {"accuracy": 0.75, "f1": 6 / 7, "macro_f1": 3 / 7, "matthews": 0.0}
         assert found["constant_prediction"] == constant
-    one = measure(task, Measured(records[:1], [1]), lambda batch: np.ones((1, 2), np.float32), pad_id=0, tokens=1000)
+    one = measure(task, LabelledRows(records[:1], [1]), lambda batch: np.ones((1, 2), np.float32))
     assert one["constant_prediction"] is None  # of a single row

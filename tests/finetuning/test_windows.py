@@ -53,17 +53,6 @@ def test_every_piece_has_its_best_context_in_one_window(count, most, stride):
     assert where.tolist() == original(count, found)
 
 
-def test_the_papers_example():
-    """The original's comment: of `bought` in two windows the second has one piece to its left and the third four."""
-    flags = with_best_context([range(0, 5), range(3, 8), range(6, 11)], 11)
-    assert [one.tolist() for one in flags][1] == [False, True, True, True, False]
-
-
-def test_of_two_contexts_alike_the_larger_windows_is_better():
-    first, second = with_best_context([range(0, 4), range(1, 8)], 8)
-    assert first.tolist() == [True, True, False, False] and second[1]
-
-
 def parts(most=8, stride=4):
     found = windows(8, most, stride)
     return [TextWindow(window, best, SPANS, OFFSET) for window, best in zip(found, with_best_context(found, 8))]

@@ -1,7 +1,11 @@
 """What the tests of preparation share."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 from conftest import stories
+from prepared_sets import build, prepare_chunks
 
 from bert_jax.config.data import DataConfig
 from bert_jax.instances.chunk_text import Recipe
@@ -16,6 +20,28 @@ def tokenizer_directory(tmp_path_factory):
     return directory
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def recipe(corpus, tokenizer_directory):
     return Recipe(DataConfig(source=f"text:{corpus}", held_out=0.1, chunk_megabytes=0.02), 32, 7, tokenizer_directory)
+
+
+@pytest.fixture(scope="session")
+def whole(recipe, tmp_path_factory) -> Path:
+    """The data set of `recipe`. Not to be changed."""
+    directory = tmp_path_factory.mktemp("whole") / "set"
+    build(recipe, directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def chunks_finished(recipe, tmp_path_factory) -> Path:
+    """The data set of `recipe`, stopped when all chunks were finished. Not to be changed."""
+    directory = tmp_path_factory.mktemp("stopped") / "set"
+    prepare_chunks(recipe, directory)
+    return directory
+
+
+@pytest.fixture
+def stopped(chunks_finished, tmp_path) -> Path:
+    """A copy of `chunks_finished`."""
+    return shutil.copytree(chunks_finished, tmp_path / "set")

@@ -5,29 +5,20 @@ import shutil
 
 import pytest
 from damages import attack
-from prepared_sets import build, files
+from prepared_sets import build, files, prepare_chunks
 
-from bert_jax.config.data import DataConfig
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.instances import chunk_worker, preparation
-from bert_jax.instances.chunk_text import Recipe
+from bert_jax.instances.chunk_files import DOCUMENTS, ChunkRecord, chunk_file
 from bert_jax.instances.chunk_worker import Target
 from bert_jax.instances.chunks import cut_chunks
-from bert_jax.instances.finished_chunks import held_out_document
 from bert_jax.instances.prepared_data import SMALL_FILES, PreparedData
+from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store import InstanceSource
 from bert_jax.system.errors import RunError
+from bert_jax.system.files import FileSum
 
 CHUNK_FILES = ("json", "held_out.jsonl", "safetensors")
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory, corpus, tokenizer_directory):
-    """A prepared set of the module's own, put back by every test that changes it."""
-    data = DataConfig(source=f"text:{corpus}", held_out=0.1, chunk_megabytes=0.02)
-    directory = tmp_path_factory.mktemp("finished") / "length-32"
-    build(Recipe(data, 32, 7, tokenizer_directory), directory)
-    return directory
 
 
 def use(directory):
@@ -39,15 +30,15 @@ def use(directory):
         source.read(range(len(source)))
 
 
-def test_every_file_of_a_set_is_covered(finished):
-    prepared = PreparedData.open(finished)
-    names = {path.name for path in finished.iterdir()}
+def test_every_file_of_a_set_is_covered(whole):
+    prepared = PreparedData.open(whole)
+    names = {path.name for path in whole.iterdir()}
     assert names == {*prepared.files, "prepared.json"} and prepared.damaged_file() is None
 
 
 @pytest.mark.parametrize("name", SMALL_FILES)
-def test_a_small_file_of_the_same_size_and_other_content_is_found_when_the_set_is_opened(finished, tmp_path, name):
-    shutil.copytree(finished, tmp_path / "set")
+def test_a_small_file_of_the_same_size_and_other_content_is_found_when_the_set_is_opened(whole, tmp_path, name):
+    shutil.copytree(whole, tmp_path / "set")
     path = tmp_path / "set" / name
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
@@ -58,20 +49,9 @@ def test_a_small_file_of_the_same_size_and_other_content_is_found_when_the_set_i
 
 
 @pytest.mark.parametrize("name", ["prepared.json", *SMALL_FILES, "train-00000.array_record"])
-def test_any_damage_to_a_set_is_one_line_or_changes_nothing(finished, tmp_path, name, slow):
-    shutil.copytree(finished, tmp_path / "set")
+def test_any_damage_to_a_set_is_one_line_or_changes_nothing(whole, tmp_path, name, slow):
+    shutil.copytree(whole, tmp_path / "set")
     attack(lambda: use(tmp_path / "set"), tmp_path / "set" / name, count=3_000 if slow else 60)
-
-
-@pytest.fixture
-def stopped(recipe, tmp_path, monkeypatch):
-    """A preparation stopped when all chunks were finished, beside a whole one."""
-    build(recipe, tmp_path / "whole")
-    with monkeypatch.context() as context:
-        context.setattr(preparation, "_separate_held_out", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            build(recipe, tmp_path / "set")
-    return tmp_path / "set"
 
 
 def changed(content):
@@ -82,40 +62,39 @@ def changed(content):
 @pytest.mark.parametrize("name", [f"chunks/00001.{kind}" for kind in CHUNK_FILES] + ["train-00001.array_record"])
 @pytest.mark.parametrize("damage", [changed, lambda _: b""])
 def test_a_chunk_of_which_a_file_was_changed_between_two_starts_is_made_anew(
-    stopped, recipe, tmp_path, name, damage, capsys
+    stopped, recipe, whole, name, damage, capsys
 ):
     path = stopped / name
     path.write_bytes(damage(path.read_bytes()))
     build(recipe, stopped)
-    assert files(stopped) == files(tmp_path / "whole")
+    assert files(stopped) == files(whole)
     said = " ".join(capsys.readouterr().err.split())
     assert said.count("this part of the data is prepared anew") == 1 and path.name in said.replace(" ", "")
 
 
-def test_a_chunk_that_is_as_it_was_is_used_and_nothing_is_said(stopped, recipe, tmp_path, monkeypatch, capsys):
+def test_a_chunk_that_is_as_it_was_is_used_and_nothing_is_said(stopped, recipe, whole, monkeypatch, capsys):
     monkeypatch.setattr(chunk_worker, "prepare_chunk", lambda *_: pytest.fail("made again"))
     build(recipe, stopped)
-    assert files(stopped) == files(tmp_path / "whole") and "anew" not in capsys.readouterr().err
+    assert files(stopped) == files(whole) and "anew" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", CHUNK_FILES[1:])
 def test_a_file_that_is_changed_under_way_stops_the_preparation_and_the_next_makes_it_anew(
-    recipe, tmp_path, kind, monkeypatch
+    stopped, recipe, whole, kind, monkeypatch
 ):
-    build(recipe, tmp_path / "whole")
     real = preparation._separate_held_out
 
-    def after_a_change(directory, *arguments, **named):
-        path = directory / "chunks" / f"00000.{kind}"
+    def after_a_change(*arguments, **named):
+        path = stopped / "chunks" / f"00000.{kind}"
         path.write_bytes(changed(path.read_bytes()))
-        return real(directory, *arguments, **named)
+        return real(*arguments, **named)
 
     with monkeypatch.context() as context:
         context.setattr(preparation, "_separate_held_out", after_a_change)
         with pytest.raises(RunError, match=f"00000.{kind} can't be used .* same command again: it is made anew"):
-            build(recipe, tmp_path / "set")
-    build(recipe, tmp_path / "set")
-    assert files(tmp_path / "set") == files(tmp_path / "whole")
+            build(recipe, stopped)
+    build(recipe, stopped)
+    assert files(stopped) == files(whole)
 
 
 @pytest.mark.parametrize("kind", CHUNK_FILES)
@@ -133,22 +112,33 @@ def test_any_damage_to_a_chunk_has_it_made_anew(stopped, recipe, kind, slow, mon
     attack(take_up, stopped / "chunks" / f"00000.{kind}", count=3_000 if slow else 60)
 
 
-@pytest.mark.parametrize("line", ['{"a": 1}', "[1]", "[" * 100_000, "", '["\\ud800"]', "9" * 5_000, "null"])
-def test_a_line_that_is_no_document_is_damage(line, tmp_path):
-    with pytest.raises(RunError, match="is damaged"):
-        held_out_document(line, tmp_path / "a")
+@pytest.mark.parametrize("line", ['{"a": 1}', "[1]", "[" * 100_000, " ", '["\\ud800"]', "9" * 5_000, "null"])
+def test_a_line_that_is_no_document_is_damage_even_if_the_record_seals_it(line, tmp_path):
+    path = chunk_file(tmp_path, 0, DOCUMENTS)
+    path.parent.mkdir()
+    path.write_text(line)
+    record = ChunkRecord(
+        directory=tmp_path,
+        index=0,
+        fingerprint="",
+        text_crc32=0,
+        source=0,
+        statistics=Statistics(),
+        held_out=1,
+        files={"chunks/00000.held_out.jsonl": FileSum.of(path)},
+    )
+    with pytest.raises(RunError, match="is damaged") as refusal:
+        list(record.held_out_documents())
+    assert "\n" not in str(refusal.value)
 
 
-def test_text_changed_in_its_middle_between_two_starts_is_prepared_from_what_it_is_now(recipe, tmp_path, monkeypatch):
+def test_text_changed_in_its_middle_between_two_starts_is_prepared_from_what_it_is_now(recipe, tmp_path):
     """The corpus' size and both its ends are the same, so its stamp is."""
     corpus = tmp_path / "corpus.txt"
     good = open(recipe.data.source[0].removeprefix("text:"), "rb").read()
     corpus.write_bytes(good)
     recipe = recipe._replace(data=recipe.data.replace(source=f"text:{corpus}"))
-    with monkeypatch.context() as context:
-        context.setattr(preparation, "_separate_held_out", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            build(recipe, tmp_path / "set")
+    prepare_chunks(recipe, tmp_path / "set")
     middle = good.index(b"house", len(good) // 2)
     corpus.write_bytes(good[:middle] + b"mouse" + good[middle + 5 :])
     changed_set, whole = build(recipe, tmp_path / "set"), build(recipe, tmp_path / "whole")

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 from conftest import stories, story
-from prepared_sets import build, files
+from prepared_sets import build
 
 from bert_jax.config.data import DataConfig
-from bert_jax.corpora.corpus import open_corpus
-from bert_jax.instances.chunk_text import LEAST_END_BYTES, Recipe, is_held_out, split_end
+from bert_jax.instances.chunk_text import LEAST_END_BYTES, Recipe, split_end
 from bert_jax.instances.store import InstanceSource
 
 DATA = DataConfig(held_out=0.01)
@@ -61,25 +60,11 @@ def test_one_document_without_blank_lines_is_divided_and_said(tmp_path, tokenize
     assert np.array_equal(prepared.piece_counts, without.piece_counts)
 
 
-def test_the_files_are_the_same_whatever_the_number_of_processes_and_starts(tmp_path, tokenizer_directory):
-    recipe = recipe_for(stories(12), tmp_path, tokenizer_directory, "next_sentence", chunk_megabytes=0.01)
-    assert not any(is_held_out(document, 0.01) for document in open_corpus(recipe.data).documents())
-    for processes in (1, 2):
-        prepared = build(recipe, tmp_path / str(processes), processes)
-    assert prepared.held_out.documents > 2 and prepared.held_out.random_pairs
-    assert files(tmp_path / "1") == files(tmp_path / "2")
-
-
 def test_an_end_of_paragraphs_that_stand_elsewhere_is_dropped(tmp_path, tokenizer_directory):
     shared = "This paragraph stands in the beginning and at the end, and is long enough to be compared."
     lines = [shared, *(line for seed in range(20) for line in story(seed)), shared]
     prepared = build(recipe_for("\n".join(lines), tmp_path, tokenizer_directory), tmp_path / "out")
     assert (prepared.held_out.documents, prepared.held_out_dropped) == (0, 1)
-
-
-def test_enough_documents_are_held_out_whole(recipe, tmp_path, capsys):
-    build(recipe, tmp_path / "out")
-    assert "instead" not in capsys.readouterr().err
 
 
 def test_nothing_is_held_out_where_nothing_is_to_be(tmp_path, tokenizer_directory, capsys):

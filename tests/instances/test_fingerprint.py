@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from prepared_sets import build
 
 from bert_jax.config.data import DataConfig
-from bert_jax.instances.prepared_data import fingerprint
+from bert_jax.instances.prepared_data import PreparedData, fingerprint
 
 
 class LaterDataConfig(DataConfig):
@@ -51,11 +50,7 @@ def test_all_else_that_shapes_the_records_is_in_it(recipe, change):
     assert fingerprint(recipe._replace(**change)) != fingerprint(recipe)
 
 
-def test_a_setting_given_as_its_default_is_as_if_it_were_not_given(recipe):
-    assert fingerprint(recipe._replace(data=recipe.data.replace(dupe_factor=1))) == fingerprint(recipe)
-
-
-def test_a_set_has_the_format_and_its_fingerprint(recipe, tmp_path):
-    made = build(recipe, tmp_path / "set")
-    assert json.loads((tmp_path / "set" / "prepared.json").read_text())["format"] == 1
+def test_a_set_has_the_format_and_its_fingerprint(recipe, whole):
+    made = PreparedData.open(whole)
+    assert json.loads((whole / "prepared.json").read_text())["format"] == 1
     assert made.fingerprint == fingerprint(recipe) and made.is_of(recipe) and made.is_of(later(recipe))

@@ -34,4 +34,4 @@ def test_without_pairs_all_of_a_sequence_is_segment_0():
 def test_of_no_segments_there_are_no_instances():
     none = np.zeros(0, int)
     made = built(Segments(none, none, none, none, 0), paired=True)
-    assert made.count == 0 and made.ends.tolist() == [0]
+    assert made.sequences == 0 and made.ends.tolist() == [0]

@@ -164,7 +164,7 @@ def test_a_segmenter_that_fails_is_one_line(words, told, monkeypatch):
 
 def test_lines_of_no_use_are_counted(tmp_path, capsys):
     path = lexicon(tmp_path / "p.txt", ["a b", "", "a b", "A  B", "xyz", "c"])
-    Marker(TOKENIZER, DataConfig(phrases=path)).say_what_is_left_out()
+    Marker(TOKENIZER, DataConfig(phrases=path)).report_unused_entries()
     said = " ".join(capsys.readouterr().err.split())
     assert "1 blank, 1 doubled, 1 which the tokenizer treats as an earlier one, 1 with pieces that the vocab" in said
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow_datasets as tfds
 from hypothesis import given
 from hypothesis import strategies as st
-from prepared_sets import build, files
+from prepared_sets import build
 
 from bert_jax.instances.packing import best_fit
 from bert_jax.instances.shards import decode_instances, encode_instances
@@ -72,12 +72,6 @@ def test_packed_data_hold_the_same_sequences_in_fewer_rows(packed, tmp_path):
         assert sequences_of(ours) == sequences_of(theirs) and ours.rows.tolist() == [0]
 
 
-def test_it_is_the_same_whatever_the_number_of_processes(packed, tmp_path):
-    for processes in (1, 4):
-        build(packed, tmp_path / str(processes), processes)
-    assert files(tmp_path / "1") == files(tmp_path / "4")
-
-
 def test_batches_number_the_sequences_of_each_row(packed, tmp_path):
     build(packed, tmp_path)
     source = InstanceSource(tmp_path, "train")
@@ -88,10 +82,10 @@ def test_batches_number_the_sequences_of_each_row(packed, tmp_path):
     assert batch.ordinal[3].tolist() == [2**32 - 4, 2**32 - 3, 2**32 - 2, 2**32 - 1]
     for row, record in enumerate((5, 0, 3)):
         one = source.read([record])
-        assert np.array_equal(batch.tokens.length[row, : one.count], np.diff(one.ends))
-        assert np.array_equal(batch.pair_label[row, : one.count], one.pair_label)
+        assert np.array_equal(batch.tokens.length[row, : one.sequences], np.diff(one.ends))
+        assert np.array_equal(batch.pair_label[row, : one.sequences], one.pair_label)
         assert np.array_equal(batch.tokens.ids[row][batch.tokens.sequence[row] > 0], one.ids)
-        assert batch.weight[row].sum() == one.count
+        assert batch.weight[row].sum() == one.sequences
     assert not batch.weight[3].any()
 
 

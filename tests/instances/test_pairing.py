@@ -5,7 +5,7 @@ from conftest import DOCUMENTS, numbered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax.instances.pairing import order_segments, pair_segments
+from bert_jax.instances.pairing import pair_segments
 from bert_jax.instances.sentences import Sentences
 
 
@@ -122,7 +122,7 @@ def test_of_nothing_there_are_no_pairs():
 @settings(max_examples=60, deadline=None)
 def test_ordered_segments_follow_each_other_and_leave_no_sentence_out(lengths, seed):
     text = numbered(lengths)
-    segments = order_segments(text, 10_000, 0.1, np.random.default_rng(seed))
+    segments = pair_segments(text, 10_000, 0.1, np.random.default_rng(seed), ordered=True)
     begin, end = segments.begin.reshape(-1, 2), segments.end.reshape(-1, 2)
     earlier = np.where(segments.pair_label, 1, 0)
     rows = np.arange(len(begin))
@@ -136,5 +136,5 @@ def test_ordered_segments_follow_each_other_and_leave_no_sentence_out(lengths, s
 
 
 def test_half_of_the_ordered_pairs_are_swapped():
-    segments = order_segments(numbered([[5] * 40] * 100), 64, 0.1, np.random.default_rng(0))
+    segments = pair_segments(numbered([[5] * 40] * 100), 64, 0.1, np.random.default_rng(0), ordered=True)
     assert abs(segments.pair_label.mean() - 0.5) < 3 * 0.5 / len(segments.pair_label) ** 0.5

@@ -1,5 +1,8 @@
 import gzip
 import random
+import shutil
+from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,39 +23,29 @@ from bert_jax.system.errors import RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 
 
-def test_the_files_are_the_same_whatever_the_number_of_processes(recipe, tmp_path):
-    for processes in (1, 2, 4):
-        build(recipe, tmp_path / str(processes), processes)
-    one = files(tmp_path / "1")
-    assert len([name for name in one if name.startswith("train-")]) >= 3
-    assert one == files(tmp_path / "2") == files(tmp_path / "4")
+def test_the_files_are_the_same_whatever_the_number_of_processes(recipe, whole, tmp_path):
+    build(recipe, tmp_path / "2", processes=2)
+    one = files(whole)
+    assert len([name for name in one if name.startswith("train-")]) >= 3 and one == files(tmp_path / "2")
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_an_interrupted_preparation_goes_on_at_the_next_chunk(recipe, tmp_path, monkeypatch, packed):
-    recipe = recipe._replace(data=recipe.data.replace(packed=packed))
-    build(recipe, tmp_path / "whole")
-    made, real = [], chunk_worker.prepare_chunk
+def test_a_preparation_that_stops_goes_on_at_the_next_chunk(recipe, whole, tmp_path, monkeypatch):
+    written, real = [], chunk_worker.write_shard
 
-    def interrupted_after_two(chunk, *rest):
-        if len(made) == 2:
-            raise KeyboardInterrupt
-        made.append(chunk.index)
-        return real(chunk, *rest)
+    def full_at_the_third(path, *rest):
+        if len(written) == 2:
+            raise RunError("no space left")
+        written.append(path.name)
+        return real(path, *rest)
 
-    monkeypatch.setattr(chunk_worker, "prepare_chunk", interrupted_after_two)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as context, pytest.raises(RunError, match="no space left"):
+        context.setattr(chunk_worker, "write_shard", full_at_the_third)
         build(recipe, tmp_path / "a")
-    assert PreparedData.open(tmp_path / "a") is None
-
-    def noted(chunk, *rest):
-        made.append(chunk.index)
-        return real(chunk, *rest)
-
-    monkeypatch.setattr(chunk_worker, "prepare_chunk", noted)
+    assert len(list((tmp_path / "a" / "chunks").glob("*.json"))) == 2 and PreparedData.open(tmp_path / "a") is None
+    monkeypatch.setattr(chunk_worker, "write_shard", lambda path, *rest: written.append(path.name) or real(path, *rest))
     build(recipe, tmp_path / "a")
-    assert made == sorted(set(made)) and len(made) >= 3  # no chunk twice
-    assert files(tmp_path / "a") == files(tmp_path / "whole")
+    assert len(set(written)) == len(written) > 3  # no shard twice
+    assert files(tmp_path / "a") == files(whole)
 
 
 @pytest.fixture
@@ -111,42 +104,30 @@ def test_a_chunk_is_prepared_for_the_lengths_that_lack_it(recipe, tmp_path, enco
     assert chunk_worker.prepare_unless_finished(chunk, targets) == whole and len(encoded) == 2
 
 
-def test_finished_chunks_of_another_text_or_settings_are_made_anew(recipe, tmp_path, monkeypatch):
-    build(recipe, tmp_path / "whole")
-    monkeypatch.setattr(preparation, "_separate_held_out", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
-    other = recipe._replace(seed=8)
-    with pytest.raises(KeyboardInterrupt):
-        build(other, tmp_path / "a")  # leaves all chunks finished, of another seed
-    monkeypatch.undo()
-    build(recipe, tmp_path / "a")
-    assert files(tmp_path / "a") == files(tmp_path / "whole")
-
-
-def test_what_was_seen_is_right(recipe, corpus, tmp_path):
-    prepared = build(recipe, tmp_path / "a")
+def test_what_was_seen_is_right(whole, corpus):
+    prepared = PreparedData.open(whole)
     seen, documents = prepared.train, corpus.read_text().split("\n\n")
     assert seen.documents + prepared.held_out.documents + prepared.held_out_dropped == len(documents)
-    source = InstanceSource(tmp_path / "a", "train")
+    source = InstanceSource(whole, "train")
     all_of_them = source.read(range(len(source)))
-    assert seen.instances == all_of_them.count
+    assert seen.instances == all_of_them.sequences
     assert seen.instance_tokens == len(all_of_them.ids)
     assert seen.random_pairs == all_of_them.pair_label.sum()
     assert prepared.piece_counts.sum() == seen.tokens
     assert prepared.piece_counts[1] == seen.unknown_tokens == 0
     rows = dict(seen.table(32, 5))
     assert rows["padding"].endswith("%") and rows["instances"] == f"{seen.instances:,}"
+    examples = prepared.example_sentences
+    assert 1 <= len(examples) and all(40 <= len(text) <= 120 for text in examples)
 
 
-def test_it_opens_again_as_it_was(recipe, tmp_path):
-    prepared = build(recipe, tmp_path / "a")
-    opened = PreparedData.open(tmp_path / "a")
-    assert opened == prepared and opened.fingerprint == fingerprint(recipe)
-    assert 1 <= len(opened.example_sentences) and all(40 <= len(text) <= 120 for text in opened.example_sentences)
-
-
-def test_held_out_documents_that_share_a_paragraph_with_training_are_dropped(tokenizer_directory, tmp_path):
+def test_held_out_documents_that_share_a_long_paragraph_with_training_are_dropped(tokenizer_directory, tmp_path):
     texts = [
-        ["\n".join(story(seed)), f"Of its own, as document {seed} has it, and quite long enough to be compared here."]
+        [
+            "History.",
+            "\n".join(story(seed)),
+            f"Of its own, as document {seed} has it, and quite long enough to be compared here.",
+        ]
         for seed in range(80)
     ]
     shared = "This paragraph stands in every second document and is long enough to be compared with others."
@@ -159,21 +140,12 @@ def test_held_out_documents_that_share_a_paragraph_with_training_are_dropped(tok
     assert prepared.held_out.documents == sum(shared not in document for document in chosen) > 3
 
 
-def test_held_out_text_is_bounded(recipe, tmp_path, monkeypatch):
-    all_of_it = build(recipe, tmp_path / "all")
+def test_held_out_text_is_bounded(stopped, recipe, whole, monkeypatch):
+    all_of_it = PreparedData.open(whole)
     monkeypatch.setattr(preparation, "HELD_OUT_BYTES", 4000)
-    bounded = build(recipe, tmp_path / "bounded")
+    bounded = build(recipe, stopped)
     assert 1 < bounded.held_out.documents < all_of_it.held_out.documents
     assert bounded.train == all_of_it.train
-
-
-def test_short_lines_in_common_do_no_harm(tokenizer_directory, tmp_path):
-    (tmp_path / "a.txt").write_text("\n\n".join(f"History.\n{' '.join(story(seed))}" for seed in range(60)))
-    prepared = build(
-        Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.3), 32, 0, tokenizer_directory),
-        tmp_path / "out",
-    )
-    assert prepared.held_out_dropped == 0 and prepared.held_out.documents > 5
 
 
 def test_the_choice_of_held_out_documents_is_a_matter_of_their_text():
@@ -213,8 +185,8 @@ def test_repaired_input_is_counted(tokenizer_directory, tmp_path):
     assert ("lines with undecodable bytes", "1") in prepared.train.table(32, 5)
 
 
-def test_a_shard_cut_short_is_named_when_the_set_is_opened(recipe, tmp_path):
-    build(recipe, tmp_path / "a")
+def test_a_shard_cut_short_is_named_when_the_set_is_opened(whole, tmp_path):
+    shutil.copytree(whole, tmp_path / "a")
     shard = tmp_path / "a" / "train-00001.array_record"
     shard.write_bytes(shard.read_bytes()[:-1])
     with pytest.raises(RunError, match=r"train-00001.*has .* bytes and should have .*delete"):
@@ -224,41 +196,17 @@ def test_a_shard_cut_short_is_named_when_the_set_is_opened(recipe, tmp_path):
         PreparedData.open(tmp_path / "a")
 
 
-def test_a_full_disk_leaves_finished_chunks_usable(recipe, tmp_path, monkeypatch):
-    build(recipe, tmp_path / "whole")
-    real, calls = chunk_worker.write_shard, []
-
-    def full_at_the_third(*arguments):
-        calls.append(1)
-        if len(calls) == 3:
-            raise RunError("no space left")
-        return real(*arguments)
-
-    monkeypatch.setattr(chunk_worker, "write_shard", full_at_the_third)
-    with pytest.raises(RunError, match="no space left"):
-        build(recipe, tmp_path / "a")
-    assert len(list((tmp_path / "a" / "chunks").glob("*.json"))) == 2
-    build(recipe, tmp_path / "a")
-    assert files(tmp_path / "a") == files(tmp_path / "whole")
+def test_what_other_settings_left_is_not_taken_for_finished(stopped, recipe, whole, monkeypatch):
+    with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):  # after a shard, before its record
+        context.setattr(chunk_worker, "write_numbers", Mock(side_effect=KeyboardInterrupt))
+        build(recipe._replace(seed=8), stopped)
+    build(recipe, stopped)
+    assert files(stopped) == files(whole)
 
 
-def test_what_other_settings_left_is_not_taken_for_finished(recipe, tmp_path, monkeypatch):
-    build(recipe, tmp_path / "whole")
-    with monkeypatch.context() as stopped:
-        stopped.setattr(preparation, "_separate_held_out", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            build(recipe, tmp_path / "again")
-    with monkeypatch.context() as stopped:  # after the first shard, before its record
-        stopped.setattr(chunk_worker, "write_numbers", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            build(recipe._replace(seed=8), tmp_path / "again")
-    build(recipe, tmp_path / "again")
-    assert files(tmp_path / "again") == files(tmp_path / "whole")
-
-
-def test_half_a_deletion_leaves_no_data_set(recipe, tmp_path, monkeypatch):
-    build(recipe, tmp_path)
-    monkeypatch.setattr(prepared_data, "remove_directory", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+def test_half_a_deletion_leaves_no_data_set(whole, tmp_path, monkeypatch):
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setattr(prepared_data, "remove_directory", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         prepared_data.discard(tmp_path)
     assert PreparedData.open(tmp_path) is None
@@ -274,7 +222,7 @@ def mixed(tokenizer_directory, tmp_path):
 
 
 def test_several_sources_lie_one_after_the_other_and_none_is_paired_with_another(mixed, tmp_path):
-    prepared = build(mixed, tmp_path / "out", processes=2)
+    prepared = build(mixed, tmp_path / "out")
     assert len(prepared.sources) == 3 and sum(prepared.sources) == prepared.train.instances
     assert PreparedData.open(tmp_path / "out") == prepared
     alone = [
@@ -334,9 +282,8 @@ def test_a_source_with_too_little_text_is_named(mixed, tmp_path):
         build(mixed._replace(data=mixed.data.replace(held_out=0.0)), tmp_path / "out")
 
 
-def test_weights_and_where_the_tokenizer_came_from_do_not_shape_the_records(mixed):
+def test_where_the_tokenizer_came_from_does_not_shape_the_records(mixed):
     before = fingerprint(mixed)
-    assert before == fingerprint(mixed._replace(data=mixed.data.replace(weights=(1, 2, 3))))
     origin = mixed.tokenizer_directory / "origin.json"
     origin.write_text('{"weights": [1, 2]}')
     assert before == fingerprint(mixed)
@@ -349,13 +296,13 @@ def test_text_that_moved_to_another_source_is_prepared_again(mixed, tmp_path, mo
     chunks = [chunk for chunk in cut_chunks(open_corpus(mixed.data).passes(), 10**6)]
     (tmp_path / "out" / "chunks").mkdir(parents=True)
     for source in (1, 0):
-        moved = chunks[0]._replace(source=source)
+        moved = replace(chunks[0], source=source)
         ((record, _),) = chunk_worker.prepare_unless_finished(moved, [Target(mixed, tmp_path / "out", "shape")])
         assert record.source == source
 
 
-def test_dupe_factor_cuts_training_documents_again_and_otherwise(recipe, tmp_path):
-    once = build(recipe, tmp_path / "once")
+def test_dupe_factor_cuts_training_documents_again_and_otherwise(recipe, whole, tmp_path):
+    once = PreparedData.open(whole)
     twice = build(recipe._replace(data=recipe.data.replace(dupe_factor=2)), tmp_path / "twice")
     assert (twice.train.documents, twice.train.tokens) == (once.train.documents, once.train.tokens)
     assert 1.9 < twice.train.instances / once.train.instances < 2.1

@@ -47,7 +47,7 @@ def test_instances_come_back_by_number(store):
     assert len(source) == 300 and len(InstanceSource(store, "held_out")) == 0
     for numbers in ([299], [0], [200, 7]):
         found = source.read(numbers)
-        assert found.count == len(numbers)
+        assert found.sequences == len(numbers)
         for at, number in enumerate(numbers):
             begin, end = found.ends[at : at + 2]
             one = Instances(

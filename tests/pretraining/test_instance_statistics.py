@@ -67,7 +67,7 @@ def count_masked(tokens, first, **settings):
 
 def masked_counts(made: list[Instances], length: int, every: int, **settings) -> list[np.ndarray]:
     """[3, n] counts of one in `every` of each seed's sequences; all are masked in batches of one shape."""
-    chosen = np.concatenate([np.arange(one.count) % every == 0 for one in made])
+    chosen = np.concatenate([np.arange(one.sequences) % every == 0 for one in made])
     lengths = np.concatenate([np.diff(one.ends) for one in made])
     ids, units, firsts = (
         np.concatenate([getattr(one, name) for one in made]) for name in ("ids", "units", "first_length")
@@ -79,7 +79,7 @@ def masked_counts(made: list[Instances], length: int, every: int, **settings) ->
         count_masked(jax.tree.map(lambda array, batch=batch: array[batch], tokens), number * ROWS, **settings)
         for number, batch in enumerate(rows)
     ]
-    ends = np.cumsum([-(-one.count // every) for one in made])
+    ends = np.cumsum([-(-one.sequences // every) for one in made])
     return np.split(np.concatenate(counts, axis=1), ends, axis=1)[:-1]
 
 
@@ -87,7 +87,7 @@ def of_sequences(one: Instances, length: int) -> dict[str, float]:
     """What is measured of one seed's sequences."""
     sizes = np.diff(one.ends)
     return {
-        "instances": one.count,
+        "instances": one.sequences,
         "random_next": one.pair_label.mean(),
         "length": sizes.mean(),
         "full_length": (sizes == length).mean(),

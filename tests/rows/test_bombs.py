@@ -1,4 +1,7 @@
-"""Small files that unpack or parse to enormous ones: read in bounded memory and time, or refused with the bound."""
+"""Small files that unpack or parse to enormous ones: read in bounded memory and time, or refused with the bound.
+
+The bombs and the limits have an eighth of their real size.
+"""
 
 import json
 import os
@@ -14,13 +17,19 @@ import zstandard
 
 LINE = b"the same line of text again and again\n"
 WORDS = b"word " * 1000
-MOST_MB = 500
+MOST_MB = 120
 MOST_S = 25
+SCALED = ("FREE_BYTES", "RECORD_BYTES", "RECORD_VALUES", "SQUAD_BYTES", "SQUAD_VALUES", "COLUMNS", "SENTENCE_WORDS")
 
 # Reads each bomb in a process of its own, forked from one that has imported everything.
 _READER = f"""
 import json, os, resource, sys, time
 from collections import Counter
+
+from bert_jax.corpora import limits
+
+for name in {SCALED}:  # before they become defaults of functions
+    setattr(limits, name, getattr(limits, name) // 8)
 
 from bert_jax.config.data import DataConfig
 from bert_jax.corpora.corpus import open_corpus
@@ -67,34 +76,30 @@ def packed(*parts: tuple[bytes, int]) -> bytes:
 
 
 BOMBS = {
-    "text:lines.txt.zst": (lambda: zstandard.compress(LINE * 1_000_000), "read "),
-    "text:many.txt.zst": (lambda: zstandard.compress(LINE * 2_500_000), "it unpacks to"),
-    "text:zeros.txt.gz": (lambda: packed((b"\0", 50_000_000)), "line 1: byte 1 is NUL"),
-    "jsonl:line.jsonl.gz#text": (lambda: packed((b'{"text": [', 1), (b"[],", 20_000_000)), "33,554,432 bytes"),
-    "jsonl:values.jsonl.gz#text": (lambda: packed((b"[", 1), (b"[],", 10_000_000)), "more than 2,000,000 values"),
-    "line.jsonl.gz": (lambda: packed((b"[", 1), (b"[],", 20_000_000)), "33,554,432 bytes"),
-    "squad.json.gz": (lambda: packed((b'{"data":[', 1), (b"[],", 10_000_000)), "more than 5,000,000 values"),
-    "quoted.csv.gz": (lambda: packed((b'"' + b"word " * 40 + b'\n",', 500_000)), "33,554,432 characters"),
-    "wide.csv.gz": (lambda: packed((b"xy,", 10_000_000)), "10,000,000 separators between columns, and at most 100,000"),
-    "wide.tsv.gz": (
-        lambda: packed((b"xy\t", 10_000_000)),
-        "10,000,000 separators between columns, and at most 100,000",
-    ),
-    "short.csv.gz": (lambda: packed((b"text,label\n", 1), (b"a,0\n", 16_000_000)), "rows take 67,10"),
+    "text:lines.txt.zst": (lambda: zstandard.compress(LINE * 125_000), "read "),
+    "text:many.txt.zst": (lambda: zstandard.compress(LINE * 312_500), "it unpacks to"),
+    "text:zeros.txt.gz": (lambda: packed((b"\0", 6_000_000)), "line 1: byte 1 is NUL"),
+    "jsonl:values.jsonl.gz#text": (lambda: packed((b"[", 1), (b"[],", 1_250_000)), "more than 250,000 values"),
+    "line.jsonl.gz": (lambda: packed((b"[", 1), (b"[],", 2_500_000)), "4,194,304 bytes"),
+    "squad.json.gz": (lambda: packed((b'{"data":[', 1), (b"[],", 1_250_000)), "more than 625,000 values"),
+    "quoted.csv.gz": (lambda: packed((b'"' + b"word " * 40 + b'\n",', 62_500)), "4,194,304 characters"),
+    "wide.csv.gz": (lambda: packed((b"xy,", 1_250_000)), "1,250,000 separators between columns, and at most 12,500"),
+    "wide.tsv.gz": (lambda: packed((b"xy\t", 1_250_000)), "1,250,000 separators between columns, and at most 12,500"),
+    "short.csv.gz": (lambda: packed((b"text,label\n", 1), (b"a,0\n", 2_000_000)), "rows take 8,38"),
     "nested.jsonl.gz": (
-        lambda: packed((b'{"text": "a", "other": [' + b"[]," * 10_000 + b"[]]}\n", 1_000)),
-        "rows take 67,",
+        lambda: packed((b'{"text": "a", "other": [' + b"[]," * 10_000 + b"[]]}\n", 125)),
+        "rows take 8,",
     ),
     "wide_characters.json.gz": (
-        lambda: packed(('{"data": ["\U0001f600'.encode(), 1), (os.urandom(650_000).hex().encode(), 1), (WORDS, 28_000)),
-        "longer than 134,217,728 bytes",
+        lambda: packed(('{"data": ["\U0001f600'.encode(), 1), (os.urandom(650_000).hex().encode(), 1), (WORDS, 3_500)),
+        "longer than 16,777,216 bytes",
     ),
-    "endless.conll.gz": (lambda: packed((b"x O\n", 5_000_000)), "has more than 100,000 words"),
+    "endless.conll.gz": (lambda: packed((b"x O\n", 625_000)), "has more than 12,500 words"),
 }
 TABLES = {
-    "parquet:value.parquet#text": ((100_000_000, 128), "take 100,000,"),
-    "parquet:rows.parquet#text": ((50_000_000, 100_000), "take 100,000,"),
-    "parquet:lying.parquet#text": ((100_000_000, 128), "take 100,000,"),
+    "parquet:value.parquet#text": ((12_500_000, 128), "take 12,500,"),
+    "parquet:rows.parquet#text": ((6_250_000, 12_500), "take 12,500,"),
+    "parquet:lying.parquet#text": ((12_500_000, 128), "take 12,500,"),
 }
 
 

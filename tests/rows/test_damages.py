@@ -14,12 +14,12 @@ from damages import attack
 from bert_jax.config.data import DataConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.corpus import open_corpus
-from bert_jax.finetuning.dataset import read_measured, read_training
+from bert_jax.finetuning.dataset import read_labelled, read_training
 from bert_jax.rows.task_files import task_records
 from bert_jax.text.vocabulary import Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
-COUNT = 60
+COUNT = 25
 TEXT = stories(6)
 DOCUMENTS = TEXT.strip().split("\n\n")
 WORDS = [line.split()[:12] for line in DOCUMENTS]
@@ -105,7 +105,7 @@ def test_damaged_text_is_read_or_refused_in_one_line(tmp_path, slow, source):
             "\n".join(document).encode()
         assert 0 <= corpus.position <= corpus.total + 1e-9
 
-    attack(read, file, COUNT * (50 if slow else 1))
+    attack(read, file, COUNT * (120 if slow else 1))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -128,7 +128,7 @@ def test_damaged_rows_are_read_or_refused_in_one_line(tmp_path, slow, tokenizer,
     def read():
         for record in task_records(str(file), Counter()):
             json.dumps(record.values, ensure_ascii=False).encode()
-        read_measured(read_training(config, tokenizer, 0).task)
+        read_labelled(read_training(config, tokenizer, 0).task)
 
     read()
-    attack(read, file, COUNT * (50 if slow else 1))
+    attack(read, file, COUNT * (120 if slow else 1))

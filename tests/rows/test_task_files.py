@@ -8,6 +8,7 @@ import zstandard
 
 from bert_jax.corpora import limits
 from bert_jax.corpora.task_record import Record
+from bert_jax.rows.row_format import RowFormat
 from bert_jax.rows.task_files import held_records, task_records
 from bert_jax.system.errors import UsageError
 
@@ -20,7 +21,7 @@ def read(tmp_path, name, content, **settings):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     repairs = Counter()
-    return list(task_records(str(path), repairs, **settings)), repairs
+    return list(task_records(str(path), repairs, RowFormat(**settings))), repairs
 
 
 def values(tmp_path, name, content, **settings):
@@ -103,7 +104,7 @@ def test_a_field_may_be_long(tmp_path):
 def test_columns_of_one_name_are_refused(tmp_path, name):
     (tmp_path / name).write_text("x\n")
     with pytest.raises(UsageError, match="^task.columns names the column 'label' twice; rename one$"):
-        next(task_records(str(tmp_path / name), Counter(), columns=("label", "text", "label")))
+        next(task_records(str(tmp_path / name), Counter(), RowFormat(columns=("label", "text", "label"))))
 
 
 def test_columns_may_be_named_and_the_last_ones_missing(tmp_path):
@@ -114,7 +115,7 @@ def test_columns_may_be_named_and_the_last_ones_missing(tmp_path):
 def test_a_line_of_the_names_that_are_given_is_no_row(tmp_path):
     path, repairs = tmp_path / "rows.tsv", Counter()
     path.write_text("a\tb\na\tb\n1\t2\n")
-    assert [record.values for record in task_records(str(path), repairs, columns=("a", "b"))] == [
+    assert [record.values for record in task_records(str(path), repairs, RowFormat(columns=("a", "b")))] == [
         {"a": "a", "b": "b"},
         {"a": "1", "b": "2"},
     ]
@@ -314,7 +315,7 @@ def test_a_comment_has_a_tag_that_is_nowhere_else_in_the_column_of_tags(tmp_path
         threading.Thread(target=path.write_text, args=(content,), daemon=True).start()
     else:
         path.write_text(content)
-    found = next(task_records(str(path), repairs, columns=("words", "ner", "lemma"), label="ner"))
+    found = next(task_records(str(path), repairs, RowFormat(columns=("words", "ner", "lemma"), label="ner")))
     assert found.values["words"] == ["Anna", "#Ulm"] and repairs == {"comment lines, which begin with #, skipped": 1}
 
 

@@ -1,15 +1,18 @@
-"""Hostile metadata of a TFDS set: nothing that they name is imported, and each is refused in one line."""
+"""Hostile files of a TFDS set: nothing that they name is imported, and each is refused in one line."""
 
 import json
+import os
 import sys
 from collections import Counter
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
+from array_record.python.array_record_module import ArrayRecordWriter
 from damages import attack
 from tfds_sets import LABELS, TEXT, read, write_set
 
+from bert_jax.corpora.tfds_checks import _unpacked_sizes
 from bert_jax.rows.task_files import task_records
 from bert_jax.system.errors import UsageError
 
@@ -111,3 +114,16 @@ def test_shapes_that_no_machine_holds_are_refused(directory, dimension):
 @pytest.mark.parametrize("name", ["features.json", "dataset_info.json", "pages-train.array_record-00000-of-00001"])
 def test_a_damaged_set_is_one_line_whatever_the_damage(directory, name, slow):
     attack(lambda: read("tfds:pages:train#text"), directory / name, count=2_000 if slow else 40)
+
+
+def test_every_record_is_found_wherever_its_header_lies(tmp_path):
+    """Headers of blocks, every 65,536 bytes, interrupt records and their headers."""
+    sizes = np.random.default_rng(0).integers(0, 300, 3000).tolist() + [65_408, 65_500, 200_000, 0, 1]
+    for options in ("group_size:1,uncompressed", "group_size:1"):
+        file = tmp_path / "records"
+        writer = ArrayRecordWriter(os.fspath(file), options)
+        for size in sizes:
+            writer.write(os.urandom(size))
+        writer.close()
+        # Before them is the file's signature, after them the table of their places.
+        assert list(_unpacked_sizes(file.read_bytes()))[1 : len(sizes) + 1] == sizes
