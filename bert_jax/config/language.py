@@ -4,7 +4,7 @@ from functools import cache
 
 from bert_jax.config.wording import value_text
 
-_CUSTOMARY = frozenset("ar de en es fr hi it ja ko nl pl pt ru tr uk zh".split())
+_CUSTOMARY = {"ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "uk", "zh"}
 """Codes that need no look-up in langcodes, which takes a moment to load."""
 _ENCODINGS = {
     "BIG5": "zh-Hant zh-TW zh-HK",
@@ -42,7 +42,9 @@ def language_code(named: str) -> str:
         found = langcodes.find(named)  # also finds misspelled names
         names = (found.display_name(), found.autonym())
     except (LookupError, ValueError):  # its index of names raises UnicodeDecodeError for some
-        raise ValueError(f"{value_text(named)} is no language; give a code like en or zh, or a name in English") from None
+        raise ValueError(
+            f"{value_text(named)} is no language; give a code like en or zh, or a name in English"
+        ) from None
     if named.strip().lower() not in map(str.lower, names):
         raise ValueError(f"{value_text(named)} is no language that is known; did you mean {names[0]} ({found})?")
     return found.to_tag()

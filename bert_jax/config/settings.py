@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from bert_jax.config.wording import Kind, value_text
 
@@ -26,7 +26,7 @@ class Problem(NamedTuple):
     path: str
     """Dotted path of the field within the invalid settings."""
     text: str
-    """What is wrong, to be written after the path."""
+    """Description of the problem, to be written after the path."""
 
 
 class Settings(BaseModel):
@@ -46,6 +46,16 @@ class Settings(BaseModel):
         except ValidationError as error:
             raise _explained(error, type(self)) from None
 
+    @model_validator(mode="after")
+    def _fit_each_other(self: Group) -> Group:
+        if conflict := next(self.conflicts(), None):
+            raise ValueError(conflict)
+        return self
+
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for each combination of settings that is refused; the first one is raised."""
+        yield from ()
+
     def replace(self: Group, **changes: Any) -> Group:
         """A validated copy with `changes`; pydantic's own `model_copy` doesn't validate."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | changes)
@@ -63,7 +73,7 @@ class Settings(BaseModel):
         return self.replace(**{name: _set(getattr(self, name), within) for name, within in groups.items()})
 
     def flat(self) -> dict[str, Any]:
-        """Every single setting, as JSON has it, by its dotted name: `model.num_layers`, `phases.0.steps`."""
+        """Every single setting as in JSON, by its dotted name: `model.num_layers`, `phases.0.steps`."""
         return dict(_leaves(self.model_dump(mode="json")))
 
 

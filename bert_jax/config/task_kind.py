@@ -21,7 +21,7 @@ class TaskKind(NamedTuple):
     """Numbers that the head gives for each vector that it takes; None: one for each label."""
     loss: Loss
     metrics: tuple[str, ...]
-    """Names of what is measured; the first that can be measured is the default to choose checkpoints by."""
+    """Names of the metrics; the first that can be computed is the default to choose checkpoints by."""
     measured_by: str | None = None
     """The library that measures it."""
     words: bool = False
@@ -37,7 +37,7 @@ class TaskKind(NamedTuple):
     problem: str | None = None
     """`problem_type` of that class."""
     hub_use: str = "text-classification"
-    """What the Hugging Face hub calls its use."""
+    """Name of this use on the Hugging Face hub."""
 
     @property
     def weighted(self) -> bool:
@@ -46,7 +46,7 @@ class TaskKind(NamedTuple):
 
     @property
     def labelled(self) -> bool:
-        """Whether the rows' labels are names, which the head has an output for each."""
+        """Whether the labels are names, with one output of the head for each."""
         return self.outputs is None
 
 
