@@ -1,11 +1,11 @@
-"""bert-jax bench CONFIG: measures the train step on this machine, and what its time is spent on."""
+"""bert-jax bench CONFIG: measures the train step on this machine and its parts."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from bert_jax.cli.arguments import Arguments, Command, PlaceArgument, dotted
+from bert_jax.cli.arguments import Arguments, PlaceArgument, dotted
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.system.bucket import Place, place_of
@@ -13,7 +13,18 @@ from bert_jax.system.errors import UsageError
 
 
 class Bench(Arguments):
-    """Arguments of bert-jax bench."""
+    """Time the train step on random sequences; with a run in place of CONFIG, on the run's sequences."""
+
+    LINE = "bert-jax bench"
+    FIRST = dotted(
+        "model: num-layers hidden-size num-heads compute-dtype attention-dropout",
+        "vocabulary: size",
+        "optimizer: name",
+        "mesh: data fsdp tensor",
+        "execution: accumulation remat unroll",
+    )
+    READS = dotted("vocabulary: file size", "model objective optimizer mesh execution seed")
+    config: RunConfig = RunConfig()
 
     batch_size: int | None = None
     """Sequences a step. Without it: the batch size of the config's first phase."""
@@ -28,27 +39,9 @@ class Bench(Arguments):
     side, and what differs."""
 
 
-COMMAND = Command(
-    "bench",
-    Bench,
-    "Time the train step on random sequences; with a run in place of CONFIG, on the run's sequences.",
-    RunConfig(),
-    first=dotted(
-        {
-            "model": ("num-layers", "hidden-size", "num-heads", "compute-dtype", "attention-dropout"),
-            "vocabulary": ("size",),
-            "optimizer": ("name",),
-            "mesh": ("data", "fsdp", "tensor"),
-            "execution": ("accumulation", "remat", "unroll"),
-        }
-    ),
-    reads=("model", "vocabulary.file", "vocabulary.size", "objective", "optimizer", "mesh", "execution", "seed"),
-)
-
-
 def run(words: list[str]) -> None:
     """Parses the command line, measures, prints tables and, last, one JSON object."""
-    args = COMMAND.parse(words)
+    args = Bench.parse(words)
     of_a_run = place_of(words[0]).is_dir()
     from bert_jax.cli.bench_tables import bench_tables, comparison_lines, comparison_tables
     from bert_jax.cli.tables import as_json

@@ -4,7 +4,7 @@ import difflib
 import functools
 import runpy
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, overload
 
 from rich.pretty import pretty_repr
 
@@ -18,7 +18,8 @@ from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
-Config = TypeVar("Config", RunConfig, FinetuneConfig)
+AnyConfig = RunConfig | FinetuneConfig
+Config = TypeVar("Config", bound=AnyConfig)
 TASKS = "finetune"
 """File of the configs for `bert-jax finetune`; all others are for pretraining."""
 _TABLES = ("ablations", "experiments", TASKS)
@@ -30,8 +31,8 @@ class NamedConfig(NamedTuple):
 
     name: str
     text: str
-    """What it is, the command that runs it, its time and the result to expect."""
-    config: RunConfig | FinetuneConfig
+    """Docstring: a description, the command, its time and the result to expect."""
+    config: AnyConfig
 
     @property
     def summary(self) -> str:
@@ -55,7 +56,7 @@ def config_names() -> list[str]:
     return names
 
 
-def names_for(kind: type[Config]) -> list[str]:
+def names_for(kind: type[AnyConfig]) -> list[str]:
     """The names of the configs that build a `kind`, without the prefix finetune/."""
     of_tasks = [name.removeprefix(f"{TASKS}/") for name in config_names() if name.startswith(f"{TASKS}/")]
     return of_tasks if kind is FinetuneConfig else [name for name in config_names() if not name.startswith(f"{TASKS}/")]
@@ -77,12 +78,16 @@ def find_config(name: str) -> NamedConfig | None:
 
 
 @functools.cache
-def _recipes(path: Path) -> dict[str, tuple[str, RunConfig | FinetuneConfig]]:
-    recipes: dict[str, tuple[str, RunConfig | FinetuneConfig]] = runpy.run_path(str(path))["RECIPES"]
+def _recipes(path: Path) -> dict[str, tuple[str, AnyConfig]]:
+    recipes: dict[str, tuple[str, AnyConfig]] = runpy.run_path(str(path))["RECIPES"]
     return recipes
 
 
-def load_config(name_or_path: str, kind: type[Config] = RunConfig) -> Config:
+@overload
+def load_config(name_or_path: str) -> RunConfig: ...
+@overload
+def load_config(name_or_path: str, kind: type[Config]) -> Config: ...
+def load_config(name_or_path: str, kind: type[Any] = RunConfig) -> Any:
     """Loads a config: a Python file (.py) that builds `config`, a run (if `kind` is RunConfig), or a name.
 
     An existing path takes precedence over a config of the same name. Raises UsageError with a one-line message for
@@ -101,10 +106,7 @@ def load_config(name_or_path: str, kind: type[Config] = RunConfig) -> Config:
             raise absent(name_or_path, names_for(kind))
         return _of_kind(named.config, kind, named.name)
     if path.suffix != ".py":
-        if kind is RunConfig:
-            others, flag = "a name or a run", "data.source"
-        else:
-            others, flag = "a name", "task.train"
+        others, flag = ("a name or a run", "data.source") if kind is RunConfig else ("a name", "task.train")
         raise UsageError(
             f"{path} is no config: give a Python file (.py), {others} (bert-jax configs lists the names); what to "
             f"learn from is given by --{flag} {name_or_path}"
@@ -143,11 +145,11 @@ def _of_kind(config: object, kind: type[Config], where: str) -> Config:
     if isinstance(config, kind):
         return config
     example = "demo" if kind is RunConfig else f"{TASKS}/sst2"
-    for other, command in ((RunConfig, "pretrain"), (FinetuneConfig, "finetune")):
-        if isinstance(config, other):
-            raise UsageError(
-                f"{where} is a config of bert-jax {command}; give one like {example}, which bert-jax configs lists"
-            )
+    if isinstance(config, AnyConfig):
+        command = "pretrain" if isinstance(config, RunConfig) else "finetune"
+        raise UsageError(
+            f"{where} is a config of bert-jax {command}; give one like {example}, which bert-jax configs lists"
+        )
     raise UsageError(
         f"{where} builds no {kind.__name__} named `config`; give one that does: bert-jax configs {example} prints one"
     )

@@ -1,11 +1,16 @@
 """bert-jax inspect RUN: prints sequences as the model sees them."""
 
-from bert_jax.cli.arguments import Command, JsonArguments, RunArgument
+from bert_jax.cli.arguments import JsonArguments, RunArgument
 from bert_jax.system.errors import UsageError
 
 
 class Inspect(JsonArguments):
-    """Arguments of bert-jax inspect."""
+    """Show sequences of a run as the model sees them, with masks, units and labels; of ELECTRA as its generator sees
+    them. With --json a line is an object of one sequence: record, sequence (its number in the row), pieces, input (as
+    the model sees them), predicted (positions), segments, positions, units ([begin, end, kind]) and pair_label.
+    """
+
+    LINE = "bert-jax inspect"
 
     run: RunArgument
     """A run whose data has been prepared."""
@@ -15,18 +20,9 @@ class Inspect(JsonArguments):
     """Rows of the batch to show. A row of packed data holds several sequences."""
 
 
-COMMAND = Command(
-    "inspect",
-    Inspect,
-    "Show sequences of a run as the model sees them, with masks, units and labels; of ELECTRA as its generator sees "
-    "them. With --json a line is an object of one sequence: record, sequence (its number in the row), pieces, input "
-    "(as the model sees them), predicted (positions), segments, positions, units ([begin, end, kind]) and pair_label.",
-)
-
-
 def run(words: list[str]) -> None:
     """Parses the command line and prints sequences."""
-    args = COMMAND.parse(words)
+    args = Inspect.parse(words)
     if args.rows < 1:
         raise UsageError(f"--rows {args.rows} shows nothing; give how many rows, from 1")
     from bert_jax.cli.summary import print_sequences

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import jax
 from turns import WORK, Process, answer, answers_go_to_output, take_turns, tell_warm_up
 
-from bert_jax.cli.arguments import Arguments, Command
+from bert_jax.cli.arguments import Arguments
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
@@ -43,10 +43,15 @@ from bert_jax.training.devices import compiling_tokens, keep_compiled_programs
 from bert_jax.training.trainer import Trainer
 
 BATCH, LENGTH = 32, 64
+MANUAL = __doc__
+"""Text of --help; `__doc__` within a class is that of the class."""
 
 
 class Options(Arguments):
     """What is measured."""
+
+    LINE = "python tests/benchmarks/finetuning.py"
+    TEXT = MANUAL
 
     init: str
     """A run whose tokenizer is taken."""
@@ -62,9 +67,6 @@ class Options(Arguments):
     """Type of the matrix products; of Trainer's by autocast."""
     lengths: tuple[int, ...] | None = None
     """task.padded_lengths of ours: a few compile sooner. None: those that it chooses by the training rows."""
-
-
-COMMAND = Command("tests/benchmarks/finetuning.py", Options, __doc__, program="python")
 
 
 class Ours:
@@ -218,7 +220,7 @@ def compare(options: Options) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_model(options, model := Path(folder) / "model")
         compiled = {"JAX_COMPILATION_CACHE_DIR": str(model.parent / "compiled")}
-        told = options.model_dump_json(exclude={"config"})
+        told = options.model_dump_json()
         sides = {name: Process(__file__, name, str(model), told, settings=compiled) for name in SIDES}
         tell_warm_up(sides)
         take_turns(sides, "train", options.steps * BATCH, options.rounds)
@@ -239,4 +241,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == [WORK]:
         work(*sys.argv[2:4], Options(**json.loads(sys.argv[4])))
     else:
-        compare(COMMAND.parse(sys.argv[1:]))
+        compare(Options.parse(sys.argv[1:]))

@@ -16,34 +16,36 @@ from typing import Any
 
 import jax
 import numpy as np
-from bert_jax.system.allocator import keep_freed_memory
 from turns import WORK, Process, answer, answers_go_to_output, take_turns, tell_warm_up
 
-from bert_jax.cli.arguments import Arguments, Command
+from bert_jax.cli.arguments import Arguments
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
+from bert_jax.system.machine import keep_freed_memory
 from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.devices import keep_compiled_programs
 
 VOCABULARY = 30_522
 _STEPS = 2
 """Steps of a turn."""
+MANUAL = __doc__
+"""Text of --help; `__doc__` within a class is that of the class."""
 
 
 class Options(Arguments):
     """What is measured."""
 
+    LINE = "python tests/benchmarks/pretraining.py"
+    TEXT = MANUAL
+
     batch_size: int = 8
     length: int = 128
     rounds: int = 5
     """Turns of each."""
-
-
-COMMAND = Command("tests/benchmarks/pretraining.py", Options, __doc__, program="python")
 
 
 class Ours:
@@ -131,7 +133,7 @@ def work(name: str, options: Options) -> None:
 
 def compare(options: Options) -> None:
     """Takes turns and prints what came out."""
-    sides = {name: Process(__file__, name, options.model_dump_json(exclude={"config"})) for name in SIDES}
+    sides = {name: Process(__file__, name, options.model_dump_json()) for name in SIDES}
     tell_warm_up(sides)
     take_turns(sides, "train", _STEPS * options.batch_size, options.rounds, "sequences/s")
     for side in sides.values():
@@ -142,4 +144,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == [WORK]:
         work(sys.argv[2], Options(**json.loads(sys.argv[3])))
     else:
-        compare(COMMAND.parse(sys.argv[1:]))
+        compare(Options.parse(sys.argv[1:]))

@@ -1,6 +1,5 @@
 """launch/measure.py: a case measured on this machine, and what it makes of all that a process of bench may end with."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -22,15 +21,6 @@ BENCH = {
     "compile_seconds": 33.0,
     "another": "kept",
 }
-
-
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("measure", SCRIPT)
-    module = sys.modules["measure"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["measure"]
 
 
 class Devices:
