@@ -79,14 +79,20 @@ def test_the_whole_job_and_what_can_be_done_with_it(config, tmp_path, capsys):
     assert "[CLS]" in shown and "[MASK]/" in shown and "second segment" in shown and "sequence 3" not in shown
 
 
-def test_the_first_steps_alone(config, tmp_path, capsys):
-    flags = ["--workdir", str(tmp_path / "run"), "--preparation.processes", "1"]
+def test_the_first_steps_alone_of_several_sources(config, tmp_path, capsys):
+    (tmp_path / "b.txt").write_text(stories(30, first=100))
+    sources = [f"text:{tmp_path / 'corpus.txt'}", f"text:{tmp_path / 'b.txt'}"]
+    flags = ["--workdir", str(tmp_path / "run"), "--preparation.processes", "1", "--data.source", *sources]
+    flags += ["--data.weights", "2", "1", "--data.language", "en", "de"]
     assert run(["vocab", str(config), *flags]) == 0
     assert "120 pieces" in capsys.readouterr().out
     assert run(["prepare", str(config), *flags]) == 0
     shown = capsys.readouterr().out
     for words in ("documents", "sentences", "unknown pieces", "random second segments", "padding", "cut", "dropped"):
         assert words in shown
+    assert shown.count("instances from") == 2
+    prepared = PreparedData.open(tmp_path / "run" / "data" / "length-32")
+    assert len(prepared.sources) == 2 and sum(prepared.sources) == prepared.train.instances
     assert run(["inspect", str(tmp_path / "run"), "--rows", "1"]) == 0
 
 
@@ -100,16 +106,6 @@ def test_the_first_steps_alone(config, tmp_path, capsys):
 def test_text_that_cannot_be_measured_on_is_one_line(tiny_run, tmp_path, capsys, text, words):
     (tmp_path / "some.txt").write_text(text)
     assert words in refused(capsys, "evaluate", tiny_run.path, "--data", tmp_path / "some.txt")
-
-
-def test_several_sources_are_given_one_after_the_other(config, tmp_path, capsys):
-    (tmp_path / "b.txt").write_text(stories(30, first=100))
-    sources = [f"text:{tmp_path / 'corpus.txt'}", f"text:{tmp_path / 'b.txt'}"]
-    flags = ["--workdir", str(tmp_path / "run"), "--preparation.processes", "1", "--data.source", *sources]
-    assert run(["prepare", str(config), *flags, "--data.weights", "2", "1", "--data.language", "en", "de"]) == 0
-    assert capsys.readouterr().out.count("instances from") == 2
-    prepared = PreparedData.open(tmp_path / "run" / "data" / "length-32")
-    assert len(prepared.sources) == 2 and sum(prepared.sources) == prepared.train.instances
 
 
 def test_what_was_prepared_is_one_json_object(config, tmp_path, capsys):
@@ -206,10 +202,8 @@ def test_a_vocabulary_is_made_longer(tiny_run, tmp_path, capsys):
     assert run(["vocab", "--extend", str(tmp_path / "run"), f"--words={words}", "--output", str(longer)]) == 0
     (tmp_path / "markers.txt").write_text("[E11]\n<num>\n")
     marked = tmp_path / "run" / "vocab.extended.json"
-    assert (
-        run(["vocab", "--extend", str(longer), "--markers", str(tmp_path / "markers.txt"), "--output", str(marked)])
-        == 0
-    )
+    markers = str(tmp_path / "markers.txt")
+    assert run(["vocab", "--extend", str(longer), "--markers", markers, "--output", str(marked)]) == 0
     assert "153 pieces (0 words added, 0 known already" in capsys.readouterr().out
     assert load_tokenizer(marked).encode("[E11]<num>") == [151, 152]
 

@@ -39,18 +39,13 @@ def done(*arguments):
     assert run(list(map(str, arguments))) == 0, arguments
 
 
-@pytest.mark.parametrize("spelled", ["../{}", "./../here/../{}", "~/{}", "../link"])
-def test_a_run_is_found_however_its_path_is_spelled(spelled, here, config_file, capsys):
-    path = spelled.format(NAME)
-    done("inspect", path, "--step", 3)
-    done("verify", path)
-    done("pretrain", path, "--workdir", path, "--dry-run")
+def test_commands_take_paths_of_every_spelling(here, home, config_file, capsys):
+    done("inspect", f"../{NAME}", "--step", 3)
+    done("verify", "../link")
+    done("pretrain", f"~/{NAME}", "--workdir", f"./../here/../{NAME}", "--dry-run")
     assert "finished" in capsys.readouterr().out
-    assert bert_jax.load_tokenizer(path).encode("house")
-    done("vocab", config_file, "--data.source", "text:~/in put/*.txt", "--workdir", f"{path} new")
-
-
-def test_commands_take_paths_of_every_spelling(here, home, capsys):
+    assert bert_jax.load_tokenizer(f"./../here/../{NAME}").encode("house")
+    done("vocab", config_file, "--data.source", "text:~/in put/*.txt", "--workdir", f"../{NAME} new")
     done("evaluate", f"~/{NAME}", "--data", "~/in put/*.txt")
     done("features", "../link", "../in put/é.txt", "./../in put/ü.npz")
     done("export", f"./../here/../{NAME}", "./ex pört")

@@ -89,26 +89,27 @@ def test_overwrite_begins_anew(config_file, tiny_run, tmp_path, capsys):
     ("flags", "said"),
     [
         (["--data.source", "nothing.txt"], "nothing.txt"),
+        (["--data.source", "nothing.txt", "--dry-run"], "nothing.txt"),
         (["--data.source", "empty.txt"], "empty.txt' holds no text"),
         (["--vocabulary.file", "nothing"], "no vocabulary at "),
         (["--init", "nothing"], "nothing"),
         (["--data.source", "jsonl:run/metrics.jsonl#split"], "--overwrite would delete jsonl:run/metrics.jsonl#split"),
         (["--init", "run"], "--overwrite would delete run, which is to be read"),
+        (["--init", "run", "--dry-run"], "--overwrite would delete run, which is to be read"),
         (
             ["--vocabulary.file", "run/tokenizer/vocab.txt"],
             "--overwrite would delete run/tokenizer/vocab.txt, which is to be read",
         ),
     ],
 )
-@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
 def test_overwrite_deletes_nothing_where_the_coming_run_is_refused(
-    config_file, tiny_run, tmp_path, monkeypatch, capsys, flags, said, dry
+    config_file, tiny_run, tmp_path, monkeypatch, capsys, flags, said
 ):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(tiny_run.path, "run")
     Path("empty.txt").touch()
     before = contents(tmp_path)
-    assert run(["pretrain", str(config_file), "--workdir", "run", "--overwrite", *flags, *dry]) == 2
+    assert run(["pretrain", str(config_file), "--workdir", "run", "--overwrite", *flags]) == 2
     assert said in capsys.readouterr().err and contents(tmp_path) == before
 
 
