@@ -75,9 +75,9 @@ class Arguments(Settings):
     @classmethod
     def usage(cls) -> str:
         """The usage line: the command, CONFIG and the required flags."""
-        config = cls.defaults()
-        needed = [flag for flag in cls.flags() if not flag.own and flag.name in _NEEDED.get(type(config), ())]
-        required = [flag for flag in cls.flags() if flag.required]
+        config, flags = cls.defaults(), cls.flags()
+        needed = [flag for flag in flags if not flag.own and flag.name in _NEEDED.get(type(config), ())]
+        required = [flag for flag in flags if flag.required]
         return " ".join([cls.LINE, *(["CONFIG"] if config else []), *(flag.usage for flag in [*needed, *required])])
 
     @classmethod

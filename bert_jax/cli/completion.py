@@ -1,6 +1,6 @@
 """Shell completion: a short script for each shell, which gets the candidates from `bert-jax --complete WORDS`."""
 
-from bert_jax.cli.config_files import config_names, names_for
+from bert_jax.cli.config_files import catalogue, names_for
 from bert_jax.cli.flags import Flag
 from bert_jax.cli.main import COMMANDS, COMPLETE, COMPLETION, HELP_FLAGS, arguments_of
 from bert_jax.system.errors import UsageError
@@ -70,7 +70,7 @@ def _candidates(words: list[str]) -> tuple[dict[str, str], bool]:
         return named | dict.fromkeys(HELP_FLAGS[1:], ""), False
     names: list[str] = []
     if len(before) == 1 and before[0] == "configs":
-        names = config_names()
+        names = list(catalogue())
     elif len(before) == 1 and (defaults := arguments.defaults()):
         names = names_for(type(defaults))
     return dict.fromkeys(names, ""), True

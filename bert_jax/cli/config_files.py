@@ -20,10 +20,8 @@ from bert_jax.system.progress import say
 
 AnyConfig = RunConfig | FinetuneConfig
 Config = TypeVar("Config", bound=AnyConfig)
-TASKS = "finetune"
-"""File of the configs for `bert-jax finetune`; all others are for pretraining."""
-_TABLES = ("ablations", "experiments", TASKS)
-"""Files that build several configs, `RECIPES`: name -> (docstring, config). Every other file builds one, `config`."""
+_TASKS = "finetune/"
+"""Beginning of the names of the configs for `bert-jax finetune`."""
 
 
 class NamedConfig(NamedTuple):
@@ -42,45 +40,38 @@ class NamedConfig(NamedTuple):
 
 
 def configs_directory() -> Path:
-    """The folder of the configs: inside an installed package, or at the top of a checkout."""
+    """The folder of the configs: inside an installed package, or at the top of a checkout.
+
+    A file of it builds one, `config`, or several, `RECIPES`: name -> (docstring, config).
+    """
     package = Path(__file__).parents[1]
     installed = package / "configs"
     return installed if installed.is_dir() else package.parent / "configs"
 
 
-def config_names() -> list[str]:
-    """The names of all configs: demo, ablations/mlm, finetune/sst2."""
-    names = []
+@functools.cache
+def catalogue() -> dict[str, NamedConfig]:
+    """The configs that come with bert-jax, by name: demo, ablations/mlm, finetune/sst2."""
+    configs = {}
     for path in sorted(configs_directory().glob("*.py")):
-        names += [f"{path.stem}/{name}" for name in _recipes(path)] if path.stem in _TABLES else [path.stem]
-    return names
+        built = runpy.run_path(str(path))
+        recipes = built.get("RECIPES") or {"": (built["__doc__"], built["config"])}
+        for recipe, (text, config) in recipes.items():
+            name = f"{path.stem}/{recipe}".removesuffix("/")
+            configs[name] = NamedConfig(name, text, config)
+    return configs
 
 
 def names_for(kind: type[AnyConfig]) -> list[str]:
     """The names of the configs that build a `kind`, without the prefix finetune/."""
-    of_tasks = [name.removeprefix(f"{TASKS}/") for name in config_names() if name.startswith(f"{TASKS}/")]
-    return of_tasks if kind is FinetuneConfig else [name for name in config_names() if not name.startswith(f"{TASKS}/")]
+    return [name.removeprefix(_TASKS) for name, found in catalogue().items() if isinstance(found.config, kind)]
 
 
 def find_config(name: str) -> NamedConfig | None:
     """The config `name`, which may be written with or without configs/, finetune/ and .py; None if there is none."""
     name = name.removeprefix("./").removeprefix("configs/").removesuffix(".py")
-    names = config_names()
-    found = [each for each in names if each == name] or [each for each in names if each.endswith(f"/{name}")]
-    if not name or not found:
-        return None
-    file, _, recipe = found[0].partition("/")
-    path = configs_directory() / f"{file}.py"
-    if recipe:
-        return NamedConfig(found[0], *_recipes(path)[recipe])
-    built = runpy.run_path(str(path))
-    return NamedConfig(found[0], built["__doc__"], built["config"])
-
-
-@functools.cache
-def _recipes(path: Path) -> dict[str, tuple[str, AnyConfig]]:
-    recipes: dict[str, tuple[str, AnyConfig]] = runpy.run_path(str(path))["RECIPES"]
-    return recipes
+    same = (found for each, found in catalogue().items() if name and each.endswith(f"/{name}"))
+    return catalogue().get(name) or next(same, None)
 
 
 @overload
@@ -144,7 +135,7 @@ def _of_kind(config: object, kind: type[Config], where: str) -> Config:
     """Returns `config`. Raises UsageError where it is no `kind`."""
     if isinstance(config, kind):
         return config
-    example = "demo" if kind is RunConfig else f"{TASKS}/sst2"
+    example = "demo" if kind is RunConfig else f"{_TASKS}sst2"
     if isinstance(config, AnyConfig):
         command = "pretrain" if isinstance(config, RunConfig) else "finetune"
         raise UsageError(

@@ -1,7 +1,7 @@
 """bert-jax configs [NAME]: lists the configs that come with bert-jax, or prints one."""
 
 from bert_jax.cli.arguments import Arguments
-from bert_jax.cli.config_files import absent, config_names, config_source, find_config, names_for
+from bert_jax.cli.config_files import absent, catalogue, config_source, find_config, names_for
 from bert_jax.cli.flags import Positional
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
@@ -22,7 +22,7 @@ def run(words: list[str]) -> None:
     if name:
         found = find_config(name)
         if found is None:
-            raise absent(name, config_names())
+            raise absent(name, list(catalogue()))
         print(config_source(found.config, found.text), end="")
         return
     _print_group("bert-jax pretrain CONFIG --workdir RUN", names_for(RunConfig))
