@@ -100,8 +100,8 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
     if "confusion" in results:
         output.print("True classes (rows) and predicted ones (columns)")
         labels, counts = results["confusion"]["labels"], results["confusion"]["counts"]
-        rows = [(label, *(f"{count:,}" for count in row)) for label, row in zip(labels, counts, strict=True)]
-        print_rows("", ("", *(f">{label}" for label in labels)), rows)
+        lines = [(label, *(f"{count:,}" for count in line)) for label, line in zip(labels, counts, strict=True)]
+        print_rows("", ("", *(f">{label}" for label in labels)), lines)
 
 
 def _baseline_remark(results: dict[str, Any]) -> str:

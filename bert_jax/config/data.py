@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WrapValidator, field_validator
+from pydantic import BeforeValidator, Field, WrapValidator, field_validator
 
 from bert_jax.config.language import language_code
 from bert_jax.config.settings import Settings
@@ -12,6 +12,7 @@ from bert_jax.config.units import one_or_several
 
 SMALLEST_SHARE = 0.0001
 """Smallest share of the training sequences that a source may be given."""
+OneOrSeveral = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(one_or_several)]
 _TOKENS_A_SEQUENCE = 32
 """Tokens of a packed row for each sequence that it may hold: more sequences cost prediction slots, fewer padding."""
 
@@ -37,7 +38,7 @@ def _still_recorded(value: Any, validate: Callable[[Any], str]) -> str:
 class DataConfig(Settings):
     """The corpus, and how it is cut into sequences (the original's create_pretraining_data.py)."""
 
-    source: Annotated[tuple[str, ...], Field(min_length=1)] = ("python-docs",)
+    source: OneOrSeveral = ("python-docs",)
     """One or more sources of text: `python-docs` (the docstrings of the installed Python and its packages), `text:GLOB`
     or `jsonl:GLOB#FIELD` (plain, .gz or .zst), `parquet:GLOB#FIELD`, `tfds:NAME/CONFIG:SPLIT#FEATURE`,
     `hf:NAME/CONFIG:SPLIT#FIELD`, or a path or pattern, with the format found from the suffix of the file (FIELD is
@@ -48,7 +49,7 @@ class DataConfig(Settings):
     epoch."""
     layout: Literal["paragraphs", "sentences"] = "paragraphs"
     """Meaning of a line of text. In both cases a blank line of a text file, or the end of a record, ends a document."""
-    language: Annotated[tuple[str, ...], Field(min_length=1)] = ("en",)
+    language: OneOrSeveral = ("en",)
     """Language for splitting paragraphs into sentences, as a code (en, zh, pt-BR) or an English name: one for all
     sources, or one for each."""
     words: (
@@ -94,11 +95,6 @@ class DataConfig(Settings):
     own, so that hardly any padding is left. A batch then has as many rows as before and more sequences."""
     chunk_megabytes: Annotated[float, Field(gt=0.0, le=256.0)] = 8.0
     """Megabytes of text in a chunk, the unit of preparation. Random second segments come from the same chunk."""
-
-    @field_validator("source", "language", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return one_or_several(value)
 
     @field_validator("language")
     @classmethod

@@ -62,6 +62,7 @@ output = _Console(highlight=False, emoji=False, width=_FILE_WIDTH)
 
 Item = TypeVar("Item")
 _COUNTED_TOGETHER = 64
+"""Items after which `Stage.counted` updates what is shown."""
 PLAIN_FIRST_S = 2.0
 """Without a terminal, a stage prints its first line after this many seconds."""
 PLAIN_EVERY_S = 15.0
@@ -126,7 +127,7 @@ class Stage:
         self.show()
 
     def counted(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yields `items` and counts them, every 64 together: an update may take longer than an item."""
+        """Yields `items` and counts them, several together: an update may take longer than an item."""
         passed = 0
         for passed, item in enumerate(items, 1):
             yield item
