@@ -21,11 +21,11 @@ from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.verification import verify
 
-KILLS, KILLS_WHEN_SLOW = 5, 100
+KILLS, KILLS_WHEN_SLOW = 3, 100
 PARTS, STRIDE = 6, 5
 """The time in which it is killed has so many parts; each kill is in the part so many after that of the kill before."""
 SAVE_EVERY = 7
-STEPS = 84
+STEPS = 42
 
 
 class Starter:
@@ -85,7 +85,7 @@ def check_kills(times, starter, run, undisturbed, startup, *arguments):
         saved = [int(path.name) for path in complete(run / "checkpoints")][-1:]
         starter.log.write_text("")
         began = time.monotonic()
-        number = signal.SIGTERM if kills % 5 == 4 else signal.SIGKILL
+        number = signal.SIGTERM if kills % 3 == 2 else signal.SIGKILL
         moment = (kills * STRIDE % PARTS + rng.random()) / PARTS * window
         code = starter.run(*arguments, after=moment if kills < times else None, number=number)
         said, lines = starter.log.read_text(), measured(run)

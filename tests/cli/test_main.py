@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from conftest import stories
+from conftest import program, stories
+from warm_process import COMMAND
 
 from bert_jax.cli.main import COMMANDS, run
 from bert_jax.instances.prepared_data import PreparedData
@@ -49,18 +50,16 @@ def refused(capsys, *arguments) -> str:
     return lines[0]
 
 
-def test_the_whole_job_and_what_can_be_done_with_it(config, tmp_path, capsys):
+def test_the_whole_job_and_what_can_be_done_with_it(config_file, tmp_path, capsys):
     workdir = str(tmp_path / "run")
-    flags = ["--workdir", workdir, "--preparation.processes", "1", "--logging.no-tensorboard", "--logging.every", "2"]
-    # What the shared tiny run doesn't have.
-    flags += ["--model.positions", "sinusoidal", "--optimizer.name", "lamb", "--optimizer.schedule", "cosine"]
-    assert run(["pretrain", str(config), *flags]) == 0
+    line = ["pretrain", str(config_file), "--workdir", workdir]
+    assert run(line) == 0
     printed = capsys.readouterr().out
     for words in ("MLM accuracy", "NSP accuracy", "by frequency alone", "one word masked", "bert-jax fill-mask"):
         assert words in printed
-    assert [line["step"] for line in read_metrics(tmp_path / "run" / "metrics.jsonl")] == [2, 4, 4]
+    assert [line["step"] for line in read_metrics(tmp_path / "run" / "metrics.jsonl")] == [3, 6, 6, 9, 12, 12]
 
-    assert run(["pretrain", str(config), *flags]) == 0
+    assert run(line) == 0
     again = capsys.readouterr()
     assert "is finished" in again.err.replace("\n", "") and "MLM accuracy" in again.out
 
@@ -72,7 +71,7 @@ def test_the_whole_job_and_what_can_be_done_with_it(config, tmp_path, capsys):
     assert f"sequencesof{tmp_path / 'other.txt'}" in shown and "held-out" not in shown and "MLMaccuracy" in shown
 
     assert run(["fill-mask", workdir, "The old [MASK] sees the [MASK].", "--top", "3"]) == 0
-    assert capsys.readouterr().out.count("0.0") >= 6
+    assert capsys.readouterr().out.count("0.") >= 6
 
     assert run(["inspect", workdir, "--rows", "2", "--step", "3"]) == 0
     shown = capsys.readouterr().out
@@ -293,10 +292,11 @@ def test_with_libtpu_installed_nothing_complains_of_a_tpu_that_is_not_there(firs
 
 
 def test_the_shell_command_gives_exit_codes_and_ends_quietly_with_its_reader(tmp_path):
-    done = subprocess.run([*SHELL, "evaluate", tmp_path], capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr.startswith("bert-jax: ") and "Traceback" not in done.stderr
+    process = program(COMMAND, "evaluate", tmp_path, stderr=subprocess.PIPE, text=True)
+    _, said = process.communicate()
+    assert process.returncode == 2 and said.startswith("bert-jax: ") and "Traceback" not in said
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([*SHELL, "params", "tiny"], stdout=writer, stderr=subprocess.PIPE, text=True)
+    process = program(COMMAND, "params", "tiny", stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
-    assert (done.returncode, done.stderr) == (141, "")
+    assert (process.communicate()[1], process.returncode) == ("", 141)
