@@ -1,7 +1,10 @@
 """bert-jax inspect RUN: prints sequences as the model sees them."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from bert_jax.cli.arguments import JsonArguments, RunArgument
-from bert_jax.system.errors import UsageError
 
 
 class Inspect(JsonArguments):
@@ -16,15 +19,13 @@ class Inspect(JsonArguments):
     """A run whose data has been prepared."""
     step: int = 1
     """Show the batch of this training step, from 1."""
-    rows: int = 4
+    rows: Annotated[int, Field(gt=0)] = 4
     """Rows of the batch to show. A row of packed data holds several sequences."""
 
 
 def run(words: list[str]) -> None:
     """Parses the command line and prints sequences."""
     args = Inspect.parse(words)
-    if args.rows < 1:
-        raise UsageError(f"--rows {args.rows} shows nothing; give how many rows, from 1")
     from bert_jax.cli.summary import print_sequences
     from bert_jax.cli.tables import as_json
     from bert_jax.pretraining.inspection import seen_sequences

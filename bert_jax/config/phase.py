@@ -9,15 +9,18 @@ from bert_jax.config.model import RotaryBase
 from bert_jax.config.settings import Settings
 from bert_jax.config.units import Units
 
+Length = Annotated[int, Field(ge=8, le=1 << 24)]
+BatchSize = Annotated[int, Field(gt=0, le=1 << 24)]
+
 
 class Phase(Settings):
     """A number of steps on sequences of one length, in batches of one size."""
 
     steps: Annotated[int, Field(gt=0, lt=2**31)]
     """Optimizer steps."""
-    length: Annotated[int, Field(ge=8, le=1 << 24)]
+    length: Length
     """Tokens a sequence, special ones included (T)."""
-    batch_size: Annotated[int, Field(gt=0, le=1 << 24)]
+    batch_size: BatchSize
     """Sequences a step, over all devices (B); with data.packed rows, most of which hold several."""
     units: Units | None = None
     """Unit of masking in this phase. None: objective.units."""

@@ -181,7 +181,7 @@ def test_a_corpus_with_too_little_text_is_one_line(config, tmp_path, capsys):
 @pytest.mark.parametrize(
     "command, words",
     [
-        (["inspect", "RUN", "--rows", "0"], "--rows 0 shows nothing"),
+        (["inspect", "RUN", "--rows", "0"], "--rows 0: expected a whole number above 0"),
         (["fill-mask", "RUN", "a [MASK]", "--top", "-1"], "top=-1 asks for no pieces"),
     ],
 )
