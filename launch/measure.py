@@ -204,7 +204,7 @@ def _reason(errors: str) -> str:
 def measure(
     options: Options,
     settings: list[str],
-    look: Callable[..., Machine] = functools.partial(in_own_process, examine),
+    look: Callable[..., Machine] | None = None,
     run: Callable[..., Attempt] = run_bench,
 ) -> bool:
     """Measures the cases that the file doesn't hold yet; returns whether any failed.
@@ -214,6 +214,7 @@ def measure(
     cases = [
         Case(*each) for each in itertools.product(options.configs, options.lengths, options.dropout, options.attention)
     ]
+    look = look or functools.partial(in_own_process, examine)
     machine = look(cases, options.batch_sizes, settings)
     result: dict[str, Any] = {"device": machine.device, "devices": machine.devices, "settings": settings}
     rows = results_before(options.output, result, _rows_by_case) or {}

@@ -145,8 +145,8 @@ class _Handler(ObjectHandler):
             answers.append(f"--batch\r\n{head}HTTP/1.1 {status} \r\n\r\n\r\n")
         return 200, "".join([*answers, "--batch--"]).encode(), {"Content-Type": "multipart/mixed; boundary=batch"}
 
-    def _json(self, value: dict | None, status: int, headers: dict = {}) -> None:
-        self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json"} | headers)
+    def _json(self, value: dict | None, status: int, headers: dict | None = None) -> None:
+        self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json"} | (headers or {}))
 
     def _send(self, status: int, data: bytes, headers: dict) -> None:
         self.send_response(status)

@@ -238,7 +238,7 @@ def test_a_vocabulary_in_a_bucket_is_made_longer(tiny_run, bucket_server, bucket
         bucket_server.put(f"{bucket}/run/tokenizer/{file.name}".removeprefix("gs://"), file.read_bytes())
     made = [f"{bucket}/run/vocab.extended.txt"] * 3 + [f"{bucket}/new/longer.txt", str(tmp_path / "longer.txt")]
     given = ["run", "run/tokenizer", "run/tokenizer/vocab.txt", "run", "run"]
-    for vocabulary, longer in zip(given, map(place_of, made)):
+    for vocabulary, longer in zip(given, map(place_of, made), strict=True):
         line = ["vocab", "--extend", f"{bucket}/{vocabulary}", "--words", f"{bucket}/words.txt"]
         assert run(line if "extended" in longer.name else [*line, "--output", str(longer)]) == 0
         assert capsys.readouterr().out.replace("\n", "").endswith(str(longer))

@@ -11,7 +11,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.training import devices as training_devices
 
 SCRIPT = Path(__file__).parents[2] / "launch/measure.py"
-SMALL = "--model.num-layers 1 --model.hidden-size 32 --model.num-heads 2 --vocabulary.size 100".split()
+SMALL = ["--model.num-layers", "1", "--model.hidden-size", "32", "--model.num-heads", "2", "--vocabulary.size", "100"]
 BENCH = {
     "parts": [{"name": "forward"}, {"name": "step", "time": {"median": 0.25, "low": 0.2, "high": 0.3, "count": 9}}],
     "sequences_per_second": 256.0,
