@@ -16,6 +16,6 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 
 config = RunConfig(
-    model=ModelConfig.mini(),
+    model=ModelConfig(num_layers=4, hidden_size=256, num_heads=4),
     data=DataConfig(source="text:corpus/*.txt.gz"),
 )

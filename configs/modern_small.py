@@ -11,11 +11,15 @@ in proportion on other chips. That is arithmetic, not a measurement; so small a 
 What to expect: it sees 15 billion tokens, and Ettin's 1.7 trillion. Nobody has measured this run.
 """
 
-from bert_jax.cli.config_files import load_config
+from runpy import run_path
+
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
+from bert_jax.config.run import RunConfig
 
-config = load_config("modern_base").replace(
+modern_base: RunConfig = run_path(__file__.replace("modern_small", "modern_base"))["config"]
+
+config = modern_base.replace(
     model=ModelConfig.modern(num_layers=10, hidden_size=384, num_heads=6, feedforward_size=576),
     phases=(
         Phase(steps=45_000, length=1024, batch_size=288, rotary_base=10_000.0),

@@ -16,6 +16,6 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 
 config = RunConfig(
-    model=ModelConfig.small(),
+    model=ModelConfig(num_layers=4, hidden_size=512, num_heads=8),
     data=DataConfig(source="text:corpus/*.txt.gz"),
 )

@@ -25,38 +25,34 @@ Both files are written after each run. The same command goes on where it was sto
 """
 
 import hashlib
+import itertools
 import json
 import math
-import multiprocessing
 import os
 import queue
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
-from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from bert_jax.cli.arguments import Arguments, Command
+from bert_jax.cli.arguments import Arguments
 from bert_jax.cli.config_files import load_config
+from bert_jax.cli.scripts import in_own_process, results_before, run_script, write_results
 from bert_jax.cli.tables import markdown
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.run.metrics import read_metrics
-from bert_jax.system.errors import BertJaxError, UsageError
-from bert_jax.system.files import write_json, write_text
+from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import read_object
-from bert_jax.system.progress import complain, say
+from bert_jax.system.progress import say
 
-ROOT = Path(__file__).parents[1]
 MEASURED_AS = "full_sentences"
 """The recipe whose held-out sequences every model is measured on, and with which all are compared."""
 BEGUN_BY = {"left_to_right_then_masked": "left_to_right"}
@@ -66,13 +62,18 @@ PLATEAU_LOSS = 6.0
 STEPS_A_ROUND = 10
 """Steps that are measured together."""
 SINGLE_SEED_MARGIN = 0.02
-"""Share of the larger figure within which single runs are alike."""
+"""Share of the larger figure within which a difference of single runs doesn't count."""
 RUNNING: set[subprocess.Popen[str]] = set()
 """The commands at work, which end with this one."""
+MANUAL = __doc__
+"""Text of --help; `__doc__` within a class is that of the class."""
 
 
 class Options(Arguments):
-    """What is trained, and where the results go."""
+    """The recipes, and the files of the results."""
+
+    LINE = "python launch/experiments.py"
+    TEXT = MANUAL
 
     output: Path
     """The JSON file; the table is beside it, with the ending .md."""
@@ -97,41 +98,117 @@ class Options(Arguments):
     """A JSON file of tasks to fine-tune on."""
 
 
-COMMAND = Command("launch/experiments.py", Options, __doc__, program="python")
+class Experiment:
+    """The runs of some recipes and seeds, and their results in the JSON file and the table.
 
-
-def experiment(options: Options) -> None:
-    """Trains and measures the recipes and seeds that the file doesn't hold yet.
-
-    Raises UsageError where the file holds results of other text or time, a recipe has several phases, or what is asked
-    can't be done.
+    Runs that an earlier call has finished stay as they are.
     """
-    tasks = _tasks(options.tasks) if options.tasks else {}
-    needed = [*dict.fromkeys(name for recipe in options.recipes for name in (BEGUN_BY.get(recipe), recipe) if name)]
-    configs = {name: load_config(f"experiments/{name}") for name in needed}
-    if several := [name for name, config in configs.items() if len(config.phases) > 1]:
-        raise UsageError(f"{', '.join(several)}: more than one phase, of which the steps can't be set; keep one")
-    same = {"source": list(options.source), "seconds": options.seconds, "at_once": options.at_once}
-    results = Results(options.output, same)
-    with _workers(options.at_once) as pool:
-        measured = prepared(options, load_config(f"experiments/{MEASURED_AS}"), 0)
-        pool.submit(calibrate, options, configs, results).result()
-        common = Experiment(options, configs, tasks, results, measured)
-        for seed in options.seeds:
-            for config in configs.values():  # now, as two runs that share sequences must not both make them
-                prepared(options, config, seed, common.vocabulary)
-        runs = [pool.submit(common.complete, name, seed) for seed in options.seeds for name in options.recipes]
-        try:
-            for run in wait(runs, return_when=FIRST_EXCEPTION).done:
-                run.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-    table_file = options.output.with_suffix(".md")
-    say(f"{len(results.values['runs'])} runs are in {options.output}, their table in {table_file}")
+
+    def __init__(self, options: Options):
+        """Raises UsageError where the file has results of other text or time, a recipe has several phases, or a task
+        is unknown."""
+        self.options, self._lock = options, threading.Lock()
+        self.tasks = _tasks(options.tasks) if options.tasks else {}
+        needed = (name for recipe in options.recipes for name in (BEGUN_BY.get(recipe), recipe) if name)
+        self.configs = {name: load_config(f"experiments/{name}") for name in dict.fromkeys(needed)}
+        if several := [name for name, config in self.configs.items() if len(config.phases) > 1]:
+            raise UsageError(f"{', '.join(several)}: more than one phase, of which the steps can't be set; keep one")
+        conditions = {"source": list(options.source), "seconds": options.seconds, "at_once": options.at_once}
+        new: dict[str, Any] = conditions | {"machine": None, "step_times": {}, "runs": {}}
+        self.results = results_before(options.output, conditions, dict) or new
+        self.vocabulary: Path | None = None
+        """The vocabulary of all recipes, once it is made."""
+
+    def run(self) -> int:
+        """Trains and measures the recipes and seeds that have no results yet; returns the exit code 0."""
+        with _workers(self.options.at_once) as pool:
+            held_out = self._prepared(MEASURED_AS, 0)
+            pool.submit(self._measure_steps).result()
+            self.vocabulary = held_out / "tokenizer/vocab.txt"
+            for seed in self.options.seeds:
+                for name in self.configs:  # now, as two runs that share sequences must not both make them
+                    self._prepared(name, seed)
+            runs = itertools.product(self.options.seeds, self.options.recipes)
+            complete = [pool.submit(self._complete, name, seed, held_out) for seed, name in runs]
+            try:
+                for one in wait(complete, return_when=FIRST_EXCEPTION).done:
+                    one.result()
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+        table_file = self.options.output.with_suffix(".md")
+        say(f"{len(self.results['runs'])} runs are in {self.options.output}, their table in {table_file}")
+        return 0
+
+    def _measure_steps(self) -> None:
+        if missing := [name for name in self.configs if name not in self.results["step_times"]]:
+            say(f"measuring a step of {', '.join(missing)}")
+            configs = {name: self.configs[name] for name in missing}
+            machine, times = in_own_process(_step_times, configs, self.options.rounds, self.options.at_once)
+            self._add(self.results, {"machine": machine, "step_times": self.results["step_times"] | times})
+
+    def _add(self, to: dict[str, Any], values: dict[str, Any]) -> None:
+        """Adds `values` to the part `to` of the results, and writes both files."""
+        with self._lock:
+            to |= values
+            write_results(self.options.output, self.results, table(self.results))
+
+    def _prepared(self, name: str, seed: int) -> Path:
+        """A directory with the tokenizer and sequences of a recipe, made once for all recipes that share them."""
+        config = load_config(f"experiments/{name}")
+        length = config.phases[0].length
+        shaped_by = [config.data.model_dump(mode="json"), config.objective.pair, length, seed, self.vocabulary is None]
+        key = hashlib.sha256(json.dumps(shaped_by).encode()).hexdigest()[:12]
+        directory = self.options.workdir / "data" / key
+        if not (directory / f"data/length-{length}/prepared.json").exists():
+            command("prepare", f"experiments/{name}", "--workdir", directory, *self._text_flags(seed))
+        return directory
+
+    def _text_flags(self, seed: int) -> list[Any]:
+        vocabulary = ["--vocabulary.file", self.vocabulary] if self.vocabulary else []
+        return ["--data.source", *self.options.source, "--seed", seed, *vocabulary]
+
+    def _complete(self, name: str, seed: int, held_out: Path) -> None:
+        """Does the missing parts of one run: the training, its accuracy on the sequences of `held_out`, the tasks."""
+        run = self.options.workdir / f"{name}-{seed}"
+        with self._lock:
+            row: dict[str, Any] = self.results["runs"].setdefault(f"{name} {seed}", {"recipe": name, "seed": seed})
+        if "steps" not in row:
+            steps, batch_size = self._train(name, seed, run), self.configs[name].phases[0].batch_size
+            trained = {"steps": steps, "sequences": steps * batch_size, "plateau": _plateau(run, batch_size)}
+            self._add(row, trained | in_own_process(_accuracy, run, held_out))
+        for task, flags in self.tasks.items():
+            if task not in (scores := row.get("tasks", {})):
+                tuned = run.with_name(f"{run.name}-{task}")
+                command("finetune", f"finetune/{task}", "--init", run, "--workdir", tuned, "--seed", seed, *flags)
+                score = float(read_object(tuned / "results.json")["score"])
+                self._add(row, {"tasks": scores | {task: score}})
+
+    def _train(self, name: str, seed: int, run: Path) -> int:
+        """Trains a recipe, and before it the one that it starts from; returns the steps of the recipe itself."""
+        first = BEGUN_BY.get(name)
+        if not first:
+            return self._train_alone(name, seed, self.options.seconds, run)
+        before = run.with_name(f"{run.name}-first")
+        self._train_alone(first, seed, self.options.seconds / 2, before)
+        return self._train_alone(name, seed, self.options.seconds / 2, run, "--init", before)
+
+    def _train_alone(self, name: str, seed: int, seconds: float, run: Path, *start: Any) -> int:
+        """Trains one run on a copy of its prepared data, or continues it; returns its steps."""
+        if not run.exists():
+            unfinished = run.with_name(f"{run.name}-copied")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            ignored = shutil.ignore_patterns("config.json", "manifest.json", ".lock")
+            shutil.copytree(self._prepared(name, seed), unfinished, ignore=ignored).rename(run)
+        steps = max(1, round(seconds / step_seconds(self.results, name)))
+        say(f"{name}, seed {seed}: {steps:,} steps")
+        every = ["--evaluation.every", steps, "--checkpoints.every", max(1, steps // 4)]
+        flags = ["--phases.0.steps", steps, *every, *start, *self._text_flags(seed)]
+        command("pretrain", f"experiments/{name}", "--workdir", run, *flags)
+        return steps
 
 
 def _tasks(path: Path) -> dict[str, list[str]]:
-    """The tasks that the file names, with their flags. Raises UsageError where it can't be read or names another."""
+    """The flags of each task in the file. Raises UsageError where it can't be read or a task has no config."""
     form = 'an object such as {"sst2": ["--task.train", "rows.tsv"]}'
     try:
         tasks = read_object(path)
@@ -152,56 +229,6 @@ def _workers(at_once: int) -> ThreadPoolExecutor:
     for worker in range(at_once):
         shares.put(cores[worker::at_once])
     return ThreadPoolExecutor(at_once, initializer=lambda: os.sched_setaffinity(0, shares.get()))
-
-
-class Results:
-    """What was measured, in the JSON file and in the table; several threads may add to it."""
-
-    def __init__(self, path: Path, same: dict[str, Any]):
-        """Goes on with the file. Raises UsageError where it was measured with other than `same`."""
-        self.path, self._lock = path, threading.Lock()
-        self.values: dict[str, Any] = same | {"machine": None, "step_times": {}, "runs": {}}
-        if path.exists():
-            before = read_object(path)
-            if differing := {name: before.get(name) for name in same if before.get(name) != same[name]}:
-                now = {name: same[name] for name in differing}
-                raise UsageError(f"{path} was measured with {differing} and this would be {now}; give another --output")
-            self.values = before
-
-    def row(self, name: str, seed: int) -> dict[str, Any]:
-        """The figures of one run."""
-        with self._lock:
-            row: dict[str, Any] = self.values["runs"].setdefault(f"{name} {seed}", {"recipe": name, "seed": seed})
-            return row
-
-    def add(self, to: dict[str, Any], values: dict[str, Any]) -> None:
-        """Adds `values` to the part `to` of what was measured, and writes both files."""
-        with self._lock:
-            to |= values
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self.path, self.values)
-            write_text(self.path.with_suffix(".md"), table(self.values))
-
-
-def prepared(options: Options, config: RunConfig, seed: int, vocabulary: Path | None = None) -> Path:
-    """A directory with the tokenizer and the sequences of `config`, made once for all recipes that share them."""
-    lengths = [phase.length for phase in config.phases]
-    shaped_by = [config.data.model_dump(mode="json"), config.objective.pair, lengths, seed, vocabulary is None]
-    name = hashlib.sha256(json.dumps(shaped_by).encode()).hexdigest()[:12]
-    directory, path = options.workdir / "data" / name, options.workdir / "data" / f"{name}.py"
-    if not (directory / f"data/length-{lengths[0]}/prepared.json").exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        command("prepare", *_written(config, path), "--workdir", directory, *_of_text(options, vocabulary, seed))
-    return directory
-
-
-def calibrate(options: Options, configs: dict[str, RunConfig], results: Results) -> None:
-    """Measures the steps that `results` doesn't hold yet."""
-    if missing := [name for name in configs if name not in results.values["step_times"]]:
-        say(f"measuring a step of {', '.join(missing)}")
-        of = {name: configs[name] for name in missing}
-        machine, times = _alone(_step_times, of, options.rounds, options.at_once)
-        results.add(results.values, {"machine": machine, "step_times": results.values["step_times"] | times})
 
 
 def _step_times(configs: dict[str, RunConfig], rounds: int, at_once: int) -> tuple[str, dict[str, list[float]]]:
@@ -244,109 +271,10 @@ def step_seconds(result: dict[str, Any], name: str) -> float:
     return min(result["step_times"][name])
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """What all runs have in common."""
-
-    options: Options
-    configs: dict[str, RunConfig]
-    tasks: dict[str, list[str]]
-    results: Results
-    measured: Path
-    """Directory with the vocabulary of all, and the held-out sequences that all are measured on."""
-
-    @property
-    def vocabulary(self) -> Path:
-        return self.measured / "tokenizer/vocab.txt"
-
-    def complete(self, name: str, seed: int) -> None:
-        """Does what is missing of one run: the training, its accuracy, the tasks."""
-        row, run = self.results.row(name, seed), _run_of(self.options, name, seed)
-        if "steps" not in row:
-            steps, batch_size = self.train(name, seed), self.configs[name].phases[0].batch_size
-            accuracy = _alone(_accuracy, run, self.measured)
-            trained = {"steps": steps, "sequences": steps * batch_size, "plateau": _plateau(run, batch_size)}
-            self.results.add(row, trained | accuracy)
-        for task, flags in self.tasks.items():
-            if task not in (scores := row.get("tasks", {})):
-                self.results.add(row, {"tasks": scores | {task: fine_tuned(task, flags, run, seed)}})
-
-    def train(self, name: str, seed: int) -> int:
-        """Trains a recipe, and before it the one that it starts from; returns the steps of the recipe itself."""
-        run, first, seconds, start = _run_of(self.options, name, seed), BEGUN_BY.get(name), self.options.seconds, []
-        if first:
-            seconds, before = seconds / 2, run.with_name(f"{run.name}-first")
-            self._train_alone(first, seed, self._steps(first, seconds), before, [])
-            start = ["--init", before]
-        steps = self._steps(name, seconds)
-        self._train_alone(name, seed, steps, run, start)
-        return steps
-
-    def _steps(self, name: str, seconds: float) -> int:
-        return max(1, round(seconds / step_seconds(self.results.values, name)))
-
-    def _train_alone(self, name: str, seed: int, steps: int, run: Path, start: list[Any]) -> None:
-        """Trains one run on a copy of its prepared data; goes on with one that was stopped."""
-        config = self.configs[name]
-        if not run.exists():
-            of_text = prepared(self.options, config, seed, self.vocabulary)
-            unfinished = run.with_name(f"{run.name}-copied")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            ignored = shutil.ignore_patterns("config.json", "manifest.json", ".lock")
-            shutil.copytree(of_text, unfinished, ignore=ignored).rename(run)
-        config = config.replace(
-            phases=(config.phases[0].replace(steps=steps),),
-            evaluation=config.evaluation.replace(every=steps),
-            checkpoints=config.checkpoints.replace(every=max(1, steps // 4)),
-        )
-        recipe = _written(config, run.with_name(f"{run.name}.py"))
-        say(f"{name}, seed {seed}: {steps:,} steps")
-        command("pretrain", *recipe, "--workdir", run, *start, *_of_text(self.options, self.vocabulary, seed))
-
-
-def _run_of(options: Options, name: str, seed: int) -> Path:
-    return options.workdir / f"{name}-{seed}"
-
-
 def _plateau(run: Path, batch_size: int) -> int | None:
     """Sequences seen when the loss of masked tokens was first below PLATEAU_LOSS; None where it never was."""
     lines = [line for line in read_metrics(run / "metrics.jsonl") if line["split"] == "train" and "mlm_loss" in line]
     return next((line["step"] * batch_size for line in lines if line["mlm_loss"] < PLATEAU_LOSS), None)
-
-
-def _written(config: RunConfig, path: Path) -> list[Path]:
-    """Writes `config` as a file that the commands take."""
-    settings = json.dumps(config.model_dump(mode="json"))
-    write_text(
-        path,
-        '"""A recipe of launch/experiments.py."""\n\nimport json\n\nfrom bert_jax.config.run import RunConfig\n\n'
-        f"config = RunConfig.model_validate(json.loads({settings!r}))\n",
-    )
-    return [path]
-
-
-def _of_text(options: Options, vocabulary: Path | None, seed: int) -> list[Any]:
-    """The flags for text, vocabulary and seed."""
-    return [
-        "--data.source",
-        *options.source,
-        "--seed",
-        seed,
-        *(["--vocabulary.file", vocabulary] if vocabulary else []),
-    ]
-
-
-def fine_tuned(task: str, flags: list[str], run: Path, seed: int) -> float:
-    """The score of one fine-tuning of `run`."""
-    workdir = run.with_name(f"{run.name}-{task}")
-    command("finetune", f"finetune/{task}", "--init", run, "--workdir", workdir, "--seed", seed, *flags)
-    return float(read_object(workdir / "results.json")["score"])
-
-
-def _alone(function: Any, *arguments: Any) -> Any:
-    """Calls in a process of its own: this one has to leave the devices to those that train."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *arguments).result()
 
 
 def _accuracy(run: Path, measured: Path) -> dict[str, float]:
@@ -374,7 +302,7 @@ def _accuracy(run: Path, measured: Path) -> dict[str, float]:
 
 
 def command(*arguments: Any) -> str:
-    """What a command of bert-jax prints. Raises UsageError with its last line where it fails."""
+    """Runs a command of bert-jax; returns its output. Raises UsageError with the last line of a failure."""
     line = [sys.executable, "-m", "bert_jax.cli.main", *map(str, arguments)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         RUNNING.add(process)
@@ -399,37 +327,33 @@ def table(result: dict[str, Any]) -> str:
     """A line a recipe, in Markdown: means over seeds, with standard deviations where there are several."""
     finished = [row for row in result["runs"].values() if "steps" in row]
     tasks = [*dict.fromkeys(task for row in finished for task in row.get("tasks", {}))]
-    by_recipe = {name: [row for row in finished if row["recipe"] == name] for name in _names(finished)}
-    base = [row["mlm_accuracy"] for row in by_recipe.get(MEASURED_AS, [])]
+    by_recipe: dict[str, list[dict[str, Any]]] = {}
+    for row in finished:
+        by_recipe.setdefault(row["recipe"], []).append(row)
+    base = _figures(by_recipe.get(MEASURED_AS, []), "mlm_accuracy")
     lines = []
     for name, rows in by_recipe.items():
-        accuracies = [row["mlm_accuracy"] for row in rows if "mlm_accuracy" in row]
+        accuracies, plateaus = _figures(rows, "mlm_accuracy"), [row["plateau"] for row in rows]
         comparable = base and accuracies and name != MEASURED_AS
-        verdict = ("yes" if differ(accuracies, base) else "no") if comparable else ""
-        plateaus = [row["plateau"] for row in rows]
-        figures = [[row["tasks"][task] for row in rows if task in row.get("tasks", {})] for task in tasks]
-        lines.append(
-            [
-                name,
-                f"{step_seconds(result, name) * 1e3:,.1f} ms",
-                f"{rows[0]['steps']:,}",
-                f"{rows[0]['sequences']:,}",
-                "never" if None in plateaus else f"{statistics.mean(plateaus):,.0f}",
-                str(len(rows)),
-                _spread([row["mlm_loss"] for row in rows if "mlm_loss" in row]),
-                _spread(accuracies),
-                verdict,
-                *map(_spread, figures),
-            ]
-        )
+        columns = {
+            "recipe": name,
+            ">step": f"{step_seconds(result, name) * 1e3:,.1f} ms",
+            ">steps": f"{rows[0]['steps']:,}",
+            ">sequences": f"{rows[0]['sequences']:,}",
+            ">plateau": "never" if None in plateaus else f"{statistics.mean(plateaus):,.0f}",
+            ">seeds": str(len(rows)),
+            ">MLM loss": _spread(_figures(rows, "mlm_loss")),
+            ">MLM accuracy": _spread(accuracies),
+            ">differs": ("yes" if differ(accuracies, base) else "no") if comparable else "",
+        }
+        scores = {task: _figures([row.get("tasks", {}) for row in rows], task) for task in tasks}
+        lines.append(columns | {f">{task}": _spread(values) for task, values in scores.items()})
     where = f"{result['machine']}; {result['seconds']:g} s of training, {result['at_once']} at once"
-    numbers = ("step", "steps", "sequences", "plateau", "seeds", "MLM loss", "MLM accuracy", "differs", *tasks)
-    body = markdown(["recipe", *(f">{name}" for name in numbers)], lines)
-    return f"{where}; text: {' '.join(result['source'])}\n\n{body}"
+    return f"{where}; text: {' '.join(result['source'])}\n\n{markdown(lines)}"
 
 
-def _names(rows: Iterable[dict[str, Any]]) -> list[str]:
-    return [*dict.fromkeys(row["recipe"] for row in rows)]
+def _figures(rows: list[dict[str, Any]], name: str) -> list[float]:
+    return [row[name] for row in rows if name in row]
 
 
 def _spread(values: list[float]) -> str:
@@ -438,22 +362,14 @@ def _spread(values: list[float]) -> str:
     return f"{statistics.mean(values):.3f}" + (f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else "")
 
 
-def _end(*_: Any) -> None:
-    """Ends the processes that train, too, which keep what they have."""
+def _end_runs() -> None:
     for process in RUNNING.copy():
         process.terminate()
-    sys.exit(128 + signal.SIGTERM)
 
 
 def main() -> int:
-    """Exits with 2 for wrong use or a run that failed, 143 for SIGTERM."""
-    signal.signal(signal.SIGTERM, _end)
-    try:
-        experiment(COMMAND.parse(sys.argv[1:]))
-    except BertJaxError as error:
-        complain(str(error))
-        return error.exit_code
-    return 0
+    """Exits with 2 for wrong use or a run that failed; SIGTERM ends the runs too, which keep their checkpoints."""
+    return run_script(lambda: Experiment(Options.parse(sys.argv[1:])).run(), _end_runs)
 
 
 if __name__ == "__main__":

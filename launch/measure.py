@@ -11,26 +11,24 @@ is said in its row. Both files are written after each case. The same command goe
 again what failed. Flags of `bert-jax bench` that aren't named here are passed on to it, such as --execution.remat full.
 """
 
+import functools
 import itertools
 import json
-import multiprocessing
 import re
 import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from bert_jax.cli.arguments import Arguments, Command
+from bert_jax.cli.arguments import Arguments
+from bert_jax.cli.scripts import in_own_process, results_before, run_script, write_results
 from bert_jax.cli.tables import markdown
-from bert_jax.system.errors import BertJaxError, UsageError
-from bert_jax.system.files import write_json, write_text
-from bert_jax.system.json_file import read_object
-from bert_jax.system.progress import complain, say
+from bert_jax.system.errors import UsageError
+from bert_jax.system.progress import say
 
 ROOT = Path(__file__).parents[1]
 DROPOUT = {
@@ -41,17 +39,18 @@ DROPOUT = {
 """What is dropped, and the flags of bench for it: all that the config says; not attention's probabilities; nothing."""
 BENCH = '. launch/flags.sh; gpu_flags; tpu_flags; exec "$@"'
 """Runs its arguments with the compiler flags of the launchers, each of which one kind of device reads."""
-HEADINGS = (
-    *("config", "tokens", "dropout", "attention", ">sequences a step", ">step", ">80% of steps", ">sequences/s"),
-    *(">MFU", ">of the matrix rate", ">peak memory", ">compilation", "remark"),
-)
 _REFUSED = UsageError.exit_code
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """Exit codes of a process that Linux ends when memory runs out."""
+MANUAL = __doc__
+"""Text of --help; `__doc__` within a class is that of the class."""
 
 
 class Options(Arguments):
-    """What is measured, and where the results go."""
+    """The cases to measure, and the files of the results."""
+
+    LINE = "python launch/measure.py"
+    TEXT = MANUAL
 
     output: Path
     """The JSON file; the table is beside it, with the ending .md."""
@@ -77,12 +76,9 @@ class Options(Arguments):
         return self.replace(configs=("tiny",), lengths=(16,), batch_sizes=(8, 4), seconds=0.1) if self.tiny else self
 
 
-COMMAND = Command("launch/measure.py", Options, __doc__, program="python")
-
-
 def split(words: list[str]) -> tuple[list[str], list[str]]:
     """The words of a command line that belong to Options, and the others, which are bench's."""
-    names = {"--help", "--help-all", *(f"--{flag.name}" for flag in COMMAND.flags())}
+    names = {"--help", "--help-all", *(f"--{flag.name}" for flag in Options.flags())}
     parts: dict[bool, list[str]] = {True: [], False: []}
     own = True
     for word in words:
@@ -107,7 +103,7 @@ class Case(NamedTuple):
 
 
 class Prospect(NamedTuple):
-    """What can be told of a case without measuring it."""
+    """Forecast for a case, by formula."""
 
     refused: str | None
     """Why it can't be measured here, in a line."""
@@ -116,7 +112,7 @@ class Prospect(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """The devices, and what is to be expected of each case on them."""
+    """The devices, and the forecast for each case on them."""
 
     device: str
     devices: int
@@ -132,13 +128,8 @@ class Attempt(NamedTuple):
     errors: str
 
 
-def examined(cases: list[Case], batch_sizes: tuple[int, ...], settings: list[str]) -> Machine:
-    """Looks at the devices in a process of its own: this one has to leave their memory to those that measure."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_examine, cases, batch_sizes, settings).result()
-
-
-def _examine(cases: list[Case], batch_sizes: tuple[int, ...], settings: list[str]) -> Machine:
+def examine(cases: list[Case], batch_sizes: tuple[int, ...], settings: list[str]) -> Machine:
+    """Looks at the devices, in a process of its own."""
     from bert_jax.system.machine import leave_out_absent_tpu
 
     leave_out_absent_tpu()
@@ -149,14 +140,14 @@ def _examine(cases: list[Case], batch_sizes: tuple[int, ...], settings: list[str
 
 
 def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> Prospect:
-    from bert_jax.cli.bench import COMMAND
+    from bert_jax.cli.bench import Bench
     from bert_jax.model.attention import check_attention
     from bert_jax.model.memory import step_memory
     from bert_jax.model.sharding import check_batch_size, make_mesh
     from bert_jax.pretraining.objective import planned_vocabulary_size
     from bert_jax.training.devices import TOO_MUCH, device_memory, gigabytes
 
-    config = COMMAND.parse(case.flags(batch_sizes[0]) + settings).config  # a wrong flag ends it all
+    config = Bench.parse(case.flags(batch_sizes[0]) + settings).config  # a wrong flag ends it all
     model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))
     mesh = make_mesh(config.mesh)
     there = device_memory(mesh.local_devices[0])
@@ -213,7 +204,7 @@ def _reason(errors: str) -> str:
 def measure(
     options: Options,
     settings: list[str],
-    look: Callable[..., Machine] = examined,
+    look: Callable[..., Machine] | None = None,
     run: Callable[..., Attempt] = run_bench,
 ) -> bool:
     """Measures the cases that the file doesn't hold yet; returns whether any failed.
@@ -223,81 +214,58 @@ def measure(
     cases = [
         Case(*each) for each in itertools.product(options.configs, options.lengths, options.dropout, options.attention)
     ]
+    look = look or functools.partial(in_own_process, examine)
     machine = look(cases, options.batch_sizes, settings)
-    result = {"device": machine.device, "devices": machine.devices, "settings": settings}
-    rows = _rows_before(options.output, result)
+    result: dict[str, Any] = {"device": machine.device, "devices": machine.devices, "settings": settings}
+    rows = results_before(options.output, result, _rows_by_case) or {}
     result["versions"] = {name: version(name) for name in ("jax", "jaxlib")}
 
     def attempt(flags: list[str]) -> Attempt:
         return run([*flags, "--seconds", str(options.seconds), *settings], options.minutes)
 
-    options.output.parent.mkdir(parents=True, exist_ok=True)
     for case in cases:
         if case not in rows or rows[case]["failed"]:
             rows[case] = row_of(case, machine.prospects[case], attempt)
         result["cases"] = list(rows.values())
-        write_json(options.output, result)
-        write_text(options.output.with_suffix(".md"), table(result))
+        write_results(options.output, result, table(result))
     say(f"{len(rows)} cases are in {options.output}, their table in {options.output.with_suffix('.md')}")
     return any(rows[case]["failed"] for case in cases)
 
 
-def _rows_before(path: Path, expected: dict[str, Any]) -> dict[Case, dict[str, Any]]:
-    """The rows that the file holds. Raises UsageError if it is damaged, or of another device or other settings."""
-    if not path.exists():
-        return {}
-    try:
-        before = read_object(path)
-        rows = {Case(*(row[name] for name in Case._fields)): row for row in before["cases"]}
-        differing = {name: before[name] for name in expected if before[name] != expected[name]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} can't be read as measurements ({error!r}); give another --output") from None
-    if differing:
-        now = {name: expected[name] for name in differing}
-        raise UsageError(f"{path} was measured with {differing} and this would be {now}; give another --output")
-    return rows
+def _rows_by_case(result: dict[str, Any]) -> dict[Case, dict[str, Any]]:
+    return {Case(*(row[name] for name in Case._fields)): row for row in result["cases"]}
 
 
 def table(result: dict[str, Any]) -> str:
     """The rows in Markdown, below the devices and the versions that they are of."""
     made_by = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
     passed = f", with {shlex.join(result['settings'])}" if result["settings"] else ""
-    rows = markdown(HEADINGS, map(_line, result["cases"]))
+    rows = markdown([_cells(row) for row in result["cases"]])
     return f"{result['devices']} x {result['device']}; {made_by}; bert-jax bench{passed}\n\n{rows}"
 
 
-def _line(row: dict[str, Any]) -> list[str]:
-    case = [row["config"], f"{row['length']:,}", row["dropout"], row["attention"]]
-    remark = (row["remark"] or "").replace("|", "\\|")
-    bench = row["bench"]
-    if bench is None:
-        return [*case, *[""] * 8, remark]
-    step = bench["parts"][-1]["time"]
-    return [
-        *case,
-        f"{row['batch_size']:,}",
-        f"{step['median'] * 1e3:,.1f} ms",
-        f"{step['low'] * 1e3:,.1f} to {step['high'] * 1e3:,.1f} ms",
-        f"{bench['sequences_per_second']:,.1f}",
-        "" if bench["mfu"] is None else f"{bench['mfu']:.1%}",
-        f"{bench['share_of_matrix_rate']:.1%}",
-        f"{bench['peak_memory_bytes'] / 1e9:,.1f} GB",
-        f"{bench['compile_seconds']:,.1f} s",
-        remark,
-    ]
+def _cells(row: dict[str, Any]) -> dict[str, str]:
+    cells = {"config": row["config"], "tokens": f"{row['length']:,}"}
+    cells |= {"dropout": row["dropout"], "attention": row["attention"]}
+    if bench := row["bench"]:
+        step = bench["parts"][-1]["time"]
+        cells |= {
+            ">sequences a step": f"{row['batch_size']:,}",
+            ">step": f"{step['median'] * 1e3:,.1f} ms",
+            ">80% of steps": f"{step['low'] * 1e3:,.1f} to {step['high'] * 1e3:,.1f} ms",
+            ">sequences/s": f"{bench['sequences_per_second']:,.1f}",
+            ">MFU": "" if bench["mfu"] is None else f"{bench['mfu']:.1%}",
+            ">of the matrix rate": f"{bench['share_of_matrix_rate']:.1%}",
+            ">peak memory": f"{bench['peak_memory_bytes'] / 1e9:,.1f} GB",
+            ">compilation": f"{bench['compile_seconds']:,.1f} s",
+        }
+    return cells | {"remark": (row["remark"] or "").replace("|", "\\|")}
 
 
 def main() -> int:
-    """Exits with 2 for wrong use, 1 where a case failed, 143 for SIGTERM."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the process of bench too
+    """Exits with 2 for wrong use, 1 where a case failed, 143 for SIGTERM, which ends the process of bench too."""
     own, settings = split(sys.argv[1:])
-    try:
-        options = COMMAND.parse(own)
-        failed = measure(options.fitted(), settings)
-    except BertJaxError as error:
-        complain(str(error))
-        return error.exit_code
-    return int(failed)
+    return run_script(lambda: int(measure(Options.parse(own).fitted(), settings)))
 
 
 if __name__ == "__main__":

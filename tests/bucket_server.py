@@ -5,13 +5,12 @@ import hashlib
 import itertools
 import json
 import re
-import sys
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import google_crc32c
+from object_server import ObjectHandler, ObjectServer
 
 _OBJECT = re.compile(r"(?:/download|/upload)?/storage/v1/b/([^/]+)(?:/o(?:/(.+))?)?")
 
@@ -23,21 +22,15 @@ class Stored(NamedTuple):
     generation: int
 
 
-class BucketServer(ThreadingHTTPServer):
-    """`objects` by bucket/name, `requests` as "METHOD path?query". Every bucket is there already."""
-
-    daemon_threads = True
+class BucketServer(ObjectServer):
+    """Holds each object as Stored."""
 
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.objects: dict[str, Stored] = {}
-        self.requests: list[str] = []
+        super().__init__(_Handler)
         self.uploads: dict[str, tuple[str, dict, bytes]] = {}
         """Resumable ones under way: name, conditions, what has come so far."""
         self.generations, self.lock = itertools.count(1), threading.Lock()
         self.faults: list[tuple[str, str]] = []
-        self.url = f"http://127.0.0.1:{self.server_port}"
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     def fail(self, pattern: str, how: str, times: int = 1) -> None:
         """Lets the next `times` requests that match `pattern` fail: by a status like "503", or with data that is
@@ -55,29 +48,17 @@ class BucketServer(ThreadingHTTPServer):
         """Of the objects whose bucket/name begins with `prefix`, what comes after it."""
         return sorted(name.removeprefix(prefix) for name in self.objects if name.startswith(prefix))
 
-    def handle_error(self, request, client_address) -> None:
-        """Clients that close a connection are no error."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
     def put(self, name: str, data: bytes) -> None:
         """Stores an object as bucket/name."""
         self.objects[name] = Stored(data, next(self.generations))
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(ObjectHandler):
     server: BucketServer
 
-    def log_message(self, *_) -> None:
-        pass
-
     def _serve(self) -> None:
-        body = self._body()
-        request = f"{self.command} {self.path}"
-        self.server.requests.append(request)
-        self.how = self.server.fault(request)
+        _, _, body = self.noted()
+        self.how = self.server.fault(f"{self.command} {self.path}")
         if self.how and self.how.isdigit():
             self._json({"error": {"code": int(self.how), "message": "as asked for"}}, int(self.how))
             return
@@ -89,16 +70,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(value, status, headers)
 
     do_GET = do_POST = do_PUT = do_DELETE = _serve
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        parts = []
-        while size := int(self.rfile.readline(), 16):
-            parts.append(self.rfile.read(size))
-            self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(parts)
 
     def _answer(self, command: str, target: str, body: bytes, headers) -> tuple[int, bytes | dict | None, dict]:
         url = urlsplit(target)
@@ -113,9 +84,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._upload(command, bucket, query, body, headers)
         if name is None:
             return (200, self._listed(bucket, query), {}) if "/o" in url.path else (200, {"name": bucket}, {})
-        return self._object(command, f"{bucket}/{unquote(name)}", query, headers)
+        return self._object(command, f"{bucket}/{unquote(name)}", query)
 
-    def _object(self, command: str, name: str, query: dict, headers) -> tuple[int, bytes | dict | None, dict]:
+    def _object(self, command: str, name: str, query: dict) -> tuple[int, bytes | dict | None, dict]:
         found = self.server.objects.get(name)
         if found is None:
             return 404, {"error": {"code": 404, "message": "No such object"}}, {}
@@ -126,33 +97,17 @@ class _Handler(BaseHTTPRequestHandler):
             return 204, b"", {}
         if query.get("alt") != "media":
             return 200, _described(name, found), {}
-        data, status = found.data, 200
         described = {"x-goog-generation": found.generation, "x-goog-hash": f"crc32c={_crc32c(found.data)}"}
-        if wanted := re.fullmatch(r"bytes=(\d+)-(\d*)", headers.get("Range", "")):
-            first, last = int(wanted[1]), min(int(wanted[2] or len(data)), len(data) - 1)
-            if first >= len(data):
-                return 416, b"", {}
-            described["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
-            data, status = data[first : last + 1], 206
-        return status, data, described
+        return self.ranged(found.data, described)
 
     def _listed(self, bucket: str, query: dict) -> dict:
-        prefix, delimiter = f"{bucket}/{query.get('prefix', '')}", query.get("delimiter")
-        items, folders = [], set()
-        for name in sorted(self.server.objects):
-            own = name.removeprefix(f"{bucket}/")
-            if not name.startswith(prefix) or own < query.get("startOffset", ""):
-                continue
-            if "endOffset" in query and own >= query["endOffset"]:
-                continue
-            head, found, _ = name.removeprefix(prefix).partition(delimiter) if delimiter else ("", "", "")
-            if found:
-                folders.add(f"{query.get('prefix', '')}{head}/")
-            else:
-                items.append(_described(name, self.server.objects[name]))
+        names, folders = self.server.listed(bucket, query)
+        begin, end = query.get("startOffset", ""), query.get("endOffset")
+        names = [name for name in names if begin <= name and (end is None or name < end)]
+        items = [_described(f"{bucket}/{name}", self.server.objects[f"{bucket}/{name}"]) for name in names]
         first, size = int(query.get("pageToken", 0)), int(query.get("maxResults", 1000))
         more = {"nextPageToken": str(first + size)} if first + size < len(items) else {}
-        return {"items": items[first : first + size], "prefixes": sorted(folders)} | more
+        return {"items": items[first : first + size], "prefixes": folders} | more
 
     def _upload(self, command: str, bucket: str, query: dict, body: bytes, headers) -> tuple[int, dict | None, dict]:
         if query["uploadType"] == "media":
@@ -190,8 +145,8 @@ class _Handler(BaseHTTPRequestHandler):
             answers.append(f"--batch\r\n{head}HTTP/1.1 {status} \r\n\r\n\r\n")
         return 200, "".join([*answers, "--batch--"]).encode(), {"Content-Type": "multipart/mixed; boundary=batch"}
 
-    def _json(self, value: dict | None, status: int, headers: dict = {}) -> None:
-        self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json"} | headers)
+    def _json(self, value: dict | None, status: int, headers: dict | None = None) -> None:
+        self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json"} | (headers or {}))
 
     def _send(self, status: int, data: bytes, headers: dict) -> None:
         self.send_response(status)

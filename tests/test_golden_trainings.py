@@ -74,7 +74,3 @@ def test_a_run_of_that_time_is_whole_and_goes_on(folder, tmp_path, monkeypatch, 
     assert not [verdict for verdict in verify(RunDirectory(run)) if verdict.damage]
     assert command(["pretrain", str(run), "--workdir", str(run), "--phases.1.steps", "10"]) == 0
     assert "going on from step 20" in capsys.readouterr().err
-    for arguments in (["evaluate", str(run)], ["export", str(run), str(tmp_path / "exported")]):
-        assert command(arguments) == 0
-    new = str(tmp_path / "new")
-    assert command(["pretrain", str(run), "--init", str(run), "--workdir", new, "--phases.0.steps", "2"]) == 0

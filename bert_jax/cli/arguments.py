@@ -1,17 +1,19 @@
 """The arguments of each command, and how a command line is parsed into them."""
 
+import inspect
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator
 
-from bert_jax.cli.command_line import parse_line, usage
-from bert_jax.cli.config_files import load_config
+from bert_jax.cli.command_line import parse_line
+from bert_jax.cli.config_files import AnyConfig, config_source, load_config
 from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of, in_typed_form
 from bert_jax.cli.help import full_help, paragraph, short_help
+from bert_jax.cli.main import HELP_FLAGS
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
@@ -23,8 +25,7 @@ PlaceArgument = Annotated[Place, BeforeValidator(lambda path: place_of(path) if 
 """A path on this machine or in a bucket (gs://)."""
 RunArgument = Positional[PlaceArgument]
 """The first argument of commands that work on an existing run."""
-_HELP = ("-h", "--help")
-_HELP_ALL = "--help-all"
+Parsed = TypeVar("Parsed", bound="Arguments")
 _CONFIG_TEXT = {
     RunConfig: "CONFIG is a name from bert-jax configs, a Python file that builds a `config`, or a run whose settings "
     "are used.",
@@ -35,12 +36,91 @@ _NEEDED: dict[type, tuple[str, ...]] = {FinetuneConfig: ("init",)}
 
 
 class Arguments(Settings):
-    """The arguments of a command. The string under a field is its help text."""
+    """The arguments of a command. The docstring of a subclass is its text in --help, that of a field the flag's.
+
+    A field `config` holds the settings of CONFIG, the first argument of the command, changed by their flags; --help
+    shows the values of the field's default.
+    """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    config: Any = None
-    """The settings of CONFIG, changed by the flags; None for a command without CONFIG."""
+    LINE: ClassVar[str]
+    """The beginning of the command line: "bert-jax pretrain"."""
+    TEXT: ClassVar[str | None] = None
+    """Text for --help in place of the docstring."""
+    FIRST: ClassVar[tuple[str, ...]] = ()
+    """Settings of CONFIG that --help shows: those that people change first. --help-all shows all."""
+    READS: ClassVar[tuple[str, ...]] = ()
+    """Settings of CONFIG, or groups of settings, that the command reads; --help-all shows only these. Empty: all."""
+    NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Settings of a run that a flag of this command sets, as in {"data.source": "--data"}; messages name the flag."""
+
+    @classmethod
+    def defaults(cls) -> AnyConfig | None:
+        """The default of `config`; None for a command without CONFIG."""
+        field = cls.model_fields.get(CONFIG)
+        return field.default if field else None
+
+    @classmethod
+    def flags(cls, config: Settings | None = None) -> list[Flag]:
+        """All flags of the command line, with the values of `config` (or of `defaults`) as defaults."""
+        return flags_of(cls, config or cls.defaults())
+
+    @classmethod
+    def used_flags(cls, config: Settings | None = None) -> list[Flag]:
+        """Those of `flags` that the command reads."""
+        read = tuple(f"{name}." for name in cls.READS)
+        return [flag for flag in cls.flags(config) if not read or flag.own or f"{flag.name}.".startswith(read)]
+
+    @classmethod
+    def usage(cls) -> str:
+        """The usage line: the command, CONFIG and the required flags."""
+        config, flags = cls.defaults(), cls.flags()
+        needed = [flag for flag in flags if not flag.own and flag.name in _NEEDED.get(type(config), ())]
+        required = [flag for flag in flags if flag.required]
+        return " ".join([cls.LINE, *(["CONFIG"] if config else []), *(flag.usage for flag in [*needed, *required])])
+
+    @classmethod
+    def help(cls, config: Settings | None = None, everything: bool = False) -> str:
+        """The text of --help, with the values of `config` as defaults; if `everything`, the text of --help-all."""
+        flags, about = cls.used_flags(config), cls.TEXT or paragraph(inspect.cleandoc(cls.__doc__ or ""))
+        shown = f"usage: {cls.usage()} [--NAME VALUE ...]\n\n{about}"
+        if defaults := cls.defaults():
+            whose = "are those of this CONFIG" if config else "apply to settings that CONFIG doesn't set"
+            shown += paragraph(f"{_CONFIG_TEXT[type(defaults)]} The defaults below {whose}.")
+        if everything or not cls.FIRST:
+            return f"{shown}\n{full_help(flags)}"
+        by_name = {flag.name: flag for flag in flags}  # which lacks phases.1 where the config has one phase
+        short = [flag for flag in flags if flag.own] + [by_name[name] for name in cls.FIRST if name in by_name]
+        return f"{shown}\n{short_help(short)}\nAll {len(flags)} settings: {cls.LINE} --help-all\n"
+
+    @classmethod
+    def parse(cls: type[Parsed], words: list[str]) -> Parsed:
+        """Parses a command line. Raises UsageError for a wrong one, and SystemExit after printing help."""
+        defaults, rest, help_flags = cls.defaults(), words, set(HELP_FLAGS) & set(words)
+        config: AnyConfig | None = None
+        if defaults and words and not words[0].startswith("-"):
+            config, rest = load_config(words[0], type(defaults)), words[1:]
+        if help_flags:
+            print(cls.help(config, everything="--help-all" in help_flags), end="")
+            raise SystemExit(0)
+        if defaults and config is None:
+            raise UsageError(
+                f"give a config first: {cls.usage()}; bert-jax configs lists the configs that come with bert-jax"
+            )
+        flags = cls.flags(config)
+        values = parse_line(rest, flags, cls.LINE)
+        own = {flag.name.replace("-", "_"): values.pop(flag.name) for flag in flags if flag.own and flag.name in values}
+        if config:
+            own[CONFIG] = config.set({name.replace("-", "_"): value for name, value in values.items()})
+        return cls(**own)
+
+    @classmethod
+    def in_typed_form(cls, message: str) -> str:
+        """`message` with each setting written as the flag that sets it."""
+        for setting, flag in cls.NAMES.items():
+            message = re.sub(rf"(?<![\w.-])(--)?{re.escape(setting)}(?!\w)", flag, message)
+        return in_typed_form(message, cls.flags()) if cls.defaults() else message
 
 
 class RunArguments(Arguments):
@@ -60,12 +140,24 @@ class RunArguments(Arguments):
 class TrainingArguments(RunArguments):
     """Arguments of the commands that train."""
 
+    config: Any
+    """The settings of the training."""
     dry_run: bool = False
     """Print what the command would do, the state of the run and the memory of a step, and do nothing."""
     print_config: bool = False
     """Print all settings as a config file and do nothing else: bert-jax ... --print-config > mine.py."""
     overwrite: bool = False
     """Delete the run at --workdir and start from the beginning. Refused if --workdir holds files of anything else."""
+
+    def only_prints(self, plan: Callable[[], Iterable[tuple[str, str]]]) -> bool:
+        """Prints the settings, or the names and texts of `plan`, if a flag asks for that; returns whether one does."""
+        if self.print_config:
+            print(config_source(self.config, f"All settings of a run.\n\n    {self.usage()}"), end="")
+        elif self.dry_run:
+            from bert_jax.cli.tables import print_rows
+
+            print_rows(f"{self.LINE} would", (), plan())
+        return self.print_config or self.dry_run
 
 
 class SavedArguments(Arguments):
@@ -100,7 +192,7 @@ class RowsArguments(Arguments):
 
 
 ROWS_NAMES = {f"task.{name}": f"--{name}" for name in RowsArguments.model_fields}
-"""`Command.names` of a command with RowsArguments: messages about task.format name --format, and so on."""
+"""`Arguments.NAMES` of a command with RowsArguments: messages about task.format name --format, and so on."""
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", 'Field name "json"')  # hides a method that pydantic itself calls deprecated
@@ -112,95 +204,7 @@ with warnings.catch_warnings():
         """Print JSON instead of tables."""
 
 
-def dotted(groups: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The names of settings by group, as `model.num-layers`; "" is the group of those without one."""
-    return tuple(f"{group}.{name}".removeprefix(".") for group, names in groups.items() for name in names)
-
-
-class Command(NamedTuple):
-    """A command of bert-jax, or a script with such a command line."""
-
-    name: str
-    arguments: type[Arguments]
-    text: str
-    """Describes the command in one or two sentences, for --help."""
-    defaults: RunConfig | FinetuneConfig | None = None
-    """A config of the class that the command takes as its first argument, CONFIG; --help shows its values as defaults.
-    None for a command without CONFIG."""
-    first: tuple[str, ...] = ()
-    """Settings of CONFIG that --help shows: those that people change first. --help-all shows all."""
-    names: Mapping[str, str] = MappingProxyType({})
-    """Settings of a run that a flag of this command sets, as in {"data.source": "--data"}; messages name the flag."""
-    reads: tuple[str, ...] = ()
-    """Settings of CONFIG, or groups of settings, that the command reads; --help-all shows only these. Empty: all."""
-    program: str = "bert-jax"
-    """The program that has this command; of a script, "python"."""
-
-    def flags(self, config: Settings | None = None) -> list[Flag]:
-        """All flags of the command line, with the values of `config` (or of `defaults`) as defaults."""
-        return flags_of(self.arguments, config or self.defaults)
-
-    def used_flags(self, flags: list[Flag]) -> list[Flag]:
-        """Those of `flags` that the command reads."""
-        return [
-            flag
-            for flag in flags
-            if not self.reads or flag.own or any(f"{flag.name}.".startswith(f"{name}.") for name in self.reads)
-        ]
-
-    @property
-    def usage(self) -> str:
-        """The usage line: the command, CONFIG and the required flags."""
-        config = ["CONFIG"] if self.defaults else []
-        flags, needed = self.flags(), _NEEDED.get(type(self.defaults), ())
-        of_config = [flag for flag in flags if not flag.own and flag.name in needed]
-        required = map(usage, [*of_config, *(flag for flag in flags if flag.required)])
-        return " ".join([self.program, self.name, *config, *required])
-
-    def help(self, config: Settings | None = None, everything: bool = False) -> str:
-        """The text of --help, with the values of `config` as defaults; if `everything`, the text of --help-all."""
-        flags = self.used_flags(self.flags(config))
-        about = self.text if "\n" in self.text else paragraph(self.text)
-        text = f"usage: {self.usage} [--NAME VALUE ...]\n\n{about}"
-        if self.defaults:
-            whose = "are those of this CONFIG" if config else "apply to settings that CONFIG doesn't set"
-            text += paragraph(f"{_CONFIG_TEXT[type(self.defaults)]} The defaults below {whose}.")
-        if everything or not self.first:
-            return f"{text}\n{full_help(flags)}"
-        short = [flag for flag in flags if flag.own] + [_named(flags, name) for name in self.first]
-        more = f"\nAll {len(flags)} settings: bert-jax {self.name} --help-all\n"
-        return f"{text}\n{short_help(flag for flag in short if flag)}{more}"
-
-    def parse(self, words: list[str]) -> Any:
-        """Parses a command line into an instance of `arguments`; its field `config` is CONFIG, changed by the flags.
-
-        Raises UsageError with a one-line message for a wrong command line, and SystemExit after printing help.
-        """
-        config, rest, asks_help = None, words, {*_HELP, _HELP_ALL} & set(words)
-        if self.defaults and words and not words[0].startswith("-"):
-            kind: Any = type(self.defaults)
-            config, rest = load_config(words[0], kind), words[1:]
-        if asks_help:
-            print(self.help(config, everything=_HELP_ALL in asks_help), end="")
-            raise SystemExit(0)
-        if self.defaults and config is None:
-            raise UsageError(
-                f"give a config first: {self.usage}; bert-jax configs lists the configs that come with bert-jax"
-            )
-        flags = self.flags(config)
-        values = parse_line(rest, flags, f"{self.program} {self.name}")
-        own = {flag.name.replace("-", "_"): values.pop(flag.name) for flag in flags if flag.own and flag.name in values}
-        if config is not None:
-            own[CONFIG] = config.set({name.replace("-", "_"): value for name, value in values.items()})
-        return self.arguments(**own)
-
-    def in_typed_form(self, message: str) -> str:
-        """`message` with each setting written as the flag that sets it."""
-        for setting, flag in self.names.items():
-            message = re.sub(rf"(?<![\w.-])(--)?{re.escape(setting)}(?!\w)", flag, message)
-        return in_typed_form(message, self.flags()) if self.defaults else message
-
-
-def _named(flags: list[Flag], name: str) -> Flag | None:
-    """The flag of this name; None if the config has no such entry, such as phases.1 of a config with one phase."""
-    return next((flag for flag in flags if flag.name == name), None)
+def dotted(*groups: str) -> tuple[str, ...]:
+    """The names of settings by group: "model.num-layers", "model.num-heads" for "model: num-layers num-heads"."""
+    parted = (group.rpartition(": ") for group in groups)
+    return tuple(f"{group}.{name}".removeprefix(".") for group, _, names in parted for name in names.split())

@@ -1,23 +1,33 @@
-"""bert-jax bench CONFIG: measures the train step on this machine, and what its time is spent on."""
+"""bert-jax bench CONFIG: measures the train step on this machine and its parts."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from bert_jax.cli.arguments import Arguments, Command, PlaceArgument, dotted
+from bert_jax.cli.arguments import Arguments, PlaceArgument, dotted
+from bert_jax.config.phase import BatchSize, Length
 from bert_jax.config.run import RunConfig
-from bert_jax.config.settings import SettingsError
 from bert_jax.system.bucket import Place, place_of
-from bert_jax.system.errors import UsageError
 
 
 class Bench(Arguments):
-    """Arguments of bert-jax bench."""
+    """Time the train step on random sequences; with a run in place of CONFIG, on the run's sequences."""
 
-    batch_size: int | None = None
+    LINE = "bert-jax bench"
+    FIRST = dotted(
+        "model: num-layers hidden-size num-heads compute-dtype attention-dropout",
+        "vocabulary: size",
+        "optimizer: name",
+        "mesh: data fsdp tensor",
+        "execution: accumulation remat unroll",
+    )
+    READS = dotted("vocabulary: file size", "model objective optimizer mesh execution seed")
+    config: RunConfig = RunConfig()
+
+    batch_size: BatchSize | None = None
     """Sequences a step. Without it: the batch size of the config's first phase."""
-    length: int | None = None
+    length: Length | None = None
     """Tokens a sequence. Without it: the length of the config's first phase."""
     seconds: Annotated[float, Field(gt=0.0)] = 10.0
     """Seconds that each part is measured for; at least five times."""
@@ -28,27 +38,9 @@ class Bench(Arguments):
     side, and what differs."""
 
 
-COMMAND = Command(
-    "bench",
-    Bench,
-    "Time the train step on random sequences; with a run in place of CONFIG, on the run's sequences.",
-    RunConfig(),
-    first=dotted(
-        {
-            "model": ("num-layers", "hidden-size", "num-heads", "compute-dtype", "attention-dropout"),
-            "vocabulary": ("size",),
-            "optimizer": ("name",),
-            "mesh": ("data", "fsdp", "tensor"),
-            "execution": ("accumulation", "remat", "unroll"),
-        }
-    ),
-    reads=("model", "vocabulary.file", "vocabulary.size", "objective", "optimizer", "mesh", "execution", "seed"),
-)
-
-
 def run(words: list[str]) -> None:
     """Parses the command line, measures, prints tables and, last, one JSON object."""
-    args = COMMAND.parse(words)
+    args = Bench.parse(words)
     of_a_run = place_of(words[0]).is_dir()
     from bert_jax.cli.bench_tables import bench_tables, comparison_lines, comparison_tables
     from bert_jax.cli.tables import as_json
@@ -62,13 +54,8 @@ def run(words: list[str]) -> None:
     from bert_jax.training.devices import keep_compiled_programs
 
     there = read_record(args.compare) if args.compare else None
-    first = args.config.phases[0]
-    size = first.batch_size if args.batch_size is None else args.batch_size
-    length = first.length if args.length is None else args.length
-    try:
-        phase = first.replace(batch_size=size, length=length)
-    except SettingsError as error:
-        raise UsageError("; ".join(f"--{each.path.replace('_', '-')}{each.text}" for each in error.problems)) from None
+    sizes = {"batch_size": args.batch_size, "length": args.length}
+    phase = args.config.phases[0].replace(**{name: size for name, size in sizes.items() if size is not None})
     # So many steps that measuring never reaches the last one.
     config = args.config.replace(phases=(phase.replace(steps=2**30 // phase.batch_size),), profile_steps=None)
     keep_compiled_programs()
@@ -76,7 +63,7 @@ def run(words: list[str]) -> None:
     check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
     check_attention(config.execution, config.model, config.rows, mesh)
     if of_a_run:
-        trainer, batches = _of_a_run(config, place_of(words[0]))
+        trainer, batches = _of_a_run(config, mesh, place_of(words[0]))
     else:
         # The id of [MASK] makes no difference to the time.
         trainer, batches = pretraining_trainer(config, mesh, planned_vocabulary_size(config), mask_id=4), None
@@ -91,10 +78,9 @@ def run(words: list[str]) -> None:
     print(as_json(measured))
 
 
-def _of_a_run(config: RunConfig, path: Place) -> tuple[Any, Iterator[Any]]:
+def _of_a_run(config: RunConfig, mesh: Any, path: Place) -> tuple[Any, Iterator[Any]]:
     """The trainer of the run at `path`, and its training batches."""
     # Imported here: random sequences need neither TFDS nor Grain, which an accelerator machine may lack.
-    from bert_jax.model.sharding import make_mesh
     from bert_jax.pretraining.dataset import prepared_for
     from bert_jax.pretraining.objective import pretraining_trainer
     from bert_jax.pretraining.pretrain import training_source
@@ -105,5 +91,5 @@ def _of_a_run(config: RunConfig, path: Place) -> tuple[Any, Iterator[Any]]:
     run = RunDirectory(path)
     prepared = prepared_for(config, run, config.phases[0].length)
     vocabulary = load_tokenizer(run.tokenizer).vocabulary
-    trainer = pretraining_trainer(config, make_mesh(config.mesh), len(vocabulary), vocabulary.mask_id)
+    trainer = pretraining_trainer(config, mesh, len(vocabulary), vocabulary.mask_id)
     return trainer, read_ahead(training_source(trainer, 0, prepared))

@@ -19,10 +19,10 @@ limit, by   the longer of GFLOP at the matrix rate and MB at the bandwidth
 time        median; backward and optimizer are differences of programs
 limit/time  100% is the best that this hardware allows; ~: lost in the noise
 of step     share of the step's time, all runs together"""
-"""What the columns of `bench_tables` mean; it fits into 80 columns."""
+"""Explains the columns of `bench_tables`, in lines of at most 80 characters."""
 
 RATIOS = "ratio: here over there; of times, below 1 is faster here; ~: lost in the noise"
-"""What the last column of `comparison_tables` means."""
+"""Explains the last column of `comparison_tables`."""
 _NARROW: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "padding": 0}
 """Tables without borders: eight columns of figures beside the part fit into 80."""
 
@@ -59,7 +59,7 @@ def comparison_tables(there: Bench, here: Bench, path: str) -> Iterator[Table | 
 
 
 def comparison_lines(there: Bench, here: Bench) -> Iterator[str]:
-    """Yields the parts that only one of two benches has, then whether the work of a step differs, then what differs."""
+    """Yields lines: the parts that only one bench has, whether the work of a step differs, and each difference."""
     for side, one, other in (("there", there, here), ("here", here, there)):
         if alone := [_printable(name) for name in one.times if name not in other.times]:
             yield f"Measured only {side}: {', '.join(alone)}"

@@ -42,7 +42,7 @@ def parse_line(words: Iterable[str], flags: list[Flag], command: str) -> dict[st
             if flag is None:
                 raise UsageError(_unknown(name, by_name, command))
             values[flag.name] = _value(flag, name, [value] if equals else _words(flag, waiting, len(missing)))
-    _check_whole([flag for flag in flags if flag.required and flag.name not in values], flags, command)
+    _check_required([flag for flag in flags if flag.required and flag.name not in values], flags, command)
     return values
 
 
@@ -80,19 +80,15 @@ def _value(flag: Flag, name: str, words: list[str]) -> Any:
     return values[0] if alone else tuple(values)
 
 
-def _check_whole(missing: list[Flag], flags: list[Flag], command: str) -> None:
+def _check_required(missing: list[Flag], flags: list[Flag], command: str) -> None:
+    """Raises UsageError if there are `missing` arguments."""
     if not missing:
         return
-    named = " and ".join(usage(flag) for flag in missing)
+    named = " and ".join(flag.usage for flag in missing)
     if any(flag.positional for flag in missing):
         whole = " ".join(flag.typed for flag in flags if flag.positional)
         raise UsageError(f"{command.split()[-1]} lacks {named}; give {command} {whole} (see --help)")
     raise UsageError(f"{command.split()[-1]} needs {named} as well (see --help)")
-
-
-def usage(flag: Flag) -> str:
-    """A flag with the placeholder of its value: `--batch-size N`."""
-    return flag.typed if flag.positional or flag.is_switch else f"{flag.typed} {flag.kind.placeholder}"
 
 
 def _stray(word: str, flags: list[Flag], command: str) -> str:

@@ -1,8 +1,9 @@
-"""Shell completion: a short script for each shell, which asks `bert-jax --complete WORDS` what may come next."""
+"""Shell completion: a short script for each shell, which gets the candidates from `bert-jax --complete WORDS`."""
 
-from bert_jax.cli.config_files import config_names, names_for
+from bert_jax.cli.config_files import catalogue, names_for
 from bert_jax.cli.flags import Flag
-from bert_jax.cli.main import COMMANDS, COMPLETE, COMPLETION, HELP_FLAGS, command_module
+from bert_jax.cli.main import COMMANDS, COMPLETE, COMPLETION, HELP_FLAGS, arguments_of
+from bert_jax.system.errors import UsageError
 
 _BASH = f"""\
 # Completion of bert-jax for bash: eval "$(bert-jax {COMPLETION} bash)" in ~/.bashrc
@@ -33,8 +34,15 @@ complete -c bert-jax -f -a '(__bert_jax)'""",
 """The completion script for each shell."""
 
 
+def print_script(shell: str) -> None:
+    """Prints the completion script for a shell. Raises UsageError for a shell that has none."""
+    if shell not in SCRIPTS:
+        raise UsageError(f"{COMPLETION} {shell or 'has no value'}: expected {' or '.join(SCRIPTS)}")
+    print(SCRIPTS[shell])
+
+
 def print_candidates(words: list[str]) -> int:
-    """Prints what may stand for the last of `words`, a line each, with a description after a tab.
+    """Prints the words that may stand for the last of `words`, a line each, with a description after a tab.
 
     Returns an exit code: 1 if a file name may stand there too, else 0.
     """
@@ -46,14 +54,14 @@ def print_candidates(words: list[str]) -> int:
 
 
 def _candidates(words: list[str]) -> tuple[dict[str, str], bool]:
-    """What may stand for the last of `words` with its description, and whether a file name may, too."""
+    """The words that may stand for the last of `words`, with their descriptions, and whether a file name may, too."""
     *before, word = words
     if not before:
         return COMMANDS | dict.fromkeys(("help", "--help", "--version", COMPLETION), ""), False
     if before[0] not in COMMANDS:
         return {}, True
-    command = command_module(before[0]).COMMAND
-    flags = [flag for flag in command.used_flags(command.flags()) if not flag.positional]
+    arguments = arguments_of(before[0])
+    flags = [flag for flag in arguments.used_flags() if not flag.positional]
     for flag in flags:
         if before[-1] == f"--{flag.name}" and flag.kind.choices:
             return dict.fromkeys(map(str, flag.kind.choices), ""), False
@@ -62,9 +70,9 @@ def _candidates(words: list[str]) -> tuple[dict[str, str], bool]:
         return named | dict.fromkeys(HELP_FLAGS[1:], ""), False
     names: list[str] = []
     if len(before) == 1 and before[0] == "configs":
-        names = config_names()
-    elif len(before) == 1 and command.defaults:
-        names = names_for(type(command.defaults))
+        names = list(catalogue())
+    elif len(before) == 1 and (defaults := arguments.defaults()):
+        names = names_for(type(defaults))
     return dict.fromkeys(names, ""), True
 
 

@@ -4,7 +4,7 @@ import difflib
 import functools
 import runpy
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, overload
 
 from rich.pretty import pretty_repr
 
@@ -18,11 +18,10 @@ from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
-Config = TypeVar("Config", RunConfig, FinetuneConfig)
-TASKS = "finetune"
-"""File of the configs for `bert-jax finetune`; all others are for pretraining."""
-_TABLES = ("ablations", "experiments", TASKS)
-"""Files that build several configs, `RECIPES`: name -> (docstring, config). Every other file builds one, `config`."""
+AnyConfig = RunConfig | FinetuneConfig
+Config = TypeVar("Config", bound=AnyConfig)
+_TASKS = "finetune/"
+"""Beginning of the names of the configs for `bert-jax finetune`."""
 
 
 class NamedConfig(NamedTuple):
@@ -30,8 +29,8 @@ class NamedConfig(NamedTuple):
 
     name: str
     text: str
-    """What it is, the command that runs it, its time and the result to expect."""
-    config: RunConfig | FinetuneConfig
+    """Docstring: a description, the command, its time and the result to expect."""
+    config: AnyConfig
 
     @property
     def summary(self) -> str:
@@ -41,48 +40,45 @@ class NamedConfig(NamedTuple):
 
 
 def configs_directory() -> Path:
-    """The folder of the configs: inside an installed package, or at the top of a checkout."""
+    """The folder of the configs: inside an installed package, or at the top of a checkout.
+
+    A file of it builds one, `config`, or several, `RECIPES`: name -> (docstring, config).
+    """
     package = Path(__file__).parents[1]
     installed = package / "configs"
     return installed if installed.is_dir() else package.parent / "configs"
 
 
-def config_names() -> list[str]:
-    """The names of all configs: demo, ablations/mlm, finetune/sst2."""
-    names = []
+@functools.cache
+def catalogue() -> dict[str, NamedConfig]:
+    """The configs that come with bert-jax, by name: demo, ablations/mlm, finetune/sst2."""
+    configs = {}
     for path in sorted(configs_directory().glob("*.py")):
-        names += [f"{path.stem}/{name}" for name in _recipes(path)] if path.stem in _TABLES else [path.stem]
-    return names
+        built = runpy.run_path(str(path))
+        recipes = built.get("RECIPES") or {"": (built["__doc__"], built["config"])}
+        for recipe, (text, config) in recipes.items():
+            name = f"{path.stem}/{recipe}".removesuffix("/")
+            configs[name] = NamedConfig(name, text, config)
+    return configs
 
 
-def names_for(kind: type[Config]) -> list[str]:
+def names_for(kind: type[AnyConfig]) -> list[str]:
     """The names of the configs that build a `kind`, without the prefix finetune/."""
-    of_tasks = [name.removeprefix(f"{TASKS}/") for name in config_names() if name.startswith(f"{TASKS}/")]
-    return of_tasks if kind is FinetuneConfig else [name for name in config_names() if not name.startswith(f"{TASKS}/")]
+    return [name.removeprefix(_TASKS) for name, found in catalogue().items() if isinstance(found.config, kind)]
 
 
 def find_config(name: str) -> NamedConfig | None:
     """The config `name`, which may be written with or without configs/, finetune/ and .py; None if there is none."""
     name = name.removeprefix("./").removeprefix("configs/").removesuffix(".py")
-    names = config_names()
-    found = [each for each in names if each == name] or [each for each in names if each.endswith(f"/{name}")]
-    if not name or not found:
-        return None
-    file, _, recipe = found[0].partition("/")
-    path = configs_directory() / f"{file}.py"
-    if recipe:
-        return NamedConfig(found[0], *_recipes(path)[recipe])
-    built = runpy.run_path(str(path))
-    return NamedConfig(found[0], built["__doc__"], built["config"])
+    same = (found for each, found in catalogue().items() if name and each.endswith(f"/{name}"))
+    return catalogue().get(name) or next(same, None)
 
 
-@functools.cache
-def _recipes(path: Path) -> dict[str, tuple[str, RunConfig | FinetuneConfig]]:
-    recipes: dict[str, tuple[str, RunConfig | FinetuneConfig]] = runpy.run_path(str(path))["RECIPES"]
-    return recipes
-
-
-def load_config(name_or_path: str, kind: type[Config] = RunConfig) -> Config:
+@overload
+def load_config(name_or_path: str) -> RunConfig: ...
+@overload
+def load_config(name_or_path: str, kind: type[Config]) -> Config: ...
+def load_config(name_or_path: str, kind: type[Any] = RunConfig) -> Any:
     """Loads a config: a Python file (.py) that builds `config`, a run (if `kind` is RunConfig), or a name.
 
     An existing path takes precedence over a config of the same name. Raises UsageError with a one-line message for
@@ -101,10 +97,7 @@ def load_config(name_or_path: str, kind: type[Config] = RunConfig) -> Config:
             raise absent(name_or_path, names_for(kind))
         return _of_kind(named.config, kind, named.name)
     if path.suffix != ".py":
-        if kind is RunConfig:
-            others, flag = "a name or a run", "data.source"
-        else:
-            others, flag = "a name", "task.train"
+        others, flag = ("a name or a run", "data.source") if kind is RunConfig else ("a name", "task.train")
         raise UsageError(
             f"{path} is no config: give a Python file (.py), {others} (bert-jax configs lists the names); what to "
             f"learn from is given by --{flag} {name_or_path}"
@@ -142,12 +135,12 @@ def _of_kind(config: object, kind: type[Config], where: str) -> Config:
     """Returns `config`. Raises UsageError where it is no `kind`."""
     if isinstance(config, kind):
         return config
-    example = "demo" if kind is RunConfig else f"{TASKS}/sst2"
-    for other, command in ((RunConfig, "pretrain"), (FinetuneConfig, "finetune")):
-        if isinstance(config, other):
-            raise UsageError(
-                f"{where} is a config of bert-jax {command}; give one like {example}, which bert-jax configs lists"
-            )
+    example = "demo" if kind is RunConfig else f"{_TASKS}sst2"
+    if isinstance(config, AnyConfig):
+        command = "pretrain" if isinstance(config, RunConfig) else "finetune"
+        raise UsageError(
+            f"{where} is a config of bert-jax {command}; give one like {example}, which bert-jax configs lists"
+        )
     raise UsageError(
         f"{where} builds no {kind.__name__} named `config`; give one that does: bert-jax configs {example} prints one"
     )

@@ -1,45 +1,39 @@
 """bert-jax configs [NAME]: lists the configs that come with bert-jax, or prints one."""
 
-from bert_jax.cli.arguments import Arguments, Command
-from bert_jax.cli.config_files import TASKS, absent, config_names, config_source, find_config, names_for
+from bert_jax.cli.arguments import Arguments
+from bert_jax.cli.config_files import absent, catalogue, config_source, find_config, names_for
 from bert_jax.cli.flags import Positional
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 
 
 class Configs(Arguments):
-    """Arguments of bert-jax configs."""
+    """List the configs that come with bert-jax. With NAME: print all settings of one as a config file."""
+
+    LINE = "bert-jax configs"
 
     name: Positional[str] = ""
     """Config to print with all its settings: bert-jax configs demo > mine.py. Without it: list all names."""
 
 
-COMMAND = Command(
-    "configs",
-    Configs,
-    "List the configs that come with bert-jax. With NAME: print all settings of one as a config file.",
-)
-
-
 def run(words: list[str]) -> None:
     """Parses the command line, then lists the configs or prints one."""
-    name = COMMAND.parse(words).name
+    name = Configs.parse(words).name
     if name:
         found = find_config(name)
         if found is None:
-            raise absent(name, config_names())
+            raise absent(name, list(catalogue()))
         print(config_source(found.config, found.text), end="")
         return
-    of_tasks = [f"{TASKS}/{each}" for each in names_for(FinetuneConfig)]
     _print_group("bert-jax pretrain CONFIG --workdir RUN", names_for(RunConfig))
     print()
-    _print_group("bert-jax finetune CONFIG --init RUN --workdir RUN2", of_tasks)
+    _print_group("bert-jax finetune CONFIG --init RUN --workdir RUN2", names_for(FinetuneConfig))
     print("\nbert-jax configs NAME > mine.py writes all settings of one into a file to change.")
 
 
 def _print_group(heading: str, names: list[str]) -> None:
-    width = max(len(name.removeprefix(f"{TASKS}/")) for name in names)
+    width = max(map(len, names))
     print(f"{heading}\n")
     for name in names:
         if found := find_config(name):
-            print(f"  {name.removeprefix(f'{TASKS}/'):{width}}  {found.summary}")
+            print(f"  {name:{width}}  {found.summary}")

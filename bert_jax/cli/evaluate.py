@@ -2,12 +2,17 @@
 
 from typing import Any, Literal
 
-from bert_jax.cli.arguments import ROWS_NAMES, Command, InferenceArguments, JsonArguments, RowsArguments, RunArgument
+from bert_jax.cli.arguments import ROWS_NAMES, InferenceArguments, JsonArguments, RowsArguments, RunArgument
 from bert_jax.system.errors import UsageError
 
 
 class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
-    """Arguments of bert-jax evaluate."""
+    """Measure a run's newest checkpoint on its held-out documents or on --data; the best checkpoint of a fine-tuned run
+    on its dev rows or on labelled rows from --data. --step and --average take other saved parameters of the run.
+    """
+
+    LINE = "bert-jax evaluate"
+    NAMES = {"data.source": "--data", "data.language": "--language", "data.words": "--words"} | ROWS_NAMES
 
     run: RunArgument
     """A run."""
@@ -23,19 +28,9 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
     """Rows without a label: refuse them, or skip and count them. Without it: as in training."""
 
 
-COMMAND = Command(
-    "evaluate",
-    Evaluate,
-    "Measure a run's newest checkpoint on its held-out documents or on --data; the best checkpoint of a fine-tuned run "
-    "on its dev rows or on labelled rows from --data. "
-    "--step and --average take other saved parameters of the run.",
-    names={"data.source": "--data", "data.language": "--language", "data.words": "--words"} | ROWS_NAMES,
-)
-
-
 def run(words: list[str]) -> None:
     """Parses the command line, evaluates, and prints the table that training prints at its end."""
-    args = COMMAND.parse(words)
+    args = Evaluate.parse(words)
     if args.language and not args.data:
         raise UsageError(f"--language {args.language} is that of --data, which is not given; give both")
     if args.words and not args.data:
@@ -46,21 +41,19 @@ def run(words: list[str]) -> None:
     from bert_jax.run.run_config import read_config
 
     config = read_config(args.run)
-    _check(args, isinstance(config, TaskRunConfig))
-    if isinstance(config, TaskRunConfig):
-        results = _of_rows(args, config.rows_hash)
-    else:
-        results = _of_text(args)
+    of_rows = isinstance(config, TaskRunConfig)
+    _check(args, of_rows)
+    results = _of_rows(args, config.rows_hash) if isinstance(config, TaskRunConfig) else _of_text(args)
     if args.json:
         print(as_json(results))
-    elif isinstance(config, TaskRunConfig):
+    elif of_rows:
         print_task_results(results, f"rows of {args.data}" if args.data else "dev rows")
     else:
         print_results(results, f"sequences of {args.data}" if args.data else "held-out sequences")
 
 
 def _check(args: Evaluate, of_rows: bool) -> None:
-    """Raises UsageError for what belongs to rows and is given for text, or the reverse."""
+    """Raises UsageError for flags about rows where the run measures text, or the reverse."""
     if of_rows and args.words:
         raise UsageError(f"--words {args.words} is for text, and {args.run} measures rows; leave it out")
     if of_rows and args.language:
@@ -75,7 +68,7 @@ def _check(args: Evaluate, of_rows: bool) -> None:
 
 
 def _of_rows(args: Evaluate, rows_hash: str) -> dict[str, Any]:
-    """What a fine-tuned run has right of the rows of --data, or of its dev rows."""
+    """The metrics of a fine-tuned run on the rows of --data, or on its dev rows."""
     from bert_jax.finetuning.dataset import written_as
     from bert_jax.inference.bert import load
 

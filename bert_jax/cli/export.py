@@ -1,12 +1,14 @@
 """bert-jax export RUN DESTINATION: writes a model for Hugging Face's transformers."""
 
-from bert_jax.cli.arguments import Command, PlaceArgument, RunArgument, SavedArguments
+from bert_jax.cli.arguments import PlaceArgument, RunArgument, SavedArguments
 from bert_jax.cli.flags import Positional
 from bert_jax.config.model import ModelConfig
 
 
 class Export(SavedArguments):
-    """Arguments of bert-jax export."""
+    """Write a model for Hugging Face's transformers."""
+
+    LINE = "bert-jax export"
 
     run: RunArgument
     """A run, fine-tuned or not, or one of its checkpoints."""
@@ -15,12 +17,9 @@ class Export(SavedArguments):
     ELECTRA it is the discriminator, and in its directory `generator` the generator."""
 
 
-COMMAND = Command("export", Export, "Write a model for Hugging Face's transformers.")
-
-
 def run(words: list[str]) -> None:
     """Parses the command line, exports the model and prints where it is."""
-    args = COMMAND.parse(words)
+    args = Export.parse(words)
     import jax
 
     from bert_jax.inference.bert import load

@@ -1,18 +1,19 @@
 """bert-jax features RUN INPUT OUTPUT: writes vectors of texts from chosen layers of a trained model."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from bert_jax.cli.arguments import Command, PlaceArgument, RunArgument, SavedArguments
+from bert_jax.cli.arguments import PlaceArgument, RunArgument, SavedArguments
 from bert_jax.cli.flags import Positional
 from bert_jax.inference.choices import Join, Pool, Precision
 
-_SHOWN_EVERY = 64
-
 
 class Features(SavedArguments):
-    """Arguments of bert-jax features."""
+    """Vectors of texts from chosen layers of a model, as in the feature-based experiment of Devlin et al. (2019),
+    section 5.3. The output has one row for each text. Texts longer than the model's positions are cut and counted.
+    """
+
+    LINE = "bert-jax features"
 
     run: RunArgument
     """A run, one of its checkpoints, or a Hugging Face directory."""
@@ -39,17 +40,9 @@ class Features(SavedArguments):
     model was trained in."""
 
 
-COMMAND = Command(
-    "features",
-    Features,
-    "Vectors of texts from chosen layers of a model, as in the feature-based experiment of Devlin et al. (2019), "
-    "section 5.3. The output has one row for each text. Texts longer than the model's positions are cut and counted.",
-)
-
-
 def run(words: list[str]) -> None:
     """Parses the command line; reads, computes and writes at the same time; prints the number of texts."""
-    args = COMMAND.parse(words)
+    args = Features.parse(words)
     from bert_jax.finetuning.dataset import say_repairs
     from bert_jax.inference.bert import load
     from bert_jax.inference.feature_files import check_output, texts_of, write_features
@@ -61,16 +54,6 @@ def run(words: list[str]) -> None:
     bert = load(args.run, args.step, args.average, args.compute_dtype)
     found = bert.features(texts, args.layers, args.join, args.pool, args.dtype)
     with stage("features", None, "texts") as progress_bar:
-        write_features(args.output, _counted(found, progress_bar), args.pool != "none")
+        write_features(args.output, progress_bar.counted(found), args.pool != "none")
     say_repairs(args.input, repairs)
     say(f"{args.output}: features of {progress_bar.done:,} texts")
-
-
-def _counted(found: Iterable[Any], progress_bar: Any) -> Iterator[Any]:
-    """Yields `found`, and updates the progress bar every few texts: one update may take longer than one text."""
-    passed = 0
-    for passed, one in enumerate(found, 1):
-        yield one
-        if passed % _SHOWN_EVERY == 0:
-            progress_bar.advance(_SHOWN_EVERY)
-    progress_bar.advance(passed % _SHOWN_EVERY)

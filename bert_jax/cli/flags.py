@@ -54,11 +54,19 @@ class Flag(NamedTuple):
         """The flag as it is typed: --NAME, or NAME for a positional argument."""
         return self.name.upper() if self.positional else f"--{self.name}"
 
+    @property
+    def usage(self) -> str:
+        """The flag with the placeholder of its value: `--batch-size N`; of a switch that is on: `--[no-]packed`."""
+        if self.is_switch and self.default:
+            before, dot, last = self.name.rpartition(".")
+            return f"--{before}{dot}[no-]{last}"
+        return self.typed if self.positional or self.is_switch else f"{self.typed} {self.kind.placeholder}"
 
-def flags_of(arguments: type[Settings], config: Settings | None = None) -> list[Flag]:
-    """The flags of `arguments`, then those of CONFIG with the values of `config` as defaults."""
-    own = [flag for flag in _walk(arguments, None, "", "", own=True) if flag.name != CONFIG]
-    return own if config is None else [*own, *_walk(type(config), config, "", "", own=False)]
+
+def flags_of(arguments: type[Settings], config: Settings | None) -> list[Flag]:
+    """The flags of a command's `arguments`, then those of CONFIG with the values of `config` as defaults."""
+    own = _walk(arguments, None, "", "", own=True)
+    return [*own, *_walk(type(config), config, "", "", own=False)] if config else list(own)
 
 
 def in_typed_form(message: str, flags: list[Flag]) -> str:
@@ -79,6 +87,8 @@ def in_typed_form(message: str, flags: list[Flag]) -> str:
 
 def _walk(settings: type[Settings], values: Settings | None, prefix: str, group: str, own: bool) -> Iterator[Flag]:
     for name, field in settings.model_fields.items():
+        if own and name == CONFIG:
+            continue
         value = field.get_default(call_default_factory=True) if values is None else getattr(values, name)
         path = f"{prefix}{name.replace('_', '-')}"
         if isinstance(value, Settings):

@@ -65,22 +65,12 @@ def _entry(flag: Flag, text: str) -> str:
         default = " (required)"
     else:
         default = f" (default: {default_in_words(flag.default)})"
-    name = _name(flag)
+    name = flag.usage
     lines = textwrap.wrap(text + default, _width() - _MARGIN, break_long_words=False, break_on_hyphens=False)
     if len(name) + 4 > _MARGIN:
         return "\n".join([f"  {name}", *(" " * _MARGIN + line for line in lines)]) + "\n"
     first, *rest = lines or [""]
     return "\n".join([f"  {name:{_MARGIN - 2}}{first}", *(" " * _MARGIN + line for line in rest)]) + "\n"
-
-
-def _name(flag: Flag) -> str:
-    """The flag with the placeholder of its value."""
-    if flag.positional:
-        return flag.typed
-    if flag.is_switch:
-        before, dot, last = flag.name.rpartition(".")
-        return f"--{before}{dot}[no-]{last}" if flag.default else flag.typed
-    return f"{flag.typed} {flag.kind.placeholder}"
 
 
 def _beginning(text: str) -> str:

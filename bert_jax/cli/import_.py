@@ -2,13 +2,15 @@
 
 from typing import Any
 
-from bert_jax.cli.arguments import Arguments, Command, RunArgument
+from bert_jax.cli.arguments import Arguments, RunArgument
 from bert_jax.cli.flags import Positional
 from bert_jax.interchange.model_settings import Activation
 
 
 class Import(Arguments):
-    """Arguments of bert-jax import."""
+    """Make a run from Hugging Face's or Google's files of a model."""
+
+    LINE = "bert-jax import"
 
     source: Positional[str]
     """A Hugging Face directory with safetensors, one with a Google TensorFlow checkpoint, or a model of the Hugging
@@ -22,23 +24,17 @@ class Import(Arguments):
     letters of the vocabulary."""
 
 
-COMMAND = Command("import", Import, "Make a run from Hugging Face's or Google's files of a model.")
-
-
 def run(words: list[str]) -> None:
     """Parses the command line, imports the model, and prints its shape and the tensors that weren't used."""
-    args = COMMAND.parse(words)
-    from bert_jax.cli.tables import Table
+    args = Import.parse(words)
+    from bert_jax.cli.tables import print_rows
     from bert_jax.run.importing import import_model
     from bert_jax.system.progress import output, say
 
     model = import_model(args.source, args.run, args.activation, args.lowercase)
     output.print(_described(model))
     if model.unused:
-        table = Table("", "tensor", "why it isn't used")
-        for name, reason in sorted(model.unused.items()):
-            table.add_row(name, reason)
-        output.print(table)
+        print_rows("", ("tensor", "why it isn't used"), sorted(model.unused.items()))
     say(f"imported to {args.run}")
 
 

@@ -1,34 +1,31 @@
 """bert-jax inspect RUN: prints sequences as the model sees them."""
 
-from bert_jax.cli.arguments import Command, JsonArguments, RunArgument
-from bert_jax.system.errors import UsageError
+from typing import Annotated
+
+from pydantic import Field
+
+from bert_jax.cli.arguments import JsonArguments, RunArgument
 
 
 class Inspect(JsonArguments):
-    """Arguments of bert-jax inspect."""
+    """Show sequences of a run as the model sees them, with masks, units and labels; of ELECTRA as its generator sees
+    them. With --json a line is an object of one sequence: record, sequence (its number in the row), pieces, input (as
+    the model sees them), predicted (positions), segments, positions, units ([begin, end, kind]) and pair_label.
+    """
+
+    LINE = "bert-jax inspect"
 
     run: RunArgument
     """A run whose data has been prepared."""
     step: int = 1
     """Show the batch of this training step, from 1."""
-    rows: int = 4
+    rows: Annotated[int, Field(gt=0)] = 4
     """Rows of the batch to show. A row of packed data holds several sequences."""
-
-
-COMMAND = Command(
-    "inspect",
-    Inspect,
-    "Show sequences of a run as the model sees them, with masks, units and labels; of ELECTRA as its generator sees "
-    "them. With --json a line is an object of one sequence: record, sequence (its number in the row), pieces, input "
-    "(as the model sees them), predicted (positions), segments, positions, units ([begin, end, kind]) and pair_label.",
-)
 
 
 def run(words: list[str]) -> None:
     """Parses the command line and prints sequences."""
-    args = COMMAND.parse(words)
-    if args.rows < 1:
-        raise UsageError(f"--rows {args.rows} shows nothing; give how many rows, from 1")
+    args = Inspect.parse(words)
     from bert_jax.cli.summary import print_sequences
     from bert_jax.cli.tables import as_json
     from bert_jax.pretraining.inspection import seen_sequences

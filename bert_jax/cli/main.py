@@ -7,10 +7,14 @@ import os
 import sys
 import traceback
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from bert_jax.system import disk, interruption
 from bert_jax.system.errors import BertJaxError, UsageError
 from bert_jax.system.machine import accelerated, keep_freed_memory, leave_out_absent_tpu, silence_compiler
+
+if TYPE_CHECKING:
+    from bert_jax.cli.arguments import Arguments
 
 COMMANDS = {
     "pretrain": "train a model on text: vocabulary, sequences, training; continues where it stopped",
@@ -30,17 +34,17 @@ COMMANDS = {
     "bench": "measure the train step on this machine, and what its time is spent on",
     "configs": "list the configs that come with bert-jax, or print one",
 }
-"""Commands and what they do. Each is a module of this package with `run(words)` and a `COMMAND`."""
+"""Commands and what they do. Each is a module of this package with `run(words)` and a class of its arguments."""
 
 HELP_FLAGS = ("-h", "--help", "--help-all")
 COMPLETION = "--print-completion"
-"""Flag that prints a script for shell completion of commands, settings and their values."""
+"""Flag that prints a script for shell completion."""
 COMPLETE = "--complete"
-"""Flag by which that script asks what may come next."""
+"""Flag by which that script asks for the words that may come next."""
 
 CLOSED_PIPE = 141
-"""Exit code if the reader of the output has ended, as in `bert-jax params CONFIG.py | head -1`: what a shell reports
-for a program that SIGPIPE (13) ends. (The signal itself stays ignored: any broken socket would end a training.)"""
+"""Exit code if the reader of the output has ended, as in `bert-jax params CONFIG.py | head -1`: the code that a shell
+reports after SIGPIPE (13). (The signal itself stays ignored: any broken socket would end a training.)"""
 _TALKATIVE = "absl", "asyncio"
 """Loggers that get a traceback for each failed write, from Orbax and from tasks that it leaves running."""
 _LATE = "Event loop is closed"
@@ -80,12 +84,7 @@ def _is_one_of_several() -> bool:
 
 def computes(arguments: list[str]) -> bool:
     """Whether a command line does more than print help, a version or configs."""
-    return bool(arguments) and arguments[0] in COMMANDS and arguments[0] != "configs" and not asks_help(arguments)
-
-
-def asks_help(arguments: list[str]) -> bool:
-    """Whether `arguments` have one of HELP_FLAGS."""
-    return any(argument in HELP_FLAGS for argument in arguments)
+    return bool(arguments) and arguments[0] in COMMANDS.keys() - {"configs"} and not {*HELP_FLAGS} & {*arguments}
 
 
 def run(arguments: list[str]) -> int:
@@ -103,20 +102,20 @@ def run(arguments: list[str]) -> int:
         print(f"bert-jax {importlib.import_module('bert_jax').__version__}")
         return 0
     quieten_libraries()
-    module = None
+    flag, _, value = name.partition("=")
     try:
-        if name.partition("=")[0] == COMPLETION:
-            return _print_completion(name, rest)
-        if name == COMPLETE:
-            from bert_jax.cli.completion import print_candidates
+        if flag in (COMPLETION, COMPLETE):
+            from bert_jax.cli import completion
 
-            return print_candidates(rest or [""])
-        module = command_module(name)
-        module.run(rest)
+            if flag == COMPLETE:
+                return completion.print_candidates(rest or [""])
+            completion.print_script(value or " ".join(rest))
+        else:
+            command_module(name).run(rest)
     except SystemExit as end:  # --help
         return int(end.code or 0)
     except BaseException as error:
-        return _failed(error, rest, module)
+        return _failed(error, name, rest)
     finally:
         interruption.stop_raising()
     return 0
@@ -132,6 +131,12 @@ def command_module(name: str) -> ModuleType:
     return importlib.import_module(f"bert_jax.cli.{'import_' if name == 'import' else name.replace('-', '_')}")
 
 
+def arguments_of(name: str) -> type["Arguments"]:
+    """The class of a command's arguments: FillMask for fill-mask."""
+    kind: type[Arguments] = getattr(command_module(name), name.title().replace("-", ""))
+    return kind
+
+
 def _overview() -> str:
     commands = "\n".join(f"  {name:10} {text}" for name, text in COMMANDS.items())
     return (
@@ -143,7 +148,7 @@ def _overview() -> str:
     )
 
 
-def _failed(error: BaseException, arguments: list[str], module: ModuleType | None) -> int:
+def _failed(error: BaseException, name: str, words: list[str]) -> int:
     """Prints in one line why a command failed, and returns its exit code. Raises errors that only a bug can cause."""
     # Imported here because rich and pydantic load slowly: `bert-jax` alone and --version don't need them.
     from bert_jax.config.settings import SettingsError
@@ -152,7 +157,7 @@ def _failed(error: BaseException, arguments: list[str], module: ModuleType | Non
     ours = isinstance(error, BertJaxError)
     if interruption.interrupted(error) or not ours and interruption.raised():
         interruption.stop_raising()
-        again = "to go on" if "--workdir" in arguments else "to do it from its beginning"
+        again = "to go on" if "--workdir" in words else "to do it from its beginning"
         say(f"bert-jax: interrupted; give the same command again {again}")
         return 143
     if isinstance(error, SettingsError):
@@ -161,18 +166,8 @@ def _failed(error: BaseException, arguments: list[str], module: ModuleType | Non
         error = disk.failure(error) or error
     if not isinstance(error, BertJaxError):
         raise error
-    complain(module.COMMAND.in_typed_form(str(error)) if module else str(error))
+    complain(arguments_of(name).in_typed_form(str(error)) if name in COMMANDS else str(error))
     return error.exit_code
-
-
-def _print_completion(name: str, rest: list[str]) -> int:
-    from bert_jax.cli.completion import SCRIPTS
-
-    shell = name.partition("=")[2] or " ".join(rest)
-    if shell not in SCRIPTS:
-        raise UsageError(f"{COMPLETION} {shell or 'has no value'}: expected {' or '.join(SCRIPTS)}")
-    print(SCRIPTS[shell])
-    return 0
 
 
 def quieten_libraries() -> None:

@@ -1,11 +1,24 @@
 """bert-jax plan CONFIG --topology v5e:4x4: memory, collectives and time of a run on a TPU slice, without one."""
 
-from bert_jax.cli.arguments import Command, JsonArguments, dotted
+from bert_jax.cli.arguments import JsonArguments, dotted
 from bert_jax.config.run import RunConfig
 
 
 class Plan(JsonArguments):
-    """Arguments of bert-jax plan."""
+    """Compile the train step for a TPU slice on this machine's CPU (needs the extra `plan`), and print the memory of a
+    chip, collectives and time. Compiler flags in LIBTPU_INIT_ARGS are used.
+    """
+
+    LINE = "bert-jax plan"
+    FIRST = dotted(
+        "model: num-layers hidden-size num-heads compute-dtype",
+        "vocabulary: size",
+        "phases.0: steps length batch-size",
+        "mesh: data fsdp tensor",
+        "execution: accumulation remat",
+    )
+    READS = dotted("vocabulary: file size", "model objective optimizer phases mesh execution")
+    config: RunConfig = RunConfig()
 
     topology: str
     """The TPU slice, like v5e:4x4, v6e:8x8, v4:2x2x1 or v5p:4x4x4, of 1 to 1,024 chips."""
@@ -18,28 +31,9 @@ class Plan(JsonArguments):
     then moves more bytes, of BERT-base at 512 tokens 1.7 times as many."""
 
 
-COMMAND = Command(
-    "plan",
-    Plan,
-    "Compile the train step for a TPU slice on this machine's CPU (needs the extra `plan`), and print the memory of a "
-    "chip, collectives and time. Compiler flags in LIBTPU_INIT_ARGS are used.",
-    RunConfig(),
-    first=dotted(
-        {
-            "model": ("num-layers", "hidden-size", "num-heads", "compute-dtype"),
-            "vocabulary": ("size",),
-            "phases.0": ("steps", "length", "batch-size"),
-            "mesh": ("data", "fsdp", "tensor"),
-            "execution": ("accumulation", "remat"),
-        }
-    ),
-    reads=("model", "vocabulary.file", "vocabulary.size", "objective", "optimizer", "phases", "mesh", "execution"),
-)
-
-
 def run(words: list[str]) -> None:
     """Parses the command line, compiles the step of each phase for the slice and prints tables or JSON."""
-    args = COMMAND.parse(words)
+    args = Plan.parse(words)
     from bert_jax.cli.planning import plan_tables, planned
     from bert_jax.cli.tables import as_json
     from bert_jax.planning.topology import parse_topology

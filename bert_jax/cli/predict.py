@@ -1,15 +1,17 @@
 """bert-jax predict RUN INPUT OUTPUT: applies a fine-tuned model to rows."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
-from bert_jax.cli.arguments import ROWS_NAMES, Command, InferenceArguments, PlaceArgument, RowsArguments, RunArgument
+from bert_jax.cli.arguments import ROWS_NAMES, InferenceArguments, PlaceArgument, RowsArguments, RunArgument
 from bert_jax.cli.flags import Positional
 
 
 class Predict(RowsArguments, InferenceArguments):
-    """Arguments of bert-jax predict."""
+    """Apply a fine-tuned model to rows."""
+
+    LINE = "bert-jax predict"
+    NAMES = ROWS_NAMES
 
     run: RunArgument
     """A run of bert-jax finetune, or one of its checkpoints."""
@@ -21,12 +23,9 @@ class Predict(RowsArguments, InferenceArguments):
     """File for the rows with predictions: .jsonl, .csv or .tsv; for tags also .conll, for answers SQuAD's .json."""
 
 
-COMMAND = Command("predict", Predict, "Apply a fine-tuned model to rows.", names=ROWS_NAMES)
-
-
 def run(words: list[str]) -> None:
     """Parses the command line, writes the predictions and prints the number of rows."""
-    args = COMMAND.parse(words)
+    args = Predict.parse(words)
     from bert_jax.finetuning.dataset import say_repairs, written_as
     from bert_jax.finetuning.output import check_output, write_predictions
     from bert_jax.finetuning.predicting import STANDARD_INPUT, has_plain_lines, of_lines
@@ -52,13 +51,6 @@ def run(words: list[str]) -> None:
     if written.format == "text":
         records = of_lines(records, task)
     with stage("Predicting", None, "rows") as bar:
-
-        def counted() -> Iterator:
-            for one in predictor.predictions(records, repairs):
-                yield one
-                bar.advance()
-
-        write_predictions(args.output, counted(), task.kind)
-        count = int(bar.done)
+        write_predictions(args.output, bar.counted(predictor.predictions(records, repairs)), task.kind)
     say_repairs(args.input, repairs)
-    say(f"{count:,} rows with predictions: {args.output}")
+    say(f"{bar.done:,} rows with predictions: {args.output}")

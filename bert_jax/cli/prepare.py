@@ -1,32 +1,28 @@
 """bert-jax prepare CONFIG --workdir RUN: makes the vocabulary and the sequences, the first two steps of pretrain."""
 
-from bert_jax.cli.arguments import Command, JsonArguments, RunArguments, dotted
-from bert_jax.cli.vocab import COMMAND as VOCAB
+from bert_jax.cli.arguments import JsonArguments, RunArguments, dotted
+from bert_jax.cli.vocab import Vocab
 from bert_jax.config.run import RunConfig
 
 
 class Prepare(JsonArguments, RunArguments):
-    """Arguments of bert-jax prepare."""
+    """Make the run's vocabulary and sequences, as pretrain does. --json prints one object last: of each length, rows,
+    sequences, tokens, fill, pairs_random, units and sources.
+    """
 
-
-COMMAND = Command(
-    "prepare",
-    Prepare,
-    "Make the run's vocabulary and sequences, as pretrain does. --json prints one object last: of each length, rows, "
-    "sequences, tokens, fill, pairs_random, units and sources.",
-    RunConfig(),
-    first=(
-        *dotted({"data": ("source", "layout", "language", "weights", "held-out", "short-sequence-probability")}),
-        *dotted({"data": ("dupe-factor", "packed"), "vocabulary": ("kind", "size", "file", "lowercase")}),
-        *("objective.pair", "phases.0.length", "seed", "preparation.processes"),
-    ),
-    reads=(*VOCAB.reads, "objective.pair", "phases", "seed", "preparation"),
-)
+    LINE = "bert-jax prepare"
+    FIRST = dotted(
+        "data: source layout language weights held-out short-sequence-probability dupe-factor packed",
+        "vocabulary: kind size file lowercase",
+        "objective.pair phases.0.length seed preparation.processes",
+    )
+    READS = (*Vocab.READS, "objective.pair", "phases", "seed", "preparation")
+    config: RunConfig = RunConfig()
 
 
 def run(words: list[str]) -> None:
     """Parses the command line, prepares the data and prints statistics of the text."""
-    args = COMMAND.parse(words)
+    args = Prepare.parse(words)
     from bert_jax.cli.summary import print_preparation
     from bert_jax.cli.tables import as_json
     from bert_jax.config.objective import num_predictions

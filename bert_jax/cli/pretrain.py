@@ -1,29 +1,28 @@
 """bert-jax pretrain CONFIG --workdir RUN: text to a trained model."""
 
 import json
+from collections.abc import Iterator
 
-from bert_jax.cli.arguments import Command, TrainingArguments, dotted
-from bert_jax.cli.config_files import config_source
+from bert_jax.cli.arguments import TrainingArguments, dotted
 from bert_jax.config.data import DataConfig
 from bert_jax.config.run import RunConfig
 
-COMMAND = Command(
-    "pretrain",
-    TrainingArguments,
-    "Train a BERT on text in one command. The same command continues a run that was stopped.",
-    RunConfig(),
-    first=dotted(
-        {
-            "data": ("source", "language"),
-            "vocabulary": ("size", "file", "lowercase"),
-            "model": ("num-layers", "hidden-size", "num-heads"),
-            "phases.0": ("steps", "length", "batch-size"),
-            "optimizer": ("peak-learning-rate", "warmup"),
-            "objective": ("pair",),
-            "": ("init", "seed"),
-        }
-    ),
-)
+
+class Pretrain(TrainingArguments):
+    """Train a BERT on text in one command. The same command continues a run that was stopped."""
+
+    LINE = "bert-jax pretrain"
+    FIRST = dotted(
+        "data: source language",
+        "vocabulary: size file lowercase",
+        "model: num-layers hidden-size num-heads",
+        "phases.0: steps length batch-size",
+        "optimizer: peak-learning-rate warmup",
+        "objective: pair",
+        "init seed",
+    )
+    config: RunConfig = RunConfig()
+
 
 _EXAMPLE = "Return the [MASK] of the array."
 """Example for a model of python-docs. For a model of other text, the example is one of its held-out sentences."""
@@ -31,15 +30,8 @@ _EXAMPLE = "Return the [MASK] of the array."
 
 def run(words: list[str]) -> None:
     """Parses the command line, trains, and prints results, examples and next steps."""
-    args = COMMAND.parse(words)
-    if args.print_config:
-        print(config_source(args.config, f"All settings of a run.\n\n    {COMMAND.usage}"), end="")
-        return
-    if args.dry_run:
-        from bert_jax.cli.tables import print_pairs
-        from bert_jax.planning.dry_run import planned_pretraining
-
-        print_pairs("bert-jax pretrain would", planned_pretraining(args.config, args.workdir, args.overwrite))
+    args = Pretrain.parse(words)
+    if args.only_prints(lambda: _plan(args)):
         return
     import jax
 
@@ -78,3 +70,9 @@ def run(words: list[str]) -> None:
     if config.logging.tensorboard:
         commands.append(("tensorboard", "--logdir", workdir))
     print_next_steps(workdir, commands)
+
+
+def _plan(args: Pretrain) -> Iterator[tuple[str, str]]:
+    from bert_jax.planning.dry_run import planned_pretraining
+
+    return planned_pretraining(args.config, args.workdir, args.overwrite)

@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 from rich.text import Text
 
-from bert_jax.cli.tables import Table
+from bert_jax.cli.tables import Table, print_rows
 from bert_jax.inference.examples import FilledExample, MaskedText, around_mask
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
@@ -28,10 +28,9 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
     if "baseline" not in results:
         output.print(f"{results['steps']:,} steps done; nothing was held out to measure on")
         return
-    baseline = results.get("baseline", {})
+    baseline = results["baseline"]
     measured = _averaged(results) or f"Step {results['steps']:,}"
-    title = f"{measured}, {results['held_out_sequences']:,} {of}"
-    table = Table(title, "", ">model", ">by frequency alone", "")
+    table = Table(f"{measured}, {results['held_out_sequences']:,} {of}", "", ">model", ">by frequency alone", "")
     for question in QUESTIONS:
         for name, label, guess in (
             (question.loss, f"{question.label} loss (nats)", question.guessed_loss),
@@ -40,7 +39,7 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
             if name in baseline:
                 table.add_row(label, f"{results[name]:.3f}", f"{baseline[name]:.3f}", guess)
     output.print(table)
-    if not results.get("beats_baseline", True):  # results of earlier releases don't say
+    if not results["beats_baseline"]:
         output.print(
             "The model is no better than guessing by frequency alone: it has learned nothing from the context. Train "
             "for more steps (--phases.0.steps), or try another learning rate (--optimizer.peak-learning-rate); "
@@ -54,7 +53,7 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
 
 
 def _averaged(results: dict[str, Any]) -> str:
-    """What of a run was measured if it is an average, as text; empty if it is one checkpoint."""
+    """The steps whose parameters were averaged, as text; empty for one checkpoint."""
     steps = results.get("averaged_steps")
     return f"Mean of steps {', '.join(map(str, steps))}" if steps else ""
 
@@ -86,13 +85,12 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
     elif "steps" in results:
         title.append(f"step {results['steps']:,}")
     output.print(escape(", ".join(title)), soft_wrap=True)  # a table's own title is no wider than the table
-    baseline = results.get("baseline", {})
-    table = Table("", "", ">score", *([">baseline"] if baseline else []))
+    baseline = results["baseline"]
+    table = Table("", "", ">score", ">baseline")
     for name, value in results.items():
         if isinstance(value, float) and name not in ("score", "standard_deviation", "best_score"):
-            guess = [f"{baseline[name]:.4f}" if name in baseline else ""] if baseline else []
-            name_style = "bold" if name == results["metric"] else ""
-            table.add_row(Text(name, name_style), f"{value:.4f}", *guess)
+            guess = f"{baseline[name]:.4f}" if name in baseline else ""
+            table.add_row(Text(name, "bold" if name == results["metric"] else ""), f"{value:.4f}", guess)
     if "scores" in results:
         table.add_row("standard deviation over seeds", f"{results['standard_deviation']:.4f}")
         table.add_row("best seed", f"{results['best_score']:.4f}")
@@ -101,18 +99,19 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
         output.print(remark, soft_wrap=True)
     if "confusion" in results:
         output.print("True classes (rows) and predicted ones (columns)")
-        output.print(_confusion_table(results["confusion"]))
+        labels, counts = results["confusion"]["labels"], results["confusion"]["counts"]
+        lines = [(label, *(f"{count:,}" for count in line)) for label, line in zip(labels, counts, strict=True)]
+        print_rows("", ("", *(f">{label}" for label in labels)), lines)
 
 
 def _baseline_remark(results: dict[str, Any]) -> str:
     """A sentence on a model that is no better than its baseline or predicts one answer; empty for others."""
-    constant, seeds = results.get("constant_prediction"), results.get("constant_predictions", 0)
-    baseline = results.get("baseline", {})
+    baseline = results["baseline"]
     if results["score"] >= 1:
         return ""
-    if constant is not None:
+    if (constant := results.get("constant_prediction")) is not None:
         found = f"The model predicts {escape(quoted(constant))} for every row"
-    elif seeds:
+    elif seeds := results.get("constant_predictions"):
         found = f"{seeds} of {len(results['scores'])} seeds predict one answer for every row"
     elif results["metric"] == "entity_f1" and results["accuracy"] < baseline.get("accuracy", -math.inf):
         found = "The model tags fewer words right than the commonest tag for every word would"
@@ -127,14 +126,6 @@ def _baseline_remark(results: dict[str, Any]) -> str:
         "(--optimizer.peak-learning-rate), more epochs (--task.epochs), more rows, or --seeds 3: "
         "some seeds fail on small sets."
     )
-
-
-def _confusion_table(confusion: dict[str, Any]) -> Table:
-    """The confusion matrix: one row for each true class, one column for each predicted class."""
-    table = Table("", "", *(f">{label}" for label in confusion["labels"]))
-    for label, counts in zip(confusion["labels"], confusion["counts"]):
-        table.add_row(label, *(f"{count:,}" for count in counts))
-    return table
 
 
 def print_examples(examples: Sequence[FilledExample]) -> None:
@@ -161,16 +152,15 @@ def print_preparation(prepared: PreparedData, sources: Sequence[str], budget: in
 
     `budget`: how many tokens of a full sequence are masked.
     """
-    table = Table(f"Sequences of {prepared.length}: {prepared.directory}", "", ">training", ">held out")
     held_out = dict(prepared.held_out.table(prepared.length, budget))
-    for name, value in prepared.train.table(prepared.length, budget):
-        table.add_row(name, value, held_out.get(name, ""))
+    train = prepared.train.table(prepared.length, budget)
+    rows = [(name, value, held_out.get(name, "")) for name, value in train]
     if len(sources) > 1:
         unit = "rows" if prepared.train.rows != prepared.train.instances else "instances"
-        for source, instances in zip(sources, prepared.sources):
-            table.add_row(f"{unit} from {source}", f"{instances:,}", "")
-    table.add_row("dropped: shares a paragraph with training", "", f"{prepared.held_out_dropped:,}")
-    output.print(table)
+        counts = zip(sources, prepared.sources, strict=True)
+        rows += [(f"{unit} from {source}", f"{instances:,}", "") for source, instances in counts]
+    rows.append(("dropped: shares a paragraph with training", "", f"{prepared.held_out_dropped:,}"))
+    print_rows(f"Sequences of {prepared.length}: {prepared.directory}", ("", ">training", ">held out"), rows)
 
 
 def print_sequences(sequences: Iterable[SeenSequence]) -> None:

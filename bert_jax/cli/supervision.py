@@ -16,8 +16,8 @@ from bert_jax.system.whereabouts import here, read_whereabouts
 from bert_jax.system.workers import die_with_parent
 
 _SUPERVISED = "BERT_JAX_SUPERVISED"
-"""Environment variable of the child: the number of the open file to which it writes what it is doing. Any other value:
-the process runs without a supervisor."""
+"""Environment variable of the child: the number of the open file to which it writes its whereabouts. With any other
+value, the process runs without a supervisor."""
 
 
 @contextlib.contextmanager
@@ -41,15 +41,15 @@ def supervise() -> None:
             here.written_to(int(supervised))
         die_with_parent()
         return
-    # The child writes here what it is doing, since it can't print it when JAX aborts it.
-    whereabouts = tempfile.TemporaryFile()
     line = [sys.executable, "-P", "-m", "bert_jax.cli.main", *sys.argv[1:]]
-    number = whereabouts.fileno()
-    child = subprocess.Popen(line, env=os.environ | {_SUPERVISED: str(number)}, pass_fds=[number])
-    signal.signal(signal.SIGTERM, lambda *_: child.send_signal(signal.SIGTERM))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the child as well
-    code = child.wait()
-    if code == -signal.SIGABRT:
-        complain(str(HostLost("see JAX' message above", read_whereabouts(number))))
+    # The child writes its whereabouts to a file, since it can't print them when JAX aborts it.
+    with tempfile.TemporaryFile() as whereabouts:
+        number = whereabouts.fileno()
+        child = subprocess.Popen(line, env=os.environ | {_SUPERVISED: str(number)}, pass_fds=[number])
+        signal.signal(signal.SIGTERM, lambda *_: child.send_signal(signal.SIGTERM))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the child as well
+        code = child.wait()
+        if code == -signal.SIGABRT:
+            complain(str(HostLost("see JAX' message above", read_whereabouts(number))))
     sys.stdout.flush()
     os._exit(code if code >= 0 else 128 - code)

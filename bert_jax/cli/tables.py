@@ -38,9 +38,11 @@ def rows_table(title: str, rows: Sequence[Facts], names: Iterable[str] = (), **o
     facts = [_fact(rows[0], name) for name in names]
     first = [_value(rows[0], name) for name in names]
     numbers = [isinstance(value, int | float) or value is None for value in first]
-    table = Table(title, *(f"{'>' * number}{fact.heading}" for fact, number in zip(facts, numbers)), **options)
+    table = Table(
+        title, *(f"{'>' * number}{fact.heading}" for fact, number in zip(facts, numbers, strict=True)), **options
+    )
     for row in rows:
-        table.add_row(*(fact.text(_value(row, name)) for fact, name in zip(facts, names)))
+        table.add_row(*(fact.text(_value(row, name)) for fact, name in zip(facts, names, strict=True)))
     return table
 
 
@@ -64,18 +66,24 @@ def meanings_table(title: str, record: Facts, names: Iterable[str]) -> Table:
     return table
 
 
-def print_pairs(title: str, pairs: Iterable[tuple[str, str]]) -> None:
-    """Prints names and texts, a pair a row."""
-    table = Table(title, show_header=False)
-    for pair in pairs:
-        table.add_row(*pair)
+def print_rows(title: str, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Prints a table of such rows; without `headings`, one without a header."""
+    table = Table(title, *headings, show_header=bool(headings))
+    for row in rows:
+        table.add_row(*row)
     output.print(table)
 
 
-def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; ">" before a heading aligns its column to the right."""
+def markdown(rows: Sequence[Mapping[str, str]]) -> str:
+    """Cells by their headings, as a table in Markdown; a row may lack some.
+
+    ">" before a heading aligns its column to the right.
+    """
+    longest: Mapping[str, str] = max(rows, key=len, default={})
+    headings = list(longest)
     rule = ["---:" if heading.startswith(">") else "---" for heading in headings]
-    lines = [[heading.removeprefix(">") for heading in headings], rule, *rows]
+    cells = [[row.get(heading, "") for heading in headings] for row in rows]
+    lines = [[heading.removeprefix(">") for heading in headings], rule, *cells]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

@@ -1,36 +1,29 @@
 """bert-jax verify RUN: checks that the files of a run are undamaged."""
 
-from bert_jax.cli.arguments import Arguments, Command, RunArgument
+from bert_jax.cli.arguments import Arguments, RunArgument
 
 
 class Verify(Arguments):
-    """Arguments of bert-jax verify."""
+    """Check that all files of a run are as they were written."""
+
+    LINE = "bert-jax verify"
 
     run: RunArgument
     """A run."""
 
 
-COMMAND = Command(
-    "verify",
-    Verify,
-    "Check that all files of a run are as they were written.",
-)
-
-
 def run(words: list[str]) -> None:
     """Parses the command line, reads all files and prints a verdict on each. Raises RunError if one is damaged."""
-    args = COMMAND.parse(words)
-    from bert_jax.cli.tables import Table
+    args = Verify.parse(words)
+    from bert_jax.cli.tables import print_rows
     from bert_jax.run.run_directory import RunDirectory
     from bert_jax.run.verification import NEVER_COVERED, verify
     from bert_jax.system.errors import RunError
     from bert_jax.system.progress import output
 
     verdicts = verify(RunDirectory(args.run))
-    table = Table("", "what", "verdict")
-    for verdict in verdicts:
-        table.add_row(verdict.path.relative_to(args.run).as_posix(), verdict.damage or verdict.remark)
-    output.print(table)
+    rows = [(each.path.relative_to(args.run).as_posix(), each.damage or each.remark) for each in verdicts]
+    print_rows("", ("what", "verdict"), rows)
     output.print(f"Not covered by any checksum: {'; '.join(NEVER_COVERED)}.")
     if damaged := [verdict for verdict in verdicts if verdict.damage]:
         raise RunError(

@@ -3,21 +3,22 @@
 bert-jax vocab --extend VOCAB --words FILE --markers FILE: adds words and markers to a vocabulary.
 """
 
-from bert_jax.cli.arguments import Command, RunArguments, dotted
+from bert_jax.cli.arguments import RunArguments, dotted
 from bert_jax.config.run import RunConfig
 
-COMMAND = Command(
-    "vocab",
-    RunArguments,
-    "Make the run's vocabulary, as pretrain does. Or add words to an existing vocabulary: bert-jax vocab --extend "
-    "VOCAB --words FILE (bert-jax vocab --extend --help).",
-    RunConfig(),
-    first=(
-        *dotted({"data": ("source", "layout", "weights", "held-out"), "vocabulary": ("kind", "size", "file")}),
-        *dotted({"vocabulary": ("lowercase", "strip-accents", "character-coverage", "sample-megabytes")}),
-    ),
-    reads=("data", "vocabulary", "init"),
-)
+
+class Vocab(RunArguments):
+    """Make the run's vocabulary, as pretrain does. Or add words to an existing vocabulary: bert-jax vocab --extend
+    VOCAB --words FILE (bert-jax vocab --extend --help).
+    """
+
+    LINE = "bert-jax vocab"
+    FIRST = dotted(
+        "data: source layout weights held-out",
+        "vocabulary: kind size file lowercase strip-accents character-coverage sample-megabytes",
+    )
+    READS = ("data", "vocabulary", "init")
+    config: RunConfig = RunConfig()
 
 
 def run(words: list[str]) -> None:
@@ -27,7 +28,7 @@ def run(words: list[str]) -> None:
 
         vocab_extend.run(words)
         return
-    args = COMMAND.parse(words)
+    args = Vocab.parse(words)
     from bert_jax.pretraining.dataset import check_sources
     from bert_jax.pretraining.vocabulary import make_tokenizer
     from bert_jax.run.run_directory import RunDirectory

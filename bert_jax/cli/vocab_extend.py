@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bert_jax.cli.arguments import Arguments, Command, PlaceArgument
+from bert_jax.cli.arguments import Arguments, PlaceArgument
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
@@ -14,7 +14,9 @@ from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
 
 
 class Extend(Arguments):
-    """Arguments of bert-jax vocab --extend. Every path may be in a bucket."""
+    """Add words and markers to a vocabulary: every old piece keeps its id, and those that aren't pieces yet follow."""
+
+    LINE = "bert-jax vocab"
 
     extend: PlaceArgument
     """A vocab.txt, a sentencepiece .model, a tokenizer.json, a run or a tokenizer directory."""
@@ -30,16 +32,9 @@ class Extend(Arguments):
     setting."""
 
 
-COMMAND = Command(
-    "vocab",
-    Extend,
-    "Add words and markers to a vocabulary: every old piece keeps its id, and those that aren't pieces yet follow.",
-)
-
-
 def run(words: list[str]) -> None:
     """Parses the command line, writes the extended vocabulary and prints where it is."""
-    args = COMMAND.parse(words)
+    args = Extend.parse(words)
     if args.words is None and args.markers is None:
         raise UsageError("vocab needs --words PATH or --markers PATH as well: a file of what to add")
     tokenizer = load_tokenizer(args.extend, args.lowercase)

@@ -1,10 +1,10 @@
 """Settings of the training text."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WrapValidator, field_validator, model_validator
+from pydantic import BeforeValidator, Field, WrapValidator, field_validator
 
 from bert_jax.config.language import language_code
 from bert_jax.config.settings import Settings
@@ -12,6 +12,7 @@ from bert_jax.config.units import one_or_several
 
 SMALLEST_SHARE = 0.0001
 """Smallest share of the training sequences that a source may be given."""
+OneOrSeveral = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(one_or_several)]
 _TOKENS_A_SEQUENCE = 32
 """Tokens of a packed row for each sequence that it may hold: more sequences cost prediction slots, fewer padding."""
 
@@ -37,7 +38,7 @@ def _still_recorded(value: Any, validate: Callable[[Any], str]) -> str:
 class DataConfig(Settings):
     """The corpus, and how it is cut into sequences (the original's create_pretraining_data.py)."""
 
-    source: Annotated[tuple[str, ...], Field(min_length=1)] = ("python-docs",)
+    source: OneOrSeveral = ("python-docs",)
     """One or more sources of text: `python-docs` (the docstrings of the installed Python and its packages), `text:GLOB`
     or `jsonl:GLOB#FIELD` (plain, .gz or .zst), `parquet:GLOB#FIELD`, `tfds:NAME/CONFIG:SPLIT#FEATURE`,
     `hf:NAME/CONFIG:SPLIT#FIELD`, or a path or pattern, with the format found from the suffix of the file (FIELD is
@@ -47,8 +48,8 @@ class DataConfig(Settings):
     numbers; small sources are then repeated more often than large ones. None: every sequence of every source once an
     epoch."""
     layout: Literal["paragraphs", "sentences"] = "paragraphs"
-    """What a line of text is. In both cases a blank line of a text file, or the end of a record, ends a document."""
-    language: Annotated[tuple[str, ...], Field(min_length=1)] = ("en",)
+    """Meaning of a line of text. In both cases a blank line of a text file, or the end of a record, ends a document."""
+    language: OneOrSeveral = ("en",)
     """Language for splitting paragraphs into sentences, as a code (en, zh, pt-BR) or an English name: one for all
     sources, or one for each."""
     words: (
@@ -59,7 +60,7 @@ class DataConfig(Settings):
         ]
         | None
     ) = None
-    """What finds the words that masking may take together: jieba, for Chinese (extra zh), or module:function, which
+    """Finds the words that masking may take together: jieba, for Chinese (extra zh), or module:function, which
     gives the word boundaries of a text as numbers of characters. None: the tokenizer's marks of words; in scripts
     without spaces each piece is a word then. A module is imported only if the command line or a Python config names
     it: where CONFIG is a run, give the flag again."""
@@ -95,11 +96,6 @@ class DataConfig(Settings):
     chunk_megabytes: Annotated[float, Field(gt=0.0, le=256.0)] = 8.0
     """Megabytes of text in a chunk, the unit of preparation. Random second segments come from the same chunk."""
 
-    @field_validator("source", "language", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return one_or_several(value)
-
     @field_validator("language")
     @classmethod
     def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -108,24 +104,19 @@ class DataConfig(Settings):
         except ValueError as error:
             raise ValueError(f"data.language: {error}") from None
 
-    @model_validator(mode="after")
-    def _sources_fit(self) -> "DataConfig":
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for settings that don't fit each other."""
         count = len(self.source)
         if len(set(self.source)) < count:
-            raise ValueError(
-                f"data.source={' '.join(self.source)} names a source twice; use data.weights to see it more"
-            )
+            yield f"data.source={' '.join(self.source)} names a source twice; use data.weights to see it more"
         if self.weights is not None and len(self.weights) != count:
-            raise ValueError(f"data.weights has {len(self.weights)} numbers for {count} sources; give one for each")
+            yield f"data.weights has {len(self.weights)} numbers for {count} sources; give one for each"
         if len(self.language) not in (1, count):
-            raise ValueError(
+            yield (
                 f"data.language has {len(self.language)} codes for {count} sources; give one for all or one for each"
             )
-        if self.weights is not None and (least := min(self.shares)) < SMALLEST_SHARE:
-            raise ValueError(
-                f"data.weights gives a source {least:.2g} of the sequences; give each {SMALLEST_SHARE} or more"
-            )
-        return self
+        if self.shares and (least := min(self.shares)) < SMALLEST_SHARE:
+            yield f"data.weights gives a source {least:.2g} of the sequences; give each {SMALLEST_SHARE} or more"
 
     def sequences_a_row(self, length: int) -> int:
         """The most sequences that a row of `length` tokens holds."""

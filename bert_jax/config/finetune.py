@@ -1,8 +1,9 @@
 """Settings of a fine-tuning run."""
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bert_jax.config.model import ComputeType, ModelConfig, Rate
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
@@ -14,7 +15,7 @@ from bert_jax.config.training import OperationConfig, Seed, TrainingConfig
 
 
 class TransferConfig(Settings):
-    """What is taken from the pretrained model, and which parameters are trained."""
+    """The parameters taken from the pretrained model, and those that are trained."""
 
     from_random: bool = False
     """Start from random parameters and take only shape and vocabulary from `init`, as a baseline for the score of the
@@ -55,23 +56,18 @@ class FinetuneConfig(TransferConfig, OperationConfig):
     evaluations: Annotated[float, Field(gt=0.0)] = 1.0
     """Evaluations of the dev rows, each with a checkpoint, in an epoch; below 1: one in several epochs."""
 
-    @model_validator(mode="after")
-    def _something_is_trained_once(self) -> "FinetuneConfig":
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for settings that don't fit each other."""
         if self.probe and self.layers_frozen is not None:
-            raise ValueError(
+            yield (
                 f"probe trains the head alone, and layers_frozen={self.layers_frozen} says what else stays as it is; "
                 "leave out one"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _batches_divide(self) -> "FinetuneConfig":
         if self.task.batch_size % self.execution.accumulation:
-            raise ValueError(
+            yield (
                 f"task.batch_size={self.task.batch_size} is not a multiple of execution.accumulation="
                 f"{self.execution.accumulation}; change one of them"
             )
-        return self
 
     def planned(self, model: ModelConfig, task: TaskConfig, rows_hash: str, steps: int) -> TaskRunConfig:
         """The settings of a run of `steps` steps for this model, task and hash of its rows. Raises SettingsError."""

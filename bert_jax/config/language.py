@@ -4,7 +4,7 @@ from functools import cache
 
 from bert_jax.config.wording import value_text
 
-_CUSTOMARY = frozenset("ar de en es fr hi it ja ko nl pl pt ru tr uk zh".split())
+_CUSTOMARY = {"ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "uk", "zh"}
 """Codes that need no look-up in langcodes, which takes a moment to load."""
 _ENCODINGS = {
     "BIG5": "zh-Hant zh-TW zh-HK",

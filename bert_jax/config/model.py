@@ -1,8 +1,9 @@
 """The shape of the network."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bert_jax.config.settings import Settings
 
@@ -86,7 +87,7 @@ class ModelConfig(Settings):
     """Whether linear layers and norms have biases. The vocabulary, and the heads of pairs, replaced tokens and tasks
     always have them."""
     pooler: Literal["tanh", "gelu", "transform"] = "tanh"
-    """What stands between the encoder and the head of a task: a dense layer and tanh on the pooled vector (BERT's);
+    """Layers between the encoder and the head of a task: a dense layer and tanh on the pooled vector (BERT's);
     the same with GELU (ELECTRA's); or dense, GELU and norm on every vector that the head reads, as before the
     vocabulary (ModernBERT's)."""
     dropout: Rate = 0.1
@@ -102,72 +103,59 @@ class ModelConfig(Settings):
     is bfloat16 on TPUs, on GPUs from compute capability 8.0 on and on CPUs with AVX512-BF16 or AMX, float32
     elsewhere."""
 
-    @model_validator(mode="after")
-    def _width_divides(self) -> "ModelConfig":
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for settings that don't fit each other."""
         if self.hidden_size % self.num_heads:
-            raise ValueError(
+            yield (
                 f"model.hidden_size={self.hidden_size} is not a multiple of model.num_heads={self.num_heads}; "
                 "change one of them (BERT's heads are 64 wide)"
             )
         if self.positions == "sinusoidal" and self.table_size % 2:
             width = "embedding_size" if self.embedding_size else "hidden_size"
-            raise ValueError(
+            yield (
                 f"model.{width}={self.table_size} is odd and model.positions=sinusoidal pairs each sine with a "
                 "cosine; choose an even width"
             )
         if self.positions == "rotary" and self.head_size % 2:
-            raise ValueError(
+            yield (
                 f"model.hidden_size={self.hidden_size} with model.num_heads={self.num_heads} makes heads "
                 f"{self.head_size} wide and model.positions=rotary turns pairs of features; choose an even width"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _blocks_fit(self) -> "ModelConfig":
         if self.local_window is not None and self.global_every == 1:
-            raise ValueError(
+            yield (
                 f"model.local_window={self.local_window} with model.global_every=1 leaves no block with local "
                 "attention; raise global_every (ModernBERT's is 3), or leave local_window out"
             )
         if self.global_every > 1 and self.local_window is None:
-            raise ValueError(
+            yield (
                 f"model.global_every={self.global_every} leaves blocks with local attention and model.local_window is "
                 "not set; give the tokens on each side, or leave global_every out"
             )
         if self.norm == "pre" and self.shared_layers:
-            raise ValueError(
+            yield (
                 "model.norm=pre leaves out a norm of the first block and model.shared_layers=True makes all blocks "
                 "the same; set model.norm=post"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _generator_divides(self) -> "ModelConfig":
         divisor = self.generator_divisor
         if divisor is None:
-            return self
+            return
         if not self.discriminator:
-            raise ValueError(
+            yield (
                 f"model.generator_divisor={divisor} is about the generator of a discriminator, which the model isn't; "
                 "set model.discriminator=True too, or leave it out"
             )
         if self.causal:
-            raise ValueError(
+            yield (
                 f"model.causal={self.causal} with model.generator_divisor={divisor}: a generator sees both sides "
                 "of what it fills; leave one of the two out"
             )
-        sizes = {
-            "hidden_size": self.hidden_size,
-            "num_heads": self.num_heads,
-            "feedforward_size": self.inner_size,
-        }
+        sizes = {"hidden_size": self.hidden_size, "num_heads": self.num_heads, "feedforward_size": self.inner_size}
         for name, size in sizes.items():
             if size % divisor:
-                raise ValueError(
+                yield (
                     f"model.{name}={size} is not a multiple of model.generator_divisor={divisor}, by which the "
                     "generator's is smaller; change one of them"
                 )
-        return self
 
     @property
     def table_size(self) -> int:
@@ -198,12 +186,12 @@ class ModelConfig(Settings):
 
     @property
     def networks(self) -> "tuple[ModelConfig, ...]":
-        """What is trained in pretraining, each an encoder with a head: the model, and the generator beside it."""
+        """The networks that pretraining trains: the model, and the generator of a discriminator."""
         return (self, self.generator) if self.generator else (self,)
 
     @property
     def encoder(self) -> "ModelConfig":
-        """The model without what a discriminator has instead of BERT's heads: what a fine-tuned model is."""
+        """These settings without the head and generator of a discriminator, as a fine-tuned model has them."""
         return self.replace(discriminator=False, generator_divisor=None)
 
     @property
@@ -253,16 +241,6 @@ class ModelConfig(Settings):
     def tiny(cls, **changes) -> "ModelConfig":
         """2 layers of width 128: the smallest published size."""
         return cls(**{"num_layers": 2, "hidden_size": 128, "num_heads": 2} | changes)
-
-    @classmethod
-    def mini(cls, **changes) -> "ModelConfig":
-        """4 layers of width 256."""
-        return cls(**{"num_layers": 4, "hidden_size": 256, "num_heads": 4} | changes)
-
-    @classmethod
-    def small(cls, **changes) -> "ModelConfig":
-        """4 layers of width 512."""
-        return cls(**{"num_layers": 4, "hidden_size": 512, "num_heads": 8} | changes)
 
     @classmethod
     def medium(cls, **changes) -> "ModelConfig":

@@ -2,9 +2,10 @@
 
 import functools
 import math
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bert_jax.config.settings import Settings
 from bert_jax.config.units import Units
@@ -22,7 +23,7 @@ class ObjectiveConfig(Settings):
     (Clark et al. 2020)."""
 
     predict: Literal["masked", "next", "replaced"] = "masked"
-    """What is predicted: masked tokens, from both sides; or each next token from those before it, as in GPT (Radford et
+    """Tokens to predict: masked ones, from both sides; or each next token from those before it, as in GPT (Radford et
     al. 2018), which needs model.causal and pair=none and ignores the settings of masking; or, of every token, whether
     it was replaced, as in ELECTRA, which needs model.discriminator, model.generator_divisor and pair=none: a generator
     learns to predict masked tokens, and what is drawn from its predictions stands in their places."""
@@ -31,11 +32,11 @@ class ObjectiveConfig(Settings):
     discriminator_weight: Weight = 50.0
     """With predict=replaced: weight in the loss of replaced tokens (Clark et al. 2020, section 2)."""
     pair: Literal["next_sentence", "sentence_order", "none"] = "next_sentence"
-    """What is asked about two segments: whether the second follows the first or was drawn at random (BERT); in which
+    """Question about two segments: whether the second follows the first or was drawn at random (BERT); in which
     order two that follow each other are (ALBERT, Lan et al. 2020, section 3.1); or none. With none, sequences are whole
     sentences up to the length, and the pooler and the head for pairs stay in the model untrained."""
     units: Units = ("piece",)
-    """What masking takes together: piece, word, ngram (1 to 3 words), span (1 to 10 words), phrase, entity; or several
+    """Unit of masking: piece, word, ngram (1 to 3 words), span (1 to 10 words), phrase, entity; or several
     with weights, of which each sequence draws one. A phase may have units of its own."""
     masked_share: MaskedShare = 0.15
     """Share of a sequence's tokens to predict."""
@@ -52,24 +53,18 @@ class ObjectiveConfig(Settings):
     """Whether each token to predict is replaced or kept by itself, as in BERT, or all tokens of a unit are replaced by
     [MASK], replaced by random pieces or kept together, as in SpanBERT."""
 
-    @model_validator(mode="after")
-    def _tokens_are_all_that_is_asked(self) -> "ObjectiveConfig":
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for settings that don't fit each other."""
         if self.predict != "masked" and self.pair != "none":
-            raise ValueError(
+            yield (
                 f"objective.predict={self.predict} asks nothing about segments and objective.pair={self.pair} does; "
                 "set objective.pair=none"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _shares_fit(self) -> "ObjectiveConfig":
         if self.mask_probability + self.random_probability > 1.0:
-            raise ValueError(
+            yield (
                 f"objective.mask_probability={self.mask_probability} and objective.random_probability="
-                f"{self.random_probability} "
-                "add up to more than 1; lower one of them"
+                f"{self.random_probability} add up to more than 1; lower one of them"
             )
-        return self
 
     def slots(self, length: int, sequences: int = 1, *, evaluated: bool = False) -> int:
         """Prediction slots P of a row of `length` tokens that holds up to so many sequences: for one sequence 20 at 128
@@ -87,7 +82,7 @@ class ObjectiveConfig(Settings):
 
 @functools.cache
 def _most_added(share: float, length: int) -> float:
-    """What rounding adds, at most, to the share of a sequence of up to `length` tokens."""
+    """Most tokens that rounding adds to the share of a sequence of up to `length` tokens."""
     return max(num_predictions(share, size) - share * size for size in range(_LEAST_TOKENS, length + 1))
 
 

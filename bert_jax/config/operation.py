@@ -1,15 +1,16 @@
 """Settings of how a run is carried out; they don't change its result."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bert_jax.config.settings import Settings
 
 Every = Annotated[int, Field(gt=0)]
 
 Remat = Literal["none", "full", "dots"]
-"""What the backward pass computes again: nothing, whole blocks, or all but matrix products."""
+"""Values that the backward pass recomputes: nothing, whole blocks, or all but matrix products."""
 AttentionForm = Literal["auto", "exact", "tpu", "cudnn"]
 """How attention is computed."""
 
@@ -38,17 +39,15 @@ class HostsConfig(Settings):
     wait_seconds: Annotated[int, Field(gt=0)] = 300
     """Seconds to wait for the other processes at the start."""
 
-    @model_validator(mode="after")
-    def _belong_together(self) -> "HostsConfig":
-        are_set = [self.coordinator is not None, self.count is not None, self.index is not None]
-        if any(are_set) and not all(are_set):
-            raise ValueError(
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for settings that don't fit each other."""
+        if 0 < (self.coordinator, self.count, self.index).count(None) < 3:
+            yield (
                 f"hosts.coordinator={self.coordinator}, hosts.count={self.count} and hosts.index={self.index} go "
                 "together; give all three or none"
             )
-        if all(are_set) and self.index >= self.count:
-            raise ValueError(f"hosts.index={self.index} is none of hosts.count={self.count} processes, counted from 0")
-        return self
+        if self.index is not None and self.count is not None and self.index >= self.count:
+            yield f"hosts.index={self.index} is none of hosts.count={self.count} processes, counted from 0"
 
 
 class ExecutionConfig(Settings):
@@ -57,7 +56,7 @@ class ExecutionConfig(Settings):
     accumulation: Annotated[int, Field(gt=0)] = 1
     """Microbatches a step: less memory, the same result."""
     remat: Remat = "none"
-    """What the backward pass computes again to save memory: nothing, whole blocks, or all but matrix products."""
+    """Values that the backward pass recomputes to save memory: nothing, whole blocks, or all but matrix products."""
     unroll: Annotated[int, Field(gt=0)] | None = None
     """Blocks in one iteration of the compiled loop over layers. More take longer to compile and make each step faster.
     None: one with remat, otherwise all."""

@@ -1,8 +1,9 @@
 """Settings of the optimizer."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bert_jax.config.settings import Settings
 
@@ -43,12 +44,10 @@ class OptimizerConfig(Settings):
     clip_norm: Positive = 1.0
     """Gradients are scaled down to this global norm."""
 
-    @model_validator(mode="after")
-    def _warmup_ends_before_the_decay(self) -> "OptimizerConfig":
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for settings that don't fit each other."""
         if self.schedule == "warmup_stable_decay" and self.warmup + self.decay_share > 1.0:
-            raise ValueError(
+            yield (
                 f"optimizer.warmup={self.warmup} and optimizer.decay_share={self.decay_share} add up to more than 1, "
-                "the whole run; "
-                "lower one of them"
+                "the whole run; lower one of them"
             )
-        return self

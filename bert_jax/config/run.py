@@ -1,14 +1,15 @@
 """Settings of a pretraining run."""
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import InputConfig, PreparationConfig
 from bert_jax.config.phase import Phase
-from bert_jax.config.training import Seed, TrainingConfig
+from bert_jax.config.training import TrainingConfig
 from bert_jax.config.units import unit_shares
 from bert_jax.config.vocabulary import VocabularyConfig
 
@@ -31,8 +32,6 @@ class RunConfig(TrainingConfig):
     model on the Hugging Face hub. None: random parameters. Its vocabulary is used too, unless `vocabulary.file` names
     one that begins with the same pieces; the row of each added piece is the mean of the rows of the pieces that it
     replaces."""
-    seed: Seed = 0
-    """Seed of everything random: initial parameters, instances, order, masks, dropout."""
     input: InputConfig = InputConfig()
     preparation: PreparationConfig = PreparationConfig()
 
@@ -45,61 +44,41 @@ class RunConfig(TrainingConfig):
         """Prediction slots P of a row of `length` tokens."""
         return self.objective.slots(length, self.data.sequences_a_row(length))
 
-    @model_validator(mode="after")
-    def _pairs_have_segments(self) -> "RunConfig":
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for settings that don't fit each other."""
+        yield from super().conflicts()
         if self.objective.pair != "none" and self.model.num_segments < 2:
-            raise ValueError(
+            yield (
                 f"objective.pair={self.objective.pair} asks about two segments and model.num_segments="
                 f"{self.model.num_segments}; raise it, or set objective.pair=none"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _pairs_are_not_cut_otherwise(self) -> "RunConfig":
         for name in ("across_documents", "whole_sentences"):
             if self.objective.pair != "none" and not getattr(self.data, name):
-                raise ValueError(
+                yield (
                     f"data.{name}=False is about sequences without pairs and objective.pair={self.objective.pair} "
                     "makes pairs of segments; set objective.pair=none, or leave the first out"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _units_are_marked(self) -> "RunConfig":
         asked = [self.objective.units, *(phase.units for phase in self.phases if phase.units)]
         for kind in (kind for units in asked for kind in unit_shares(units)):
             setting = {"phrase": "phrases", "entity": "entities"}.get(kind)
             if setting and setting not in self.data.lexicons and not self.data.spans:
-                raise ValueError(
+                yield (
                     f"units={kind}: the data don't mark them; name a file of them with data.{setting}, or a field with "
                     "their places with data.spans"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _rotations_are_there(self) -> "RunConfig":
         for number, phase in enumerate(self.phases):
             if phase.rotary_base and self.model.positions != "rotary":
-                raise ValueError(
+                yield (
                     f"phases.{number}.rotary_base={phase.rotary_base:g} with model.positions={self.model.positions}, "
                     "which rotates nothing; leave it out, or set model.positions=rotary"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _prediction_is_of_what_the_model_does_not_see(self) -> "RunConfig":
         if self.model.causal != (self.objective.predict == "next"):
-            raise ValueError(
+            yield (
                 f"objective.predict={self.objective.predict} with model.causal={self.model.causal}: next tokens are "
                 "predicted by a causal model, masked ones by one that sees both sides; change one of the two"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _replaced_tokens_are_found_by_a_discriminator(self) -> "RunConfig":
         if self.model.discriminator != (self.objective.predict == "replaced"):
-            raise ValueError(
+            yield (
                 f"objective.predict={self.objective.predict} with model.discriminator={self.model.discriminator}: "
                 "replaced tokens are what a discriminator tells from true ones; change one of the two"
             )
-        return self

@@ -2,9 +2,10 @@
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from bert_jax.config.wording import Kind, value_text
 
@@ -14,19 +15,11 @@ Group = TypeVar("Group", bound="Settings")
 class SettingsError(ValueError):
     """Invalid settings. The message is one line with each wrong field, its value and what was expected."""
 
-    def __init__(self, text: str, problems: tuple["Problem", ...] = ()):
+    def __init__(self, text: str, problems: Mapping[str, str] = MappingProxyType({})):
         super().__init__(text)
         self.problems = problems
-        """One item for each field with an invalid value; none for fields that don't fit each other."""
-
-
-class Problem(NamedTuple):
-    """A field with an invalid value."""
-
-    path: str
-    """Dotted path of the field within the invalid settings."""
-    text: str
-    """What is wrong, to be written after the path."""
+        """By the dotted path of each field with an invalid value: a description, to be written after the path. Empty
+        for fields that don't fit each other."""
 
 
 class Settings(BaseModel):
@@ -46,6 +39,16 @@ class Settings(BaseModel):
         except ValidationError as error:
             raise _explained(error, type(self)) from None
 
+    @model_validator(mode="after")
+    def _fit_each_other(self: Group) -> Group:
+        if conflict := next(self.conflicts(), None):
+            raise ValueError(conflict)
+        return self
+
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for each combination of settings that is refused; the first one is raised."""
+        yield from ()
+
     def replace(self: Group, **changes: Any) -> Group:
         """A validated copy with `changes`; pydantic's own `model_copy` doesn't validate."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | changes)
@@ -63,7 +66,7 @@ class Settings(BaseModel):
         return self.replace(**{name: _set(getattr(self, name), within) for name, within in groups.items()})
 
     def flat(self) -> dict[str, Any]:
-        """Every single setting, as JSON has it, by its dotted name: `model.num_layers`, `phases.0.steps`."""
+        """Every single setting as in JSON, by its dotted name: `model.num_layers`, `phases.0.steps`."""
         return dict(_leaves(self.model_dump(mode="json")))
 
 
@@ -89,26 +92,21 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _explained(error: ValidationError, settings: type[Settings]) -> SettingsError:
-    lines, problems = [], []
+    lines: list[str] = []
+    problems: dict[str, str] = {}
     for found in error.errors():
-        path = ".".join(
-            part for part in map(str, found["loc"]) if "[" not in part
-        )  # "tuple[...]": an option of a union
+        path = ".".join(part for part in map(str, found["loc"]) if "[" not in part)  # "tuple[...]": of a union
         cause = found.get("ctx", {}).get("error")
         if isinstance(cause, SettingsError) and cause.problems:  # a group of settings within this one
-            problems += [Problem(f"{path}.{inner.path}", inner.text) for inner in cause.problems]
+            problems |= {f"{path}.{inner}": text for inner, text in cause.problems.items()}
         elif found["type"] == "value_error":
             lines.append(f"{path}: {cause}" if isinstance(cause, SettingsError) else str(cause))
         else:
-            problems.append(Problem(path, _problem(found, settings)))
-    within = [problem.path for problem in problems]  # pydantic also calls a tuple with a wrong item too short
-    problems = [
-        problem
-        for problem in dict.fromkeys(problems)
-        if not any(path.startswith(f"{problem.path}.") for path in within)
-    ]
-    lines += [f"{settings.__name__}.{problem.path}{problem.text}" for problem in problems]
-    return SettingsError("; ".join(lines), tuple(problems))
+            problems[path] = _problem(found, settings)
+    # pydantic also calls a tuple with a wrong item too short
+    wrong = [path for path in problems if not any(other.startswith(f"{path}.") for other in problems)]
+    lines += [f"{settings.__name__}.{path}{problems[path]}" for path in wrong]
+    return SettingsError("; ".join(lines), {path: problems[path] for path in wrong})
 
 
 def _problem(found: Any, settings: type[Settings]) -> str:

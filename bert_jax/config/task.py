@@ -1,9 +1,10 @@
 """Settings of a fine-tuning task: its rows, their columns and its metric."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from bert_jax.config.settings import Settings
 from bert_jax.config.task_kind import TASK_KINDS, TaskKind
@@ -44,7 +45,7 @@ class TaskConfig(Settings):
     name: str
     """Name of the task in results."""
     kind: Literal["class", "labels", "number", "marked", "choice", "tags", "span"]
-    """What is predicted. `class`: the class of a text or pair; `labels`: all labels that apply to a text or pair, none
+    """Kind of prediction. `class`: the class of a text or pair; `labels`: all labels that apply to a text or pair, none
     or several; `number`: a number; `marked`: the class of a text or pair with a marked word in each text; `choice`: the
     best of several choices; `tags`: a tag for every word, or the entities of a text; `span`: the answer to a question
     in a text."""
@@ -82,7 +83,7 @@ class TaskConfig(Settings):
     """For kind `tags`: whether a row has a text and character spans rather than words and tags. It follows from the
     first training row, not from this setting."""
     label_separator: Annotated[str, Field(min_length=1)] = ","
-    """What stands between the labels in a text, for kind `labels`."""
+    """Separator of the labels in a text, for kind `labels`."""
     labels: tuple[str, ...] | None = None
     """All classes, labels or tags, in the order of the model's outputs. None: those of the training rows, sorted."""
     class_weights: Literal["balanced"] | Weights | None = None
@@ -144,62 +145,49 @@ class TaskConfig(Settings):
         """Whether a row has a list of words rather than a text."""
         return self.facts.words and not self.character_spans
 
-    @model_validator(mode="after")
-    def _columns_fit_the_kind(self) -> "TaskConfig":
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for settings that don't fit each other."""
         (fewest, most), marked = self.facts.texts, self.facts.head == "marked"
         if not fewest <= len(self.texts) <= most:
             wanted = str(fewest) if fewest == most else f"{fewest} or {most}"
-            raise ValueError(f"task.kind={self.kind} takes {wanted} task.texts and has {len(self.texts)}: {self.texts}")
+            yield f"task.kind={self.kind} takes {wanted} task.texts and has {len(self.texts)}: {self.texts}"
         if (self.facts.head == "choices") != (len(self.choices) > 1):
-            raise ValueError(
+            yield (
                 f"task.kind={self.kind} has {len(self.choices)} task.choices; a choice needs two columns or more, and "
                 "nothing else takes any"
             )
         if len(self.marks) != 2 * len(self.texts) * marked:
-            raise ValueError(
+            yield (
                 f"task.kind={self.kind} with {len(self.texts)} texts takes {2 * len(self.texts) * marked} task.marks "
                 f"and has {len(self.marks)}: where each text's word begins and ends"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _names_are_whole_and_differ(self) -> "TaskConfig":
         for name in (*self.texts, *self.choices):
             if set("{}") & set(COLUMN_IN_BRACES.sub("", name)):
-                raise ValueError(f"{name!r} has a brace without the other; write it as {{title}}. {{body}}")
+                yield f"{name!r} has a brace without the other; write it as {{title}}. {{body}}"
         for setting in ("choices", "marks", "labels"):
             names = getattr(self, setting) or ()
             if twice := next((name for name in names if names.count(name) > 1), None):
-                raise ValueError(f"task.{setting}={names} has {twice!r} twice; name each once")
-        return self
-
-    @model_validator(mode="after")
-    def _measure_fits_the_kind(self) -> "TaskConfig":
+                yield f"task.{setting}={names} has {twice!r} twice; name each once"
         if self.metric not in (None, *self.facts.metrics):
-            raise ValueError(
+            yield (
                 f"task.metric={self.metric} doesn't measure task.kind={self.kind}; choose from "
                 f"{', '.join(self.facts.metrics)}"
             )
         weights = self.class_weights
         if weights is not None and not self.facts.weighted:
             weighted = ", ".join(kind for kind, facts in TASK_KINDS.items() if facts.weighted)
-            raise ValueError(f"task.class_weights is for kinds {weighted}, and task.kind={self.kind}; leave it out")
+            yield f"task.class_weights is for kinds {weighted}, and task.kind={self.kind}; leave it out"
         if isinstance(weights, tuple) and self.labels is not None and len(weights) != len(self.labels):
-            raise ValueError(
+            yield (
                 f"task.class_weights={' '.join(f'{weight:g}' for weight in weights)} has {len(weights)} of them for "
                 f"{len(self.labels)} labels; give one for each, in the order of {value_text(', '.join(self.labels))}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _lengths_fit(self) -> "TaskConfig":
         if self.facts.loss == "ends" and self.span.question_length + self.span.stride + 3 > self.max_length:
-            raise ValueError(
+            yield (
                 f"task.max_length={self.max_length} leaves no window of task.span.stride={self.span.stride} pieces "
                 f"beside a question of task.span.question_length={self.span.question_length}; raise the first or "
                 "lower the others"
             )
         lengths = self.padded_lengths
         if lengths is not None and (lengths[-1:] != (self.max_length,) or list(lengths) != sorted(set(lengths))):
-            raise ValueError(f"task.padded_lengths={lengths} must rise and end with task.max_length={self.max_length}")
-        return self
+            yield f"task.padded_lengths={lengths} must rise and end with task.max_length={self.max_length}"

@@ -12,18 +12,18 @@ last token over all tokens."""
 
 
 class TaskKind(NamedTuple):
-    """The facts of one kind."""
+    """The facts of one kind; the defaults are those of one class for a text or a pair."""
 
-    texts: tuple[int, int]
-    """Least and greatest number of texts in a row."""
-    head: HeadInput
-    outputs: int | None
-    """Numbers that the head gives for each vector that it takes; None: one for each label."""
-    loss: Loss
     metrics: tuple[str, ...]
-    """Names of what is measured; the first that can be measured is the default to choose checkpoints by."""
-    measured_by: str | None = None
-    """The library that measures it."""
+    """Names of the metrics; the first that can be computed is the default to choose checkpoints by."""
+    texts: tuple[int, int] = (1, 2)
+    """Least and greatest number of texts in a row."""
+    head: HeadInput = "pooled"
+    outputs: int | None = None
+    """Numbers that the head gives for each vector that it takes; None: one for each label."""
+    loss: Loss = "classes"
+    measured_by: str | None = "sklearn.metrics"
+    """The library that computes the metrics."""
     words: bool = False
     """Whether a row may have a list of words instead of a text."""
     head_dropout: bool = True
@@ -37,7 +37,7 @@ class TaskKind(NamedTuple):
     problem: str | None = None
     """`problem_type` of that class."""
     hub_use: str = "text-classification"
-    """What the Hugging Face hub calls its use."""
+    """Name of this use on the Hugging Face hub."""
 
     @property
     def weighted(self) -> bool:
@@ -46,63 +46,43 @@ class TaskKind(NamedTuple):
 
     @property
     def labelled(self) -> bool:
-        """Whether the rows' labels are names, which the head has an output for each."""
+        """Whether the labels are names, with one output of the head for each."""
         return self.outputs is None
 
 
 _OF_CLASSES = ("accuracy", "f1", "macro_f1", "matthews")
-_CLASSES, _ROWS = "sklearn.metrics", "BertForSequenceClassification"
+_ROWS = "BertForSequenceClassification"
 
 TASK_KINDS: dict[str, TaskKind] = {
-    "class": TaskKind(
-        texts=(1, 2),
-        head="pooled",
-        outputs=None,
-        loss="classes",
-        metrics=_OF_CLASSES,
-        measured_by=_CLASSES,
-        exported_as=_ROWS,
-        problem="single_label_classification",
-    ),
+    "class": TaskKind(_OF_CLASSES, exported_as=_ROWS, problem="single_label_classification"),
     "labels": TaskKind(
-        texts=(1, 2),
-        head="pooled",
-        outputs=None,
+        ("micro_f1", "macro_f1", "exact_match"),
         loss="labels",
-        metrics=("micro_f1", "macro_f1", "exact_match"),
-        measured_by=_CLASSES,
         exported_as=_ROWS,
         problem="multi_label_classification",
     ),
     "number": TaskKind(
-        texts=(1, 2),
-        head="pooled",
+        ("pearson", "spearman"),
         outputs=1,
         loss="squares",
-        metrics=("pearson", "spearman"),
         measured_by="scipy.stats",
         exported_as=_ROWS,
         problem="regression",
     ),
-    "marked": TaskKind(
-        texts=(1, 2), head="marked", outputs=None, loss="classes", metrics=_OF_CLASSES, measured_by=_CLASSES
-    ),
+    "marked": TaskKind(_OF_CLASSES, head="marked"),
     "choice": TaskKind(
+        ("accuracy",),
         texts=(1, 1),
         head="choices",
         outputs=1,
-        loss="classes",
-        metrics=("accuracy",),
-        measured_by=_CLASSES,
         exported_as="BertForMultipleChoice",
         hub_use="multiple-choice",
     ),
     "tags": TaskKind(
+        ("entity_f1", "accuracy"),
         texts=(1, 1),
         head="tokens",
-        outputs=None,
         loss="tags",
-        metrics=("entity_f1", "accuracy"),
         measured_by="seqeval.metrics",
         words=True,
         written_to=".conll",
@@ -110,11 +90,12 @@ TASK_KINDS: dict[str, TaskKind] = {
         hub_use="token-classification",
     ),
     "span": TaskKind(
+        ("f1", "exact_match"),
         texts=(2, 2),
         head="tokens",
         outputs=2,
         loss="ends",
-        metrics=("f1", "exact_match"),
+        measured_by=None,
         head_dropout=False,
         written_to=".json",
         exported_as="BertForQuestionAnswering",

@@ -1,9 +1,10 @@
 """Settings that pretraining and fine-tuning share."""
 
 import itertools
+from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import (
@@ -55,38 +56,31 @@ class TrainingConfig(OperationConfig):
     init: str | None = None
     """A run, a checkpoint or a Hugging Face directory whose parameters this training starts from."""
     seed: Seed = 0
-    """Seed of everything random."""
+    """Seed of everything random: initial parameters, instances, order, masks, dropout."""
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()
 
-    @model_validator(mode="after")
-    def _phases_fit(self) -> "TrainingConfig":
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for settings that don't fit each other."""
         for number, phase in enumerate(self.phases):
             if phase.length > self.model.max_positions:
-                raise ValueError(
+                yield (
                     f"phases.{number}.length={phase.length} is more than model.max_positions="
                     f"{self.model.max_positions}; lower the first or raise the second"
                 )
             if phase.batch_size % self.execution.accumulation:
-                raise ValueError(
+                yield (
                     f"phases.{number}.batch_size={phase.batch_size} is not a multiple of execution.accumulation="
                     f"{self.execution.accumulation}; change one of them"
                 )
             if phase.steps * phase.batch_size > 2**32:
-                raise ValueError(
+                yield (
                     f"phases.{number}.batch_size={phase.batch_size} in phases.{number}.steps={phase.steps} makes "
                     f"{phase.steps * phase.batch_size:,} sequences, and a phase may have {2**32:,}; choose a smaller "
                     "batch or fewer steps, or split the phase in two"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _profiled_steps_are_the_runs(self) -> "TrainingConfig":
         if self.profile_steps and not (self.profiled and self.profiled[-1] <= self.steps):
-            raise ValueError(
-                f"profile_steps={self.profile_steps} are none of the run's {self.steps:,} steps; give FIRST:LAST"
-            )
-        return self
+            yield f"profile_steps={self.profile_steps} are none of the run's {self.steps:,} steps; give FIRST:LAST"
 
     @property
     def steps(self) -> int:

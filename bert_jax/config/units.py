@@ -1,4 +1,4 @@
-"""Units of masking as settings: what is chosen, and masked, together."""
+"""Units of masking: tokens that are chosen and masked together."""
 
 import difflib
 import math
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 from pydantic import AfterValidator, BeforeValidator, Field
 
 UnitKind = Literal["piece", "word", "ngram", "span", "phrase", "entity"]
-"""What masking takes together: a piece; the pieces of a word (whole-word masking); one to three words, n of them with
+"""A unit of masking: a piece; the pieces of a word (whole-word masking); one to three words, n of them with
 a probability proportional to 1/n (ALBERT); one to ten words, their number geometric with p = 0.2 (SpanBERT); a phrase
 or an entity that preparation has marked, and each word outside of them."""
 
@@ -27,8 +27,8 @@ def _checked(units: tuple[str, ...]) -> tuple[str, ...]:
             near = difflib.get_close_matches(unit.partition(":")[0], UNIT_KINDS, 1)
             remedy = f"; did you mean {near[0]}?" if near else ""
             raise ValueError(f"units={unit}: expected {', '.join(UNIT_KINDS)}, or these as word:0.7 phrase:0.3{remedy}")
-    kinds, weights = zip(*(_parts(unit) for unit in units))
-    if len(set(kinds)) < len(kinds):
+    kinds, weights = {_parts(unit)[0] for unit in units}, [_parts(unit)[1] for unit in units]
+    if len(kinds) < len(units):
         raise ValueError(f"units={' '.join(units)} names a kind twice; give each once")
     if 0 < sum(weight is not None for weight in weights) < len(units):
         raise ValueError(f"units={' '.join(units)} has weights for some kinds only; give all of them one, or none")

@@ -1,8 +1,9 @@
 """Settings of the vocabulary."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bert_jax.config.settings import Settings
 
@@ -33,20 +34,15 @@ class VocabularyConfig(Settings):
     """Maximum text, in megabytes, that a vocabulary is trained on: a uniform sample of the documents, held in memory;
     with `data.weights`, each source gets its share."""
 
-    @model_validator(mode="after")
-    def _sentencepiece_covers_enough(self) -> "VocabularyConfig":
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for settings that don't fit each other."""
         if self.kind in ("unigram", "bpe") and self.character_coverage < 0.98:
-            raise ValueError(
+            yield (
                 f"vocabulary.character_coverage={self.character_coverage} is less than the 0.98 that sentencepiece "
                 f"wants for vocabulary.kind={self.kind}; raise it, or choose vocabulary.kind=wordpiece"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _bytes_are_pieces(self) -> "VocabularyConfig":
         if self.kind == "byte_bpe" and not self.file and self.size < LEAST_OF_BYTES:
-            raise ValueError(
+            yield (
                 f"vocabulary.size={self.size} is less than the {LEAST_OF_BYTES} special pieces and bytes of "
                 "vocabulary.kind=byte_bpe; raise it"
             )
-        return self

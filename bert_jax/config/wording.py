@@ -18,19 +18,19 @@ class Kind(NamedTuple):
 
     base: Any
     """int, float, str, bool, or another class."""
-    choices: tuple[Any, ...]
+    choices: tuple[Any, ...] = ()
     """The values of a Literal; () for other types."""
-    several: bool
+    several: bool = False
     """Whether it is a tuple of any length; `base` is then the type of its items."""
-    fewest: int
+    fewest: int = 0
     """Minimum number of items of such a tuple."""
-    optional: bool
+    optional: bool = False
     """Whether None is allowed."""
-    bounds: tuple[Any, ...]
+    bounds: tuple[Any, ...] = ()
     """Bounds of the value or of each item: annotated_types' Gt, Ge, Lt and Le."""
-    pattern: str | None
+    pattern: str | None = None
     """Regular expression that a text must match."""
-    example: str | None
+    example: str | None = None
     """Example of a text that matches `pattern`."""
     words: tuple[str, ...] = ()
     """Words that may stand in place of the value or of all items, as in `Literal["balanced"] | tuple[float, ...]`."""
@@ -38,31 +38,27 @@ class Kind(NamedTuple):
     @classmethod
     def of(cls, annotation: Any, metadata: tuple[Any, ...] = ()) -> "Kind":
         """Takes `annotation` apart; `metadata` is that of an Annotated around it."""
-        if get_origin(annotation) is Annotated:
-            inner, *more = get_args(annotation)
-            return cls.of(inner, (*metadata, *more))
+        origin, parts = get_origin(annotation), get_args(annotation)
+        if origin is Annotated:
+            return cls.of(parts[0], (*metadata, *parts[1:]))
+        if origin in (Union, types.UnionType):
+            options = [option for option in parts if option is not types.NoneType]
+            others = [option for option in options if get_origin(option) is not Literal] or options
+            kind = cls.of(others[0], metadata) if len(others) == 1 else cls(annotation)
+            words = tuple(word for option in options if option not in others for word in get_args(option))
+            return kind._replace(optional=types.NoneType in parts, words=words)
         fields = [each for each in metadata if isinstance(each, FieldInfo)]
         constraints = [*metadata, *(each for field in fields for each in field.metadata)]
-        bounds = tuple(each for each in constraints if type(each) in _BOUNDS)
-        pattern = next((each.pattern for each in constraints if getattr(each, "pattern", None)), None)
-        example = next((field.examples[0] for field in fields if field.examples), None)
-        if get_origin(annotation) in (Union, types.UnionType):
-            options = [option for option in get_args(annotation) if option is not type(None)]
-            optional = len(options) < len(get_args(annotation))
-            words = tuple(word for option in options if get_origin(option) is Literal for word in get_args(option))
-            others = [option for option in options if get_origin(option) is not Literal]
-            if len(options) == 1 or len(others) == 1:
-                found = cls.of(others[0] if others else options[0], metadata)
-                return found._replace(optional=optional, words=words if others else ())
-            return cls(annotation, (), False, 0, optional, (), None, None)
-        if get_origin(annotation) is Literal:
-            return cls(str, get_args(annotation), False, 0, False, bounds, pattern, example)
-        if get_origin(annotation) is tuple:
-            fewest = max(
-                (each.min_length for each in constraints if isinstance(each, annotated_types.MinLen)), default=0
-            )
-            return cls.of(get_args(annotation)[0])._replace(several=True, fewest=fewest)
-        return cls(annotation, (), False, 0, False, bounds, pattern, example)
+        if origin is tuple:
+            fewest = max((each.min_length for each in constraints if hasattr(each, "min_length")), default=0)
+            return cls.of(parts[0])._replace(several=True, fewest=fewest)
+        return cls(
+            str if origin is Literal else annotation,
+            choices=parts if origin is Literal else (),
+            bounds=tuple(each for each in constraints if type(each) in _BOUNDS),
+            pattern=next((each.pattern for each in constraints if getattr(each, "pattern", None)), None),
+            example=next((field.examples[0] for field in fields if field.examples), None),
+        )
 
     @classmethod
     def of_field(cls, field: FieldInfo) -> "Kind":

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
@@ -61,6 +61,9 @@ _FILE_WIDTH = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 120
 output = _Console(highlight=False, emoji=False, width=_FILE_WIDTH)
 """Standard output, for results. A file or pipe gets tables of up to 120 columns, in which no figure is cut."""
 
+Item = TypeVar("Item")
+_COUNTED_TOGETHER = 64
+"""Items after which `Stage.counted` updates what is shown."""
 _WIDE = 120
 """Columns of a terminal from which on the bar is long and the elapsed time is shown."""
 PLAIN_FIRST_S = 2.0
@@ -125,6 +128,15 @@ class Stage:
         self.done += amount
         self.note = note or self.note
         self.show()
+
+    def counted(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yields `items` and counts them, several together: an update may take longer than an item."""
+        passed = 0
+        for passed, item in enumerate(items, 1):
+            yield item
+            if passed % _COUNTED_TOGETHER == 0:
+                self.advance(_COUNTED_TOGETHER)
+        self.advance(passed % _COUNTED_TOGETHER)
 
     def show(self) -> None:
         """Updates what is shown."""

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import jax
 from turns import WORK, at_work, take_turns, work
 
-from bert_jax.cli.arguments import Arguments, Command
+from bert_jax.cli.arguments import Arguments
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
@@ -42,10 +42,15 @@ from bert_jax.training.devices import compiling_tokens, keep_compiled_programs
 from bert_jax.training.trainer import Trainer
 
 BATCH, LENGTH = 32, 64
+MANUAL = __doc__
+"""Text of --help; `__doc__` within a class is that of the class."""
 
 
 class Options(Arguments):
     """What is measured."""
+
+    LINE = "python tests/benchmarks/finetuning.py"
+    TEXT = MANUAL
 
     init: str
     """A run whose tokenizer is taken; to the sides, the model that both read."""
@@ -61,9 +66,6 @@ class Options(Arguments):
     """Type of the matrix products; of Trainer's by autocast."""
     lengths: tuple[int, ...] | None = None
     """task.padded_lengths of ours: a few compile sooner. None: those that it chooses by the training rows."""
-
-
-COMMAND = Command("tests/benchmarks/finetuning.py", Options, __doc__, program="python")
 
 
 class Ours:
@@ -227,4 +229,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == [WORK]:
         work(SIDES, Options)
     else:
-        compare(COMMAND.parse(sys.argv[1:]))
+        compare(Options.parse(sys.argv[1:]))

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 from turns import WORK, at_work, take_turns, work
 
-from bert_jax.cli.arguments import Arguments, Command
+from bert_jax.cli.arguments import Arguments
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.phase import Phase
@@ -32,18 +32,20 @@ from bert_jax.training.devices import keep_compiled_programs
 VOCABULARY = 30_522
 _STEPS = 2
 """Steps of a turn."""
+MANUAL = __doc__
+"""Text of --help; `__doc__` within a class is that of the class."""
 
 
 class Options(Arguments):
     """What is measured."""
 
+    LINE = "python tests/benchmarks/pretraining.py"
+    TEXT = MANUAL
+
     batch_size: int = 8
     length: int = 128
     rounds: int = 5
     """Turns of each."""
-
-
-COMMAND = Command("tests/benchmarks/pretraining.py", Options, __doc__, program="python")
 
 
 class Ours:
@@ -131,4 +133,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == [WORK]:
         work(SIDES, Options)
     else:
-        compare(COMMAND.parse(sys.argv[1:]))
+        compare(Options.parse(sys.argv[1:]))

@@ -2,29 +2,30 @@ import re
 
 import pytest
 
-from bert_jax.cli.arguments import Arguments, Command, RunArguments
+from bert_jax.cli.arguments import Arguments
 from bert_jax.cli.help import short_help
-from bert_jax.cli.main import COMMANDS, command_module, run
+from bert_jax.cli.main import COMMANDS, arguments_of, run
 from bert_jax.config.run import RunConfig
 from bert_jax.system.errors import UsageError
 
 
 class Measure(Arguments):
-    """A command's arguments."""
+    """Measures."""
 
+    LINE = "bert-jax measure"
+    config: RunConfig = RunConfig()
     batch_size: int
     """Sequences a step."""
     warm_up: int = 3
     """Steps not counted."""
 
 
-MEASURE = Command("measure", Measure, "Measures.", RunConfig())
-WITH_SETTINGS = [name for name in COMMANDS if command_module(name).COMMAND.defaults]
+WITH_SETTINGS = [name for name in COMMANDS if arguments_of(name).defaults()]
 
 
 def test_a_commands_own_flags_stand_beside_those_of_the_config(config_file, tiny_config):
     flags = ["--batch-size", "4", "--model.num-layers=1", "--data.source", "text:a", "--data.language", "de"]
-    asked = MEASURE.parse([str(config_file), *flags, "--logging.no-tensorboard"])
+    asked = Measure.parse([str(config_file), *flags, "--logging.no-tensorboard"])
     assert isinstance(asked, Measure) and (asked.batch_size, asked.warm_up) == (4, 3)
     assert asked.config == tiny_config.replace(
         model=tiny_config.model.replace(num_layers=1),
@@ -35,25 +36,22 @@ def test_a_commands_own_flags_stand_beside_those_of_the_config(config_file, tiny
 
 def test_help_says_what_a_commands_own_flags_mean(config_file, capsys):
     with pytest.raises(SystemExit):
-        MEASURE.parse([str(config_file), "--help"])
+        Measure.parse([str(config_file), "--help"])
     shown = capsys.readouterr().out
     for words in ("Measures.", "Sequences a step. (required)", "Steps not counted. (default: 3)", "(default: 2)"):
         assert words in shown
 
 
-@pytest.mark.parametrize(
-    "shape, usage", [(Measure, " --batch-size N"), (RunArguments, " --workdir PATH"), (Arguments, "")]
-)
-def test_without_a_config_the_line_says_what_is_needed(shape, usage):
-    command = Command("measure", shape, "Measures.", RunConfig())
+@pytest.mark.parametrize("name, usage", [("plan", " --topology TEXT"), ("vocab", " --workdir PATH"), ("bench", "")])
+def test_without_a_config_the_line_says_what_is_needed(name, usage):
     with pytest.raises(UsageError) as refusal:
-        command.parse(["--seed", "3"])
-    assert str(refusal.value).startswith(f"give a config first: bert-jax measure CONFIG{usage}; bert-jax configs")
+        arguments_of(name).parse(["--seed", "3"])
+    assert str(refusal.value).startswith(f"give a config first: bert-jax {name} CONFIG{usage}; bert-jax configs")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_short_help_ends_with_its_sentence(name):
-    command = command_module(name).COMMAND
+    command = arguments_of(name)
     for flag in command.flags():
         said = short_help([flag._replace(default=None)]).partition(" (default: ")[0]
         assert not re.search(r"\w\)?\. [a-z]", " ".join(said.split())), said
@@ -81,12 +79,12 @@ def test_help_is_short_and_has_no_marks_of_a_library(name, capsys, monkeypatch):
 
 @pytest.mark.parametrize("name", WITH_SETTINGS)
 def test_the_settings_shown_first_and_those_read_exist(name, capsys):
-    command = command_module(name).COMMAND
+    command = arguments_of(name)
     names = [flag.name for flag in command.flags()]
-    assert set(command.first) <= {flag.name for flag in command.used_flags(command.flags())}
+    assert set(command.FIRST) <= {flag.name for flag in command.used_flags()}
     run([name, "--help"])
     assert len(re.findall("^  [-A-Z]", capsys.readouterr().out, re.MULTILINE)) <= 20  # README's number
-    for read in command.reads:
+    for read in command.READS:
         assert any(f"{each}.".startswith(f"{read}.") for each in names), read
 
 
@@ -97,7 +95,7 @@ def test_help_all_shows_every_setting_that_the_command_reads(capsys):
         shown[name] = capsys.readouterr().out
     for words in ("--model.num-layers N", "--data.source TEXT ...", "--phases.1.steps N", "--execution.remat none|f"):
         assert words in shown["pretrain"]
-    for flag in command_module("pretrain").COMMAND.flags():
+    for flag in arguments_of("pretrain").flags():
         assert flag.name.rpartition(".")[2] in shown["pretrain"]
     assert "--optimizer.name" not in shown["params"] and "--data.source" not in shown["bench"]
     assert "--task.kind" in shown["finetune"] and "--phases" not in shown["vocab"]

@@ -3,10 +3,11 @@
 import gzip
 import json
 import subprocess
-import sys
 
 import numpy as np
 import pytest
+from conftest import program
+from warm_process import COMMAND
 
 import bert_jax
 from bert_jax.cli.main import run
@@ -47,8 +48,10 @@ def test_columns_are_texts_or_pairs(tiny_run, tmp_path):
 
 
 def test_texts_come_from_standard_input(tiny_run, tmp_path):
-    line = [sys.executable, "-m", "bert_jax.cli.main", "features", tiny_run.path, "-", tmp_path / "out.npz"]
-    subprocess.run([*map(str, line), "--pool", "cls"], input=b"The cat.\n\nThe dog.\n", check=True)
+    line = ["features", tiny_run.path, "-", tmp_path / "out.npz", "--pool", "cls"]
+    process = program(COMMAND, *line, stdin=subprocess.PIPE)
+    process.communicate(b"The cat.\n\nThe dog.\n")
+    assert process.returncode == 0
     with np.load(tmp_path / "out.npz") as found:
         assert found["vectors"].shape == (3, 64)
 

@@ -10,6 +10,7 @@ import pytest
 from bert_jax.cli.main import run
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.progress import output
 
 
@@ -77,38 +78,39 @@ def test_a_printed_config_is_one_that_builds_the_same(command, kind, tmp_path, c
 def test_overwrite_begins_anew(config_file, tiny_run, tmp_path, capsys):
     shutil.copytree(tiny_run.path, tmp_path / "run")
     (tmp_path / "run" / "tensorboard").mkdir()  # as a run has by default
-    command = ["pretrain", str(config_file), "--workdir", str(tmp_path / "run"), "--seed", "9", "--phases.0.steps", "4"]
+    command = ["pretrain", str(config_file), "--workdir", str(tmp_path / "run"), "--data.dupe-factor", "2"]
     assert run(command) == 2 and "is another run" in capsys.readouterr().err
     assert run([*command, "--overwrite"]) == 0
     assert "the run at" in (said := capsys.readouterr().err) and "at step 12, was deleted" in said
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["seed"] == 9
-    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["00000004"]
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["data"]["dupe_factor"] == 2
+    assert not (tmp_path / "run" / "tensorboard").exists() and RunDirectory(tmp_path / "run").newest_step == 12
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
         (["--data.source", "nothing.txt"], "nothing.txt"),
+        (["--data.source", "nothing.txt", "--dry-run"], "nothing.txt"),
         (["--data.source", "empty.txt"], "empty.txt' holds no text"),
         (["--vocabulary.file", "nothing"], "no vocabulary at "),
         (["--init", "nothing"], "nothing"),
         (["--data.source", "jsonl:run/metrics.jsonl#split"], "--overwrite would delete jsonl:run/metrics.jsonl#split"),
         (["--init", "run"], "--overwrite would delete run, which is to be read"),
+        (["--init", "run", "--dry-run"], "--overwrite would delete run, which is to be read"),
         (
             ["--vocabulary.file", "run/tokenizer/vocab.txt"],
             "--overwrite would delete run/tokenizer/vocab.txt, which is to be read",
         ),
     ],
 )
-@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
 def test_overwrite_deletes_nothing_where_the_coming_run_is_refused(
-    config_file, tiny_run, tmp_path, monkeypatch, capsys, flags, said, dry
+    config_file, tiny_run, tmp_path, monkeypatch, capsys, flags, said
 ):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(tiny_run.path, "run")
     Path("empty.txt").touch()
     before = contents(tmp_path)
-    assert run(["pretrain", str(config_file), "--workdir", "run", "--overwrite", *flags, *dry]) == 2
+    assert run(["pretrain", str(config_file), "--workdir", "run", "--overwrite", *flags]) == 2
     assert said in capsys.readouterr().err and contents(tmp_path) == before
 
 

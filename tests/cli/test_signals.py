@@ -83,10 +83,8 @@ def test_workers_that_are_stopped_hold_up_no_end(config_file, tmp_path):
 
 def workers_below(ancestor):
     """The processes that prepare data, children of a child of `ancestor`."""
-    lines = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout.splitlines()[
-        1:
-    ]
-    table = [line.split(None, 2) for line in lines]
+    listed = subprocess.check_output(["ps", "-ww", "--no-headers", "-eo", "pid,ppid,args"], text=True)
+    table = [line.split(None, 2) for line in listed.splitlines()]
     children = {pid for pid, parent, _ in table if parent == str(ancestor)}
     return [int(pid) for pid, parent, line in table if parent in children and "spawn_main" in line]
 

@@ -27,9 +27,14 @@ LEARNED_NOTHING = ": little or nothing was learned from the texts. Try another l
             {"metric": "pearson", "squared_error": 3.0, "baseline": {"pearson": 0.0, "squared_error": 2.0}},
             "The squared error is larger than that of the mean for every row",
         ),
-        ({}, ""),  # of an earlier release
         (
-            {"scores": [0.5, 1.0], "standard_deviation": 0.25, "best_score": 1.0, "constant_predictions": 1},
+            {
+                "scores": [0.5, 1.0],
+                "standard_deviation": 0.25,
+                "best_score": 1.0,
+                "constant_predictions": 1,
+                "baseline": {},
+            },
             "1 of 2 seeds predict one answer for every row",
         ),
     ],
@@ -38,20 +43,19 @@ def test_a_model_that_learned_nothing_is_named(changes, sentence, capsys):
     print_task_results(RESULTS | changes)
     printed = capsys.readouterr().out
     assert (LEARNED_NOTHING in printed) == bool(sentence) and sentence in printed
-    assert ("baseline │" in printed.replace("┃", "│")) == ("baseline" in changes)
 
 
 def test_the_share_of_unknown_pieces_is_said_once(capsys):
-    results = {"steps": 1, "held_out_sequences": 2, "baseline": {}}
+    results = {"steps": 1, "held_out_sequences": 2, "baseline": {}, "beats_baseline": True}
     print_results(results | {"unknown_share": 0.001})
     assert "0.10% of the pieces" in capsys.readouterr().out
     print_results(results | {"unknown_share": 0.9})  # of which a warning tells
     assert "of the pieces" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("beats, said", [(False, True), (True, False), (None, False)])
-def test_a_model_no_better_than_frequencies_is_said(capsys, beats, said):
+@pytest.mark.parametrize("beats", [False, True])
+def test_a_model_no_better_than_frequencies_is_said(capsys, beats):
     results = {"steps": 1, "held_out_sequences": 2, "baseline": {"mlm_loss": 6.6}, "mlm_loss": 6.7, "mlm_accuracy": 0.1}
     results["baseline"]["mlm_accuracy"] = 0.1
-    print_results(results | ({} if beats is None else {"beats_baseline": beats}))
-    assert ("no better than guessing by frequency alone" in capsys.readouterr().out) == said
+    print_results(results | {"beats_baseline": beats})
+    assert ("no better than guessing by frequency alone" in capsys.readouterr().out) != beats

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bert_jax.cli import configs
-from bert_jax.cli.config_files import config_names, find_config, load_config, names_for
+from bert_jax.cli.config_files import catalogue, find_config, load_config, names_for
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 
@@ -32,7 +32,7 @@ MODERN = {"modern_base": (22, 768), "modern_small": (10, 384)}
 
 
 def test_the_published_sizes_are_there():
-    single = {name for name in config_names() if "/" not in name}
+    single = {name for name in catalogue() if "/" not in name}
     assert single == {*SIZES, *MODERN, "cpu", "cpu_bert", "demo", "demo_bert"}
 
 
@@ -40,7 +40,7 @@ def kind_of(name: str) -> type[RunConfig] | type[FinetuneConfig]:
     return FinetuneConfig if name.startswith("finetune/") else RunConfig
 
 
-@pytest.mark.parametrize("name", config_names())
+@pytest.mark.parametrize("name", catalogue())
 def test_a_config_is_loaded_by_each_form_of_its_name_and_prints_itself(name, tmp_path, monkeypatch, capsys):
     config = load_config(name, kind_of(name))
     monkeypatch.chdir(tmp_path)
@@ -49,7 +49,9 @@ def test_a_config_is_loaded_by_each_form_of_its_name_and_prints_itself(name, tmp
     configs.run([name])
     Path("mine.py").write_text(capsys.readouterr().out)
     assert load_config("mine.py", kind_of(name)) == config
-    assert runpy.run_path("mine.py")["__doc__"] == find_config(name).text.strip() + "\n"
+    found = find_config(name)
+    assert runpy.run_path("mine.py")["__doc__"] == found.text.strip() + "\n"
+    assert re.search(r"\w[`)]*[.?]$", found.summary), "the summary is no whole sentence"
 
 
 @pytest.mark.parametrize("name", names_for(RunConfig))
@@ -93,8 +95,3 @@ def test_the_left_to_right_twin_is_berts_but_for_its_question():
     base, twin = load_config("base"), load_config("gpt_ltr")
     assert twin.replace(model=twin.model.replace(causal=False), objective=base.objective) == base
     assert twin.model.causal
-
-
-@pytest.mark.parametrize("name", config_names())
-def test_the_line_about_a_config_ends_once(name):
-    assert re.search(r"\w[`)]*[.?]$", find_config(name).summary), find_config(name).summary

@@ -186,7 +186,9 @@ def test_every_setting_is_read_somewhere():
 
 
 def test_plans_are_compared_as_far_as_steps_were_taken():
-    plan = lambda *phases: [Phase(steps=steps, length=length, batch_size=4) for steps, length in phases]
+    def plan(*phases):
+        return [Phase(steps=steps, length=length, batch_size=4) for steps, length in phases]
+
     begun = plan((10, 16), (10, 32))
     for step, other, same in [
         (10, plan((10, 16)), True),

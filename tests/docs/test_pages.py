@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import command
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+
+from bert_jax.cli.main import run
 
 ROOT = Path(__file__).parents[2]
 NOT_RUN = "# Needs "
@@ -59,17 +60,14 @@ def run_bash(example: Example) -> None:
     if block.startswith(NOT_RUN):
         return
     for line in block.replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
-        if words[:1] == ["bert-jax"] and ">" not in words:  # forked from a process that has imported JAX
-            process = command(*words[1:])
+        words, where = shlex.split(line, comments=True), f"{example.path}:{example.line}\n{line}"
+        if words[:1] == ["bert-jax"] and ">" not in words:
+            assert run(words[1:]) == 0, where
         else:
             path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-            process = subprocess.Popen(
-                ["bash", "-euo", "pipefail", "-c", line], env=os.environ | {"PATH": path}, **pipes
-            )
-        output, _ = process.communicate()
-        assert process.returncode == 0, f"{example.path}:{example.line}\n{line}\n{output}"
+            shell = ["bash", "-euo", "pipefail", "-c", line]
+            done = subprocess.run(shell, env=os.environ | {"PATH": path}, capture_output=True, text=True)
+            assert done.returncode == 0, f"{where}\n{done.stdout}{done.stderr}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -1,7 +1,9 @@
 """The launchers in a copy of the project, with stand-ins for the command-line tools that they call."""
 
+import importlib.util
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,14 @@ class Place:
 @pytest.fixture
 def place(tmp_path) -> Place:
     return Place(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def script(request):
+    """The Python script that a test file is about, as a module: launch/measure.py for test_measure.py."""
+    name = request.path.stem.removeprefix("test_")
+    spec = importlib.util.spec_from_file_location(name, ROOT / "launch" / f"{name}.py")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[name]

@@ -1,6 +1,5 @@
 """launch/measure.py: a case measured on this machine, and what it makes of all that a process of bench may end with."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.training import devices as training_devices
 
 SCRIPT = Path(__file__).parents[2] / "launch/measure.py"
-SMALL = "--model.num-layers 1 --model.hidden-size 32 --model.num-heads 2 --vocabulary.size 100".split()
+SMALL = ["--model.num-layers", "1", "--model.hidden-size", "32", "--model.num-heads", "2", "--vocabulary.size", "100"]
 BENCH = {
     "parts": [{"name": "forward"}, {"name": "step", "time": {"median": 0.25, "low": 0.2, "high": 0.3, "count": 9}}],
     "sequences_per_second": 256.0,
@@ -22,15 +21,6 @@ BENCH = {
     "compile_seconds": 33.0,
     "another": "kept",
 }
-
-
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("measure", SCRIPT)
-    module = sys.modules["measure"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["measure"]
 
 
 class Devices:
