@@ -1,5 +1,6 @@
 """Tries batch sizes and meshes on a slice, with one compilation for each."""
 
+import functools
 import itertools
 
 from bert_jax.config.run import RunConfig
@@ -30,7 +31,8 @@ def sweep(planner: Planner, config: RunConfig) -> list[PhasePlan]:
     """
     fitting: list[PhasePlan] = []
     for number in range(len(config.phases)):
-        on_meshes = in_threads(lambda split: _on_mesh(planner, config, number, split), splits(planner.topology.chips))
+        on_mesh = functools.partial(_on_mesh, planner, config, number)
+        on_meshes = in_threads(on_mesh, splits(planner.topology.chips))
         plans = itertools.chain.from_iterable(on_meshes)
         fitting += sorted(plans, key=_rate, reverse=True)
     return fitting

@@ -90,7 +90,7 @@ class Topology(NamedTuple):
         family = FAMILIES[self.family]
         closed = [side > 1 and side % family.ring == 0 for side in self.sides]
         rings = all(closed) if family.whole else True
-        return sum((side > 1) + (end and rings) for side, end in zip(self.sides, closed))
+        return sum((side > 1) + (end and rings) for side, end in zip(self.sides, closed, strict=True))
 
 
 def parse_topology(text: str) -> Topology:

@@ -129,7 +129,7 @@ def _written(program: Program, computation: Computation, one: Instruction) -> li
         inner = program.computations[one.called[0]]
         roots = inner.instructions[inner.root]
         names = roots.operands if roots.kind == "tuple" else (inner.root,)
-        return [min(part, _computed(program, inner, name)) for part, name in zip(parts, names)]
+        return [min(part, _computed(program, inner, name)) for part, name in zip(parts, names, strict=False)]
     return parts
 
 

@@ -56,7 +56,7 @@ class MetricsLog:
             return
         file = worked_on(self.path)
         write_text(file, text)
-        self._file = open(file, "ab", buffering=0)  # unbuffered: the number of written bytes is known
+        self._file = io.FileIO(file, "ab")  # unbuffered: the number of written bytes is known
         self._unwritten, self._failing = b"", False
         self._publisher = Publisher(self.path, directory / "tensorboard", directory / FILE_NAME)
         if tensorboard:
