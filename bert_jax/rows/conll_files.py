@@ -75,7 +75,7 @@ def conllu_records(path: Place, lines: Iterator[str], repairs: Counter[str], for
     text. A line that begins with # is a comment if it has no tab or no line of its sentence is before it. Raises
     UsageError for any other line that doesn't have ten columns.
     """
-    split = ([] if not line.strip() else line.rstrip("\r\n").split("\t") for line in lines)
+    split = ([] if not line.strip() else line.rstrip("\r\n").split("\t", limits.COLUMNS) for line in lines)
     for sentence in _sentences(path, split, lambda columns: False):
         words, begun = [], False
         for number, fields in sentence:
@@ -118,11 +118,15 @@ def _ends(fields: list[str]) -> bool:
 
 
 def _columns(line: str) -> list[str]:
-    """Splits a line into columns; a blank line has none. White space other than tabs and spaces may be a word."""
+    """Splits a line into columns; a blank line has none. White space other than tabs and spaces may be a word.
+
+    After limits.COLUMNS separators the rest of the line is one column, so that no line takes more memory.
+    """
     line = line.rstrip("\r\n")
     if not line.strip("\t "):
         return []
-    return _TAB.split(line.strip(" ")) if "\t" in line.strip("\t") else _SPACES.split(line.strip(" "))
+    separator = _TAB if "\t" in line.strip("\t") else _SPACES
+    return separator.split(line.strip(" "), limits.COLUMNS)
 
 
 def _default_names(count: int) -> list[str]:
@@ -136,10 +140,9 @@ def _default_names(count: int) -> list[str]:
 def _sentences(path: Place, lines: Iterable[list[str]], ends: Callable[[list[str]], bool]) -> Iterator[list[_Line]]:
     """Yields the numbered lines of each sentence. Blank lines, and lines for which `ends` is true, separate sentences.
 
-    Raises UsageError for a sentence of more than limits.SENTENCE_WORDS lines.
+    Raises UsageError for a sentence of more than limits.SENTENCE_WORDS lines, or a line of more than limits.COLUMNS.
     """
-    numbered = enumerate(lines, 1)
-    for inside, group in itertools.groupby(numbered, lambda line: bool(line[1]) and not ends(line[1])):
+    for inside, group in itertools.groupby(_numbered(path, lines), lambda line: bool(line[1]) and not ends(line[1])):
         if inside:
             sentence = list(itertools.islice(group, limits.SENTENCE_WORDS + 1))
             if len(sentence) > limits.SENTENCE_WORDS:
@@ -148,6 +151,16 @@ def _sentences(path: Place, lines: Iterable[list[str]], ends: Callable[[list[str
                     f"{limits.SENTENCE_WORDS:,} words; put a blank line after each sentence"
                 )
             yield sentence
+
+
+def _numbered(path: Place, lines: Iterable[list[str]]) -> Iterator[_Line]:
+    for number, fields in enumerate(lines, 1):
+        if len(fields) > limits.COLUMNS:
+            raise UsageError(
+                f"{path}, line {number} has more than {limits.COLUMNS:,} columns; leave out those that the task doesn't "
+                "need"
+            )
+        yield number, fields
 
 
 def _record(path: Place, sentence: list[_Line], names: Sequence[str]) -> Record:
