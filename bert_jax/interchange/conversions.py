@@ -48,8 +48,9 @@ def _read_electra(values: dict[str, Any], _: str) -> dict[str, Any]:
     return settings | ({"embedding_size": None} if values["embedding_size"] == values["hidden_size"] else {})
 
 
-ELECTRAS = Conversion(_read_electra, NO_CONVERSION.write)
-"""The class names a discriminator, and a matrix leads to the blocks from narrower tables only."""
+ELECTRA = Conversion(_read_electra, NO_CONVERSION.write)
+"""The class in `architectures` tells a discriminator; equal widths of tables and blocks mean that no matrix is
+between."""
 
 
 TASK_TYPES = Conversion(
@@ -61,10 +62,10 @@ TASK_TYPES = Conversion(
         "task_type_vocab_size": model.num_task_types or _TASK_TYPES,
     },
 )
-"""There may be a table of task types."""
+"""An optional table of task types, as in ERNIE."""
 
 
-def _read_turns(values: dict[str, Any], place: str) -> dict[str, Any]:
+def _read_alternating(values: dict[str, Any], place: str) -> dict[str, Any]:
     """Raises UsageError unless every so-many-th block is global, and for scaled rotations."""
     every = _typed(values, "global_attn_every_n_layers", _EVERY_THIRD, int, place)
     kinds, count = _typed(values, "layer_types", [], list, place), values["num_hidden_layers"]
@@ -97,7 +98,7 @@ def _read_turns(values: dict[str, Any], place: str) -> dict[str, Any]:
     }
 
 
-def _write_turns(model: ModelConfig, vocabulary: Vocabulary) -> dict[str, Any]:
+def _write_alternating(model: ModelConfig, vocabulary: Vocabulary) -> dict[str, Any]:
     """The names of transformers 4, which 5 reads too."""
     return {
         "global_attn_every_n_layers": model.global_every if model.local_window else 1,
@@ -111,8 +112,8 @@ def _write_turns(model: ModelConfig, vocabulary: Vocabulary) -> dict[str, Any]:
     }
 
 
-TURNS = Conversion(_read_turns, _write_turns)
-"""Blocks of global and local attention take turns, each kind with a rotation of its own, as in ModernBERT."""
+ALTERNATING_ATTENTION = Conversion(_read_alternating, _write_alternating)
+"""Blocks of global and of local attention alternate, each kind with its own base of rotations, as in ModernBERT."""
 
 
 def _typed(values: dict[str, Any], name: str, default: Any, kind: type, place: str) -> Any:

@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 
 from bert_jax.interchange.conversions import (
     AFTER_PADDING,
+    ALTERNATING_ATTENTION,
     DISCRIMINATOR,
-    ELECTRAS,
+    ELECTRA,
     NO_CONVERSION,
     TASK_TYPES,
-    TURNS,
     Conversion,
 )
 from bert_jax.system.errors import UsageError, quoted
@@ -147,7 +147,7 @@ _ELECTRA = Relative(
         (f"{_HEAD}.decoder.", "generator_lm_head."),
     ),
     sizes=SIZES | {"embedding_size": "embedding_size"},
-    conversion=ELECTRAS,
+    conversion=ELECTRA,
     ours={"pooler": "gelu"},
     of_class={
         _SEQUENCE_CLASS: (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj.")),
@@ -211,7 +211,7 @@ _MODERNBERT = Relative(
         "pooler": "transform",
     },
     lacks=frozenset({"bert/pooler", "next_sentence"}),
-    conversion=TURNS,
+    conversion=ALTERNATING_ATTENTION,
 )
 _ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),), conversion=TASK_TYPES)
 

@@ -157,8 +157,8 @@ def _numbered(path: Place, lines: Iterable[list[str]]) -> Iterator[_Line]:
     for number, fields in enumerate(lines, 1):
         if len(fields) > limits.COLUMNS:
             raise UsageError(
-                f"{path}, line {number} has more than {limits.COLUMNS:,} columns; leave out those that the task doesn't "
-                "need"
+                f"{path}, line {number} has more than {limits.COLUMNS:,} columns; leave out those that the task "
+                "doesn't need"
             )
         yield number, fields
 
