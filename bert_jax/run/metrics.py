@@ -5,14 +5,10 @@ import io
 import json
 import math
 import os
-import time
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.proto.summary_pb2 import Summary
 
 from bert_jax.run.hosts import is_first
 from bert_jax.run.tracking import Background
@@ -23,6 +19,9 @@ from bert_jax.system.files import FileSum, write_text
 from bert_jax.system.journal import FILE_NAME
 from bert_jax.system.json_file import Shape, as_shape, parse_object
 from bert_jax.system.progress import warn
+
+if TYPE_CHECKING:
+    from bert_jax.run.tensorboard import EventFiles
 
 _MOST_LISTED = 3
 """Maximum number of damaged lines that a warning lists."""
@@ -47,8 +46,7 @@ class MetricsLog:
         self.scores = {values["step"]: _score(values) for values in evaluations if "score" in values}
         """The score of a task at the steps at which it was evaluated."""
         self._file: io.FileIO | None = None
-        self._tensorboard: Place | None = None
-        self._events: EventsWriter | None = None
+        self._tensorboard: EventFiles | None = None
         text = "".join(line.text + "\n" for line in kept)
         self.sum = FileSum.of_bytes(text.encode())
         """Size and checksum of all lines so far, including those that couldn't be written yet."""
@@ -60,10 +58,10 @@ class MetricsLog:
         self._unwritten, self._failing = b"", False
         self._publisher = Publisher(self.path, directory / "tensorboard", directory / FILE_NAME)
         if tensorboard:
-            self._tensorboard = worked_on(directory / "tensorboard")
+            from bert_jax.run.tensorboard import EventFiles  # takes a second where PyTorch is installed
+
             with disk_explained(directory):
-                self._tensorboard.mkdir(exist_ok=True)
-                self._write_event(Event(step=step + 1, session_log=SessionLog(status=SessionLog.START)))
+                self._tensorboard = EventFiles(worked_on(directory / "tensorboard"), step)
 
     def last_step(self, split: str) -> int:
         """Step of the newest line of `split`; -1 if there is none."""
@@ -82,11 +80,10 @@ class MetricsLog:
         named = {f"{split}/{name}": value for name, value in finite.items() if value is not None}
         for tracker in self._trackers:
             tracker.log(step, named)
-        summary_values = [Summary.Value(tag=name, simple_value=value) for name, value in named.items()]
         with self._warning_of_failures():
             self._write_lines()
             if self._tensorboard:
-                self._write_event(Event(wall_time=time.time(), step=step, summary=Summary(value=summary_values)))
+                self._tensorboard.write(step, named)
         self._publisher.publish_if_due()
 
     def close(self) -> None:
@@ -97,9 +94,11 @@ class MetricsLog:
             self._write_lines()
         except OSError as error:
             warn(f"the last lines of {self.path} are lost ({error.strerror})")
-        for file in filter(None, (self._file, self._events)):
+        with contextlib.suppress(OSError):
+            self._file.close()
+        if self._tensorboard:
             with contextlib.suppress(OSError):
-                file.close()
+                self._tensorboard.close()
         self._publisher.publish()
 
     def publish(self) -> None:
@@ -127,21 +126,6 @@ class MetricsLog:
         assert self._file is not None, "only the first process writes"
         while self._unwritten:
             self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
-
-    def _write_event(self, event: Event) -> None:
-        """After a failed write a file may end within an event, so the next event goes to a new file."""
-        try:
-            # Not SummaryWriter: its thread ends when the disk is full, and the next write waits for it for ever.
-            assert self._tensorboard is not None, "called only if TensorBoard is on"
-            self._events = self._events or EventsWriter(os.fspath(self._tensorboard / "events"))
-            self._events.write_event(event)
-            self._events.flush()
-        except OSError:
-            failed, self._events = self._events, None
-            if failed:
-                with contextlib.suppress(OSError):
-                    failed.close()
-            raise
 
 
 def _score(values: dict[str, Any]) -> float:

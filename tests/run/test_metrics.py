@@ -71,7 +71,7 @@ def test_events_go_to_a_new_file_after_a_write_that_failed(tmp_path, monkeypatch
     def full(_):
         raise OSError(28, "No space left on device")
 
-    log._events.write_event = full
+    log._tensorboard._writer.write_event = full
     for step in (1, 2):
         log.write(step, "train", {"loss": 1.0})
     log.close()
