@@ -58,10 +58,10 @@ class MetricsLog:
         self._unwritten, self._failing = b"", False
         self._publisher = Publisher(self.path, directory / "tensorboard", directory / FILE_NAME)
         if tensorboard:
-            from bert_jax.run.tensorboard import EventFiles  # takes a second where PyTorch is installed
+            from bert_jax.run import tensorboard as events  # takes a second where PyTorch is installed
 
             with disk_explained(directory):
-                self._tensorboard = EventFiles(worked_on(directory / "tensorboard"), step)
+                self._tensorboard = events.EventFiles(worked_on(directory / "tensorboard"), step)
 
     def last_step(self, split: str) -> int:
         """Step of the newest line of `split`; -1 if there is none."""
