@@ -36,10 +36,10 @@ _NEEDED: dict[type, tuple[str, ...]] = {FinetuneConfig: ("init",)}
 
 
 class Arguments(Settings):
-    """The arguments of a command. The docstring of a subclass is its text in --help, that of a field the flag's.
+    """The arguments of a command. In --help, a subclass's docstring describes the command, a field's its flag.
 
-    A field `config` holds the settings of CONFIG, the first argument of the command, changed by their flags; --help
-    shows the values of the field's default.
+    If the subclass has a field `config`, the command's first argument is CONFIG, and the field holds CONFIG's settings,
+    with the changes from the flags. Without CONFIG, --help shows the values of the field's default.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -161,18 +161,18 @@ class TrainingArguments(RunArguments):
 
 
 class SavedArguments(Arguments):
-    """Which parameters of a run the commands that use its model take."""
+    """Arguments that choose the saved parameters of a run."""
 
     step: Annotated[int, Field(ge=0)] | None = None
     """Saved step of the run to take. Without it: the newest undamaged one, of a fine-tuned run the one with the best
     score."""
     average: Annotated[int, Field(gt=0)] | None = None
-    """Take the mean of the parameters of the last N saved steps of the run, up to --step or the newest, as far as they
-    are of one phase. Without it: the parameters of one step."""
+    """Take the mean of the parameters of the last N saved steps of the run, up to --step or the newest. Steps of an
+    earlier phase are left out. Without it: the parameters of one step."""
 
 
 class InferenceArguments(SavedArguments):
-    """The parameters, and the type in which they are computed with."""
+    """Arguments that choose the saved parameters of a run and the type of the matrix products."""
 
     dtype: Literal["float32", "bfloat16"] | None = None
     """Type of the matrix products. Without it: float32 on a CPU, elsewhere the type that the model was trained in."""

@@ -22,8 +22,8 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
     language: str | None = None
     """Language of the text, as a code or an English name. Without it: the first language of the run."""
     words: str | None = None
-    """The run's data.words, given again, where that is module:function: no code runs because a run's config.json names
-    it. Only text from --data needs it."""
+    """The run's data.words, if it is module:function. Repeat it here: bert-jax never imports code only because a run's
+    config.json names it. Needed only for text from --data."""
     unlabelled: Literal["refuse", "skip"] | None = None
     """Rows without a label: refuse them, or skip and count them. Without it: as in training."""
 

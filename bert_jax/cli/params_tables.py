@@ -69,7 +69,7 @@ def memory_lines(model: ModelConfig, config: RunConfig) -> str:
     shapes = parameter_shapes(model)
     slots = jax.eval_shape(make_optimizer(config.optimizer).init, shapes)
     padded = padded_vocabulary_size(model)
-    rows = padded - (model.table_rows or padded)
+    rows = padded - (model.num_word_rows or padded)
     zeros = sum(leaf.size for leaf in jax.tree.leaves(shapes)) - num_parameters(model)
     return (
         f"Padding of the vocabulary, not counted above: {rows:,} rows, {zeros:,} zeros.\n"

@@ -63,8 +63,8 @@ def _lines_of(words: Place | None) -> list[str]:
 
 def _check_casing(args: Extend, tokenizer: Tokenizer) -> None:
     """Raises UsageError if a vocab.txt has pieces with capitals and would be used with lower-casing."""
-    given = args.lowercase and isinstance(tokenizer, WordPieceTokenizer) and not tokenizer_directory(args.extend)
-    if given and tokenizer.vocabulary.share_of_capitals > MANY_CAPITALS:
+    is_vocab_txt = isinstance(tokenizer, WordPieceTokenizer) and not tokenizer_directory(args.extend)
+    if args.lowercase and is_vocab_txt and tokenizer.vocabulary.share_of_capitals > MANY_CAPITALS:
         raise UsageError(f"{args.extend} has pieces with capitals and words would be lower-cased; add --no-lowercase")
 
 

@@ -23,15 +23,15 @@ class ModelConfig(Settings):
     """The BERT encoder (Devlin et al. 2019, section 3): the defaults are BERT-base's."""
 
     model_type: ModelType = "bert"
-    """Which relative of BERT the model is to transformers: it decides the names in exported files. The other settings
-    say what is computed."""
+    """The model's type in the transformers library: it decides the names in exported files. What is computed depends on
+    the other settings only."""
     num_layers: Layers = 12
     """Blocks of the encoder (L)."""
     hidden_size: Width = 768
     """Width of every token's vector (D)."""
     embedding_size: Width | None = None
-    """Width of the tables (E), from which a matrix leads to hidden_size: ALBERT's and ELECTRA's are narrower. None:
-    hidden_size, and no matrix."""
+    """Width of the embedding tables (E), if it isn't hidden_size: a matrix then projects the embeddings to hidden_size.
+    ALBERT and ELECTRA have tables narrower than the model. None: hidden_size, without a projection."""
     num_heads: Width = 12
     """Attention heads a block (H); they divide the width."""
     shared_layers: bool = False
@@ -47,12 +47,13 @@ class ModelConfig(Settings):
     rotary_base: RotaryBase = 10_000.0
     """Base of the rotation's wavelengths in blocks whose attention is global: a longer context wants a larger one."""
     local_rotary_base: RotaryBase = 10_000.0
-    """The same in blocks whose attention is local."""
+    """Base of the rotation's wavelengths in blocks whose attention is local."""
     local_window: Annotated[int, Field(gt=0, le=1 << 20)] | None = None
     """Tokens on each side that a query attends to in blocks whose attention is local. None: attention is global in all
     blocks."""
     global_every: Layers = 1
-    """With local_window: the attention of every so-many-th block, from the first on, is global nevertheless."""
+    """With local_window: one block in this many still has global attention, beginning with the first block. With 3, as
+    in ModernBERT: the first block, the fourth, the seventh, and so on."""
     first_position: Annotated[int, Field(ge=0, le=1 << 20)] = 0
     """Row of the position table that a sequence's first token has: RoBERTa's table begins after the padding's id."""
     causal: bool = False
@@ -66,9 +67,10 @@ class ModelConfig(Settings):
     """Whether the model tells replaced tokens from true ones, as ELECTRA (Clark et al. 2020, section 2): that is its
     one head, and it has no pooler. Needed for objective.predict=replaced."""
     generator_divisor: Annotated[int, Field(gt=0, le=1_000)] | None = None
-    """A discriminator's generator, by which its tokens are replaced, has as many blocks; width, heads and feed-forward
-    width are the model's divided by this number: 4 in ELECTRA-small, 3 in base. None: no generator, as in published
-    files of a discriminator."""
+    """How many times smaller than the discriminator its generator is, the model whose predictions replace input tokens:
+    hidden_size, num_heads and feedforward_size are the discriminator's divided by this number, and the number of blocks
+    is the same. 4 in ELECTRA-small, 3 in ELECTRA-base. None: no generator, as in published files of a
+    discriminator."""
     vocabulary_size: Rows | None = None
     """Pieces in the vocabulary (V). None: the size of the tokenizer's vocabulary."""
     word_rows: Rows | None = None
@@ -81,15 +83,16 @@ class ModelConfig(Settings):
     once after the last block (Xiong et al. 2020). With pre the first block has none before its attention, as that of
     the embeddings is just below."""
     feedforward: Literal["dense", "gated"] = "dense"
-    """Between the two matrices of a block's feed-forward part: the activation (BERT's), or the activation of one half
-    times the other, from a first matrix twice as wide (GeGLU, Shazeer 2020)."""
+    """What is between the two matrices of a block's feed-forward part: only the activation (dense, BERT's); or the
+    first matrix is twice as wide, and the activation of one half of its output is multiplied by the other half (gated:
+    GeGLU, Shazeer 2020)."""
     biases: bool = True
     """Whether linear layers and norms have biases. The vocabulary, and the heads of pairs, replaced tokens and tasks
     always have them."""
     pooler: Literal["tanh", "gelu", "transform"] = "tanh"
-    """Layers between the encoder and the head of a task: a dense layer and tanh on the pooled vector (BERT's);
-    the same with GELU (ELECTRA's); or dense, GELU and norm on every vector that the head reads, as before the
-    vocabulary (ModernBERT's)."""
+    """Layers between the encoder and the head of a task: a dense layer and tanh on the pooled vector (tanh, BERT's);
+    a dense layer and GELU on it (gelu, ELECTRA's); or a dense layer, GELU and a norm on every vector that the head
+    reads, like the layers before the output of masked-token prediction (transform, ModernBERT's)."""
     dropout: Rate = 0.1
     """Dropout rate on the embeddings and on each block's two output projections."""
     attention_dropout: Rate = 0.1
@@ -159,12 +162,12 @@ class ModelConfig(Settings):
 
     @property
     def table_size(self) -> int:
-        """Width of the tables (E): `embedding_size` or its default."""
+        """Width of the embedding tables (E): `embedding_size` or its default."""
         return self.embedding_size or self.hidden_size
 
     @property
-    def table_rows(self) -> int:
-        """Rows of the word table: `word_rows`, or one for each piece where those are more. Needs `vocabulary_size`."""
+    def num_word_rows(self) -> int:
+        """Rows of the word table: the larger of `word_rows` and `vocabulary_size`. Needs `vocabulary_size`."""
         return max(self.word_rows or 0, self.vocabulary_size or 0)
 
     @property

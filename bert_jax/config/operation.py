@@ -62,13 +62,13 @@ class ExecutionConfig(Settings):
     None: one with remat, otherwise all."""
     attention: AttentionForm = "auto"
     """How attention is computed: by einsum and softmax (exact), by a kernel that keeps its [T, T] arrays on the chip
-    (tpu), by cuDNN on NVIDIA GPUs, in bfloat16 and without attention dropout (cudnn), or by the TPU's kernel where chip
-    and sizes allow it, and exactly elsewhere (auto). The result is the same up to rounding."""
+    (tpu), by cuDNN, which needs an NVIDIA GPU, bfloat16 and no attention dropout (cudnn), or by tpu where the chip and
+    the sizes allow it and by exact elsewhere (auto). The results are the same up to rounding."""
     check_compiler: bool = True
     """Before the first training on a machine, compare compiled parts of a step with their operations one by one, and
     refuse to train where they differ."""
     max_skipped_steps: Annotated[int, Field(gt=0)] = 20
-    """Steps in a row with gradients that aren't finite, each of which is skipped, after which the run stops."""
+    """The run stops after this many skipped steps in a row. A step is skipped if its gradients aren't finite."""
     stuck_after_minutes: Annotated[float, Field(ge=0)] | None = 30.0
     """Minutes without progress (a step, a batch of an evaluation, a compilation, a finished write) after which the run
     ends with exit code 124, on which the launchers restart it. The stacks of all threads are written to stuck-STEP.txt

@@ -18,8 +18,8 @@ class SettingsError(ValueError):
     def __init__(self, text: str, problems: Mapping[str, str] = MappingProxyType({})):
         super().__init__(text)
         self.problems = problems
-        """By the dotted path of each field with an invalid value: a description, to be written after the path. Empty
-        for fields that don't fit each other."""
+        """Maps the dotted path of each invalid field to a description, which is text to append to the path: "=0:
+        expected a whole number above 0". Empty if each field is valid by itself but the fields conflict."""
 
 
 class Settings(BaseModel):
@@ -50,7 +50,7 @@ class Settings(BaseModel):
         yield from ()
 
     def replace(self: Group, **changes: Any) -> Group:
-        """A validated copy with `changes`; pydantic's own `model_copy` doesn't validate."""
+        """A validated copy with `changes` of whole fields; pydantic's own `model_copy` doesn't validate."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | changes)
 
     def change(self: Group, **groups: Mapping[str, Any]) -> Group:
@@ -58,7 +58,7 @@ class Settings(BaseModel):
         return self.replace(**{name: getattr(self, name).replace(**values) for name, values in groups.items()})
 
     def set(self: Group, values: Mapping[str, Any]) -> Group:
-        """A validated copy with other values of single settings, by dotted names as those of `flat`."""
+        """A validated copy. `values` maps dotted names, as in `flat`, to the new values of single settings."""
         groups: dict[str, dict[str, Any]] = {}
         for name, value in values.items():
             first, _, rest = name.partition(".")
@@ -103,7 +103,7 @@ def _explained(error: ValidationError, settings: type[Settings]) -> SettingsErro
             lines.append(f"{path}: {cause}" if isinstance(cause, SettingsError) else str(cause))
         else:
             problems[path] = _problem(found, settings)
-    # pydantic also calls a tuple with a wrong item too short
+    # For a tuple with a wrong item, pydantic also reports that the tuple is too short: that second error is dropped.
     wrong = [path for path in problems if not any(other.startswith(f"{path}.") for other in problems)]
     lines += [f"{settings.__name__}.{path}{problems[path]}" for path in wrong]
     return SettingsError("; ".join(lines), {path: problems[path] for path in wrong})

@@ -15,9 +15,9 @@ class VocabularyConfig(Settings):
     """The vocabulary: trained on the corpus, or read from a file."""
 
     file: str | None = None
-    """A vocab.txt (one piece on each line), a sentencepiece .model, a tokenizer.json, or a vocab.json that its
-    merges.txt is beside, used unchanged; all but a vocab.txt clean text by their own rules and ignore the settings
-    here. None: train a vocabulary on the corpus."""
+    """A vocab.txt (one piece on each line), a sentencepiece .model, a tokenizer.json, or a vocab.json with a merges.txt
+    beside it. The file is used unchanged. With a vocab.txt, `lowercase` and `strip_accents` decide how text is cleaned;
+    the other files have their own rules and ignore these settings. None: train a vocabulary on the corpus."""
     kind: Literal["wordpiece", "unigram", "bpe", "byte_bpe"] = "wordpiece"
     """Kind of a trained vocabulary: BERT's WordPiece, one of sentencepiece's models, or byte-level BPE, as RoBERTa has
     it, to which no text is unknown. Ignored with `file`."""

@@ -14,7 +14,7 @@ _MOST_SHOWN = 60
 
 
 class Kind(NamedTuple):
-    """The parts of a type annotation that describe its values."""
+    """Which values a setting accepts, as read from its type annotation."""
 
     base: Any
     """int, float, str, bool, or another class."""
@@ -135,7 +135,8 @@ _BOUNDS = {
     annotated_types.Lt: ("below", "lt"),
     annotated_types.Le: ("of at most", "le"),
 }
-"""Each kind of bound in words, and the name of its limit, which is also that of its comparison in `operator`."""
+"""For each type of bound: its words in messages, and a name: that of the attribute with the limit, and of the function
+of `operator` that compares a value with it."""
 
 
 def _in_words(bound: Any) -> str:

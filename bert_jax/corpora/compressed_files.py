@@ -45,16 +45,16 @@ def decompressed(path: Place, raw: io.BufferedReader) -> io.BufferedReader:
     return raw
 
 
-def check_expansion(source: Place | str, what: str, size: int, compressed: int) -> None:
-    """Raises UsageError if a file of `compressed` bytes takes implausibly many bytes in memory, `size`.
+def check_expansion(source: Place | str, size_phrase: str, size: int, compressed: int) -> None:
+    """Raises UsageError if `size`, the bytes that a file takes when it is read, is implausible for `compressed` bytes.
 
-    `what` begins the message: what of the source takes so much.
+    `size_phrase`: the words before the size in the message, such as "it unpacks to".
     """
     if size > max(limits.FREE_BYTES, limits.EXPANSION * compressed):
         raise UsageError(
-            f"{source}: {what} {size:,} bytes or more, and text takes at most {limits.EXPANSION} times its packed "
-            f"size, {compressed:,} bytes (the first {limits.FREE_BYTES:,} bytes are always read); leave the file out, "
-            "or unpack it yourself to read it anyway"
+            f"{source}: {size_phrase} {size:,} bytes or more, and text takes at most {limits.EXPANSION} times its "
+            f"packed size, {compressed:,} bytes (the first {limits.FREE_BYTES:,} bytes are always read); leave the "
+            "file out, or unpack it yourself to read it anyway"
         )
 
 

@@ -28,17 +28,17 @@ document."""
 _FIELD = "text"
 """Default field of a file of records, if none is named after #."""
 _RECORDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-_ROWS = (".csv", ".tsv", ".json", ".xlsx", ".pdf", ".docx")
-"""Suffixes of formats that contain text but aren't plain text."""
+_REFUSED_SUFFIXES = (".csv", ".tsv", ".json", ".xlsx", ".pdf", ".docx")
+"""Suffixes of files that contain text, but not as plain text. They are refused unless written text:FILE."""
 
 
 class _Kind(NamedTuple):
     """A kind of source, KIND:PLACE."""
 
     open: Callable[..., TextSource]
-    """The parts of the place, then the TextSettings, to a corpus."""
+    """Opens a corpus. Its arguments are the groups of `place`, then the TextSettings."""
     place: re.Pattern[str]
-    """Form of the place, with its parts as groups."""
+    """Regular expression that PLACE must match."""
     example: str
 
 
@@ -132,7 +132,7 @@ def open_corpus(config: DataConfig) -> Mixture:
     """Opens the corpora in `config.source` and reads the first record of each.
 
     Raises UsageError if a source has an invalid name or is missing, if its first record lacks the field of the text, or
-    if `config.spans` names a field and no source has fields beside the text.
+    if `config.spans` is set and no source is of the kind jsonl.
     """
     document_bytes = int(config.chunk_megabytes * 1e6 / _DOCUMENTS_A_CHUNK)
     parts: list[Corpus] = []
@@ -144,8 +144,8 @@ def open_corpus(config: DataConfig) -> Mixture:
         parts.append(_open(source, named, TextSettings(config.undecodable, document_bytes, language, spans)))
     if config.spans and not has_spans:
         raise UsageError(
-            f"data.spans={config.spans} names a field of JSON lines and {config.described} has none; give text and "
-            f"spans as records, like {_KINDS['jsonl'].example}, or leave data.spans out"
+            f"data.spans={config.spans} names a field of JSON lines, but {config.described} has no source of JSON "
+            f"lines; give text and spans as records, like {_KINDS['jsonl'].example}, or leave data.spans out"
         )
     return Mixture(parts)
 
@@ -167,7 +167,7 @@ def source_of(text: str) -> str:
         examples = " or ".join([*(kind.example for kind in _KINDS.values()), "python-docs"])
         raise UsageError(f"no file matches {text!r}; expected a path or pattern, or {examples}")
     end = suffix(files)
-    if end in _ROWS:
+    if end in _REFUSED_SUFFIXES:
         raise UsageError(
             f"{text!r} is not read as text; give plain text, JSON lines or Parquet, or name it text:{text}"
         )

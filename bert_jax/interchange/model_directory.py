@@ -108,7 +108,7 @@ def open_model_directory(
                 f"{path}: {name}_id is {quoted(written)}, and {piece} is piece {number} of the vocabulary; tokenizer "
                 "and model don't belong together"
             )
-    rows = config.table_rows
+    rows = config.num_word_rows
     if unused_rows := rows - len(vocabulary):
         say(f"the model has {rows:,} rows for {len(vocabulary):,} pieces: {unused_rows:,} are kept and never predicted")
         config = config.replace(vocabulary_size=len(vocabulary), word_rows=rows)

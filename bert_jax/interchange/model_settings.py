@@ -66,7 +66,7 @@ def config_values(
     """
     relative = relative_of(model.model_type, "model.model_type")
     # The files count the unused rows too.
-    model = model.replace(vocabulary_size=model.table_rows, word_rows=None, feedforward_size=model.inner_size)
+    model = model.replace(vocabulary_size=model.num_word_rows, word_rows=None, feedforward_size=model.inner_size)
     written = {form: name for name, form in ACTIVATIONS.items() if name in ("gelu", "gelu_new")}
     values: dict[str, Any] = {"architectures": [class_name], "model_type": model.model_type}
     values |= {theirs: getattr(model, ours) for theirs, ours in (relative.sizes | relative.rates).items()}

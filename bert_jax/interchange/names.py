@@ -42,14 +42,14 @@ def stored_tensors(arrays: Mapping[str, Any], config: ModelConfig) -> Iterator[S
         if parameter.path not in arrays:
             continue
         whole = arrays[parameter.path].shape
-        shape = _shape_of_theirs(parameter, parameter.own_shape(whole, config.table_rows))
+        shape = _shape_of_theirs(parameter, parameter.own_shape(whole, config.num_word_rows))
         blocks = whole[0] if parameter.of_a_block else 1
         for block in range(blocks):
             index: tuple[int | slice | EllipsisType, ...] = ()
             if parameter.of_a_block:
                 index = (block,)
             elif parameter.padded:
-                index = (slice(config.table_rows),)
+                index = (slice(config.num_word_rows),)
             # An array of fewer blocks than the model has holds the last ones.
             layer = config.stored_layers - blocks + block
             for number, name in enumerate(parameter.tensors):

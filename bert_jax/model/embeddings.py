@@ -27,8 +27,8 @@ def vocabulary_size(config: ModelConfig) -> int:
 
 def padded_vocabulary_size(config: ModelConfig) -> int:
     """Rows of the word table in memory; those past `vocabulary_size` are never read or predicted, and those past
-    `table_rows` never counted or exported."""
-    return -(-max(vocabulary_size(config), config.table_rows) // ROW_MULTIPLE) * ROW_MULTIPLE
+    `num_word_rows` never counted or exported."""
+    return -(-max(vocabulary_size(config), config.num_word_rows) // ROW_MULTIPLE) * ROW_MULTIPLE
 
 
 class Embeddings(nn.Module):

@@ -62,10 +62,10 @@ class Parameter(NamedTuple):
         """Whether it is a table of vectors."""
         return self.decays and not self.inputs
 
-    def own_shape(self, shape: tuple[int, ...], table_rows: int) -> tuple[int, ...]:
+    def own_shape(self, shape: tuple[int, ...], num_word_rows: int) -> tuple[int, ...]:
         """`shape` without the layer axis of a block's parameter, or without the padding of the vocabulary."""
         if self.padded:
-            return (table_rows, *shape[1:])
+            return (num_word_rows, *shape[1:])
         return shape[1:] if self.of_a_block else shape
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, DTypeLike, Float
 from bert_jax.model.placement import platform
 
 _BLOCK = 8
-"""Rows that a transposition moves together."""
+"""Rows that `transposed` copies together on a CPU."""
 
 
 def product(a: Float[Array, "*B N D"], b: Float[Array, "*B D F"], dtype: DTypeLike) -> Float[Array, "*B N F"]:
@@ -74,32 +74,36 @@ def heads_first(x: Float[Array, "B T H K"]) -> Float[Array, "B H T K"]:
     if platform() != "cpu":
         return x.swapaxes(1, 2)  # other backends read it in either order
     batch, length, heads, size = x.shape
-    return _laid_out(x.reshape(batch, length, heads, 1, size).swapaxes(1, 2), (batch, heads, length, size))
+    return _row_major_copy(x.reshape(batch, length, heads, 1, size).swapaxes(1, 2), (batch, heads, length, size))
 
 
 def _product(a: Array, b: Array, axis_of_a: int, axis_of_b: int, dtype: DTypeLike) -> Array:
-    """The sum over one axis of each. On CPUs the result is float32 first: XLA (jaxlib 0.10.2) converts the arguments
-    of any other product of bfloat16 to float32, which takes a CPU with bfloat16 instructions twice as long."""
-    sums = jnp.float32 if platform() == "cpu" else dtype
+    """Contracts one axis of `a` with one axis of `b`. On CPUs the product's result is float32 and is cast to `dtype`
+    afterwards: for a product with a bfloat16 result, XLA (jaxlib 0.10.2) converts the arguments to float32 first, which
+    takes twice as long on a CPU with bfloat16 instructions."""
+    result_dtype = jnp.float32 if platform() == "cpu" else dtype
     batch = tuple(range(a.ndim - 2))
     axes = (((a.ndim + axis_of_a,), (b.ndim + axis_of_b,)), (batch, batch))
-    return jax.lax.dot_general(a, b, axes, preferred_element_type=sums).astype(dtype)
+    return jax.lax.dot_general(a, b, axes, preferred_element_type=result_dtype).astype(dtype)
 
 
 def transposed(a: Float[Array, "*B N D"]) -> Float[Array, "*B D N"]:
-    """a^T as an array of its own, for XLA's fast product of bfloat16 on CPUs reads rows only. Blocks of rows are moved
-    together: XLA then moves whole vectors."""
+    """a^T as an array of its own, behind a barrier. On CPUs it is copied into row-major order, because XLA's fast
+    bfloat16 product reads only row-major arrays; `_BLOCK` rows are transposed together, so that XLA copies vectors
+    instead of single values."""
     if platform() != "cpu":
         return jax.lax.optimization_barrier(a.mT)
     *batch, rows, columns = a.shape
     block = math.gcd(rows, _BLOCK)
-    return _laid_out(jnp.moveaxis(a.reshape(*batch, rows // block, block, columns), -1, -3), (*batch, columns, rows))
+    return _row_major_copy(
+        jnp.moveaxis(a.reshape(*batch, rows // block, block, columns), -1, -3), (*batch, columns, rows)
+    )
 
 
-def _laid_out(x: Array, shape: tuple[int, ...]) -> Array:
-    """`x`, a permutation of another array's axes, as an array of `shape` with its rows in order.
+def _row_major_copy(x: Array, shape: tuple[int, ...]) -> Array:
+    """Copies `x`, an array with permuted axes, into a row-major array of `shape`.
 
-    XLA takes the result of a permutation for the other array in another order, which its fast products refuse, unless
-    a reshape that joins axes and a barrier follow.
+    XLA implements a permutation of axes as a change of layout and copies nothing, and its fast products refuse that
+    layout. A reshape that merges axes, with a barrier after it, makes XLA copy the values.
     """
     return jax.lax.optimization_barrier(x.reshape(shape))

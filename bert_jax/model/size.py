@@ -57,7 +57,7 @@ def parts(config: ModelConfig) -> list[Part]:
         rows, lambda one: (one[0][0], one[1].group, one[1].part)
     ):
         of_part = [(parameter, shape) for _, parameter, shape in same]
-        own = [parameter.own_shape(shape, config.table_rows) for parameter, shape in of_part]
+        own = [parameter.own_shape(shape, config.num_word_rows) for parameter, shape in of_part]
         copies = of_part[0][1][0] if group == "block" else 1
         counted.append(Part(group, name, tuple(sorted(own, key=len, reverse=True)), copies, of_generator))
     return counted

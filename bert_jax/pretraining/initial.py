@@ -89,7 +89,7 @@ def _lengthened(params: Parameters, old: ModelConfig, new: ModelConfig, rows: li
 
     def lengthened(table: Float[Array, "V *D"]) -> Float[Array, "W *D"]:
         means = jnp.einsum("nk,nk...->n...", shares, table[numbers])
-        unused = table[vocabulary_size(new) : old.table_rows]
+        unused = table[vocabulary_size(new) : old.num_word_rows]
         longer = jnp.concatenate([table[: old.vocabulary_size], means, unused])
         padding = padded_vocabulary_size(new) - len(longer)
         return jnp.pad(longer, [(0, padding)] + [(0, 0)] * (table.ndim - 1))

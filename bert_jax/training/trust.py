@@ -1,8 +1,9 @@
 """Checks that compiled code computes the parts of a training step correctly on this machine.
 
-jaxlib 0.10.2 silently gives wrong sums on CPUs, for small products of many rows (jax issue 39103), and 0.12.0.1
-wrong gradients of LayerNorm for rows of 16 or 64 values on an Intel Xeon. A training would go on with them. So before
-the first training each part is computed both compiled and operation by operation, and a difference is an error.
+On CPUs, jaxlib 0.10.2 silently computes wrong sums for small products of many rows (jax issue 39103). On an Intel
+Xeon, jaxlib 0.12.0.1 silently computes wrong gradients of LayerNorm for rows of 16 or 64 values. Training would
+continue with these values. Therefore, before the first training on a machine, each part is computed once compiled and
+once operation by operation, and a difference raises RunError.
 """
 
 import hashlib
