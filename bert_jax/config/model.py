@@ -78,9 +78,9 @@ class ModelConfig(Settings):
     activation: Literal["gelu_tanh", "gelu_erf"] = "gelu_tanh"
     """GELU by tanh (the original's code since February 2019) or by the error function (its checkpoints of 2018)."""
     norm: Literal["post", "pre"] = "post"
-    """Where a block has its norms. post: after each residual sum (BERT's). pre: before attention and feed-forward, and
-    once after the last block (Xiong et al. 2020); the first block has no norm before its attention, because the norm of
-    the embeddings is directly before it."""
+    """Where a block has its norms: after each residual sum (BERT's), or before attention and feed-forward, and once
+    after the last block (Xiong et al. 2020). With pre, the first block has no norm before its attention, because the
+    norm of the embeddings is directly before it."""
     feedforward: Literal["dense", "gated"] = "dense"
     """Between the two matrices of a block's feed-forward part: the activation (BERT's), or the activation of one half
     times the other, from a first matrix twice as wide (GeGLU, Shazeer 2020)."""
