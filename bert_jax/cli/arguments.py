@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator
 
 from bert_jax.cli.command_line import parse_line
 from bert_jax.cli.config_files import AnyConfig, config_source, load_config
-from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of, in_typed_form
+from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of, with_flags_for_settings
 from bert_jax.cli.help import full_help, paragraph, short_help
 from bert_jax.cli.main import HELP_FLAGS
 from bert_jax.config.finetune import FinetuneConfig
@@ -31,7 +31,7 @@ _CONFIG_TEXT = {
     "are used.",
     FinetuneConfig: "CONFIG is a name from bert-jax configs, or a Python file that builds a `config`.",
 }
-_NEEDED: dict[type, tuple[str, ...]] = {FinetuneConfig: ("init",)}
+_REQUIRED_SETTINGS: dict[type, tuple[str, ...]] = {FinetuneConfig: ("init",)}
 """Settings of CONFIG that every run must set, although they have a default (None)."""
 
 
@@ -48,12 +48,12 @@ class Arguments(Settings):
     """The beginning of the command line: "bert-jax pretrain"."""
     TEXT: ClassVar[str | None] = None
     """Text for --help in place of the docstring."""
-    FIRST: ClassVar[tuple[str, ...]] = ()
+    SHORT_HELP_SETTINGS: ClassVar[tuple[str, ...]] = ()
     """Settings of CONFIG that --help shows: those that people change first. --help-all shows all."""
     READS: ClassVar[tuple[str, ...]] = ()
     """Settings of CONFIG, or groups of settings, that the command reads; --help-all shows only these. Empty: all."""
-    NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Settings of a run that a flag of this command sets, as in {"data.source": "--data"}; messages name the flag."""
+    FLAG_OF_SETTING: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Maps a setting of a run to this command's flag for it: {"data.source": "--data"}. Messages name the flag."""
 
     @classmethod
     def defaults(cls) -> AnyConfig | None:
@@ -70,13 +70,15 @@ class Arguments(Settings):
     def used_flags(cls, config: Settings | None = None) -> list[Flag]:
         """Those of `flags` that the command reads."""
         read = tuple(f"{name}." for name in cls.READS)
-        return [flag for flag in cls.flags(config) if not read or flag.own or f"{flag.name}.".startswith(read)]
+        return [flag for flag in cls.flags(config) if not read or flag.of_command or f"{flag.name}.".startswith(read)]
 
     @classmethod
     def usage(cls) -> str:
         """The usage line: the command, CONFIG and the required flags."""
         config, flags = cls.defaults(), cls.flags()
-        needed = [flag for flag in flags if not flag.own and flag.name in _NEEDED.get(type(config), ())]
+        needed = [
+            flag for flag in flags if not flag.of_command and flag.name in _REQUIRED_SETTINGS.get(type(config), ())
+        ]
         required = [flag for flag in flags if flag.required]
         return " ".join([cls.LINE, *(["CONFIG"] if config else []), *(flag.usage for flag in [*needed, *required])])
 
@@ -88,10 +90,12 @@ class Arguments(Settings):
         if defaults := cls.defaults():
             whose = "are those of this CONFIG" if config else "apply to settings that CONFIG doesn't set"
             shown += paragraph(f"{_CONFIG_TEXT[type(defaults)]} The defaults below {whose}.")
-        if everything or not cls.FIRST:
+        if everything or not cls.SHORT_HELP_SETTINGS:
             return f"{shown}\n{full_help(flags)}"
         by_name = {flag.name: flag for flag in flags}  # which lacks phases.1 where the config has one phase
-        short = [flag for flag in flags if flag.own] + [by_name[name] for name in cls.FIRST if name in by_name]
+        short = [flag for flag in flags if flag.of_command] + [
+            by_name[name] for name in cls.SHORT_HELP_SETTINGS if name in by_name
+        ]
         return f"{shown}\n{short_help(short)}\nAll {len(flags)} settings: {cls.LINE} --help-all\n"
 
     @classmethod
@@ -110,17 +114,21 @@ class Arguments(Settings):
             )
         flags = cls.flags(config)
         values = parse_line(rest, flags, cls.LINE)
-        own = {flag.name.replace("-", "_"): values.pop(flag.name) for flag in flags if flag.own and flag.name in values}
+        of_command = {
+            flag.name.replace("-", "_"): values.pop(flag.name)
+            for flag in flags
+            if flag.of_command and flag.name in values
+        }
         if config:
-            own[CONFIG] = config.set({name.replace("-", "_"): value for name, value in values.items()})
-        return cls(**own)
+            of_command[CONFIG] = config.set({name.replace("-", "_"): value for name, value in values.items()})
+        return cls(**of_command)
 
     @classmethod
-    def in_typed_form(cls, message: str) -> str:
+    def with_flags_for_settings(cls, message: str) -> str:
         """`message` with each setting written as the flag that sets it."""
-        for setting, flag in cls.NAMES.items():
+        for setting, flag in cls.FLAG_OF_SETTING.items():
             message = re.sub(rf"(?<![\w.-])(--)?{re.escape(setting)}(?!\w)", flag, message)
-        return in_typed_form(message, cls.flags()) if cls.defaults() else message
+        return with_flags_for_settings(message, cls.flags()) if cls.defaults() else message
 
 
 class RunArguments(Arguments):
@@ -192,7 +200,7 @@ class RowsArguments(Arguments):
 
 
 ROWS_NAMES = {f"task.{name}": f"--{name}" for name in RowsArguments.model_fields}
-"""`Arguments.NAMES` of a command with RowsArguments: messages about task.format name --format, and so on."""
+"""The part of `Arguments.FLAG_OF_SETTING` for RowsArguments: {"task.format": "--format", ...}."""
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", 'Field name "json"')  # hides a method that pydantic itself calls deprecated

@@ -15,7 +15,7 @@ class Bench(Arguments):
     """Time the train step on random sequences; with a run in place of CONFIG, on the run's sequences."""
 
     LINE = "bert-jax bench"
-    FIRST = dotted(
+    SHORT_HELP_SETTINGS = dotted(
         "model: num-layers hidden-size num-heads compute-dtype attention-dropout",
         "vocabulary: size",
         "optimizer: name",
@@ -41,7 +41,7 @@ class Bench(Arguments):
 def run(words: list[str]) -> None:
     """Parses the command line, measures, prints tables and, last, one JSON object."""
     args = Bench.parse(words)
-    of_a_run = place_of(words[0]).is_dir()
+    is_run = place_of(words[0]).is_dir()
     from bert_jax.cli.bench_tables import bench_tables, comparison_lines, comparison_tables
     from bert_jax.cli.tables import as_json
     from bert_jax.model.attention import check_attention
@@ -53,17 +53,17 @@ def run(words: list[str]) -> None:
     from bert_jax.system.progress import output, print_line, say
     from bert_jax.training.devices import keep_compiled_programs
 
-    there = read_record(args.compare) if args.compare else None
+    earlier = read_record(args.compare) if args.compare else None
     sizes = {"batch_size": args.batch_size, "length": args.length}
     phase = args.config.phases[0].replace(**{name: size for name, size in sizes.items() if size is not None})
-    # So many steps that measuring never reaches the last one.
+    # Give the phase more steps than the measurement can run.
     config = args.config.replace(phases=(phase.replace(steps=2**30 // phase.batch_size),), profile_steps=None)
     keep_compiled_programs()
     mesh = make_mesh(config.mesh)
     check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
     check_attention(config.execution, config.model, config.rows, mesh)
-    if of_a_run:
-        trainer, batches = _of_a_run(config, mesh, place_of(words[0]))
+    if is_run:
+        trainer, batches = _trainer_and_batches(config, mesh, place_of(words[0]))
     else:
         # The id of [MASK] makes no difference to the time.
         trainer, batches = pretraining_trainer(config, mesh, planned_vocabulary_size(config), mask_id=4), None
@@ -71,14 +71,14 @@ def run(words: list[str]) -> None:
     say(f"Measuring steps of {phase.batch_size:,} sequences of {phase.length:,} tokens, {dtype}")
     measured = bench(trainer, args.seconds, batches, args.operations)
     output.print(*bench_tables(measured), sep="\n")
-    if there:
-        output.print(*comparison_tables(there, measured, str(args.compare)), sep="\n")
-        for line in comparison_lines(there, measured):
+    if earlier:
+        output.print(*comparison_tables(earlier, measured, str(args.compare)), sep="\n")
+        for line in comparison_lines(earlier, measured):
             print_line(line)
     print(as_json(measured))
 
 
-def _of_a_run(config: RunConfig, mesh: Any, path: Place) -> tuple[Any, Iterator[Any]]:
+def _trainer_and_batches(config: RunConfig, mesh: Any, path: Place) -> tuple[Any, Iterator[Any]]:
     """The trainer of the run at `path`, and its training batches."""
     # Imported here: random sequences need neither TFDS nor Grain, which an accelerator machine may lack.
     from bert_jax.pretraining.dataset import prepared_for

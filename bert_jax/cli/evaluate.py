@@ -12,7 +12,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
     """
 
     LINE = "bert-jax evaluate"
-    NAMES = {"data.source": "--data", "data.language": "--language", "data.words": "--words"} | ROWS_NAMES
+    FLAG_OF_SETTING = {"data.source": "--data", "data.language": "--language", "data.words": "--words"} | ROWS_NAMES
 
     run: RunArgument
     """A run."""
@@ -32,42 +32,55 @@ def run(words: list[str]) -> None:
     """Parses the command line, evaluates, and prints the table that training prints at its end."""
     args = Evaluate.parse(words)
     if args.language and not args.data:
-        raise UsageError(f"--language {args.language} is that of --data, which is not given; give both")
+        raise UsageError(
+            f"--language {args.language} is the language of the --data text; add --data, or leave --language out"
+        )
     if args.words and not args.data:
-        raise UsageError(f"--words {args.words} finds the words of --data, which is not given; give both")
+        raise UsageError(f"--words {args.words} finds the words of the --data text; add --data, or leave --words out")
     from bert_jax.cli.summary import print_results, print_task_results
     from bert_jax.cli.tables import as_json
     from bert_jax.config.finetune import TaskRunConfig
     from bert_jax.run.run_config import read_config
 
     config = read_config(args.run)
-    of_rows = isinstance(config, TaskRunConfig)
-    _check(args, of_rows)
-    results = _of_rows(args, config.rows_hash) if isinstance(config, TaskRunConfig) else _of_text(args)
+    is_finetuned = isinstance(config, TaskRunConfig)
+    _check(args, is_finetuned)
+    results = (
+        _evaluate_on_rows(args, config.rows_hash) if isinstance(config, TaskRunConfig) else _evaluate_on_text(args)
+    )
     if args.json:
         print(as_json(results))
-    elif of_rows:
+    elif is_finetuned:
         print_task_results(results, f"rows of {args.data}" if args.data else "dev rows")
     else:
         print_results(results, f"sequences of {args.data}" if args.data else "held-out sequences")
 
 
-def _check(args: Evaluate, of_rows: bool) -> None:
-    """Raises UsageError for flags about rows where the run measures text, or the reverse."""
-    if of_rows and args.words:
-        raise UsageError(f"--words {args.words} is for text, and {args.run} measures rows; leave it out")
-    if of_rows and args.language:
-        raise UsageError(f"--language {args.language} is that of a text, and {args.run} measures rows; leave it out")
-    of_rows_alone = (args.format, args.separator, args.columns)
-    if any(one is not None for one in of_rows_alone) and not (of_rows and args.data):
+def _check(args: Evaluate, is_finetuned: bool) -> None:
+    """Raises UsageError for flags about rows if the run is evaluated on text, or the reverse."""
+    if is_finetuned and args.words:
+        raise UsageError(
+            f"--words {args.words} applies to text, but the fine-tuned run {args.run} is evaluated on rows; leave "
+            "it out"
+        )
+    if is_finetuned and args.language:
+        raise UsageError(
+            f"--language {args.language} applies to text, but the fine-tuned run {args.run} is evaluated on rows; "
+            "leave it out"
+        )
+    row_options = (args.format, args.separator, args.columns)
+    if any(one is not None for one in row_options) and not (is_finetuned and args.data):
         raise UsageError(
             "--format, --separator and --columns are those of rows, the --data of a fine-tuned run; leave them out"
         )
-    if args.unlabelled and not of_rows:
-        raise UsageError(f"--unlabelled {args.unlabelled} is for rows, and {args.run} measures text; leave it out")
+    if args.unlabelled and not is_finetuned:
+        raise UsageError(
+            f"--unlabelled {args.unlabelled} applies to rows, but the pretrained run {args.run} is evaluated on text; "
+            "leave it out"
+        )
 
 
-def _of_rows(args: Evaluate, rows_hash: str) -> dict[str, Any]:
+def _evaluate_on_rows(args: Evaluate, rows_hash: str) -> dict[str, Any]:
     """The metrics of a fine-tuned run on the rows of --data, or on its dev rows."""
     from bert_jax.finetuning.dataset import written_as
     from bert_jax.inference.bert import load
@@ -82,7 +95,7 @@ def _of_rows(args: Evaluate, rows_hash: str) -> dict[str, Any]:
     return results | ({"averaged_steps": list(model.steps)} if args.average else {})
 
 
-def _of_text(args: Evaluate) -> dict[str, Any]:
+def _evaluate_on_text(args: Evaluate) -> dict[str, Any]:
     """Loss and accuracy of a pretrained run on the text of --data, or on its held-out documents."""
     from bert_jax.pretraining.pretrain import evaluate_run
     from bert_jax.run.run_directory import RunDirectory

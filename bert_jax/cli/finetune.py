@@ -14,7 +14,7 @@ class Finetune(TrainingArguments):
     """Train a pretrained model for a task. The same command continues a run that was stopped."""
 
     LINE = "bert-jax finetune"
-    FIRST = dotted(
+    SHORT_HELP_SETTINGS = dotted(
         "init",
         "task: train dev texts label format train-rows max-length epochs batch-size metric",
         "optimizer: peak-learning-rate warmup",

@@ -29,7 +29,7 @@ class Flag(NamedTuple):
     """Help text: one paragraph without line breaks."""
     group: str
     """Docstring of the settings class that has this setting; "" for flags of the command itself."""
-    own: bool
+    of_command: bool
     """Whether the flag belongs to the command itself rather than to its CONFIG."""
     positional: bool = False
 
@@ -65,11 +65,11 @@ class Flag(NamedTuple):
 
 def flags_of(arguments: type[Settings], config: Settings | None) -> list[Flag]:
     """The flags of a command's `arguments`, then those of CONFIG with the values of `config` as defaults."""
-    own = _walk(arguments, None, "", "", own=True)
-    return [*own, *_walk(type(config), config, "", "", own=False)] if config else list(own)
+    of_command = _walk(arguments, None, "", "", of_command=True)
+    return [*of_command, *_walk(type(config), config, "", "", of_command=False)] if config else list(of_command)
 
 
-def in_typed_form(message: str, flags: list[Flag]) -> str:
+def with_flags_for_settings(message: str, flags: list[Flag]) -> str:
     """`message` with each setting as a flag: "--model.num-heads=3" instead of "model.num_heads=3", and of switches
     "--data.no-packed" instead of "data.packed=False"."""
     switches = {flag.name.replace("-", "_"): flag for flag in flags if flag.is_switch}
@@ -85,20 +85,22 @@ def in_typed_form(message: str, flags: list[Flag]) -> str:
     return re.sub(rf"(?<![\w.-])({known})=(True\b|False\b)?", typed, message)
 
 
-def _walk(settings: type[Settings], values: Settings | None, prefix: str, group: str, own: bool) -> Iterator[Flag]:
+def _walk(
+    settings: type[Settings], values: Settings | None, prefix: str, group: str, of_command: bool
+) -> Iterator[Flag]:
     for name, field in settings.model_fields.items():
-        if own and name == CONFIG:
+        if of_command and name == CONFIG:
             continue
         value = field.get_default(call_default_factory=True) if values is None else getattr(values, name)
         path = f"{prefix}{name.replace('_', '-')}"
         if isinstance(value, Settings):
-            yield from _walk(type(value), value, f"{path}.", _paragraph(type(value).__doc__), own)
+            yield from _walk(type(value), value, f"{path}.", _paragraph(type(value).__doc__), of_command)
         elif isinstance(value, tuple) and value and isinstance(value[0], Settings):
             for number, each in enumerate(value):
-                yield from _walk(type(each), each, f"{path}.{number}.", _paragraph(type(each).__doc__), own)
+                yield from _walk(type(each), each, f"{path}.{number}.", _paragraph(type(each).__doc__), of_command)
         else:
             positional = _POSITIONAL in field.metadata
-            yield Flag(path, Kind.of_field(field), value, _paragraph(field.description), group, own, positional)
+            yield Flag(path, Kind.of_field(field), value, _paragraph(field.description), group, of_command, positional)
 
 
 def _paragraph(text: str | None) -> str:

@@ -55,7 +55,7 @@ def default_in_words(value: Any) -> str:
 
 
 def _group(flag: Flag) -> str:
-    return "" if flag.own else flag.name.rpartition(".")[0]
+    return "" if flag.of_command else flag.name.rpartition(".")[0]
 
 
 def _entry(flag: Flag, text: str) -> str:

@@ -8,9 +8,9 @@ from bert_jax.cli.arguments import JsonArguments, RunArgument
 
 
 class Inspect(JsonArguments):
-    """Show sequences of a run as the model sees them, with masks, units and labels; of ELECTRA as its generator sees
-    them. With --json a line is an object of one sequence: record, sequence (its number in the row), pieces, input (as
-    the model sees them), predicted (positions), segments, positions, units ([begin, end, kind]) and pair_label.
+    """Show sequences of a run as the model sees them, with masks, units and labels. For ELECTRA, show the generator's
+    input. With --json, each line is an object for one sequence: record, sequence (its number in the row), pieces, input
+    (as the model sees them), predicted (positions), segments, positions, units ([begin, end, kind]) and pair_label.
     """
 
     LINE = "bert-jax inspect"

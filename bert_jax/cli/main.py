@@ -166,7 +166,7 @@ def _failed(error: BaseException, name: str, words: list[str]) -> int:
         error = disk.failure(error) or error
     if not isinstance(error, BertJaxError):
         raise error
-    complain(arguments_of(name).in_typed_form(str(error)) if name in COMMANDS else str(error))
+    complain(arguments_of(name).with_flags_for_settings(str(error)) if name in COMMANDS else str(error))
     return error.exit_code
 
 

@@ -8,7 +8,7 @@ class Params(Arguments):
     """The model's parameters, FLOPs and memory."""
 
     LINE = "bert-jax params"
-    FIRST = dotted(
+    SHORT_HELP_SETTINGS = dotted(
         "model: num-layers hidden-size num-heads feedforward-size max-positions vocabulary-size",
         "vocabulary: size file",
         "phases.0: steps length batch-size",

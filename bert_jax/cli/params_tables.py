@@ -27,12 +27,12 @@ def parameter_table(model: ModelConfig, pair: str) -> Table:
         title += f"; a generator of width {model.generator.hidden_size:,}"
     table = Table(title, "part", "shape", ">a block", ">parameters")
     counted = [part._replace(name=_PAIR_NAMES[pair]) if part.group == "pair head" else part for part in parts(model)]
-    own = [part for part in counted if not part.of_generator]
+    model_parts = [part for part in counted if not part.of_generator]
     generator = [part for part in counted if part.of_generator]
-    _add_groups(table, own, _ENCODER, model.num_layers)
-    _add_total(table, "total without heads", [part for part in own if part.in_encoder])
-    _add_groups(table, own, HEADS, model.num_layers)
-    _add_total(table, "total with heads", own)
+    _add_groups(table, model_parts, _ENCODER, model.num_layers)
+    _add_total(table, "total without heads", [part for part in model_parts if part.in_encoder])
+    _add_groups(table, model_parts, HEADS, model.num_layers)
+    _add_total(table, "total with heads", model_parts)
     if generator:
         table.add_row("generator's embeddings", "the tables, shared")
         _add_groups(table, generator, (*_ENCODER, *HEADS), model.num_layers)
@@ -44,13 +44,13 @@ def parameter_table(model: ModelConfig, pair: str) -> Table:
 def _add_groups(table: Table, counted: list[Part], groups: Iterable[str], num_layers: int) -> None:
     """Adds a row for each part of `groups`, and the subtotals of embeddings and blocks."""
     for group in groups:
-        own = [part for part in counted if part.group == group]
-        for part in own:
+        group_parts = [part for part in counted if part.group == group]
+        for part in group_parts:
             shapes = " + ".join(f"[{','.join(map(str, shape))}]" for shape in part.shapes)
             table.add_row(part.name, shapes, *_counts([part], group == "block"))
-        if own and group in ("embeddings", "block"):
-            _add_total(table, f"{num_layers} blocks" if group == "block" else group, own)
-        if own and group == "MLM head":
+        if group_parts and group in ("embeddings", "block"):
+            _add_total(table, f"{num_layers} blocks" if group == "block" else group, group_parts)
+        if group_parts and group == "MLM head":
             table.add_row("MLM output", "the word table, shared")
 
 
@@ -67,13 +67,13 @@ def _counts(group: list[Part], of_a_block: bool) -> tuple[str, str]:
 def memory_lines(model: ModelConfig, config: RunConfig) -> str:
     """Bytes of parameters and optimizer state over all devices, with padding. Nothing is allocated."""
     shapes = parameter_shapes(model)
-    slots = jax.eval_shape(make_optimizer(config.optimizer).init, shapes)
+    optimizer_state = jax.eval_shape(make_optimizer(config.optimizer).init, shapes)
     padded = padded_vocabulary_size(model)
     rows = padded - (model.num_word_rows or padded)
-    zeros = sum(leaf.size for leaf in jax.tree.leaves(shapes)) - num_parameters(model)
+    padding_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes)) - num_parameters(model)
     return (
-        f"Padding of the vocabulary, not counted above: {rows:,} rows, {zeros:,} zeros.\n"
-        f"Parameters {_megabytes(shapes)}, state of {config.optimizer.name} {_megabytes(slots)}; "
+        f"Padding of the vocabulary, not counted above: {rows:,} rows, {padding_parameters:,} zeros.\n"
+        f"Parameters {_megabytes(shapes)}, state of {config.optimizer.name} {_megabytes(optimizer_state)}; "
         "--mesh.fsdp splits both.\n"
     )
 

@@ -10,7 +10,7 @@ class Plan(JsonArguments):
     """
 
     LINE = "bert-jax plan"
-    FIRST = dotted(
+    SHORT_HELP_SETTINGS = dotted(
         "model: num-layers hidden-size num-heads compute-dtype",
         "vocabulary: size",
         "phases.0: steps length batch-size",

@@ -11,14 +11,14 @@ class Predict(RowsArguments, InferenceArguments):
     """Apply a fine-tuned model to rows."""
 
     LINE = "bert-jax predict"
-    NAMES = ROWS_NAMES
+    FLAG_OF_SETTING = ROWS_NAMES
 
     run: RunArgument
     """A run of bert-jax finetune, or one of its checkpoints."""
     input: Positional[str]
     """Rows with the columns that the model was trained on; labels aren't needed. A file, or tfds:NAME/CONFIG:SPLIT. For
-    a task with one text also a .txt, or - for standard input, with one text on each line; words that are to be tagged
-    stand between spaces there."""
+    a task with one text also a .txt, or - for standard input, with one text on each line; for tagging, spaces
+    separate the words of a line."""
     output: Positional[PlaceArgument]
     """File for the rows with predictions: .jsonl, .csv or .tsv; for tags also .conll, for answers SQuAD's .json."""
 
@@ -42,9 +42,9 @@ def run(words: list[str]) -> None:
         source = STANDARD_INPUT
     if format is None and not args.columns and has_plain_lines(task, source):
         place = "standard input" if args.input == "-" else args.input
-        listed = task.has_word_lists
-        read = "is a text, its words between spaces" if listed else f"is a {task.texts[0]}"
-        say(f"{place}: each line {read} (a file with columns: --format {'conll' if listed else 'tsv'})")
+        line_meaning = "a text with its words separated by spaces" if task.has_word_lists else f"a {task.texts[0]}"
+        other_format = "conll" if task.has_word_lists else "tsv"
+        say(f"{place}: each line is {line_meaning} (for a file with columns, add --format {other_format})")
         format = "text"
     written = written_as(task, source, format, args.columns, args.separator)
     records = task_records(source, repairs, written)

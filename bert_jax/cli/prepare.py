@@ -6,12 +6,12 @@ from bert_jax.config.run import RunConfig
 
 
 class Prepare(JsonArguments, RunArguments):
-    """Make the run's vocabulary and sequences, as pretrain does. --json prints one object last: of each length, rows,
-    sequences, tokens, fill, pairs_random, units and sources.
+    """Make the run's vocabulary and sequences, as pretrain does. With --json the output ends with one object, which
+    maps each length to an object of rows, sequences, tokens, fill, pairs_random, units and sources.
     """
 
     LINE = "bert-jax prepare"
-    FIRST = dotted(
+    SHORT_HELP_SETTINGS = dotted(
         "data: source layout language weights held-out short-sequence-probability dupe-factor packed",
         "vocabulary: kind size file lowercase",
         "objective.pair phases.0.length seed preparation.processes",

@@ -12,7 +12,7 @@ class Pretrain(TrainingArguments):
     """Train a BERT on text in one command. The same command continues a run that was stopped."""
 
     LINE = "bert-jax pretrain"
-    FIRST = dotted(
+    SHORT_HELP_SETTINGS = dotted(
         "data: source language",
         "vocabulary: size file lowercase",
         "model: num-layers hidden-size num-heads",

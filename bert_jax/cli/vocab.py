@@ -13,7 +13,7 @@ class Vocab(RunArguments):
     """
 
     LINE = "bert-jax vocab"
-    FIRST = dotted(
+    SHORT_HELP_SETTINGS = dotted(
         "data: source layout weights held-out",
         "vocabulary: kind size file lowercase strip-accents character-coverage sample-megabytes",
     )

@@ -69,7 +69,10 @@ def _check_casing(args: Extend, tokenizer: Tokenizer) -> None:
 
 
 def _beside(vocabulary: Place, tokenizer: Tokenizer) -> Place:
-    """The default output, VOCAB.extended.txt, .model or .json; never in a tokenizer directory: that is its run's."""
+    """The default output, VOCAB.extended.txt, .model or .json.
+
+    It is beside a tokenizer directory, never inside: that directory belongs to a run.
+    """
     directory = tokenizer_directory(vocabulary) or tokenizer_directory(vocabulary.parent)
     place = directory.parent if directory in (vocabulary, vocabulary.parent) else vocabulary
     file = Path(tokenizer.file_name) if vocabulary.is_dir() else vocabulary
@@ -77,7 +80,7 @@ def _beside(vocabulary: Place, tokenizer: Tokenizer) -> Place:
 
 
 def _check_output(output: Place, tokenizer: Tokenizer) -> None:
-    # A vocab.txt may have any name but one that is read as another kind's.
+    # A vocab.txt may have any suffix except .model and .json, which are read as other kinds of vocabulary.
     own = Path(tokenizer.file_name).suffix
     if output.suffix != own and (own != ".txt" or output.suffix in (".model", ".json")):
         raise UsageError(

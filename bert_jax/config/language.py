@@ -4,7 +4,7 @@ from functools import cache
 
 from bert_jax.config.wording import value_text
 
-_CUSTOMARY = {"ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "uk", "zh"}
+_COMMON_CODES = {"ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "uk", "zh"}
 """Codes that need no look-up in langcodes, which takes a moment to load."""
 _ENCODINGS = {
     "BIG5": "zh-Hant zh-TW zh-HK",
@@ -22,7 +22,7 @@ _ENCODINGS = {
     "TIS-620": "th",
 }
 """Languages by the encoding that most of their older text has; encodings by their names in iconv."""
-_USUAL = "WINDOWS-1252"
+_DEFAULT_ENCODING = "WINDOWS-1252"
 """Encoding for all other languages."""
 
 
@@ -32,7 +32,7 @@ def language_code(named: str) -> str:
 
     Raises ValueError, with the most similar language, for an unknown one.
     """
-    if named in _CUSTOMARY:
+    if named in _COMMON_CODES:
         return named
     import langcodes
 
@@ -51,9 +51,9 @@ def language_code(named: str) -> str:
 
 
 def usual_encoding(code: str) -> str:
-    """The most frequent encoding of a language's text that isn't UTF-8, as a guess for messages."""
+    """The most frequent encoding other than UTF-8 for text in the language `code`: a guess for messages."""
     by_code = {each: encoding for encoding, codes in _ENCODINGS.items() for each in codes.split()}
-    return by_code.get(code) or by_code.get(code.partition("-")[0], _USUAL)
+    return by_code.get(code) or by_code.get(code.partition("-")[0], _DEFAULT_ENCODING)
 
 
 def language_name(code: str) -> str:

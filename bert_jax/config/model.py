@@ -55,14 +55,15 @@ class ModelConfig(Settings):
     """With local_window: one block in this many still has global attention, beginning with the first block. With 3, as
     in ModernBERT: the first block, the fourth, the seventh, and so on."""
     first_position: Annotated[int, Field(ge=0, le=1 << 20)] = 0
-    """Row of the position table that a sequence's first token has: RoBERTa's table begins after the padding's id."""
+    """Row of the position table for a sequence's first token. RoBERTa's is 2, the row after its padding id."""
     causal: bool = False
     """Each token attends only to itself and earlier tokens, as in GPT (Radford et al. 2018, section 3.1). Needed for
     objective.predict=next. The pooled vector is then that of the last token instead of the first."""
     num_segments: Annotated[int, Field(ge=0, le=1 << 24)] = 2
     """Rows of the segment (token type) table. 0: there is none."""
     num_task_types: Annotated[int, Field(ge=0, le=1 << 20)] = 0
-    """Rows of a table of task types, of which every token has the first (ERNIE 2.0, Sun et al. 2020, section 3.1)."""
+    """Rows of the task type table (ERNIE 2.0, Sun et al. 2020, section 3.1). Every token gets row 0. With 0 rows there
+    is no table."""
     discriminator: bool = False
     """Whether the model tells replaced tokens from true ones, as ELECTRA (Clark et al. 2020, section 2): that is its
     one head, and it has no pooler. Needed for objective.predict=replaced."""
@@ -74,14 +75,14 @@ class ModelConfig(Settings):
     vocabulary_size: Rows | None = None
     """Pieces in the vocabulary (V). None: the size of the tokenizer's vocabulary."""
     word_rows: Rows | None = None
-    """Rows of the word table. None: one for each piece. Published models may have more; the rows after those of the
-    pieces are kept and exported, and their ids are never predicted or drawn."""
+    """Rows of the word table. None: one for each piece. Published models may have more. The rows past the vocabulary
+    are kept and exported, but the model never predicts their ids, and masking never samples them."""
     activation: Literal["gelu_tanh", "gelu_erf"] = "gelu_tanh"
     """GELU by tanh (the original's code since February 2019) or by the error function (its checkpoints of 2018)."""
     norm: Literal["post", "pre"] = "post"
-    """Where the norms of a block stand: after each residual sum (BERT's), or before attention and feed-forward, and
-    once after the last block (Xiong et al. 2020). With pre the first block has none before its attention, as that of
-    the embeddings is just below."""
+    """Where a block has its norms: after each residual sum (BERT's), or before attention and feed-forward, and once
+    after the last block (Xiong et al. 2020). With pre, the first block has no norm before its attention, because the
+    norm of the embeddings is directly before it."""
     feedforward: Literal["dense", "gated"] = "dense"
     """What is between the two matrices of a block's feed-forward part: only the activation (dense, BERT's); or the
     first matrix is twice as wide, and the activation of one half of its output is multiplied by the other half (gated:
@@ -144,8 +145,8 @@ class ModelConfig(Settings):
             return
         if not self.discriminator:
             yield (
-                f"model.generator_divisor={divisor} is about the generator of a discriminator, which the model isn't; "
-                "set model.discriminator=True too, or leave it out"
+                f"model.generator_divisor={divisor} needs a discriminator; set model.discriminator=True, or leave "
+                "generator_divisor out"
             )
         if self.causal:
             yield (
@@ -156,8 +157,8 @@ class ModelConfig(Settings):
         for name, size in sizes.items():
             if size % divisor:
                 yield (
-                    f"model.{name}={size} is not a multiple of model.generator_divisor={divisor}, by which the "
-                    "generator's is smaller; change one of them"
+                    f"model.{name}={size} is not a multiple of model.generator_divisor={divisor}, which divides "
+                    "it for the generator; change one of them"
                 )
 
     @property
@@ -172,10 +173,10 @@ class ModelConfig(Settings):
 
     @property
     def generator(self) -> "ModelConfig | None":
-        """The generator beside a discriminator, a model with BERT's heads; None if there is none.
+        """The config of a discriminator's generator, which has BERT's heads; None if there is no generator.
 
-        Its tables are the discriminator's, of the same width, from which a matrix leads to its own (Clark et al. 2020,
-        section 3.2).
+        It shares the discriminator's embedding tables. If its hidden_size differs from their width, a matrix projects
+        the embeddings (Clark et al. 2020, section 3.2).
         """
         if self.generator_divisor is None:
             return None

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from bert_jax.config.settings import Settings
 
-Every = Annotated[int, Field(gt=0)]
+PositiveInt = Annotated[int, Field(gt=0)]
 
 Remat = Literal["none", "full", "dots"]
 """Values that the backward pass recomputes: nothing, whole blocks, or all but matrix products."""
@@ -47,7 +47,7 @@ class HostsConfig(Settings):
                 "together; give all three or none"
             )
         if self.index is not None and self.count is not None and self.index >= self.count:
-            yield f"hosts.index={self.index} is none of hosts.count={self.count} processes, counted from 0"
+            yield f"hosts.index={self.index} must be less than hosts.count={self.count}; processes are numbered from 0"
 
 
 class ExecutionConfig(Settings):
@@ -86,30 +86,30 @@ class InputConfig(Settings):
 class EvaluationConfig(Settings):
     """Evaluation on held-out documents during training."""
 
-    every: Every = 1000
+    every: PositiveInt = 1000
     """Steps between evaluations; the last step is always evaluated."""
-    max_sequences: Every = 4096
+    max_sequences: PositiveInt = 4096
     """Maximum number of held-out sequences; they and their masks are the same each time."""
 
 
 class CheckpointConfig(Settings):
     """When checkpoints are written and which are kept."""
 
-    every: Every = 1000
+    every: PositiveInt = 1000
     """Steps between checkpoints; the last step of a phase always writes one."""
     keep: Annotated[int, Field(ge=2)] = 2
     """Number of newest checkpoints to keep, besides the one with the lowest held-out loss."""
-    keep_every: Every | None = None
+    keep_every: PositiveInt | None = None
     """Steps between checkpoints that are kept for good: one is written after each multiple and never deleted. None:
     no such checkpoints."""
     every_minutes: Annotated[float, Field(gt=0)] | None = None
-    """Minutes after which a checkpoint is written whatever the step. None: checkpoints depend on steps alone."""
+    """Minutes since the last checkpoint after which the next is written, at any step. None: the step alone decides."""
 
 
 class LoggingConfig(Settings):
     """Logs of a training."""
 
-    every: Every | None = None
+    every: PositiveInt | None = None
     """Steps between lines of metrics.jsonl; a line summarises all steps since the last. None: 100, or a twentieth
     of the steps in runs of fewer than 2,000 steps."""
     tensorboard: bool = True

@@ -29,15 +29,15 @@ class RunConfig(TrainingConfig):
     """Phases of training, one after the other. The defaults are those of the published run."""
     init: str | None = None
     """Model whose parameters this run starts from: a run, a checkpoint, a Hugging Face directory, or the name of a
-    model on the Hugging Face hub. None: random parameters. Its vocabulary is used too, unless `vocabulary.file` names
-    one that begins with the same pieces; the row of each added piece is the mean of the rows of the pieces that it
-    replaces."""
+    model on the Hugging Face hub. None: random parameters. The run also uses the model's vocabulary, unless
+    `vocabulary.file` names an extension of it: the same pieces first, then added ones. The embedding of an added piece
+    starts as the mean of the embeddings of the pieces into which the model's vocabulary splits it."""
     input: InputConfig = InputConfig()
     preparation: PreparationConfig = PreparationConfig()
 
     @property
     def rows(self) -> list[tuple[int, int]]:
-        """The rows of each phase: their tokens, and the sequences that one may hold."""
+        """For each phase: the number of tokens in a row, and the largest number of sequences in a row."""
         return [(phase.length, self.data.sequences_a_row(phase.length)) for phase in self.phases]
 
     def slots(self, length: int) -> int:
@@ -55,16 +55,16 @@ class RunConfig(TrainingConfig):
         for name in ("across_documents", "whole_sentences"):
             if self.objective.pair != "none" and not getattr(self.data, name):
                 yield (
-                    f"data.{name}=False is about sequences without pairs and objective.pair={self.objective.pair} "
-                    "makes pairs of segments; set objective.pair=none, or leave the first out"
+                    f"data.{name}=False needs sequences without pairs, but objective.pair={self.objective.pair} makes "
+                    f"pairs of segments; set objective.pair=none or data.{name}=True"
                 )
         asked = [self.objective.units, *(phase.units for phase in self.phases if phase.units)]
         for kind in (kind for units in asked for kind in unit_shares(units)):
             setting = {"phrase": "phrases", "entity": "entities"}.get(kind)
             if setting and setting not in self.data.lexicons and not self.data.spans:
                 yield (
-                    f"units={kind}: the data don't mark them; name a file of them with data.{setting}, or a field with "
-                    "their places with data.spans"
+                    f"units={kind}: no {setting} are marked in the data; set data.{setting} to a file of them, or "
+                    "data.spans to the field of the records that marks them"
                 )
         for number, phase in enumerate(self.phases):
             if phase.rotary_base and self.model.positions != "rotary":

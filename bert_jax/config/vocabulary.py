@@ -7,8 +7,8 @@ from pydantic import Field
 
 from bert_jax.config.settings import Settings
 
-LEAST_OF_BYTES = 5 + 256
-"""Pieces of a byte-level BPE before any pair is merged: the special ones and the bytes."""
+MIN_BYTE_BPE_SIZE = 5 + 256
+"""Smallest vocabulary of a byte-level BPE, which merges no pairs: the five special pieces and the 256 bytes."""
 
 
 class VocabularyConfig(Settings):
@@ -41,8 +41,8 @@ class VocabularyConfig(Settings):
                 f"vocabulary.character_coverage={self.character_coverage} is less than the 0.98 that sentencepiece "
                 f"wants for vocabulary.kind={self.kind}; raise it, or choose vocabulary.kind=wordpiece"
             )
-        if self.kind == "byte_bpe" and not self.file and self.size < LEAST_OF_BYTES:
+        if self.kind == "byte_bpe" and not self.file and self.size < MIN_BYTE_BPE_SIZE:
             yield (
-                f"vocabulary.size={self.size} is less than the {LEAST_OF_BYTES} special pieces and bytes of "
+                f"vocabulary.size={self.size} is less than the {MIN_BYTE_BPE_SIZE} special pieces and bytes of "
                 "vocabulary.kind=byte_bpe; raise it"
             )

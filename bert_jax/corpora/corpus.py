@@ -21,10 +21,10 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import matching_files
 
 _DOCUMENTS_A_CHUNK = 8
-"""Least number of documents per chunk; longer documents are cut.
+"""Smallest number of documents in a chunk; a document that is too long for this is cut.
 
-A random second segment must come from another document of the same chunk, and text without blank lines would be one
-document."""
+A random second segment comes from another document of the same chunk, so a chunk needs several. Without the cut, text
+without blank lines would be a single document."""
 _FIELD = "text"
 """Default field of a file of records, if none is named after #."""
 _RECORDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -42,12 +42,12 @@ class _Kind(NamedTuple):
     example: str
 
 
-_FILES = re.compile("(.+)#([^#]+)")
-"""A pattern of files and a field."""
+_FILES_AND_FIELD = re.compile("(.+)#([^#]+)")
+"""A path or pattern of files, and a field."""
 _KINDS = {
     "text": _Kind(TextFiles, re.compile("(.+)", re.DOTALL), "text:corpus/*.txt.gz"),
-    "jsonl": _Kind(partial(RecordFiles, read_jsonl), _FILES, "jsonl:corpus/*.jsonl.zst#text"),
-    "parquet": _Kind(partial(RecordFiles, read_parquet), _FILES, "parquet:corpus/*.parquet#text"),
+    "jsonl": _Kind(partial(RecordFiles, read_jsonl), _FILES_AND_FIELD, "jsonl:corpus/*.jsonl.zst#text"),
+    "parquet": _Kind(partial(RecordFiles, read_parquet), _FILES_AND_FIELD, "parquet:corpus/*.parquet#text"),
     "tfds": _Kind(TfdsDataset, TFDS_PLACE, "tfds:imdb_reviews/plain_text:train"),
     "hf": _Kind(HfDataset, HF_PLACE, "hf:OWNER/SET:train#text"),
 }
@@ -61,7 +61,10 @@ Corpus = TextSource | PythonDocs
 
 
 class Mixture:
-    """The corpora of a run, read one after the other, with the attributes of one."""
+    """The corpora of a run, read one after the other.
+
+    `unit`, `total`, `position`, `repairs`, `stamp` and `revision` have the same meaning as in a single corpus.
+    """
 
     def __init__(self, parts: Sequence[Corpus]):
         self.parts = list(parts)
@@ -92,12 +95,12 @@ class Mixture:
     @property
     def stamp(self) -> str:
         """The stamp of a single part, or the hash of the stamps of several."""
-        return _one_of([part.stamp for part in self.parts])
+        return _combined_hash([part.stamp for part in self.parts])
 
     @property
     def revision(self) -> str:
         """The revision of a single part, or the hash of the revisions of several."""
-        return _one_of([part.revision for part in self.parts])
+        return _combined_hash([part.revision for part in self.parts])
 
     def passes(self) -> Iterator[Iterator[Document]]:
         """Yields one pass over each part. The caller reads each pass to its end before taking the next."""
@@ -116,7 +119,7 @@ class Mixture:
         return (document for _, document in self.sourced_documents())
 
 
-def _one_of(stamps: list[str]) -> str:
+def _combined_hash(stamps: list[str]) -> str:
     return stamps[0] if len(stamps) == 1 else short_hash(stamps)
 
 
@@ -138,10 +141,10 @@ def open_corpus(config: DataConfig) -> Mixture:
     parts: list[Corpus] = []
     has_spans = False
     for source, language in zip(config.source, config.languages, strict=True):
-        named = source_of(source)
-        spans = config.spans if named.startswith("jsonl:") else None
+        resolved = source_of(source)
+        spans = config.spans if resolved.startswith("jsonl:") else None
         has_spans |= spans is not None
-        parts.append(_open(source, named, TextSettings(config.undecodable, document_bytes, language, spans)))
+        parts.append(_open(source, resolved, TextSettings(config.undecodable, document_bytes, language, spans)))
     if config.spans and not has_spans:
         raise UsageError(
             f"data.spans={config.spans} names a field of JSON lines, but {config.described} has no source of JSON "
@@ -151,10 +154,10 @@ def open_corpus(config: DataConfig) -> Mixture:
 
 
 def source_of(text: str) -> str:
-    """The source that a user means by `text`, which is a source already, or a path or pattern of files.
+    """Resolves `text`, as a user typed it: a source is returned as it is, a path or pattern of files as KIND:PLACE.
 
-    The suffix decides the kind: .jsonl and .parquet files hold records, and #FIELD may follow; all others hold plain
-    text. Raises UsageError if no file matches.
+    The suffix of a file decides the kind: .jsonl and .parquet files hold records, and #FIELD may follow; all others
+    hold plain text. Raises UsageError if no file matches.
     """
     if text == "python-docs" or text.partition(":")[0] in KINDS:
         return text
@@ -176,17 +179,17 @@ def source_of(text: str) -> str:
     return f"text:{text}"
 
 
-def _open(source: str, named: str, settings: TextSettings) -> Corpus:
-    if named == "python-docs":
+def _open(source: str, resolved: str, settings: TextSettings) -> Corpus:
+    if resolved == "python-docs":
         return PythonDocs()
-    name, _, place = named.partition(":")
+    name, _, place = resolved.partition(":")
     kind = _KINDS[name]
     if parts := kind.place.fullmatch(place):
         corpus = kind.open(*parts.groups(), settings)
         if name != "text":
             next(corpus.documents(), None)  # raises if the first record lacks the field
         return corpus
-    if kind.place is _FILES and (path := place.rstrip("#")) and path[0] != "#":
+    if kind.place is _FILES_AND_FIELD and (path := place.rstrip("#")) and path[0] != "#":
         raise UsageError(
             f"data.source={source!r} lacks #FIELD, the field that holds the text; write it like {name}:{path}#{_FIELD}"
         )

@@ -29,7 +29,8 @@ class Decoder:
     """Decodes UTF-8. Undecodable bytes are an error, or with `replace` become U+FFFD and are counted in `repairs`."""
 
     def __init__(self, repairs: Counter[str], replace: bool = False, remedy: str = "save it as UTF-8", language="en"):
-        """`remedy` goes into the error for undecodable bytes; `language` suggests an encoding if there are many."""
+        """`remedy`: what the error for an undecodable byte tells the user to do. `language`: the language of the text;
+        it decides which encoding the error for too many undecodable lines suggests."""
         self.repairs, self._replace, self._remedy, self._language = repairs, replace, remedy, language
         self._lines = 0
 
@@ -60,7 +61,7 @@ class Decoder:
 
 
 def decoded_lines(path: Place, repairs: Counter[str], most_bytes: int | None = None) -> Iterator[str]:
-    """Yields the lines of a UTF-8 file, plain, .gz or .zst. Lines end at line feeds only, and keep them.
+    """Yields the lines of a UTF-8 file, plain, .gz or .zst. Only a line feed ends a line; each line includes it.
 
     A byte-order mark is removed and counted in `repairs`. Raises UsageError if the file can't be read, is damaged or
     isn't UTF-8 (naming the line), or if a line is longer than `most_bytes`, by default RECORD_BYTES.
@@ -70,7 +71,10 @@ def decoded_lines(path: Place, repairs: Counter[str], most_bytes: int | None = N
 
 
 def whole_lines(path: Place, raw: io.BufferedReader, decoder: Decoder, most_bytes: int | None = None) -> Iterator[str]:
-    """Yields the decoded lines of an opened file. Raises UsageError as `file_parts` does, and for too long a line."""
+    """Yields the decoded lines of an opened file.
+
+    Raises UsageError as `file_parts` and `decoder` do, and if a line is longer than `most_bytes`.
+    """
     most_bytes = most_bytes or limits.RECORD_BYTES
     for number, parts in itertools.groupby(file_parts(path, raw, decoder.repairs), itemgetter(0)):
         line = bytearray()
@@ -90,13 +94,13 @@ def file_parts(path: Place, raw: io.BufferedReader, repairs: Counter[str]) -> It
     UTF-32, contains a NUL byte, or decompresses to more than EXPANSION allows.
     """
     content = decompressed(path, raw)
-    number, size, checked_from = 0, 0, limits.FREE_BYTES
+    number, size, next_check_size = 0, 0, limits.FREE_BYTES
     try:
         for number, part in numbered_parts(content):
             size += len(part)
-            if content is not raw and size > checked_from:
+            if content is not raw and size > next_check_size:
                 check_expansion(path, "it unpacks to", size, raw.tell())
-                checked_from = size + limits.LINE_BYTES
+                next_check_size = size + limits.LINE_BYTES
             _check_text(path, number, part)
             if number == 1 and part.startswith(codecs.BOM_UTF8):
                 repairs["byte-order marks taken off"] += 1

@@ -19,8 +19,8 @@ HF_PLACE = re.compile(r"([^:#]+):([^:#\[\]]+)#(.+)")
 _FIRST_VERSION = 4
 """First major version of `datasets` that never runs code from a dataset."""
 _REMEDY = (
-    "name OWNER/SET or OWNER/SET/CONFIG of the hub, which needs a network or HF_HUB_OFFLINE=1 and a set in the cache, "
-    "or a folder of .jsonl, .parquet or .txt files"
+    "name OWNER/SET or OWNER/SET/CONFIG of the hub (this needs a network, or HF_HUB_OFFLINE=1 and the dataset in the "
+    "cache), or a folder of .jsonl, .parquet or .txt files"
 )
 
 
@@ -75,7 +75,10 @@ class HfDataset(TextSource):
 
 
 def _library() -> ModuleType:
-    """Imports `datasets` and silences it. Raises UsageError if it is missing, or so old that it runs datasets' code."""
+    """Imports `datasets` and silences it.
+
+    Raises UsageError if it is missing, or so old that it may run code that comes with a dataset.
+    """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
         library = importlib.import_module("datasets")
@@ -85,7 +88,7 @@ def _library() -> ModuleType:
         ) from None
     if int(library.__version__.partition(".")[0]) < _FIRST_VERSION:
         raise UsageError(
-            f"datasets {library.__version__} is installed, which may run code that comes with a set; install "
+            f"datasets {library.__version__} is installed, which may run code that comes with a dataset; install "
             f"{_FIRST_VERSION}.0 or newer"
         )
     library.disable_progress_bars()

@@ -37,36 +37,36 @@ def product_of_transposed(
 def weighted_sums(
     weights: Float[Array, "*B T S"], values: Float[Array, "*B S K"], dtype: DTypeLike
 ) -> Float[Array, "*B T K"]:
-    """The sums of `values` with `weights`, in `dtype`: a product whose gradients take the forms above."""
-    return _differentiable(weights, values, False, dtype)
+    """The sums of `values`, weighted by `weights`, in `dtype`. The gradients are computed by the functions above."""
+    return _product_with_custom_gradient(weights, values, False, dtype)
 
 
 def inner_products(
     queries: Float[Array, "*B T K"], keys: Float[Array, "*B S K"], dtype: DTypeLike
 ) -> Float[Array, "*B T S"]:
-    """The inner product of each query with each key, in `dtype`: a product whose gradients take the forms above."""
-    return _differentiable(queries, keys, True, dtype)
+    """The inner product of each query with each key, in `dtype`. The functions above compute the gradients."""
+    return _product_with_custom_gradient(queries, keys, True, dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _differentiable(a: Array, b: Array, transposes: bool, dtype: DTypeLike) -> Array:
-    """a b or, if it `transposes`, a b^T."""
-    return product_with_transposed(a, b, dtype) if transposes else product(a, b, dtype)
+def _product_with_custom_gradient(a: Array, b: Array, transpose_b: bool, dtype: DTypeLike) -> Array:
+    """a b^T if `transpose_b`, otherwise a b."""
+    return product_with_transposed(a, b, dtype) if transpose_b else product(a, b, dtype)
 
 
-def _forward(a, b, transposes, dtype):
-    return _differentiable(a, b, transposes, dtype), (a, b)
+def _forward(a, b, transpose_b, dtype):
+    return _product_with_custom_gradient(a, b, transpose_b, dtype), (a, b)
 
 
-def _backward(transposes, dtype, residuals, gradient):
+def _backward(transpose_b, dtype, residuals, gradient):
     a, b = residuals
     gradient = gradient.astype(a.dtype)
-    if transposes:
+    if transpose_b:
         return product(gradient, b, a.dtype), product_of_transposed(gradient, a, b.dtype)
     return product_with_transposed(gradient, b, a.dtype), product_of_transposed(a, gradient, b.dtype)
 
 
-_differentiable.defvjp(_forward, _backward)
+_product_with_custom_gradient.defvjp(_forward, _backward)
 
 
 def heads_first(x: Float[Array, "B T H K"]) -> Float[Array, "B H T K"]:

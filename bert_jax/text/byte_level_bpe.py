@@ -7,7 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer as Pipeline
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from bert_jax.config.vocabulary import LEAST_OF_BYTES
+from bert_jax.config.vocabulary import MIN_BYTE_BPE_SIZE
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.text.pipeline import BYTES, Tokenizer
 from bert_jax.text.tokenizer_json import finished, read_json
@@ -54,9 +54,9 @@ def train_byte_level_bpe(texts: Sequence[str], size: int, *, lowercase: bool, st
     if a space were before it: sentences are encoded one by one, and a word is the same piece wherever it stands. Raises
     UsageError if `size` is less than these, or more than the text can give.
     """
-    if size < LEAST_OF_BYTES:
+    if size < MIN_BYTE_BPE_SIZE:
         raise UsageError(
-            f"vocabulary.size={size:,} is less than the {LEAST_OF_BYTES} special pieces and bytes; raise it"
+            f"vocabulary.size={size:,} is less than the {MIN_BYTE_BPE_SIZE} special pieces and bytes; raise it"
         )
     strip_accents = lowercase if strip_accents is None else strip_accents
     cleaning = None

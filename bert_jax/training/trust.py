@@ -51,8 +51,8 @@ class Part(NamedTuple):
     arguments: tuple[Array, ...]
 
 
-def parts() -> list[Part]:
-    """The parts to compare, each with its gradients: those that add up few values in each of many rows."""
+def parts_to_check() -> list[Part]:
+    """The parts of a step that sum few values in each of many rows. `difference` also compares their gradients."""
     config = ModelConfig.tiny(compute_dtype="float32")
     rows, labels = _random(_ROWS, _WIDTH), jnp.arange(_ROWS) % 3
     params = {"params": {"scale": jnp.ones(_WIDTH), "bias": jnp.zeros(_WIDTH)}}
@@ -80,24 +80,25 @@ def parts() -> list[Part]:
 def check_compiler() -> None:
     """Raises RunError if a compiled part differs from its operations computed one by one.
 
-    It takes some seconds, once for each machine, settings of XLA, version of JAX and code of model and step.
+    The check takes a few seconds. It is repeated only if the machine, the version of JAX, the environment variables of
+    XLA and JAX, or the code of the model or of training changes.
     """
-    passed = cache_directory() / "trusted" / f"{_circumstances_hash()}.json"
+    passed = cache_directory() / "trusted" / f"{_cache_key()}.json"
     if passed.exists():
         return
     begun = time.monotonic()
-    for part in parts():
+    for part in parts_to_check():
         if wrong := difference(part):
             raise RunError(
                 f"jaxlib {jaxlib.__version__} computes {part.name} wrong on this machine's "
                 f"{jax.devices()[0].device_kind}: {wrong}. Install another version of jax and jaxlib, or, on a CPU, "
-                "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= (slower); --execution.no-check-compiler trains "
-                "all the same"
+                "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= (slower); to train with this fault "
+                "anyway, add --execution.no-check-compiler"
             )
     say(f"checked that the compiler computes right on this machine ({time.monotonic() - begun:.0f} s, once)")
     try:
         passed.parent.mkdir(parents=True, exist_ok=True)
-        write_json(passed, _circumstances())
+        write_json(passed, _cache_key_fields())
     except (OSError, RunError):
         pass  # another process wrote it, or the check is repeated next time
 
@@ -123,7 +124,7 @@ def difference(part: Part) -> str | None:
         wrong = ~(np.abs(got - expected) <= tolerance * largest)  # NaN is wrong
         if wrong.any():
             first = np.unravel_index(np.argmax(wrong), wrong.shape)
-            return f"{wrong.sum():,} of {wrong.size:,} values, the first {got[first]:g} for {expected[first]:g}"
+            return f"{wrong.sum():,} of {wrong.size:,} values, the first {got[first]:g} instead of {expected[first]:g}"
     return None
 
 
@@ -131,11 +132,11 @@ def _random(*shape: int) -> Float[Array, "..."]:
     return jax.random.normal(jax.random.key(len(shape)), shape)
 
 
-def _circumstances_hash() -> str:
-    return hashlib.sha256(json.dumps(_circumstances(), sort_keys=True).encode()).hexdigest()[:24]
+def _cache_key() -> str:
+    return hashlib.sha256(json.dumps(_cache_key_fields(), sort_keys=True).encode()).hexdigest()[:24]
 
 
-def _circumstances() -> dict[str, Any]:
+def _cache_key_fields() -> dict[str, Any]:
     """Everything that the compiled code depends on."""
     device = jax.devices()[0]
     code = sorted([*_MODEL.glob("*.py"), *_TRAINING.glob("*.py")])

@@ -81,7 +81,7 @@ def test_help_is_short_and_has_no_marks_of_a_library(name, capsys, monkeypatch):
 def test_the_settings_shown_first_and_those_read_exist(name, capsys):
     command = arguments_of(name)
     names = [flag.name for flag in command.flags()]
-    assert set(command.FIRST) <= {flag.name for flag in command.used_flags()}
+    assert set(command.SHORT_HELP_SETTINGS) <= {flag.name for flag in command.used_flags()}
     run([name, "--help"])
     assert len(re.findall("^  [-A-Z]", capsys.readouterr().out, re.MULTILINE)) <= 20  # README's number
     for read in command.READS:

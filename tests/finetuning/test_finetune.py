@@ -258,7 +258,7 @@ def test_plain_lines_are_predicted(finished, tmp_path, capsys, monkeypatch):
     lines, output = tmp_path / "lines.txt", tmp_path / "said.jsonl"
     lines.write_text("The old cat sees.\n\nThe stone, the river.\n")
     assert bert_jax_command(["predict", str(finished.path), str(lines), str(output)]) == 0
-    assert f"{lines}: each line is a sentence (a file with columns: --format tsv)" in capsys.readouterr().err
+    assert f"{lines}: each line is a sentence (for a file with columns, add --format tsv)" in capsys.readouterr().err
     said = [json.loads(line) for line in output.read_text().splitlines()]
     assert [one["sentence"] for one in said] == ["The old cat sees.", "", "The stone, the river."]
     assert [said[0]["predicted_label"], said[2]["predicted_label"]] == ["animal", "water"]

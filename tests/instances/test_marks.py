@@ -182,7 +182,7 @@ def test_a_file_that_is_no_lexicon_is_one_line(tmp_path, content, told):
 
 def test_units_that_the_data_do_not_mark_are_refused(tiny_config):
     for objective in (ObjectiveConfig(units="phrase"), ObjectiveConfig(units=("piece:1", "entity:1"))):
-        with pytest.raises(SettingsError, match=r"the data don't mark them; name a file of them with data\.\w+"):
+        with pytest.raises(SettingsError, match=r"are marked in the data; set data\.\w+ to a file"):
             tiny_config.replace(objective=objective)
     phase = tiny_config.phases[0].replace(units="entity")
     with pytest.raises(SettingsError, match="data.entities"):

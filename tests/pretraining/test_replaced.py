@@ -331,7 +331,7 @@ def test_a_discriminator_without_generator_is_not_evaluated(run, tmp_path):
         ({"generator_divisor": 3}, r"model.hidden_size=16 is not a multiple of model.generator_divisor=3"),
         ({"num_heads": 1}, r"model.num_heads=1 is not a multiple of model.generator_divisor=2"),
         ({"feedforward_size": 15}, r"model.feedforward_size=15 is not a multiple"),
-        ({"discriminator": False}, r"model.generator_divisor=2 is about the generator of a discriminator"),
+        ({"discriminator": False}, r"model.generator_divisor=2 needs a discriminator"),
         ({"causal": True}, r"model.causal=True with model.generator_divisor=2"),
     ],
 )

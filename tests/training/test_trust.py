@@ -37,8 +37,10 @@ def test_the_fault_of_this_jaxlib_is_found():
 
 def test_a_part_that_compiles_to_something_else_is_refused(unchecked, monkeypatch):
     wrong = Part("the wrong part", lambda x: x + isinstance(x, jax.core.Tracer), (jnp.ones(3),))
-    monkeypatch.setattr(trust, "parts", lambda: [wrong])
-    with pytest.raises(RunError, match="computes the wrong part wrong .* 3 of 3 values, the first 2 for 1. Install"):
+    monkeypatch.setattr(trust, "parts_to_check", lambda: [wrong])
+    with pytest.raises(
+        RunError, match="computes the wrong part wrong .* 3 of 3 values, the first 2 instead of 1. Install"
+    ):
         check_compiler()
     assert not list(unchecked.rglob("*.json"))
 
@@ -49,7 +51,7 @@ def test_not_a_number_is_wrong():
 
 def test_a_machine_is_checked_once(unchecked, monkeypatch):
     checked = []
-    monkeypatch.setattr(trust, "parts", lambda: checked.append(1) or [])
+    monkeypatch.setattr(trust, "parts_to_check", lambda: checked.append(1) or [])
     check_compiler()
     check_compiler()
     assert len(checked) == 1
@@ -59,8 +61,8 @@ def test_a_machine_is_checked_once(unchecked, monkeypatch):
 
 
 def test_a_record_that_cannot_be_written_stops_no_training(unchecked, monkeypatch):
-    monkeypatch.setattr(trust, "parts", lambda: [])
-    monkeypatch.setattr(trust, "_circumstances_hash", lambda: "same")
+    monkeypatch.setattr(trust, "parts_to_check", lambda: [])
+    monkeypatch.setattr(trust, "_cache_key", lambda: "same")
     (unchecked / "bert_jax").mkdir()
     (unchecked / "bert_jax/trusted").touch()  # a file where the folder of records should be
     check_compiler()
@@ -68,7 +70,9 @@ def test_a_record_that_cannot_be_written_stops_no_training(unchecked, monkeypatc
 
 
 def test_the_parts_of_a_step_are_right_here():
-    assert {part.name: difference(part) for part in trust.parts()} == {part.name: None for part in trust.parts()}
+    assert {part.name: difference(part) for part in trust.parts_to_check()} == {
+        part.name: None for part in trust.parts_to_check()
+    }
 
 
 def test_a_step_of_many_tokens_is_that_of_its_microbatches():
