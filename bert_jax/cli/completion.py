@@ -1,7 +1,7 @@
 """Shell completion: a short script for each shell, which gets the candidates from `bert-jax --complete WORDS`."""
 
 from bert_jax.cli.config_files import catalogue, names_for
-from bert_jax.cli.flags import Flag
+from bert_jax.cli.flags import Flag, first_sentence
 from bert_jax.cli.main import COMMANDS, COMPLETE, COMPLETION, HELP_FLAGS, arguments_of
 from bert_jax.system.errors import UsageError
 
@@ -66,7 +66,7 @@ def _candidates(words: list[str]) -> tuple[dict[str, str], bool]:
         if before[-1] == f"--{flag.name}" and flag.kind.choices:
             return dict.fromkeys(map(str, flag.kind.choices), ""), False
     if word.startswith("-"):
-        named = {name: flag.help.partition(". ")[0] for flag in flags for name in _spelled(flag)}
+        named = {name: first_sentence(flag.help).rstrip(".") for flag in flags for name in _spelled(flag)}
         return named | dict.fromkeys(HELP_FLAGS[1:], ""), False
     names: list[str] = []
     if len(before) == 1 and before[0] == "configs":

@@ -12,6 +12,8 @@ from bert_jax.config.wording import Kind
 CONFIG = "config"
 """The field of a command's arguments that holds the settings of CONFIG. Their flags don't contain this name."""
 _POSITIONAL = "positional"
+_SENTENCE_END = re.compile(r"(?<=[a-z0-9)`\]]\.)(?<! al\.)\s+(?=[A-Z0-9`])")
+"""The space between two sentences; `et al.` ends none."""
 Value = TypeVar("Value")
 Positional = Annotated[Value, _POSITIONAL]
 """The type of an argument that is given by its place on the command line."""
@@ -101,6 +103,11 @@ def _walk(
         else:
             positional = _POSITIONAL in field.metadata
             yield Flag(path, Kind.of_field(field), value, _paragraph(field.description), group, of_command, positional)
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a help text, with its full stop."""
+    return _SENTENCE_END.split(text)[0]
 
 
 def _paragraph(text: str | None) -> str:

@@ -1,13 +1,12 @@
 """The texts of --help and --help-all."""
 
-import re
 import shutil
 import textwrap
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from bert_jax.cli.flags import Flag
+from bert_jax.cli.flags import Flag, first_sentence
 
 _WIDEST = 110
 """Maximum width of help in columns, also used if the width of the terminal is unknown."""
@@ -15,7 +14,6 @@ _MARGIN = 34
 """Column at which the description of a flag starts."""
 _LONG = 60
 """Length in characters above which the short form cuts a sentence at its colon."""
-_SENTENCE_END = re.compile(r"(?<=[a-z0-9)`\]]\.)\s+(?=[A-Z0-9`])")
 
 
 def short_help(flags: Iterable[Flag]) -> str:
@@ -74,7 +72,7 @@ def _entry(flag: Flag, text: str) -> str:
 
 
 def _beginning(text: str) -> str:
-    first = _SENTENCE_END.split(text)[0]
+    first = first_sentence(text)
     before, colon, _ = first.partition(": ")
     return f"{before}." if colon and len(first) > _LONG else first
 

@@ -157,7 +157,8 @@ def _failed(error: BaseException, name: str, words: list[str]) -> int:
     ours = isinstance(error, BertJaxError)
     if interruption.interrupted(error) or not ours and interruption.raised():
         interruption.stop_raising()
-        again = "to go on" if "--workdir" in words else "to do it from its beginning"
+        has_workdir = any(word.partition("=")[0] == "--workdir" for word in words)
+        again = "to go on" if has_workdir else "to do it from its beginning"
         say(f"bert-jax: interrupted; give the same command again {again}")
         return 143
     if isinstance(error, SettingsError):

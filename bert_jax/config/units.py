@@ -22,6 +22,7 @@ def one_or_several(value: Any) -> Any:
 
 
 def _checked(units: tuple[str, ...]) -> tuple[str, ...]:
+    units = tuple(" ".join(units).split())  # also of one text, "word:0.7 phrase:0.3"
     for unit in units:
         if not _UNIT.fullmatch(unit):
             near = difflib.get_close_matches(unit.partition(":")[0], UNIT_KINDS, 1)

@@ -38,6 +38,8 @@ def verify(run: RunDirectory) -> list[Verdict]:
 
     Raises UsageError if there is neither a checkpoint nor data.
     """
+    if not run.path.exists():
+        raise UsageError(f"there is nothing at {run.path}; give a run")
     finished, gone = complete(run.checkpoints), lost_checkpoints(run.checkpoints)
     data = _data_sets(run)
     if not finished and not gone and not data:
