@@ -3,6 +3,7 @@ import re
 import pytest
 
 from bert_jax.cli.arguments import Arguments
+from bert_jax.cli.flags import first_sentence
 from bert_jax.cli.help import short_help
 from bert_jax.cli.main import COMMANDS, arguments_of, run
 from bert_jax.config.run import RunConfig
@@ -112,3 +113,8 @@ def test_a_setting_that_params_does_not_show_changes_nothing_that_it_counts(caps
 def test_the_version_is_told(capsys):
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == "bert-jax 0.1.0\n"
+
+
+def test_a_sentence_does_not_end_at_the_names_of_authors():
+    assert first_sentence("AdamW, or LAMB (You et al. 2020). Next.") == "AdamW, or LAMB (You et al. 2020)."
+    assert first_sentence("One. Two.") == "One."

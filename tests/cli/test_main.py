@@ -10,7 +10,7 @@ import pytest
 from conftest import program, stories
 from warm_process import COMMAND
 
-from bert_jax.cli.main import COMMANDS, run
+from bert_jax.cli.main import COMMANDS, _failed, run
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.run.metrics import read_metrics
 from bert_jax.system import machine
@@ -300,3 +300,10 @@ def test_the_shell_command_gives_exit_codes_and_ends_quietly_with_its_reader(tmp
     process = program(COMMAND, "params", "tiny", stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert (process.communicate()[1], process.returncode) == ("", 141)
+
+
+@pytest.mark.parametrize("words", [["--workdir", "runs/a"], ["--workdir=runs/a"]])
+def test_an_interrupted_run_goes_on_however_its_flag_is_written(words, capsys, monkeypatch):
+    monkeypatch.setattr("bert_jax.system.interruption._State.settled", False)
+    assert _failed(KeyboardInterrupt(), "pretrain", words) == 143
+    assert "give the same command again to go on" in capsys.readouterr().err

@@ -223,3 +223,7 @@ def test_defaults_have_the_types_that_validation_gives():
     for group in [config, *(getattr(config, name) for name in RunConfig.model_fields)]:
         if isinstance(group, Settings):
             assert repr(group.replace()) == repr(group)
+
+
+def test_units_with_weights_may_be_one_text():
+    assert ObjectiveConfig(units="piece:0.4 word:0.6").units == ("piece:0.4", "word:0.6")

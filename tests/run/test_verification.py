@@ -119,3 +119,8 @@ def test_what_the_run_deletes_meanwhile_is_no_damage(tmp_path, monkeypatch):
 
     monkeypatch.setattr(verification, "damaged_file", deleted_while_it_is_read)
     assert verify(run) == [Verdict(run.manifest.path, None), Verdict(run.checkpoints / "00000020", None)]
+
+
+def test_a_path_with_nothing_there_is_said(tmp_path):
+    with pytest.raises(UsageError, match="there is nothing at .*missing; give a run"):
+        verify(RunDirectory(tmp_path / "missing"))
