@@ -42,13 +42,13 @@ class PythonDocs:
 
     def documents(self) -> Iterator[list[str]]:
         """Yields each docstring of several lines as a list of paragraphs, without duplicates."""
-        seen: set[str] = set()
+        yielded: set[str] = set()
         docstrings = map_in_processes(_docstrings, self.paths, available_cores(), items_at_once=64)
         for self.position, module in enumerate(docstrings, 1):
             for docstring in module:
                 document = [" ".join(block.split()) for block in re.split(r"\n\s*\n", docstring) if block.strip()]
-                if "\n" in docstring and docstring not in seen:
-                    seen.add(docstring)
+                if "\n" in docstring and docstring not in yielded:
+                    yielded.add(docstring)
                     yield document
 
 
@@ -73,14 +73,14 @@ def _docstrings(path: Path) -> list[str]:
             module = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError):
         return []  # packages contain templates and broken files, which can't be parsed
-    found: list[str] = []
+    docstrings: list[str] = []
     pending: list[_Documented] = [module]
     while pending:
         node = pending.pop()
         if docstring := ast.get_docstring(node):
-            found.append(docstring.encode(errors="replace").decode())  # some quote lone surrogates
+            docstrings.append(docstring.encode(errors="replace").decode())  # some quote lone surrogates
         pending += reversed([*_definitions(node)])
-    return found
+    return docstrings
 
 
 def _definitions(node: ast.AST) -> Iterator[_Documented]:

@@ -246,13 +246,13 @@ def _separate_held_out(chunks: Sequence[ChunkRecord], sources: int, least: int) 
 
 def _example_sentences(by_source: Sequence[Sequence[Document]], recipe: Recipe) -> list[str]:
     """The first well-formed sentence of each document, at most _EXAMPLES, in the order of their hashes."""
-    found: list[str] = []
+    examples: list[str] = []
     for source, documents in enumerate(by_source):
         for document in documents:
             sentences = map(plain, as_sentences(document, recipe.data, source))
-            found.extend(itertools.islice(filter(_reads_well, sentences), 1))
-    found.sort(key=lambda sentence: hashlib.blake2b(sentence.encode()).digest())
-    return found[:_EXAMPLES]
+            examples.extend(itertools.islice(filter(_reads_well, sentences), 1))
+    examples.sort(key=lambda sentence: hashlib.blake2b(sentence.encode()).digest())
+    return examples[:_EXAMPLES]
 
 
 def _reads_well(sentence: str) -> bool:

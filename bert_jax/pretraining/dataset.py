@@ -70,14 +70,14 @@ def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedD
     """
     lengths = list(dict.fromkeys(phase.length for phase in config.phases))
     text = functools.cache(lambda: _text_of(config))
-    found = {length: _found(config, run, length, text) for length in lengths}
-    new_data = _prepare(config, run, [length for length in lengths if not found[length]])
+    existing = {length: _existing_data(config, run, length, text) for length in lengths}
+    new_data = _prepare(config, run, [length for length in lengths if not existing[length]])
     prepared = {}
     written = run.manifest.readable().data
     for length in lengths:
-        prepared[length] = found[length] or next(new_data)
+        prepared[length] = existing[length] or next(new_data)
         shards_hash = prepared[length].shards_hash
-        if found[length] and written.get(str(length), shards_hash) != shards_hash:
+        if existing[length] and written.get(str(length), shards_hash) != shards_hash:
             raise RunError(
                 f"{run.data(length)} is not as it was written; delete it and give the same command again to prepare it "
                 "anew"
@@ -86,15 +86,15 @@ def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedD
     return prepared
 
 
-def _found(config: RunConfig, run: RunDirectory, length: int, text: Callable[[], str]) -> PreparedData | None:
+def _existing_data(config: RunConfig, run: RunDirectory, length: int, text: Callable[[], str]) -> PreparedData | None:
     """The finished data set of `length`, or None. Deletes one of other settings or text if the run hasn't begun.
 
     `text` returns the hash of the whole text. Raises UsageError if the run is under way and the set has other settings.
     """
-    found = PreparedData.open(run.data(length))
-    if found and run.under_way:
+    data = PreparedData.open(run.data(length))
+    if data and run.under_way:
         return prepared_for(config, run, length)
-    if found and is_outdated(found, config, run, text):
+    if data and is_outdated(data, config, run, text):
         open_corpus(config.data)  # refused before anything is deleted
         _check_marks(config.data)
         refuse_links(run.path / "data", run.data(length))
@@ -102,7 +102,7 @@ def _found(config: RunConfig, run: RunDirectory, length: int, text: Callable[[],
         run.manifest.note_data(length, None)
         discard(run.data(length))
         return None
-    return found
+    return data
 
 
 def prepared_for(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:

@@ -2,7 +2,6 @@
 
 import base64
 import importlib
-import io
 import logging
 import os
 import re
@@ -140,7 +139,7 @@ def object_name(path: epath.Path) -> str:
 def objects(folder: epath.Path) -> dict[str, Stored]:
     """All objects below `folder`, by their path relative to it; "" for an object with the name of `folder`."""
     top = object_name(folder)
-    store = _store_of(folder)
+    store = store_of(folder)
     found = store.find(os.fspath(folder), detail=True)
     if isinstance(found, list):  # adlfs, if `folder` is an object
         found = {name: store.info(name) for name in found}
@@ -155,7 +154,7 @@ def matching(pattern: str) -> dict[epath.Path, Stored]:
     """The objects whose names match `pattern`, sorted by name. * doesn't match a slash, ** does."""
     root = place_of(pattern.partition("*")[0])
     scheme = root.parts[1]
-    found = _store_of(root).glob(f"{scheme}:{pattern.partition(':')[2]}", detail=True)
+    found = store_of(root).glob(f"{scheme}:{pattern.partition(':')[2]}", detail=True)
     return {
         epath.Path(f"{scheme}://{name}"): _stored(about)
         for name, about in sorted(found.items())
@@ -163,19 +162,11 @@ def matching(pattern: str) -> dict[epath.Path, Stored]:
     }
 
 
-def open_object(path: epath.Path) -> io.BufferedReader:
-    """Opens the object at `path` for reading, with seek. Raises FileNotFoundError.
-
-    Reading raises RunError if fewer bytes arrive than were requested.
-    """
-    return io.BufferedReader(_ObjectReader(path), _BLOCK_BYTES)
-
-
 def download(path: epath.Path, stored: Stored, file: Path) -> None:
     """Writes the object at `path` to `file`. Raises RunError if its size or checksum isn't that of `stored`."""
     # Of a download gcsfs itself could compare MD5 alone, which objects composed of others don't have.
     options = {"consistency": "none"} if path.parts[1] == "gs" else {}
-    _store_of(path).get_file(os.fspath(path), os.fspath(file), **options)
+    store_of(path).get_file(os.fspath(path), os.fspath(file), **options)
     if file.stat().st_size != stored.size or (stored.crc32c and crc32c_of(file) != stored.crc32c):
         raise RunError(f"{path} did not arrive as it is stored (size or CRC32C differs); give the same command again")
 
@@ -183,9 +174,9 @@ def download(path: epath.Path, stored: Stored, file: Path) -> None:
 def upload(file: Path, path: epath.Path) -> None:
     """Uploads `file` to `path`, atomically: readers see the old or the new object. gcsfs compares the MD5."""
     if file.stat().st_size < _BLOCK_BYTES:
-        _store_of(path).pipe_file(os.fspath(path), file.read_bytes())  # read at once, because the file may be growing
+        store_of(path).pipe_file(os.fspath(path), file.read_bytes())  # read at once, because the file may be growing
     else:
-        _store_of(path).put_file(os.fspath(file), os.fspath(path))
+        store_of(path).put_file(os.fspath(file), os.fspath(path))
 
 
 def upload_folder(folder: Path, target: epath.Path, last: str | None = None) -> None:
@@ -215,7 +206,7 @@ def in_parallel(transfer: Callable[[str], None], names: Iterable[str]) -> None:
 
 def delete(path: epath.Path) -> None:
     """Deletes the object at `path` and all objects below it. Raises FileNotFoundError if there are none."""
-    _store_of(path).rm(os.fspath(path), recursive=True)
+    store_of(path).rm(os.fspath(path), recursive=True)
 
 
 def crc32c_of(file: Path) -> str:
@@ -229,49 +220,14 @@ def crc32c_of(file: Path) -> str:
     return base64.b64encode(total.digest()).decode()
 
 
-class _ObjectReader(io.RawIOBase):
-    """Reads an object by ranges, and checks their lengths: gcsfs' own file waits for ever after a short answer."""
-
-    def __init__(self, path: epath.Path):
-        self._path, self._position, self._store = os.fspath(path), 0, _store_of(path)
-        self._size = self._store.info(self._path)["size"]
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        self._position = base + offset
-        return self._position
-
-    def readinto(self, buffer) -> int:
-        wanted = min(len(buffer), self._size - self._position)
-        if wanted <= 0:
-            return 0
-        data = self._store.cat_file(self._path, start=self._position, end=self._position + wanted)
-        if len(data) != wanted:
-            raise RunError(
-                f"{self._path}: {len(data):,} bytes came from byte {self._position:,} on where {wanted:,} were asked "
-                "for; give the same command again"
-            )
-        buffer[:wanted] = data
-        self._position += wanted
-        return wanted
-
-
 def _stored(about: dict[str, Any]) -> Stored:
     """`about`: an object's description by gcsfs, s3fs or adlfs, which name its revision differently."""
     revision = next(about[name] for name in ("generation", "VersionId", "ETag", "etag") if about.get(name))
     return Stored(int(about["size"]), str(revision).strip('"'), about.get("crc32c"))
 
 
-def _store_of(path: epath.Path) -> Any:
+def store_of(path: epath.Path) -> Any:
+    """fsspec's file system of the service in which `path` is."""
     return _store(path.parts[1])
 
 

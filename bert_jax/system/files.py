@@ -23,13 +23,13 @@ from bert_jax.system.bucket import (
     in_bucket,
     matching,
     objects,
-    open_object,
     scheme_of,
     upload,
     upload_folder,
 )
 from bert_jax.system.disk import FULL_DISK, disk_explained
 from bert_jax.system.errors import UsageError
+from bert_jax.system.object_reader import open_object
 
 _BLOCK_BYTES = 1 << 22
 
