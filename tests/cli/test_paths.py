@@ -38,16 +38,17 @@ def test_commands_take_paths_of_every_spelling(config_file, capsys):
     done("pretrain", f"~/{NAME}", "--workdir", f"./../here/../{NAME}", "--dry-run")
     assert "finished" in capsys.readouterr().out
     assert bert_jax.load_tokenizer(f"./../here/../{NAME}").encode("house")
-    done("vocab", config_file, "--data.source", "text:~/in put/*.txt", "--workdir", f"../{NAME} new")
+    for name in ("vocab", "pretrain"):
+        done(name, config_file, "--data.source", "text:~/in put/*.txt", "--workdir", f"./../here/../{NAME} new")
+    done("fill-mask", f"../{NAME} new", "The old [MASK] sees the house.")
     done("evaluate", f"~/{NAME}", "--data", "~/in put/*.txt")
     done("features", "../link", "../in put/é.txt", "./../in put/ü.npz")
     done("export", f"./../here/../{NAME}", "./ex pört")
     done("import", "../here/ex pört", "~/imp ört")
     flags = ("--task.train", "~/in put/rows.tsv", "--task.dev", "../in put/rows.tsv", "--task.epochs", 1)
-    flags += ("--task.max-length", 32, "--dry-run")
-    done("finetune", "sst2", "--init", f"~/{NAME}", "--workdir", f"../{NAME} tuned", *flags)
-    assert "24 of" in capsys.readouterr().out
-    assert run(["features", f"~/{NAME}", "~/in put/é.txt", "../in put/é.txt"]) == 2  # the input
+    done("finetune", "sst2", "--init", f"~/{NAME}", "--workdir", f"../{NAME} tuned", *flags, "--task.max-length", 32)
+    done("predict", f"~/{NAME} tuned", "../in put/rows.tsv", "~/pre dicted.tsv")
+    assert run(["predict", f"~/{NAME} tuned", "~/in put/rows.tsv", "../in put/rows.tsv"]) == 2  # the input
 
 
 def test_printed_commands_can_be_pasted(tmp_path, capsys):
