@@ -3,6 +3,7 @@
 from functools import cache
 
 from bert_jax.text.byte_level_bpe import train_byte_level_bpe
+from bert_jax.text.cleaning import Accents, Cleaning, UnicodeForm
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
@@ -25,14 +26,14 @@ def trained(
     size: int | None = None,
     texts: tuple[str, ...] = TEXTS,
     lowercase: bool = True,
-    strip_accents: bool | None = None,
+    strip_accents: Accents | None = None,
+    form: UnicodeForm | None = None,
     character_coverage: float = 1.0,
 ) -> Tokenizer:
     """A tokenizer of this kind whose vocabulary is trained on `texts`."""
-    size, cleaning = size or SIZES[kind], {"lowercase": lowercase, "strip_accents": strip_accents}
+    size, cleaning = size or SIZES[kind], Cleaning.of_training(lowercase, strip_accents, form)
     if kind == "byte_bpe":
-        return train_byte_level_bpe(texts, size, **cleaning)
+        return train_byte_level_bpe(texts, size, cleaning)
     if kind == "wordpiece":
-        vocabulary = train_wordpiece(texts, size, character_coverage=character_coverage, **cleaning)
-        return WordPieceTokenizer(vocabulary, **cleaning)
-    return train_sentencepiece(texts, size, kind=kind, character_coverage=character_coverage, **cleaning)
+        return WordPieceTokenizer(train_wordpiece(texts, size, cleaning, character_coverage), cleaning)
+    return train_sentencepiece(texts, size, cleaning, character_coverage, kind)

@@ -25,8 +25,14 @@ class VocabularyConfig(Settings):
     """Pieces of a trained vocabulary, the five special ones included. Ignored with `file`."""
     lowercase: bool = True
     """Lower-case the text before it is split."""
-    strip_accents: bool | None = None
-    """Drop accents (NFD, then category Mn). None: the same as `lowercase`, as in BERT."""
+    strip_accents: bool | Literal["cased"] | None = None
+    """Drop accents: all marks, as in BERT (NFD, then category Mn), or those of scripts that have case (Latin, Greek,
+    Cyrillic), since in others marks spell vowels and consonants, as in Hindi and Japanese. None: with `lowercase`, all
+    for a vocab.txt and cased for a trained vocabulary; without it, none."""
+    unicode_form: Literal["NFC", "NFKC"] | None = None
+    """Unicode's normal form of the cleaned text, in which Hangul syllables are whole. None: NFC for a trained
+    vocabulary (with `kind` byte_bpe only where accents are dropped); for a vocab.txt the original BERT's cleaning,
+    which has no form and drops the joiners that Persian and Sinhala are spelled with."""
     character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 0.9999
     """Share of the text's characters that a trained vocabulary has as pieces; rarer characters become [UNK]. With
     `kind` byte_bpe all are covered."""

@@ -102,7 +102,7 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
     config, tokenizer = model.config, model.tokenizer
     casing = ""
     if isinstance(tokenizer, WordPieceTokenizer):
-        casing = ", lower-cased" if tokenizer.lowercase else ", cased"
+        casing = ", lower-cased" if tokenizer.cleaning.lowercase else ", cased"
     title = RELATIVES[config.model_type].title
     yield (
         f"{'An' if title[0] in 'AEX' else 'A'} {title} of {counted(config.num_layers, 'layer')}, width "

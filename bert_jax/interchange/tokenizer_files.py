@@ -7,7 +7,7 @@ from pydantic import BeforeValidator
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import read_object, read_shape
-from bert_jax.interchange.vocabulary_files import SETTINGS, TOKENIZER, Cleaning, read_vocabulary
+from bert_jax.interchange.vocabulary_files import SETTINGS, TOKENIZER, CleaningSettings, read_vocabulary
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import Shape
@@ -118,7 +118,7 @@ class _Tokens(Shape, extra="allow"):
         return extra or self.additional_special_tokens or []
 
 
-class _Settings(_Tokens, Cleaning, extra="allow"):
+class _Settings(_Tokens, CleaningSettings, extra="allow"):
     """The contents of tokenizer_config.json."""
 
     tokenizer_class: str | None = None
@@ -280,7 +280,10 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -
     of_segments = ["token_type_ids"] if vocabulary.separators == 1 else []
     casing = {}
     if isinstance(tokenizer, WordPieceTokenizer):
-        casing = {"do_lower_case": tokenizer.lowercase, "strip_accents": tokenizer.strip_accents}
+        cleaning = tokenizer.cleaning
+        casing = {"do_lower_case": cleaning.lowercase, "strip_accents": cleaning.strip_accents}
+        if cleaning.form:  # tokenizer.json has it, and no setting of BERT's tokenizer says it
+            del casing["strip_accents"]
     write_json(
         directory / SETTINGS,
         {

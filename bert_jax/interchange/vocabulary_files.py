@@ -10,6 +10,7 @@ from bert_jax.interchange.json_file import read_object
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.json_file import Shape
 from bert_jax.text.byte_level_bpe import pipeline_of_merges
+from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.sentencepiece import SentencePieceTokenizer, read_model
 from bert_jax.text.tokenizer import Tokenizer, read_vocabulary_file
 from bert_jax.text.tokenizer_json import finished
@@ -39,7 +40,7 @@ _FAIRSEQ = {
 """fairseq's own first pieces with their scores, and how many of the file's pieces they replace, by model_type."""
 
 
-class Cleaning(Shape):
+class CleaningSettings(Shape):
     """What tokenizer_config.json says of the treatment of text."""
 
     do_lower_case: bool | None = None
@@ -48,7 +49,7 @@ class Cleaning(Shape):
     add_prefix_space: bool | None = None
 
 
-def read_vocabulary(directory: Path, model_type: str, settings: Cleaning, lowercase: bool | None) -> Tokenizer:
+def read_vocabulary(directory: Path, model_type: str, settings: CleaningSettings, lowercase: bool | None) -> Tokenizer:
     """The tokenizer of the first vocabulary in `directory`, as models of `model_type` use it.
 
     `lowercase` is what the user asks for. Raises UsageError if there is none, or if it is invalid.
@@ -79,7 +80,7 @@ def read_vocabulary(directory: Path, model_type: str, settings: Cleaning, lowerc
     vocabulary = Vocabulary.read(path)
     cased = vocabulary.share_of_capitals >= MANY_CAPITALS
     lowercase = next((value for value in (lowercase, settings.do_lower_case) if value is not None), not cased)
-    return WordPieceTokenizer(vocabulary, lowercase, settings.strip_accents)
+    return WordPieceTokenizer(vocabulary, Cleaning.of_file(lowercase, settings.strip_accents))
 
 
 def _wordpiece(path: Path, value: dict[str, Any], do_lower_case: bool | None, lowercase: bool | None) -> Tokenizer:
@@ -116,7 +117,7 @@ def _wordpiece(path: Path, value: dict[str, Any], do_lower_case: bool | None, lo
     if not has_berts_steps:
         return tokenizer
     vocabulary = Vocabulary(tokenizer.vocabulary.pieces, str(path))
-    return WordPieceTokenizer(vocabulary, cleaning["lowercase"], cleaning["strip_accents"])
+    return WordPieceTokenizer(vocabulary, Cleaning.of_file(cleaning["lowercase"], cleaning["strip_accents"]))
 
 
 def _numbered_model(path: Path, model_type: str, lowercase: bool, keep_accents: bool) -> Tokenizer:

@@ -16,6 +16,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, stage, warn
 from bert_jax.text.byte_level_bpe import train_byte_level_bpe
+from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, read_vocabulary_file, tokenizer_directory
 from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
@@ -41,6 +42,11 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
             return load_tokenizer(run.tokenizer)
         warn(f"{run.path}: {damage}: it is made anew (--vocabulary.file takes one of your own)")
     tokenizer = existing_tokenizer(config, initial) or _train(config)
+    if config.vocabulary.file and isinstance(tokenizer, WordPieceTokenizer) and tokenizer.impossible_remark:
+        say(
+            f"{tokenizer.impossible_remark}; if it was made with another cleaning, set --vocabulary.strip-accents "
+            "(cased or False) or --vocabulary.unicode-form"
+        )
     run.save_tokenizer(tokenizer, origin)
     say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")
     return tokenizer
@@ -57,8 +63,10 @@ def existing_tokenizer(config: RunConfig, initial: TrainedModel | None = None) -
         theirs = tokenizer_of(model_place(config.init))
     if not config.vocabulary.file:
         return theirs
-    casing = theirs if isinstance(theirs, WordPieceTokenizer) else config.vocabulary
-    return read_vocabulary_file(place_of(config.vocabulary.file), casing.lowercase, casing.strip_accents)
+    settings = config.vocabulary
+    of_file = Cleaning.of_file(settings.lowercase, settings.strip_accents, settings.unicode_form)
+    cleaning = theirs.cleaning if isinstance(theirs, WordPieceTokenizer) else of_file
+    return read_vocabulary_file(place_of(config.vocabulary.file), cleaning)
 
 
 def _is_current(origin: dict[str, Any], marker: Place) -> bool:
@@ -107,11 +115,10 @@ def _train(config: RunConfig) -> Tokenizer:
 
 
 def _learned(texts: list[str], settings: VocabularyConfig) -> Tokenizer:
-    cleaning: dict[str, Any] = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
+    cleaning = Cleaning.of_training(settings.lowercase, settings.strip_accents, settings.unicode_form)
     if settings.kind == "byte_bpe":
-        return train_byte_level_bpe(texts, settings.size, **cleaning)
+        return train_byte_level_bpe(texts, settings.size, cleaning)
     coverage = settings.character_coverage
     if settings.kind == "wordpiece":
-        vocabulary = train_wordpiece(texts, settings.size, character_coverage=coverage, **cleaning)
-        return WordPieceTokenizer(vocabulary, **cleaning)
-    return train_sentencepiece(texts, settings.size, kind=settings.kind, character_coverage=coverage, **cleaning)
+        return WordPieceTokenizer(train_wordpiece(texts, settings.size, cleaning, coverage), cleaning)
+    return train_sentencepiece(texts, settings.size, cleaning, coverage, settings.kind)

@@ -14,6 +14,7 @@ from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.files import new_directory
+from bert_jax.system.progress import say
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 
@@ -27,6 +28,8 @@ def import_model(
     """
     check_name(directory, written=True)
     model = open_model_directory(model_place(source), activation, lowercase)
+    if isinstance(model.tokenizer, WordPieceTokenizer) and model.tokenizer.impossible_remark:
+        say(f"{source}: {model.tokenizer.impossible_remark}")
     with new_directory(directory) as temporary:
         run = RunDirectory(temporary)
         write_config(run.config_file, _run_config(model), imported_from=str(source))
@@ -38,7 +41,10 @@ def import_model(
 def _run_config(model: PublishedModel) -> RunConfig:
     tokenizer, vocabulary = model.tokenizer, VocabularyConfig()
     if isinstance(tokenizer, WordPieceTokenizer):
-        vocabulary = vocabulary.replace(lowercase=tokenizer.lowercase, strip_accents=tokenizer.strip_accents)
+        cleaning = tokenizer.cleaning
+        vocabulary = vocabulary.replace(
+            lowercase=cleaning.lowercase, strip_accents=cleaning.strip_accents, unicode_form=cleaning.form
+        )
     # No head for pairs, or no segment for the second: no question about them.
     has_pairs = "next_sentence" not in model.absent and model.config.num_segments > 1
     objective = ObjectiveConfig(pair="none")

@@ -9,6 +9,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from bert_jax.config.vocabulary import MIN_BYTE_BPE_SIZE
 from bert_jax.system.errors import UsageError, quoted
+from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.pipeline import BYTES, Tokenizer
 from bert_jax.text.tokenizer_json import finished, read_json
 from bert_jax.text.vocabulary import check_numbers, check_spelling, read_lines, special_names
@@ -47,7 +48,7 @@ def pipeline_of_merges(numbers: dict[str, Any], path: Path, leading_space: bool 
     return _framed(_pipeline(models.BPE(numbers, merges), leading_space), numbers, str(path), leading_space)
 
 
-def train_byte_level_bpe(texts: Sequence[str], size: int, *, lowercase: bool, strip_accents: bool | None) -> Tokenizer:
+def train_byte_level_bpe(texts: Sequence[str], size: int, cleaning: Cleaning) -> Tokenizer:
     """Trains a vocabulary of `size` pieces on `texts`, in parallel over them; deterministic.
 
     The first are SPECIAL_PIECES and the 256 bytes, so no text has an unknown piece. A text's first word is written as
@@ -58,13 +59,10 @@ def train_byte_level_bpe(texts: Sequence[str], size: int, *, lowercase: bool, st
         raise UsageError(
             f"vocabulary.size={size:,} is less than the {MIN_BYTE_BPE_SIZE} special pieces and bytes; raise it"
         )
-    strip_accents = lowercase if strip_accents is None else strip_accents
-    cleaning = None
-    if lowercase or strip_accents:
-        cleaning = normalizers.BertNormalizer(
-            clean_text=False, handle_chinese_chars=False, strip_accents=strip_accents, lowercase=lowercase
-        )
-    tokenizer = _pipeline(models.BPE(), True, cleaning)
+    steps = cleaning.composing() if cleaning.strip_accents or cleaning.form == "NFKC" else []
+    steps += [normalizers.Lowercase()] if cleaning.lowercase else []
+    normalizer = normalizers.Sequence(steps) if steps else None
+    tokenizer = _pipeline(models.BPE(), True, normalizer)
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=2,
@@ -79,7 +77,7 @@ def train_byte_level_bpe(texts: Sequence[str], size: int, *, lowercase: bool, st
             f"vocabulary.size={size:,} is more than the text can give: {count:,} pieces occur at least twice; set "
             f"--vocabulary.size {count} or less, or give more text"
         )
-    without_added = _pipeline(tokenizer.model, True, cleaning)
+    without_added = _pipeline(tokenizer.model, True, normalizer)
     return Tokenizer(_framed(without_added, SPECIAL_PIECES, "the vocabulary", leading_space=True))
 
 

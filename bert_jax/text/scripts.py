@@ -19,6 +19,11 @@ def sets_no_spaces(character: str) -> bool:
     return unicodedata.name(character, "").partition(" ")[0] in _WITHOUT_SPACES
 
 
+def combines(character: str) -> bool:
+    """Whether `character` may be composed with the ones before it: a mark, or a vowel or final of a Hangul syllable."""
+    return unicodedata.category(character).startswith("M") or "\u1160" <= character <= "\u11ff"
+
+
 def starts_word(piece: str) -> bool:
     """Whether a piece begins a word: after a space, as punctuation, or in a script without spaces."""
     first = piece[:1]

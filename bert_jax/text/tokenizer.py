@@ -6,6 +6,7 @@ from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 from bert_jax.text.byte_level_bpe import read_pipeline
+from bert_jax.text.cleaning import ORIGINAL, Accents, Cleaning
 from bert_jax.text.pipeline import Tokenizer
 from bert_jax.text.sentencepiece import SentencePieceTokenizer, read_model
 from bert_jax.text.tokenizer_settings import FILE_NAME, TokenizerSettings, WordPieceSettings, read_settings
@@ -15,7 +16,7 @@ from bert_jax.text.wordpiece import WordPieceTokenizer
 __all__ = ["Tokenizer", "load_tokenizer", "read_vocabulary_file", "tokenizer_directory"]
 
 
-def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
+def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accents: Accents | None = None) -> Tokenizer:
     """Loads a tokenizer from a run, a tokenizer directory, or a vocabulary's file, also in a bucket.
 
     Files are a vocab.txt, a sentencepiece .model, a tokenizer.json, or a vocab.json that its merges.txt is beside.
@@ -27,7 +28,7 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accent
         return _saved(fetched(directory))
     if path.is_dir():
         raise UsageError(f"{path} holds no tokenizer; give a run, its tokenizer directory, a vocab.txt or a .model")
-    return read_vocabulary_file(path, lowercase, strip_accents)
+    return read_vocabulary_file(path, Cleaning.of_file(lowercase, strip_accents))
 
 
 def _saved(directory: Place) -> Tokenizer:
@@ -36,9 +37,9 @@ def _saved(directory: Place) -> Tokenizer:
     names = (Tokenizer.file_name, SentencePieceTokenizer.file_name)
     file = next((directory / name for name in names if (directory / name).is_file()), None)
     if file is None:
-        cleaning = read_settings(directory, WordPieceSettings)
+        saved = read_settings(directory, WordPieceSettings)
         file = directory / WordPieceTokenizer.file_name
-        return read_vocabulary_file(file, cleaning.lowercase, cleaning.strip_accents)
+        return read_vocabulary_file(file, Cleaning(saved.lowercase, saved.strip_accents, saved.form))
     tokenizer = read_vocabulary_file(file)
     if settings.kind != tokenizer.kind:
         raise UsageError(
@@ -48,7 +49,7 @@ def _saved(directory: Place) -> Tokenizer:
     return tokenizer
 
 
-def read_vocabulary_file(path: Place, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
+def read_vocabulary_file(path: Place, cleaning: Cleaning = ORIGINAL) -> Tokenizer:
     """Loads a tokenizer by the suffix: a sentencepiece .model, a tokenizer.json or vocab.json, or else a vocab.txt.
 
     Raises UsageError.
@@ -61,7 +62,7 @@ def read_vocabulary_file(path: Place, lowercase: bool = True, strip_accents: boo
     path = fetched(path)
     if path.suffix == ".model":
         return SentencePieceTokenizer(read_model(path), str(path))
-    return WordPieceTokenizer(Vocabulary.read(path), lowercase, strip_accents)
+    return WordPieceTokenizer(Vocabulary.read(path), cleaning)
 
 
 def tokenizer_directory(path: Place) -> Place | None:

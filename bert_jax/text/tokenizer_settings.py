@@ -7,6 +7,7 @@ from pydantic import Field
 
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import Shape, ShapeKind, as_shape, check_format, read_object
+from bert_jax.text.cleaning import Accents, UnicodeForm
 
 FILE_NAME = "tokenizer_config.json"
 _FORMAT = 1
@@ -28,7 +29,8 @@ class WordPieceSettings(TokenizerSettings):
 
     kind: Literal["wordpiece"]
     lowercase: bool
-    strip_accents: bool
+    strip_accents: Accents
+    form: UnicodeForm | None
 
 
 def read_settings(directory: Path, shape: type[ShapeKind]) -> ShapeKind:

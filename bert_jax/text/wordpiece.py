@@ -4,17 +4,20 @@ import itertools
 import json
 import re
 import sys
+import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer as Pipeline
-from tokenizers import models, normalizers, pre_tokenizers, trainers
+from tokenizers import models, pre_tokenizers, trainers
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
+from bert_jax.text.cleaning import ORIGINAL, Cleaning
 from bert_jax.text.pipeline import Tokenizer
+from bert_jax.text.scripts import combines
 from bert_jax.text.tokenizer_settings import WordPieceSettings
 from bert_jax.text.vocabulary import CONTINUATION, SPECIAL_PIECES, UNKNOWN, Vocabulary
 
@@ -22,7 +25,9 @@ MAX_WORD_CHARACTERS = 200
 """Maximum characters of a word; a longer word becomes a single [UNK]."""
 _LONG_WORD = re.compile(rf"\S{{{MAX_WORD_CHARACTERS + 1},}}")
 _ALONE = r"!-/:-@\[-`{-~\u4e00-\u9fff"
-_CUT = re.compile(rf"[\n{_ALONE}]|[^\n{_ALONE}]+")
+_SLASH = "\u0338"
+"""The one mark that composes with punctuation: < and it become a single character."""
+_CUT = re.compile(rf"\n|[{_ALONE}](?!{_SLASH})|(?:[^\n{_ALONE}]|[{_ALONE}](?={_SLASH}))+")
 """Cuts text at line breaks, and at ASCII punctuation and ideographs, which are always words by themselves. Not at other
 white space: the tokenizer removes some of it as control characters, and joins what it separates."""
 _BAR = "|"
@@ -34,6 +39,8 @@ _HISTOGRAM_TEXTS = 10_000
 MANY_CAPITALS = 0.02
 """A vocabulary with a larger share of pieces with capitals is a cased one. Published cased vocabularies have 0.16 and
 0.29; the uncased and the Chinese ones have capitals in special pieces only."""
+_SHARE_IMPOSSIBLE, _EXAMPLES = 0.001, 3
+"""Share of impossible pieces from which on they are remarked, and how many are named."""
 _FEW_PIECES = 1000
 """Smallest vocabulary whose casing is judged by its letters."""
 
@@ -48,17 +55,12 @@ class WordPieceTokenizer(Tokenizer):
         lambda texts: _CUT.findall(_lines(texts)),
     )
 
-    def __init__(self, vocabulary: Vocabulary, lowercase: bool = True, strip_accents: bool | None = None):
-        """`strip_accents` None means the value of `lowercase`, as in the original.
-
-        Raises UsageError if the vocabulary was clearly made with the other casing.
-        """
-        if contradiction := _contradiction(vocabulary, lowercase):
+    def __init__(self, vocabulary: Vocabulary, cleaning: Cleaning = ORIGINAL):
+        """Raises UsageError if the vocabulary was clearly made with the other casing."""
+        if contradiction := _contradiction(vocabulary, cleaning.lowercase):
             raise UsageError(contradiction)
-        self.vocabulary, self._name = vocabulary, self.file_name
-        self.lowercase = lowercase
-        self.strip_accents = lowercase if strip_accents is None else strip_accents
-        self._encoder = _pipeline(vocabulary.ids, self.lowercase, self.strip_accents)
+        self.vocabulary, self.cleaning, self._name = vocabulary, cleaning, self.file_name
+        self._encoder = _pipeline(vocabulary.ids, cleaning)
 
     @property
     def _file(self) -> dict[str, Any]:
@@ -74,15 +76,41 @@ class WordPieceTokenizer(Tokenizer):
         ids_of_joined = (ids[before + 1 : bar] for before, bar in itertools.pairwise([-1, *bars]))
         return [self.encode(text) if _BAR in text else next(ids_of_joined) for text in texts]
 
+    def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
+        offsets = list(super()._offsets(text))
+        if not self.cleaning.form:
+            return offsets
+        # The library aligns a composed character with the first one of those that it is composed of.
+        begins = [begin for _, begin, _ in offsets[1:]] + [len(text)]
+        return [
+            (number, begin, end + sum(1 for _ in itertools.takewhile(combines, text[end:following])))
+            for (number, begin, end), following in zip(offsets, begins, strict=True)
+        ]
+
     @cached_property
     def _bar_encoder(self) -> Pipeline:
         """The pipeline with an id beyond the vocabulary for _BAR, at which the ids of joined texts are parted."""
         ids = {**self.vocabulary.ids, _BAR: len(self.vocabulary)}
-        return _pipeline(ids, self.lowercase, self.strip_accents)
+        return _pipeline(ids, self.cleaning)
 
     def with_pieces(self, pieces: Sequence[str]) -> "WordPieceTokenizer":
         """A tokenizer with `pieces` after its own, which greedy longest match then finds."""
-        return WordPieceTokenizer(Vocabulary([*self.vocabulary.pieces, *pieces]), self.lowercase, self.strip_accents)
+        return WordPieceTokenizer(Vocabulary([*self.vocabulary.pieces, *pieces]), self.cleaning)
+
+    @property
+    def impossible_remark(self) -> str | None:
+        """A remark on pieces that no text has once it is cleaned, because the cleaning changes them; None if these are
+        few."""
+        clean, pieces = self._encoder.normalizer.normalize_str, self.vocabulary.pieces
+        ordinary = [piece.removeprefix(CONTINUATION) for piece in pieces if piece not in self.vocabulary.special]
+        changed = [text for text in ordinary if clean(text).strip() != text]
+        if len(changed) < _SHARE_IMPOSSIBLE * len(pieces):
+            return None
+        examples = ", ".join(map(repr, changed[:_EXAMPLES]))
+        return (
+            f"{len(changed):,} of the vocabulary's {len(pieces):,} pieces can't occur, because the cleaning of text "
+            f"changes them, such as {examples}"
+        )
 
     def write_vocabulary(self, path: Place) -> None:
         """Writes a vocab.txt."""
@@ -90,23 +118,21 @@ class WordPieceTokenizer(Tokenizer):
 
     @property
     def _settings(self) -> WordPieceSettings:
-        return WordPieceSettings(kind="wordpiece", lowercase=self.lowercase, strip_accents=self.strip_accents)
+        return WordPieceSettings(kind="wordpiece", **self.cleaning._asdict())
 
 
 def train_wordpiece(
     texts: Sequence[str],
     size: int,
-    *,
-    lowercase: bool,
-    strip_accents: bool | None,
+    cleaning: Cleaning,
     character_coverage: float,
 ) -> Vocabulary:
     """Trains a vocabulary of `size` pieces on `texts`, in parallel over them; deterministic.
 
     Raises UsageError if `size` is less than the alphabet or more than the text can give.
     """
-    tokenizer = _pipeline({}, lowercase, strip_accents)
-    alphabet = _alphabet(texts, tokenizer, character_coverage)
+    tokenizer = _pipeline({}, cleaning)
+    alphabet = _alphabet(texts, tokenizer, cleaning, character_coverage)
     # The trainer numbers ##characters in the order of a hash map and breaks ties by number, so two trainings on one
     # text differ. Given as special pieces they are numbered first, in this order.
     fixed = [
@@ -159,25 +185,25 @@ def _contradiction(vocabulary: Vocabulary, lowercase: bool) -> str | None:
     return None
 
 
-def _pipeline(ids: dict[str, int], lowercase: bool, strip_accents: bool | None) -> Pipeline:
-    """The steps of BERT's tokenizer. `strip_accents` None means the value of `lowercase`."""
+def _pipeline(ids: dict[str, int], cleaning: Cleaning) -> Pipeline:
+    """The steps of BERT's tokenizer."""
     tokenizer = Pipeline(models.WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD_CHARACTERS))
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lowercase
-    )
+    tokenizer.normalizer = cleaning.normalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return tokenizer
 
 
-def _alphabet(texts: Sequence[str], tokenizer: Pipeline, coverage: float) -> list[str]:
+def _alphabet(texts: Sequence[str], tokenizer: Pipeline, cleaning: Cleaning, coverage: float) -> list[str]:
     """The most frequent characters that make up a share `coverage` of the normalised text, in code point order."""
     written = np.zeros(sys.maxunicode + 1, np.int64)
     for begin in range(0, len(texts), _HISTOGRAM_TEXTS):
         block = "\n".join(texts[begin : begin + _HISTOGRAM_TEXTS])
+        if cleaning.form:
+            block = unicodedata.normalize(cleaning.form, block)
         points = np.frombuffer(block.encode("utf-32-le"), np.uint32)
         written[: points.max(initial=0) + 1] += np.bincount(points)
     counts = np.zeros_like(written)
-    for point in np.flatnonzero(written):  # normalisation doesn't depend on the context of a character
+    for point in np.flatnonzero(written):  # of composed text, each character is cleaned by itself
         for character in tokenizer.normalizer.normalize_str(chr(point)):
             counts[ord(character)] += written[point]
     ordered = [point for point in np.flatnonzero(counts) if not chr(point).isspace()]

@@ -3,6 +3,7 @@
 import pytest
 
 from bert_jax.text.byte_level_bpe import train_byte_level_bpe
+from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -15,8 +16,7 @@ TEXT = [
 
 
 def sentencepiece(kind: str) -> Tokenizer:
-    cleaning = {"lowercase": True, "strip_accents": None, "character_coverage": 1.0}
-    return train_sentencepiece(TEXT, {"unigram": 40, "bpe": 50}[kind], kind=kind, **cleaning)
+    return train_sentencepiece(TEXT, {"unigram": 40, "bpe": 50}[kind], Cleaning(), 1.0, kind)
 
 
 @pytest.fixture(scope="session")
@@ -28,5 +28,5 @@ def wordpiece() -> Tokenizer:
 def tokenizer(request, wordpiece) -> Tokenizer:
     """One of each kind; the sentencepiece models join the characters of 東京."""
     if request.param == "byte_bpe":
-        return train_byte_level_bpe(TEXT, 300, lowercase=True, strip_accents=None)
+        return train_byte_level_bpe(TEXT, 300, Cleaning())
     return wordpiece if request.param == "wordpiece" else sentencepiece(request.param)

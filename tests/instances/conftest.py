@@ -9,13 +9,14 @@ from prepared_sets import build, prepare_chunks
 
 from bert_jax.config.data import DataConfig
 from bert_jax.instances.chunk_text import Recipe
+from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
 
 
 @pytest.fixture(scope="session")
 def tokenizer_directory(tmp_path_factory):
     directory = tmp_path_factory.mktemp("tokenizer")
-    vocabulary = train_wordpiece([stories(120)], 150, lowercase=True, strip_accents=None, character_coverage=1.0)
+    vocabulary = train_wordpiece([stories(120)], 150, Cleaning(), 1.0)
     WordPieceTokenizer(vocabulary).save(directory)
     return directory
 

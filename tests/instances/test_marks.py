@@ -20,6 +20,7 @@ from bert_jax.instances.store import InstanceSource
 from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START
 from bert_jax.system.errors import UsageError
 from bert_jax.text.byte_level_bpe import train_byte_level_bpe
+from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.lexicon import Lexicon
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.spelling import Speller
@@ -27,7 +28,7 @@ from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 PIECES = ["a", "b", "c", "##a", "##b", "##c", "##bc", "ab", "中", "国", "人", ",", "."]
-TOKENIZER = WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *PIECES]), lowercase=True)
+TOKENIZER = WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *PIECES]))
 WORDS = st.text("abc", min_size=1, max_size=4) | st.sampled_from(["中", "国", "人", ",", "."])
 ENTRIES = st.lists(st.lists(WORDS, min_size=1, max_size=3), min_size=1, max_size=8)
 SENTENCES = st.lists(st.lists(WORDS, min_size=1, max_size=12), min_size=1, max_size=4)
@@ -87,10 +88,9 @@ def test_without_settings_words_are_the_tokenizers():
 
 
 def trained(texts, kind, size):
-    cleaning = {"lowercase": True, "strip_accents": None}
     if kind == "byte_bpe":
-        return train_byte_level_bpe(texts, size, **cleaning)
-    return train_sentencepiece(texts, size, kind=kind, character_coverage=1.0, **cleaning)
+        return train_byte_level_bpe(texts, size, Cleaning())
+    return train_sentencepiece(texts, size, Cleaning(), 1.0, kind)
 
 
 @pytest.mark.parametrize("kind, size", [("unigram", 29), ("bpe", 60), ("byte_bpe", 300)])

@@ -167,8 +167,8 @@ def test_a_tokenizer_json_gives_the_ids_of_its_vocab_txt(folder, capsys):
     _tokenizer()(folder)
     (folder / "vocab.txt").unlink()
     after = open_model_directory(folder).tokenizer
-    assert after.encode(text) == before and after.lowercase
-    assert not open_model_directory(folder, lowercase=False).tokenizer.lowercase
+    assert after.encode(text) == before and after.cleaning.lowercase
+    assert not open_model_directory(folder, lowercase=False).tokenizer.cleaning.lowercase
 
 
 def test_a_tokenizer_json_is_followed_where_it_differs_from_berts(folder):
@@ -454,7 +454,7 @@ def test_casing_that_contradicts_the_vocabulary_is_refused(folder):
             "bert.embeddings.word_embeddings.weight": np.zeros((len(special) + len(pieces), 32), np.float32),
             "cls.predictions.bias": np.zeros(len(special) + len(pieces), np.float32),
         })  # fmt: skip
-        assert open_model_directory(folder).tokenizer.lowercase is not lowercase
+        assert open_model_directory(folder).tokenizer.cleaning.lowercase is not lowercase
         (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}))
         with pytest.raises(UsageError, match="set lowercase to"):
             open_model_directory(folder)

@@ -18,6 +18,7 @@ from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.layout import TokenSequence
 from bert_jax.model.bert import BertForPretraining, init, without
+from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
@@ -32,24 +33,24 @@ TEXTS = [
     "x" * 150,
     "x" * 201,
     "中文 paper",
+    "बच्चे が ක්‍ය e\u0301",
     "",
 ]
-CLEANING = {"lowercase": False, "strip_accents": None, "character_coverage": 1.0}
 
 
-def wordpiece(lowercase: bool) -> WordPieceTokenizer:
+def wordpiece(cleaning: Cleaning) -> WordPieceTokenizer:
     pieces = [*SPECIAL_PIECES, *LETTERS, *(f"##{letter}" for letter in LETTERS), "fox", "jump", "##ing", "xx", "##xx"]
-    return WordPieceTokenizer(Vocabulary(pieces), lowercase)
+    return WordPieceTokenizer(Vocabulary(pieces), cleaning)
 
 
 def sentencepiece(kind: str):
     words = [f"{first} {second}!" for first in TEXTS[0].split() for second in "lamp naïve 中文 paper x".split()]
-    return train_sentencepiece(words * 3, 40, kind=kind, **CLEANING)
+    return train_sentencepiece(words * 3, 40, Cleaning(False, False), 1.0, kind)
 
 
 CASES = {
-    "wordpiece, gelu by tanh": (lambda: wordpiece(True), {}),
-    "wordpiece with case, gelu by erf": (lambda: wordpiece(False), {"activation": "gelu_erf"}),
+    "wordpiece, gelu by tanh": (lambda: wordpiece(Cleaning.of_training()), {}),
+    "wordpiece with case, gelu by erf": (lambda: wordpiece(Cleaning(False, False)), {"activation": "gelu_erf"}),
     "unigram, sinusoidal positions": (lambda: sentencepiece("unigram"), {"positions": "sinusoidal"}),
     "bpe, another inner width": (lambda: sentencepiece("bpe"), {"feedforward_size": 24, "num_segments": 3}),
 }

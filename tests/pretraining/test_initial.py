@@ -14,6 +14,7 @@ from bert_jax.pretraining.objective import planned_vocabulary_size
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
+from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.extension import extend
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import load_tokenizer
@@ -75,7 +76,7 @@ def test_a_run_with_a_longer_vocabulary_trains(continued, longer, tmp_path):
 def test_the_file_of_a_longer_vocabulary_gets_the_models_casing(continued, longer, tmp_path):
     settings = VocabularyConfig(file=str(longer), lowercase=False)
     pretrain(continued.replace(vocabulary=settings), RunDirectory(tmp_path / "run"))
-    assert load_tokenizer(tmp_path / "run").lowercase
+    assert load_tokenizer(tmp_path / "run").cleaning.lowercase
 
 
 @pytest.mark.parametrize(
@@ -108,8 +109,7 @@ def test_the_size_of_a_vocabulary_that_is_given_is_known_beforehand(continued, l
     assert planned_vocabulary_size(continued) == 150
     assert planned_vocabulary_size(continued.replace(vocabulary=VocabularyConfig(file=str(longer)))) == 152
     texts = [line for seed in range(40) for line in story(seed)]
-    wanted = {"kind": "unigram", "lowercase": True, "strip_accents": None, "character_coverage": 1.0}
-    train_sentencepiece(texts, 60, **wanted).write_vocabulary(tmp_path / "a.model")
+    train_sentencepiece(texts, 60, Cleaning(), 1.0, "unigram").write_vocabulary(tmp_path / "a.model")
     config = continued.replace(init=None, vocabulary=VocabularyConfig(file=str(tmp_path / "a.model")))
     assert planned_vocabulary_size(config) == 60
 

@@ -243,7 +243,9 @@ def test_a_given_vocabulary_is_used_as_it_is(tiny_run, tiny_config, tmp_path, mo
     given = VocabularyConfig(file=str(tiny_run.tokenizer / "vocab.txt"), lowercase=False)
     run = RunDirectory(tmp_path)
     made = vocabulary_step.make_tokenizer(tiny_config.replace(vocabulary=given), run)
-    assert made.vocabulary.pieces == load_tokenizer(tiny_run.tokenizer).vocabulary.pieces and not made.lowercase
+    assert (
+        made.vocabulary.pieces == load_tokenizer(tiny_run.tokenizer).vocabulary.pieces and not made.cleaning.lowercase
+    )
 
 
 def test_the_vocabulary_is_made_once_for_the_same_settings(tiny_config, tmp_path, monkeypatch):

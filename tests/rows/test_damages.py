@@ -83,7 +83,7 @@ LABELS = {"a.conll": "tags", "a.conllu": "upos", "a.json": "answers", "a.json.gz
 def tokenizer() -> WordPieceTokenizer:
     letters = "abcdefghijklmnopqrstuvwxyz"
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
-    return WordPieceTokenizer(Vocabulary(pieces), lowercase=True)
+    return WordPieceTokenizer(Vocabulary(pieces))
 
 
 @pytest.mark.parametrize("source", CORPORA)

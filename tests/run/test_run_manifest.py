@@ -38,7 +38,7 @@ def checkpoint(run: RunDirectory, step: int) -> Path:
 
 
 def tokenizer(*words: str) -> WordPieceTokenizer:
-    return WordPieceTokenizer(Vocabulary((*SPECIAL_PIECES, *words)), lowercase=True)
+    return WordPieceTokenizer(Vocabulary((*SPECIAL_PIECES, *words)))
 
 
 def life(path: Path):

@@ -2,6 +2,7 @@ import pytest
 
 from bert_jax.system.errors import UsageError
 from bert_jax.text import sentencepiece as sentencepiece_module
+from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.extension import extend, replaced_pieces
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -17,8 +18,7 @@ def wordpiece():
 
 
 def sentencepiece(kind, size=34):
-    settings = {"lowercase": True, "strip_accents": None, "character_coverage": 1.0}
-    return train_sentencepiece(TEXT, size, kind=kind, **settings)
+    return train_sentencepiece(TEXT, size, Cleaning(), 1.0, kind)
 
 
 @pytest.fixture(scope="module", params=["wordpiece", "unigram", "bpe"])

@@ -114,7 +114,7 @@ def uncleaned(unigram):
         ({"kind": []}, "kind is []: input should be 'wordpiece', 'unigram', 'bpe', 'byte_bpe' or 'metaspace'"),
         ({"kind": "other"}, "kind is 'other'"),
         ({"lowercase": "yes"}, "lowercase is 'yes': input should be a valid boolean"),
-        ({"strip_accents": 1}, "strip_accents is 1"),
+        ({"strip_accents": 1}, "is 1: input should be a valid boolean"),
         ({"lowercase": None}, "lowercase is None"),
         ({"kind": "unigram"}, "kind is 'unigram': input should be 'wordpiece'"),
     ],

@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bert_jax.instances.sentences import encode_documents
+from bert_jax.text.cleaning import ORIGINAL, Cleaning
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
@@ -46,7 +47,7 @@ def test_text_is_split_as_the_original_does(tokenizer, text, expected):
 def test_ids_are_the_originals(reference, name):
     golden = json.loads((reference / f"reference/tokenization-{name}.json").read_text(encoding="utf-8"))
     vocabulary = Vocabulary.read(reference / f"reference/vocab-{name}.txt")
-    tokenizer = WordPieceTokenizer(vocabulary, lowercase=golden["lowercase"])
+    tokenizer = WordPieceTokenizer(vocabulary, Cleaning.of_file(golden["lowercase"]))
     assert len(golden["cases"]) == 33
     for case in golden["cases"]:
         assert tokenizer.encode(case["text"]) == case["ids"], case["text"]
@@ -88,11 +89,11 @@ def test_he_and_xus_example_has_their_numbers(reference, tmp_path):
 
 
 def test_accents_are_treated_as_the_case_unless_set(tokenizer):
-    keeps = WordPieceTokenizer(Vocabulary(PIECES), lowercase=False)
+    keeps = WordPieceTokenizer(Vocabulary(PIECES), Cleaning(False, False))
     assert pieces(tokenizer, "é") == ["[UNK]"]  # e is no piece
     assert pieces(keeps, "é") == ["é"]
     assert pieces(keeps, "HELLO") == ["[UNK]"]
-    assert pieces(WordPieceTokenizer(Vocabulary(PIECES), lowercase=True, strip_accents=False), "É") == ["é"]
+    assert pieces(WordPieceTokenizer(Vocabulary(PIECES), Cleaning(True, False)), "É") == ["é"]
 
 
 def test_words_are_known_and_put_together(tokenizer):
@@ -103,15 +104,17 @@ def test_words_are_known_and_put_together(tokenizer):
 
 ANY_TEXTS = st.lists(
     st.text(
-        st.one_of(st.characters(codec="utf-8"), st.sampled_from("a un hello !,.[]-中é\u0301\u0338\x00\x1c\t\n|\u3000Σ"))
+        st.one_of(st.characters(codec="utf-8"), st.sampled_from("a un hello !,.[]<=-中é\u0301\u0338\x00\x1c\t\n|\u3000Σ"))
     )
 )
 
 
+@pytest.mark.parametrize("cleaning", [ORIGINAL, Cleaning.of_training(), Cleaning(False, False, "NFKC")])
 @given(ANY_TEXTS)
 @settings(deadline=None)
-@example(["a\x1ca\u3000a \u0301a!\u0338", "\u0301a", "a\n\na \n"])
-def test_neither_cuts_nor_batches_change_a_piece(tokenizer, texts):
+@example(["a\x1ca\u3000a \u0301a!\u0338", "\u0301a", "a\n\na \n", "a<\u0338a"])
+def test_neither_cuts_nor_batches_change_a_piece(cleaning, texts):
+    tokenizer = WordPieceTokenizer(Vocabulary([*PIECES, "<", "≮", "=", "≠"]), cleaning)
     expected = [tokenizer.encode(text) for text in texts]
     assert tokenizer.encode_batch(texts) == expected
     for cut in tokenizer.cuts:
@@ -125,7 +128,8 @@ def test_neither_cuts_nor_batches_change_a_piece(tokenizer, texts):
 
 
 def test_a_directory_keeps_the_treatment_of_case_and_accents(tmp_path):
-    WordPieceTokenizer(Vocabulary(PIECES), lowercase=False, strip_accents=True).save(tmp_path / "tokenizer")
-    loaded = load_tokenizer(tmp_path)
-    assert (loaded.lowercase, loaded.strip_accents, loaded.vocabulary.pieces) == (False, True, tuple(PIECES))
-    assert load_tokenizer(tmp_path / "tokenizer" / "vocab.txt", lowercase=True).lowercase
+    for cleaning in (Cleaning(False, True), Cleaning(True, "cased", "NFKC")):
+        WordPieceTokenizer(Vocabulary(PIECES), cleaning).save(tmp_path / "tokenizer")
+        loaded = load_tokenizer(tmp_path)
+        assert (loaded.cleaning, loaded.vocabulary.pieces) == (cleaning, tuple(PIECES))
+    assert load_tokenizer(tmp_path / "tokenizer" / "vocab.txt", lowercase=True).cleaning == ORIGINAL

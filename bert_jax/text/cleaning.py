@@ -1,0 +1,134 @@
+"""How text is cleaned before it is split into pieces: case, accents, control characters and Unicode's normal forms."""
+
+import re
+import unicodedata
+from functools import cache
+from typing import Literal, NamedTuple
+
+from tokenizers import Regex, normalizers
+
+from bert_jax.text.vocabulary import BOUNDARY
+
+UnicodeForm = Literal["NFC", "NFKC"]
+Accents = bool | Literal["cased"]
+"""Which marks (category Mn) are dropped: all, none, or those of scripts that have case."""
+
+_CASED_MARKS = (
+    "\u0300-\u036f\u0483-\u0487\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0"
+    "\u2de0-\u2dff\ua66f\ua674-\ua67d\ua69e\ua69f\ufe20-\ufe2f"
+)
+"""Marks of Latin, Greek and Cyrillic letters, as the inside of a character class. In scripts without case marks spell
+vowels and consonants, as in Hindi and Japanese."""
+_SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
+"""Variation selectors: marks that choose the picture of a character, which is the same character."""
+_JOINERS = "\u200c\u200d"
+"""Format characters that spelling needs: the non-joiner of Persian, and the joiner of Sinhala's conjuncts."""
+_CHARACTERS = (
+    range(1, 0x3400),
+    range(0xA000, 0xD800),
+    range(0xF900, 0x17000),
+    range(0x1AFF0, 0x20000),
+    range(0x2F800, 0x2FA20),
+    range(0xE0000, 0xE0200),
+)
+"""Code points that cleaning may change: all but ideographs, surrogates and private-use ones."""
+
+
+class Cleaning(NamedTuple):
+    """The cleaning of a tokenizer's text. White space and control characters are cleaned in any case."""
+
+    lowercase: bool = True
+    strip_accents: Accents = True
+    form: UnicodeForm | None = None
+    """Unicode's normal form of the cleaned text. None: the cleaning of the original BERT, which decomposes characters
+    where it strips accents, leaves them as they are otherwise, and drops joiners."""
+
+    @classmethod
+    def of_file(
+        cls, lowercase: bool = True, strip_accents: Accents | None = None, form: UnicodeForm | None = None
+    ) -> "Cleaning":
+        """The cleaning for a vocab.txt that other programs read: the original's, unless a setting asks for another."""
+        stripped = lowercase if strip_accents is None else strip_accents
+        return cls(lowercase, stripped, form or ("NFC" if stripped == "cased" else None))
+
+    @classmethod
+    def of_training(
+        cls, lowercase: bool = True, strip_accents: Accents | None = None, form: UnicodeForm | None = None
+    ) -> "Cleaning":
+        """The cleaning for a vocabulary that is trained here: with `lowercase`, accents of cased scripts go."""
+        default: Accents = "cased" if lowercase else False
+        return cls(lowercase, default if strip_accents is None else strip_accents, form or "NFC")
+
+    def normalizer(self) -> normalizers.Normalizer:
+        """The cleaning as a step of Hugging Face's tokenizers, which also sets spaces round ideographs."""
+        if self.form is None:
+            return normalizers.BertNormalizer(
+                clean_text=True,
+                handle_chinese_chars=True,
+                strip_accents=bool(self.strip_accents),
+                lowercase=self.lowercase,
+            )
+        spaces_and_case = normalizers.BertNormalizer(
+            clean_text=False, handle_chinese_chars=True, strip_accents=False, lowercase=self.lowercase
+        )
+        unseen = normalizers.Replace(Regex(rf"[\p{{Cc}}\p{{Cf}}\p{{Co}}\ufffd&&[^\t\n\r{_JOINERS}]]"), "")
+        return normalizers.Sequence([*self.composing(), unseen, spaces_and_case])
+
+    def composing(self) -> list[normalizers.Normalizer]:
+        """The steps that strip accents and compose what is left."""
+        if not self.strip_accents:
+            return [normalizers.NFC() if self.form == "NFC" else normalizers.NFKC()]
+        marks = _CASED_MARKS + _SELECTORS if self.strip_accents == "cased" else r"\p{Mn}"
+        decomposed = normalizers.NFKD() if self.form == "NFKC" else normalizers.NFD()
+        return [decomposed, normalizers.Replace(Regex(f"[{marks}]+"), ""), normalizers.NFC()]
+
+    def of_character(self, character: str) -> str:
+        """The cleaned form of one character; "" for one that is dropped."""
+        if character.isspace() or character == BOUNDARY:
+            return " "
+        if character == "\ufffd" or unicodedata.category(character) in ("Cc", "Cf") and character not in _JOINERS:
+            return ""
+        form = self.form or "NFC"
+        text = character.lower() if self.lowercase else character
+        if self.strip_accents:
+            decomposed = unicodedata.normalize("NFKD" if form == "NFKC" else "NFD", text)
+            text = "".join(part for part in decomposed if not self._strips(part))
+        return unicodedata.normalize(form, text)
+
+    def _strips(self, mark: str) -> bool:
+        if self.strip_accents == "cased":
+            return bool(_CASED.match(mark))
+        return unicodedata.category(mark) == "Mn"
+
+
+_CASED = re.compile(f"[{_CASED_MARKS}{_SELECTORS}]")
+
+
+ORIGINAL = Cleaning()
+"""The cleaning of the original BERT's lower-cased models."""
+
+
+@cache
+def sentencepiece_rules(cleaning: Cleaning) -> str:
+    """`cleaning` as sentencepiece's rules; each line has code points, a tab, and their replacement.
+
+    The result is composed, so that a letter has one form however it was written.
+    """
+    rules = {}
+    for point in (point for characters in _CHARACTERS for point in characters):
+        character = chr(point)
+        clean = cleaning.of_character(character)
+        for written in {character, unicodedata.normalize("NFD", character), _one_step_decomposed(character)}:
+            if written != clean:
+                rules[written] = clean
+    return "".join(f"{_hexadecimal(written)}\t{_hexadecimal(clean)}\n" for written, clean in sorted(rules.items()))
+
+
+def _one_step_decomposed(character: str) -> str:
+    """The letter with only its last accent decomposed, as Vietnamese is often written."""
+    parts = unicodedata.decomposition(character)
+    return "".join(chr(int(part, 16)) for part in parts.split()) if parts and parts[0] != "<" else character
+
+
+def _hexadecimal(text: str) -> str:
+    return " ".join(f"{ord(character):x}" for character in text)
