@@ -12,7 +12,7 @@ class Prepare(JsonArguments, RunArguments):
 
     LINE = "bert-jax prepare"
     SHORT_HELP_SETTINGS = dotted(
-        "data: source layout language weights held-out short-sequence-probability dupe-factor packed",
+        "data: source layout language weights smoothing held-out short-sequence-probability dupe-factor packed",
         "vocabulary: kind size file lowercase",
         "objective.pair phases.0.length seed preparation.processes",
     )
@@ -24,11 +24,13 @@ def run(words: list[str]) -> None:
     """Parses the command line, prepares the data and prints statistics of the text."""
     args = Prepare.parse(words)
     from bert_jax.cli.summary import print_preparation
-    from bert_jax.cli.tables import as_json
+    from bert_jax.cli.tables import as_json, rows_table
     from bert_jax.config.objective import num_predictions
     from bert_jax.pretraining.dataset import check_preparation, prepare_lengths
+    from bert_jax.pretraining.mixture import check_epochs, source_shares
     from bert_jax.pretraining.vocabulary import make_tokenizer
     from bert_jax.run.run_directory import RunDirectory
+    from bert_jax.system.progress import output
 
     config, directory = args.config, RunDirectory(args.workdir)
     check_preparation(config, directory)
@@ -36,9 +38,16 @@ def run(words: list[str]) -> None:
     make_tokenizer(config, directory)
     by_length = prepare_lengths(config, directory)
     budgets = {length: num_predictions(config.objective.masked_share, length) for length in by_length}
+    shares = list(source_shares(config, by_length))
     if args.json:
-        found = {str(length): prepared.as_json(config.data, budgets[length]) for length, prepared in by_length.items()}
+        found = {
+            str(length): prepared.as_json(budgets[length]) | {"sources": [*source_shares(config, {length: prepared})]}
+            for length, prepared in by_length.items()
+        }
         print(as_json(found))
     else:
         for length, prepared in by_length.items():
-            print_preparation(prepared, config.data.source, budgets[length])
+            print_preparation(prepared, budgets[length])
+        if len(shares) > 1:
+            output.print(rows_table("What the training draws", shares))
+    check_epochs(config, shares)

@@ -39,6 +39,8 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
             if name in baseline:
                 table.add_row(label, f"{results[name]:.3f}", f"{baseline[name]:.3f}", guess)
     output.print(table)
+    if by_language := _by_language(results):
+        output.print(by_language)
     if not results["beats_baseline"]:
         output.print(
             "The model is no better than guessing by frequency alone: it has learned nothing from the context. Train "
@@ -50,6 +52,21 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
         output.print(f"{results['unknown_share']:.2%} of the pieces of the text are unknown to the vocabulary")
     if results.get("skipped_steps"):  # of training; an evaluation has none
         output.print(f"{results['skipped_steps']:,} steps were skipped because a gradient was not finite")
+
+
+def _by_language(results: dict[str, Any]) -> Table | None:
+    """The losses and accuracies of each language; None where there is one."""
+    measured = [
+        (f"{question.label} {kind}", name)
+        for question in QUESTIONS
+        for kind, name in (("loss", question.loss), ("accuracy", question.accuracy))
+        if name in results["baseline"]
+    ]
+    languages = sorted(name.partition("/")[0] for name in results if name.endswith("/loss"))
+    table = Table("By language", "language", *(f">{heading}" for heading, _ in measured))
+    for language in languages:
+        table.add_row(language, *(f"{results[f'{language}/{name}']:.3f}" for _, name in measured))
+    return table if languages else None
 
 
 def _averaged(results: dict[str, Any]) -> str:
@@ -147,18 +164,14 @@ def print_examples(examples: Sequence[FilledExample]) -> None:
         output.print(table)
 
 
-def print_preparation(prepared: PreparedData, sources: Sequence[str], budget: int) -> None:
-    """Prints statistics of the training and held-out text and, with several sources, the instances of each.
+def print_preparation(prepared: PreparedData, budget: int) -> None:
+    """Prints statistics of the training and held-out text.
 
     `budget`: how many tokens of a full sequence are masked.
     """
     held_out = dict(prepared.held_out.table(prepared.length, budget))
     train = prepared.train.table(prepared.length, budget)
     rows = [(name, value, held_out.get(name, "")) for name, value in train]
-    if len(sources) > 1:
-        unit = "rows" if prepared.train.rows != prepared.train.instances else "instances"
-        counts = zip(sources, prepared.sources, strict=True)
-        rows += [(f"{unit} from {source}", f"{instances:,}", "") for source, instances in counts]
     rows.append(("dropped: shares a paragraph with training", "", f"{prepared.held_out_dropped:,}"))
     print_rows(f"Sequences of {prepared.length}: {prepared.directory}", ("", ">training", ">held out"), rows)
 

@@ -1,18 +1,17 @@
 """Settings of the training text."""
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WrapValidator, field_validator
+from pydantic import Field, WrapValidator, field_validator
 
-from bert_jax.config.language import language_code
+from bert_jax.config.language import language_codes
 from bert_jax.config.settings import Settings
-from bert_jax.config.units import one_or_several
+from bert_jax.config.units import OneOrSeveral
 
 SMALLEST_SHARE = 0.0001
 """Smallest share of the training sequences that a source may be given."""
-OneOrSeveral = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(one_or_several)]
 _TOKENS_A_SEQUENCE = 32
 """Tokens of a packed row for each sequence that it may hold: more sequences cost prediction slots, fewer padding."""
 
@@ -45,8 +44,14 @@ class DataConfig(Settings):
     `text` unless given)."""
     weights: tuple[Annotated[float, Field(gt=0.0)], ...] | None = None
     """Share of the training sequences (with `packed`, of the rows) that is drawn from each source, as proportional
-    numbers; small sources are then repeated more often than large ones. None: every sequence of every source once an
-    epoch."""
+    numbers; small sources are then repeated more often than large ones. None: by `smoothing`."""
+    smoothing: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    """Exponent s by which each source gets a share in proportion to size^s (Devlin et al.'s multilingual model: 0.7):
+    1 by size, 0 equal shares. The size is the number of training sequences, or of bytes where a vocabulary is trained.
+    `weights` win. None: every sequence of every source once an epoch."""
+    most_epochs: Annotated[float, Field(gt=0.0)] | None = None
+    """Most times that the training may see each sequence of a source, on average; it is refused where shares would make
+    it more. None: no limit."""
     layout: Literal["paragraphs", "sentences"] = "paragraphs"
     """Meaning of a line of text. In both cases a blank line of a text file, or the end of a record, ends a document."""
     language: OneOrSeveral = ("en",)
@@ -99,10 +104,7 @@ class DataConfig(Settings):
     @field_validator("language")
     @classmethod
     def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        try:
-            return tuple(map(language_code, value))
-        except ValueError as error:
-            raise ValueError(f"data.language: {error}") from None
+        return language_codes(value, "data.language")
 
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""
@@ -115,17 +117,34 @@ class DataConfig(Settings):
             yield (
                 f"data.language has {len(self.language)} codes for {count} sources; give one for all or one for each"
             )
-        if self.shares and (least := min(self.shares)) < SMALLEST_SHARE:
+        if self.weights and (least := min(self.weights) / sum(self.weights)) < SMALLEST_SHARE:
             yield f"data.weights gives a source {least:.2g} of the sequences; give each {SMALLEST_SHARE} or more"
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether settings give the sources shares other than by their size."""
+        return len(self.source) > 1 and (self.weights is not None or self.smoothing is not None)
 
     def sequences_a_row(self, length: int) -> int:
         """The most sequences that a row of `length` tokens holds."""
         return max(2, length // _TOKENS_A_SEQUENCE) if self.packed else 1
 
-    @property
-    def shares(self) -> tuple[float, ...] | None:
-        """`weights`, normalised to a sum of 1; None without weights."""
-        return self.weights and tuple(weight / sum(self.weights) for weight in self.weights)
+    def shares(
+        self, sizes: Sequence[float], smoothing: float | None = None, languages: Collection[str] | None = None
+    ) -> tuple[float, ...]:
+        """The share that each source of these sizes has in what is drawn, with a sum of 1.
+
+        `smoothing` stands for the setting, if it isn't None; sources in other than these `languages` get no share.
+        """
+        smoothing = self.smoothing if smoothing is None else smoothing
+        exponent = 1.0 if smoothing is None else smoothing
+        parts = self.weights or tuple(size**exponent if size else 0.0 for size in sizes)
+        drawn = [
+            part if languages is None or language in languages else 0.0
+            for part, language in zip(parts, self.languages, strict=True)
+        ]
+        total = sum(drawn)
+        return tuple(part / total if total else 1 / len(drawn) for part in drawn)
 
     @property
     def languages(self) -> tuple[str, ...]:

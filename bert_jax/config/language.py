@@ -1,5 +1,6 @@
 """Names of languages: codes of IANA's registry, like en or zh-Hant, and English names."""
 
+from collections.abc import Iterable
 from functools import cache
 
 from bert_jax.config.wording import value_text
@@ -48,6 +49,14 @@ def language_code(named: str) -> str:
     if named.strip().lower() not in map(str.lower, names):
         raise ValueError(f"{value_text(named)} is no language that is known; did you mean {names[0]} ({found})?")
     return found.to_tag()
+
+
+def language_codes(names: Iterable[str], setting: str) -> tuple[str, ...]:
+    """The codes of languages in the value of `setting`. Raises ValueError for an unknown one."""
+    try:
+        return tuple(map(language_code, names))
+    except ValueError as error:
+        raise ValueError(f"{setting}: {error}") from None
 
 
 def usual_encoding(code: str) -> str:

@@ -1,6 +1,6 @@
 """Settings of a pretraining run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -40,6 +40,13 @@ class RunConfig(TrainingConfig):
         """For each phase: the number of tokens in a row, and the largest number of sequences in a row."""
         return [(phase.length, self.data.sequences_a_row(phase.length)) for phase in self.phases]
 
+    def shares(self, phase: int, sizes: Sequence[float]) -> tuple[float, ...] | None:
+        """The share of each source, of these sizes, in the sequences of a phase; None: every sequence once an epoch."""
+        smoothing, languages = self.phases[phase].smoothing, self.phases[phase].languages
+        if not self.data.has_shares and (len(self.data.source) == 1 or smoothing is None and languages is None):
+            return None
+        return self.data.shares(sizes, smoothing, languages)
+
     def slots(self, length: int) -> int:
         """Prediction slots P of a row of `length` tokens."""
         return self.objective.slots(length, self.data.sequences_a_row(length))
@@ -67,6 +74,11 @@ class RunConfig(TrainingConfig):
                     "data.spans to the field of the records that marks them"
                 )
         for number, phase in enumerate(self.phases):
+            if unknown := sorted({*(phase.languages or ())} - {*self.data.languages}):
+                yield (
+                    f"phases.{number}.languages={' '.join(unknown)}: no source is in it; data.language names "
+                    f"{' '.join(dict.fromkeys(self.data.languages))}"
+                )
             if phase.rotary_base and self.model.positions != "rotary":
                 yield (
                     f"phases.{number}.rotary_base={phase.rotary_base:g} with model.positions={self.model.positions}, "

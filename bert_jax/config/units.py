@@ -21,6 +21,10 @@ def one_or_several(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+OneOrSeveral = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(one_or_several)]
+"""Names, of which a single one may be given as a string."""
+
+
 def _checked(units: tuple[str, ...]) -> tuple[str, ...]:
     units = tuple(" ".join(units).split())  # also of one text, "word:0.7 phrase:0.3"
     for unit in units:

@@ -1,8 +1,11 @@
 """Uniform samples of a stream of documents of unknown length."""
 
 import heapq
-from collections.abc import Iterable, Sequence
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
+from typing import NamedTuple
 
 from bert_jax.corpora.corpus import Document
 
@@ -22,20 +25,39 @@ def sample_documents(documents: Iterable[Sourced], limit_bytes: float) -> list[S
     return sample.documents
 
 
-def sample_mixture(documents: Iterable[Sourced], shares: Sequence[float], limit_bytes: float) -> list[Sourced]:
+def sample_mixture(
+    documents: Iterable[Sourced],
+    sources: int,
+    shares: Callable[[Sequence[int]], Sequence[float]],
+    limit_bytes: float,
+) -> "MixedSample":
     """A sample of all sources in which each source has its share of the bytes, to within one document.
 
-    The sample has as many bytes as the corpus, but at most `limit_bytes`; that is also the memory it takes. The
-    documents of a source that is smaller than its share are repeated, as they are in training.
+    `shares` returns the share of each source, from the bytes of each; documents come source by source. The sample has
+    as many bytes as the corpus, but at most `limit_bytes`; meanwhile it takes twice that in memory. The documents of a
+    source that is smaller than its share are repeated, as they are in training.
     """
-    samples = [_Sample(share * limit_bytes) for share in shares]
-    seen = sum(samples[document[0]].add(document) for document in documents)
-    drawn = []
-    for share, sample in zip(shares, samples, strict=True):
+    samples = [_Sample(limit_bytes) for _ in range(sources)]
+    sizes = [0] * sources
+    for source, of_source in itertools.groupby(documents, key=operator.itemgetter(0)):
+        for document in of_source:
+            sizes[source] += samples[source].add(document)
+        for sample, share in zip(samples[: source + 1], shares(sizes), strict=False):
+            sample.shrink(share * limit_bytes)  # shares become smaller with each source that is read
+    drawn: list[Sourced] = []
+    for sample, share in zip(samples, shares(sizes), strict=True):
         if sample.size:
-            times, rest = divmod(share * min(seen, limit_bytes), sample.size)
+            times, rest = divmod(share * min(sum(sizes), limit_bytes), sample.size)
             drawn += sample.documents * int(times) + sample_documents(sample.documents, rest)
-    return drawn
+    return MixedSample(drawn, sizes)
+
+
+class MixedSample(NamedTuple):
+    """A sample of several sources."""
+
+    documents: list[Sourced]
+    sizes: list[int]
+    """Bytes of all documents of each source."""
 
 
 class _Sample:
@@ -56,10 +78,15 @@ class _Sample:
             self._count += 1
             heapq.heappush(self._kept, (-order, -self._count, len(encoded), sourced))
             self.size += len(encoded)
-            while self.size > self._limit and len(self._kept) > 1:
-                order, _, size, _ = heapq.heappop(self._kept)
-                self._bound, self.size = -order, self.size - size
+            self.shrink(self._limit)
         return len(encoded)
+
+    def shrink(self, limit_bytes: float) -> None:
+        """Keeps at most `limit_bytes`, and at least one document. A sample doesn't grow again for a larger limit."""
+        self._limit = min(self._limit, limit_bytes)
+        while self.size > self._limit and len(self._kept) > 1:
+            order, _, size, _ = heapq.heappop(self._kept)
+            self._bound, self.size = -order, self.size - size
 
     @property
     def documents(self) -> list[Sourced]:

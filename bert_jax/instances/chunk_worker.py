@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,15 +34,19 @@ class Target(NamedTuple):
 
 
 def prepare_unless_finished(
-    chunk: Chunk, targets: Sequence[Target], ends_held_out: bool = False
+    chunk: Chunk, targets: Sequence[Target], ends_held_out: Collection[int] = ()
 ) -> list[tuple[ChunkRecord, str | None]]:
     """Prepares a chunk for the targets whose earlier attempt didn't finish it or whose files of it aren't intact.
 
     Returns for each target the chunk's record, and a description of the damage if a finished chunk couldn't be used.
+    `ends_held_out`: the sources of which the end of each document is held out, rather than whole documents.
     """
+    ends = chunk.source in ends_held_out
+    if ends:
+        targets = [target._replace(fingerprint=f"{target.fingerprint}, ends held out") for target in targets]
     earlier = [_finished(chunk, target) for target in targets]
     unfinished = [target for target, (record, _) in zip(targets, earlier, strict=True) if not record]
-    built = iter(prepare_chunk(chunk, unfinished, ends_held_out) if unfinished else ())
+    built = iter(prepare_chunk(chunk, unfinished, ends) if unfinished else ())
     return [(record or next(built), remark) for record, remark in earlier]
 
 

@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import shutil
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -128,7 +128,8 @@ def _finish(
 
 
 def _chunks(corpus: Mixture, targets: Sequence[Target], processes: int) -> list[list[ChunkRecord]]:
-    """Prepares all chunks for each target. If too few documents are held out, again with held-out ends of documents."""
+    """Prepares all chunks for each target; those of sources of which too few documents are held out again, with
+    held-out ends of documents."""
     recipe = targets[0].recipe
     chunks = list(_chunk_records(corpus, targets, processes))
     documents, held_out = Counter[int](), Counter[int]()
@@ -137,13 +138,13 @@ def _chunks(corpus: Mixture, targets: Sequence[Target], processes: int) -> list[
         held_out[chunk.source] += chunk.held_out
     for source, name in enumerate(recipe.data.source):
         _check_enough(name, documents[source], recipe)
-    if recipe.data.held_out and max(held_out.values()) < _documents_needed(recipe):
+    few = [source for source in documents if recipe.data.held_out and held_out[source] < _documents_needed(recipe)]
+    if few:
         say(
-            f"{recipe.data.described} has too few documents to hold some out for evaluation: the end of each is held "
-            "out instead (--data.held-out 0 trains on all of the text)"
+            f"{', '.join(recipe.data.source[source] for source in few)}: too few documents to hold some out for "
+            "evaluation; the end of each is held out instead (--data.held-out 0 trains on all of the text)"
         )
-        others = [target._replace(fingerprint=f"{target.fingerprint}, ends held out") for target in targets]
-        chunks = list(_chunk_records(corpus, others, processes, ends_held_out=True))
+        chunks = list(_chunk_records(corpus, targets, processes, frozenset(few)))
     return [list(records) for records in zip(*chunks, strict=True)]
 
 
@@ -186,7 +187,7 @@ def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
 
 
 def _chunk_records(
-    corpus: Mixture, targets: Sequence[Target], processes: int, ends_held_out: bool = False
+    corpus: Mixture, targets: Sequence[Target], processes: int, ends_held_out: Collection[int] = ()
 ) -> Iterator[list[ChunkRecord]]:
     """Yields the records of each chunk in order, one per target, and prepares what isn't finished yet."""
     work = functools.partial(prepare_unless_finished, targets=targets, ends_held_out=ends_held_out)

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import ConfigDict, Field
 
-from bert_jax.config.data import DataConfig
 from bert_jax.instances.checked_files import PIECE_COUNTS, damage_error, read_bytes, read_numbers
 from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.shards import HELD_OUT, TRAIN
@@ -31,6 +30,8 @@ _RECORD = "prepared.json"
 COUNTS_FILE = "piece_counts.safetensors"
 SMALL_FILES = (COUNTS_FILE, FEATURES_FILE, INFO_FILE)
 """The other files of a data set besides the shards and the record."""
+_OF_ORDER = ("weights", "smoothing", "most_epochs")
+"""Settings of the data that determine in what order sequences are drawn, and not the sequences."""
 _Hash = Annotated[str, Field(max_length=128)]
 
 
@@ -132,16 +133,15 @@ class PreparedData(Sealed):
 
     def sequences_a_row(self, shares: Sequence[float] | None) -> float:
         """The mean number of sequences in the rows that a training draws, with these shares of the sources."""
-        drawn = shares or [source.rows for source in self.of_sources]
+        drawn = shares or self.sources
         means = [source.instances / max(source.rows, 1) for source in self.of_sources]
         return sum(map(operator.mul, drawn, means)) / max(sum(drawn), 1e-9)
 
-    def as_json(self, config: DataConfig, budget: int) -> dict[str, Any]:
-        """What the training sequences are, as a JSON object; `config` has the settings that they were made with.
+    def as_json(self, budget: int) -> dict[str, Any]:
+        """What the training sequences are, as a JSON object.
 
-        `budget`: how many tokens of a full sequence are masked. `share` of a source is that of the training's draws.
+        `budget`: how many tokens of a full sequence are masked.
         """
-        shares = config.shares or [records / max(sum(self.sources), 1) for records in self.sources]
         train = self.train
         return {
             "rows": train.rows,
@@ -150,18 +150,6 @@ class PreparedData(Sealed):
             "fill": train.fill(self.length),
             "pairs_random": train.random_pairs,
             "units": train.units_json(budget),
-            "sources": [
-                {
-                    "source": source,
-                    "language": language,
-                    "sequences": seen.instances,
-                    "tokens": seen.instance_tokens,
-                    "share": share,
-                }
-                for source, language, seen, share in zip(
-                    config.source, config.languages, self.of_sources, shares, strict=True
-                )
-            ],
         }
 
     def is_of(self, recipe: Recipe) -> bool:
@@ -187,14 +175,14 @@ def publish_prepared(directory: Place) -> None:
 def fingerprint(recipe: Recipe) -> str:
     """Hash of everything that determines the records, except the text.
 
-    `data.weights` is left out, as it only determines the order. Settings with their default value are left out, too:
-    a new setting whose default keeps the earlier behaviour doesn't change any fingerprint.
+    The settings that only determine the order are left out. Settings with their default value are left out, too: a new
+    setting whose default keeps the earlier behaviour doesn't change any fingerprint.
     """
     there = (path for path in recipe.tokenizer_directory.iterdir() if path.is_file())
     files = sorted(path for path in there if path.name != "origin.json")
     # A sentencepiece model is binary, so undecodable bytes are kept as surrogates.
     tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]
-    settings = recipe.data.model_dump(exclude={"weights", *recipe.data.lexicons}, exclude_defaults=True)
+    settings = recipe.data.model_dump(exclude={*_OF_ORDER, *recipe.data.lexicons}, exclude_defaults=True)
     shape = [_FORMAT, settings, recipe.length, recipe.seed, tokenizer, recipe.pair]
     # Of a lexicon what it holds counts, not where it lies.
     lexicons = recipe.data.lexicons

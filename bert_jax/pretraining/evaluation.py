@@ -1,6 +1,7 @@
 """Evaluation on held-out documents: of the model, and of a baseline that knows only frequencies."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.instances.shards import HELD_OUT
 from bert_jax.instances.store import InstanceSource
 from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
@@ -21,33 +23,65 @@ from bert_jax.training.step import example_keys, make_evaluation_step
 
 
 class HeldOut:
-    """The sequences of one prepared set for evaluation, with fixed masks. Rows of weight 0 fill up the last batch."""
+    """The sequences of one prepared set for evaluation, with fixed masks. Rows of weight 0 fill up the last batches.
+
+    Several languages are measured one by one, and the whole is their mean by the shares that training draws from them;
+    without shares it is the mean over all sequences.
+    """
 
     def __init__(
         self, trainer: PretrainingTrainer, phase: int, data: PreparedData, split: str, max_sequences: int | None
     ):
-        """The sequences of `split`, all if `max_sequences` is None, for evaluation in phase number `phase`."""
+        """The sequences of `split` for evaluation in phase number `phase`: all if `max_sequences` is None."""
         config, rows = trainer.config, row_shards(trainer.mesh)
         instances = InstanceSource(data.directory, split, config.input.damaged_records)
         largest = max(each.batch_size for each in config.phases if each.length == data.length)
         self._batch_size = -(-largest // rows) * rows
         self._method, self._seed = trainer.objective.in_phase(phase), config.seed
         self._sharding = batch_sharding(trainer.mesh)
-        self.sequences = min(len(instances), max_sequences or len(instances))
-        self._source = BatchSource(
+        self._step = jax.jit(on_mesh(trainer.mesh, make_evaluation_step(self._method, seed=self._seed)))
+        self._parts: list[tuple[str, BatchSource]] = []
+        """A language and the batches of one of its sources."""
+        self.sequences = 0
+        self._shares: dict[str, float] = {}
+        """The share of each language; empty without shares."""
+        counts, languages = data.records[split], config.data.languages
+        if split == HELD_OUT and len({*languages}) > 1:
+            for language, share in zip(languages, config.shares(phase, data.sources) or (), strict=False):
+                self._shares[language] = self._shares.get(language, 0.0) + share
+        else:
+            counts, languages = [len(instances)], languages[:1]
+        most = len(instances) if max_sequences is None else -(-max_sequences // max(1, sum(map(bool, counts))))
+        for language, end, count in zip(languages, itertools.accumulate(counts), counts, strict=True):
+            if count:
+                order = InOrder(count, min(count, most), end - count)
+                self._parts.append((language, self._batches(instances, order, data.length)))
+                self.sequences += order.reads
+
+    def _batches(self, instances: InstanceSource, order: InOrder, length: int) -> BatchSource:
+        return BatchSource(
             instances,
-            InOrder(len(instances), self.sequences),
+            order,
             batch_size=self._batch_size,
-            length=data.length,
+            length=length,
             vocabulary_size=vocabulary_size(self._method.model),
-            num_batches=-(-self.sequences // self._batch_size),
+            num_batches=-(-order.reads // self._batch_size),
             rows=local_rows(self._sharding, self._batch_size),
         )
-        self._step = jax.jit(on_mesh(trainer.mesh, make_evaluation_step(self._method, seed=self._seed)))
 
     def evaluate(self, params: Parameters, between: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """The loss and all measurements. `between` is called before each batch, and may raise to end the evaluation."""
-        values = self._means(lambda batch: self._step(params, batch), between)
+        """The loss and all measurements; of several languages also those of each, as in `hi/mlm_loss`.
+
+        `between` is called before each batch, and may raise to end the evaluation.
+        """
+        whole, by_language = self._means(lambda batch: self._step(params, batch), between)
+        values = self._with_loss(whole)
+        if len(by_language) > 1:
+            for language, of_language in by_language.items():
+                values |= {f"{language}/{name}": value for name, value in self._with_loss(of_language).items()}
+        return values
+
+    def _with_loss(self, values: dict[str, float]) -> dict[str, float]:
         return {"loss": sum(weight * values[name] for name, weight in self._method.losses.items())} | values
 
     def baseline(self, piece_counts: Int[np.ndarray, " V"], measured: dict[str, float]) -> dict[str, float]:
@@ -61,15 +95,30 @@ class HeldOut:
             targets = self._method.targets(batch, example_keys(self._seed, "evaluation", 0, batch.ordinal))
             return self._method.guess(batch, targets, log_share)
 
-        return self._method.baseline(self._means(step), measured)
+        return self._method.baseline(self._means(step)[0], measured)
 
-    def _means(self, step: Callable[[Any], Means], between: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """The means over all batches, from sums in float64."""
-        sums = []
-        for batch in read_ahead(self._source):
-            between()
-            sums.append(jax.device_get(step(placed(batch, self._sharding, self._batch_size))))
-        return {
-            name: sum(float(part[name].total) for part in sums) / max(sum(float(part[name].count) for part in sums), 1)
-            for name in sums[0]
-        }
+    def _means(
+        self, step: Callable[[Any], Means], between: Callable[[], None] = lambda: None
+    ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+        """The means over all batches, weighted by the shares of the languages, and those of each language."""
+        parts: dict[str, list[Means]] = {}
+        for language, source in self._parts:
+            for batch in read_ahead(source):
+                between()
+                means = jax.device_get(step(placed(batch, self._sharding, self._batch_size)))
+                parts.setdefault(language, []).append(means)
+        by_language = {language: _mean(means) for language, means in parts.items()}
+        whole = _mean([means for of_language in parts.values() for means in of_language])
+        if drawn := sum(self._shares.get(language, 0.0) for language in by_language):
+            for name in whole:
+                weighted = (self._shares[language] * means[name] for language, means in by_language.items())
+                whole[name] = sum(weighted) / drawn
+        return whole, by_language
+
+
+def _mean(parts: Sequence[Means]) -> dict[str, float]:
+    """The means over all parts, from sums in float64."""
+    return {
+        name: sum(float(part[name].total) for part in parts) / max(sum(float(part[name].count) for part in parts), 1)
+        for name in parts[0]
+    }

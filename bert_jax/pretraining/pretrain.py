@@ -27,6 +27,7 @@ from bert_jax.model.sharding import (
 from bert_jax.pretraining.dataset import check_preparation, prepare_lengths, prepare_other, prepared_for
 from bert_jax.pretraining.evaluation import HeldOut
 from bert_jax.pretraining.initial import initial_parameters, open_initial
+from bert_jax.pretraining.mixture import check_epochs, source_shares
 from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
 from bert_jax.pretraining.vocabulary import existing_tokenizer, make_tokenizer
 from bert_jax.run.metrics import read_metrics
@@ -53,6 +54,10 @@ class Pretraining(Job[RunConfig]):
     def prepare(self) -> None:
         self._tokenizer = make_tokenizer(self.config, self.run, self._initial)
         self._prepared = prepare_lengths(self.config, self.run)
+        shares = list(source_shares(self.config, self._prepared))
+        check_epochs(self.config, shares)
+        for share in shares if len(shares) > 1 and not self.run.under_way else ():
+            say(str(share))
 
     def work(self) -> tuple[PretrainingTrainer, list[PhaseWork]]:
         vocabulary = self._tokenizer.vocabulary
@@ -189,13 +194,14 @@ def _results(
 
 
 def _held_out_of_phases(trainer: PretrainingTrainer, prepared: dict[int, PreparedData]) -> list[HeldOut | None]:
-    """The held-out sequences of each phase. Phases with the same length and model share them."""
+    """The held-out sequences of each phase. Phases with the same length, model and shares have the same."""
     by_kind: dict[Any, HeldOut | None] = {}
     held_out = []
     for number, phase in enumerate(trainer.config.phases):
-        kind = phase.length, trainer.objective.in_phase(number).model
+        data = prepared[phase.length]
+        kind = phase.length, trainer.objective.in_phase(number).model, trainer.config.shares(number, data.sources)
         if kind not in by_kind:
-            by_kind[kind] = held_out_sequences(trainer, number, prepared[phase.length])
+            by_kind[kind] = held_out_sequences(trainer, number, data)
         held_out.append(by_kind[kind])
     return held_out
 
@@ -226,8 +232,9 @@ def training_source(trainer: PretrainingTrainer, number: int, prepared: Prepared
 
 
 def _training_order(config: RunConfig, number: int, prepared: PreparedData) -> ShuffledOrder | MixedOrder:
-    if config.data.shares and len(prepared.sources) > 1:
-        return MixedOrder(prepared.sources, config.data.shares, config.seed, number)
+    shares = config.shares(number, prepared.sources)
+    if shares:
+        return MixedOrder(prepared.sources, shares, config.seed, number)
     return ShuffledOrder(sum(prepared.sources), config.seed, number)
 
 
@@ -244,7 +251,8 @@ class PretrainingPhase(PhaseWork):
     ):
         super().__init__(trainer, number, training_source(trainer, number, prepared), held_out)
         self.skips_records = trainer.config.input.damaged_records == "skip"
-        self._run, self._sequences_a_row = run, prepared.sequences_a_row(trainer.config.data.shares)
+        shares = trainer.config.shares(number, prepared.sources)
+        self._run, self._sequences_a_row = run, prepared.sequences_a_row(shares)
         if trainer.config.data.packed:
             self.packed = self._sequences_a_row
             fill = prepared.train.fill(prepared.length)

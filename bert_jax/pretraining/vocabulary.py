@@ -94,7 +94,7 @@ def _stamp(config: RunConfig) -> str | None:
 
 
 def _train(config: RunConfig) -> Tokenizer:
-    settings, shares = config.vocabulary, config.data.shares
+    settings, data = config.vocabulary, config.data
     corpus, limit = open_corpus(config.data.replace(spans=None)), settings.sample_megabytes * 1_000_000
 
     def training_documents(progress):
@@ -105,7 +105,13 @@ def _train(config: RunConfig) -> Tokenizer:
 
     with stage("Reading text for the vocabulary", corpus.total, corpus.unit) as progress:
         documents = training_documents(progress)
-        sample = sample_mixture(documents, shares, limit) if shares else sample_documents(documents, limit)
+        if data.has_shares:
+            sample, sizes = sample_mixture(documents, len(data.source), data.shares, limit)
+        else:
+            sample, sizes = sample_documents(documents, limit), []
+    if sizes:
+        for name, language, size, share in zip(data.source, data.languages, sizes, data.shares(sizes), strict=True):
+            say(f"{name} ({language}): {size / 1e6:,.1f} MB of text, {share:.1%} of the vocabulary's sample")
     if not sample:
         raise UsageError(f"{config.data.described} holds no text; give a corpus")
     with stage(f"Training a vocabulary of {settings.size:,}", None, "pieces") as progress:

@@ -30,7 +30,7 @@ class WordPieceSettings(TokenizerSettings):
     kind: Literal["wordpiece"]
     lowercase: bool
     strip_accents: Accents
-    form: UnicodeForm | None
+    form: UnicodeForm | None = None
 
 
 def read_settings(directory: Path, shape: type[ShapeKind]) -> ShapeKind:

@@ -96,16 +96,18 @@ def _hashed(size: int, *words: str | int) -> int:
 
 
 class InOrder(NamedTuple):
-    """The order of evaluation: records evenly spaced over the files, and fillers (None) after the last."""
+    """The order of evaluation: records evenly spaced over a stretch of them, and fillers (None) after the last."""
 
     size: int
-    """Records in the data set."""
+    """Records in the stretch."""
     reads: int
     """Records to read."""
+    first: int = 0
+    """Number of the first record."""
 
     def record(self, ordinal: int) -> int | None:
         """The record at `ordinal`."""
-        return ordinal * self.size // self.reads if ordinal < self.reads else None
+        return self.first + ordinal * self.size // self.reads if ordinal < self.reads else None
 
 
 class BatchSource:

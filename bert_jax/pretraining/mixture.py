@@ -1,0 +1,64 @@
+"""How often a training sees the text of each of its sources."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from bert_jax.config.run import RunConfig
+from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.system import facts
+from bert_jax.system.errors import UsageError
+from bert_jax.system.facts import Facts
+
+
+class SourceShare(Facts):
+    """One source in the phases of a training, or in those of one length."""
+
+    source: str
+    language: str
+    sequences: int
+    """Training sequences, of all lengths together."""
+    tokens: int
+    """Tokens of these."""
+    share: facts.Share
+    """Its share of what these phases draw, in tokens of whole rows."""
+    epochs: Annotated[float, facts.Unit("{:,.3g}".format), "times seen"]
+    """How often these phases see its text, on average."""
+
+    def __str__(self) -> str:
+        times = f"seen {self.epochs:,.3g} times"
+        return f"{self.source} ({self.language}): {self.sequences:,} sequences, {self.share:.1%} of the draws, {times}"
+
+
+def source_shares(config: RunConfig, prepared: Mapping[int, PreparedData]) -> Iterator[SourceShare]:
+    """Yields the share of each source in the phases whose length is one of those in `prepared`."""
+    drawn = [0.0] * len(config.data.source)
+    epochs = list(drawn)
+    for number, phase in enumerate(config.phases):
+        if phase.length in prepared:
+            rows = prepared[phase.length].sources
+            shares = config.shares(number, rows) or [count / max(sum(rows), 1) for count in rows]
+            for source, (share, count) in enumerate(zip(shares, rows, strict=True)):
+                of_source = share * phase.steps * phase.batch_size
+                drawn[source] += of_source * phase.length
+                epochs[source] += of_source / max(count, 1)
+    for source, (name, language) in enumerate(zip(config.data.source, config.data.languages, strict=True)):
+        seen = [data.of_sources[source] for data in prepared.values()]
+        yield SourceShare(
+            source=name,
+            language=language,
+            sequences=sum(each.instances for each in seen),
+            tokens=sum(each.instance_tokens for each in seen),
+            share=drawn[source] / sum(drawn),
+            epochs=epochs[source],
+        )
+
+
+def check_epochs(config: RunConfig, shares: list[SourceShare]) -> None:
+    """Raises UsageError if a source is seen more often than `data.most_epochs` allows."""
+    most = config.data.most_epochs
+    often = max(shares, key=lambda share: share.epochs)
+    if most is not None and often.epochs > most:
+        raise UsageError(
+            f"data.most_epochs={most:g}: the text of {often.source} would be seen {often.epochs:,.3g} times; raise it "
+            "or data.smoothing, lower the source's weight, or train for fewer steps"
+        )
