@@ -125,8 +125,6 @@ def _published(path: Place) -> TrainedModel:
 
 
 def _opened(path: Place, step: int | None = None, average: int | None = None) -> TrainedModel:
-    if not path.exists():
-        raise UsageError(f"there is nothing at {path}; give a run, a checkpoint or a Hugging Face directory")
     if not holds_published_model(path):
         return _trained_here(path, step, average)
     if step is not None or average is not None:

@@ -101,6 +101,10 @@ WRONG = {
     f"{FINETUNE} --task.batch-size 3 --execution.accumulation 2": "--task.batch-size=3 is not a multiple of",
     f"{FINETUNE} --task.metric f2": "--task.metric=f2 doesn't measure --task.kind=class",
     f"{FINETUNE} --probe --layers-frozen 2": "leave out one",
+    # Paths
+    "evaluate R": "/R; give a run\n",
+    "inspect R": "/R; give a run\n",
+    "verify R": "/R; give a run\n",
 }
 
 
