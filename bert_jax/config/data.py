@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, WrapValidator, field_validator
 from bert_jax.config.language import language_code
 from bert_jax.config.settings import Settings
 from bert_jax.config.units import one_or_several
+from bert_jax.system.errors import counted
 
 SMALLEST_SHARE = 0.0001
 """Smallest share of the training sequences that a source may be given."""
@@ -25,7 +26,7 @@ class RecordedCode(str):
         """The message of the error for whatever needs the function."""
         return (
             f"the words of the text are found by the function {self}, which only the run's config.json names, and no "
-            f"code is run because a file of a run names it; if you trust it, add --data.words {shlex.quote(self)}"
+            f"code is run because a file of a run names it; if you trust it, add data.words={shlex.quote(self)}"
         )
 
 
@@ -102,19 +103,17 @@ class DataConfig(Settings):
         try:
             return tuple(map(language_code, value))
         except ValueError as error:
-            raise ValueError(f"data.language: {error}") from None
+            raise ValueError(f": {error}") from None
 
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""
-        count = len(self.source)
+        count, sources = len(self.source), counted(len(self.source), "sources")
         if len(set(self.source)) < count:
             yield f"data.source={' '.join(self.source)} names a source twice; use data.weights to see it more"
         if self.weights is not None and len(self.weights) != count:
-            yield f"data.weights has {len(self.weights)} numbers for {count} sources; give one for each"
+            yield f"data.weights has {counted(len(self.weights), 'numbers')} for {sources}; give one for each"
         if len(self.language) not in (1, count):
-            yield (
-                f"data.language has {len(self.language)} codes for {count} sources; give one for all or one for each"
-            )
+            yield f"data.language has {len(self.language)} codes for {sources}; give one for all or one for each"
         if self.shares and (least := min(self.shares)) < SMALLEST_SHARE:
             yield f"data.weights gives a source {least:.2g} of the sequences; give each {SMALLEST_SHARE} or more"
 

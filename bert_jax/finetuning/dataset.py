@@ -170,7 +170,7 @@ def written_as(
     try:
         return RowFormat(format, columns or None, task.replace(separator=separator).separator, task.label)
     except SettingsError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(f"task.{error.by_path}") from None
 
 
 def encoded(
