@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator
 
 from bert_jax.cli.command_line import parse_line
 from bert_jax.cli.config_files import AnyConfig, config_source, load_config
-from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of, with_flags_for_settings
+from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of
 from bert_jax.cli.help import full_help, paragraph, short_help
 from bert_jax.cli.main import HELP_FLAGS
 from bert_jax.config.finetune import FinetuneConfig
@@ -125,10 +125,22 @@ class Arguments(Settings):
 
     @classmethod
     def with_flags_for_settings(cls, message: str) -> str:
-        """`message` with each setting written as the flag that sets it."""
-        for setting, flag in cls.FLAG_OF_SETTING.items():
-            message = re.sub(rf"(?<![\w.-])(--)?{re.escape(setting)}(?!\w)", flag, message)
-        return with_flags_for_settings(message, cls.flags()) if cls.defaults() else message
+        """`message` with each setting as the flag that sets it: "--model.num-heads" instead of "model.num_heads", and
+        "--data.no-packed" of "data.packed=False". A name without a group, such as "seed", is a setting only before "=".
+        """
+        flags = cls.flags() if cls.defaults() else []
+        switches = {flag.name.replace("-", "_"): flag for flag in flags if flag.is_switch}
+        settings = {flag.name.replace("-", "_") for flag in flags if not flag.positional} | cls.FLAG_OF_SETTING.keys()
+        names = [re.escape(name) + ("" if "." in name else "(?==)") for name in sorted(settings, reverse=True)]
+        known = re.sub(r"\\.\d+\\.", r"\.\\d+\.", "|".join(names)) or "(?!)"  # a number stands for any phase
+
+        def typed(found: re.Match[str]) -> str:
+            name, value = found.groups()
+            if value and name in switches:
+                return switches[name].typed if value == "True" else f"--{switches[name].negative}"
+            return cls.FLAG_OF_SETTING.get(name, f"--{name.replace('_', '-')}") + (f"={value}" if value else "")
+
+        return re.sub(rf"(?<![\w./-])(?:--)?({known})(?![\w/-]|\.\w)(?:=(True|False)\b)?", typed, message)
 
 
 class RunArguments(Arguments):
@@ -141,7 +153,7 @@ class RunArguments(Arguments):
     @classmethod
     def _no_file(cls, workdir: Place) -> Place:
         if workdir.is_file():
-            raise ValueError(f"--workdir {workdir} is a file; give a folder, which is created if it is missing")
+            raise ValueError(f"={workdir} is a file; give a folder, which is created if it is missing")
         return workdir
 
 

@@ -123,13 +123,13 @@ def _near(name: str, known: Iterable[str]) -> list[str]:
 
 
 def _described(name: str, known: dict[str, Flag]) -> list[str]:
-    """Flags, of the group of the unknown flag `name` if it has one, whose help contains its word, as in "Width of every
-    token's vector"; first those whose help begins with it."""
-    word = re.compile(rf"\b{re.escape(_last(name).replace('-', ' '))}\b", re.IGNORECASE)
+    """Flags, of the group of the unknown flag `name` if it has one, whose help begins with its word, as in "Width of
+    every token's vector", or abbreviates it so, as in "Learning rate (LR)"."""
+    word = re.escape(_last(name).replace("-", " "))
+    described = re.compile(rf"{word}\b|.*\({word}\)", re.IGNORECASE)
     group = name.rpartition(".")[0]
-    places = {each: match.start() for each, flag in known.items() if (match := word.search(flag.help))}
-    found = [each for each in places if each.startswith(group) and not known[each].is_switch]
-    return sorted(found, key=lambda each: places[each])[:_MOST_MEANT]
+    found = [each for each, flag in known.items() if each.startswith(group) and described.match(flag.help)]
+    return [each for each in found if not known[each].is_switch][:_MOST_MEANT]
 
 
 def _last(name: str) -> str:

@@ -3,6 +3,7 @@
 from bert_jax.cli.config_files import catalogue, names_for
 from bert_jax.cli.flags import Flag, first_sentence
 from bert_jax.cli.main import COMMANDS, COMPLETE, COMPLETION, HELP_FLAGS, arguments_of
+from bert_jax.cli.vocab_extend import Extend
 from bert_jax.system.errors import UsageError
 
 _BASH = f"""\
@@ -59,9 +60,10 @@ def _candidates(words: list[str]) -> tuple[dict[str, str], bool]:
     if not before:
         return COMMANDS | dict.fromkeys(("help", "--help", "--version", COMPLETION), ""), False
     if before[0] not in COMMANDS:
-        return {}, True
+        return {"help": COMMANDS, COMPLETION: dict.fromkeys(SCRIPTS, "")}.get(before[0], {}), False
     arguments = arguments_of(before[0])
-    flags = [flag for flag in arguments.used_flags() if not flag.positional]
+    own = (arguments, Extend) if before[0] == "vocab" else (arguments,)
+    flags = [flag for kind in own for flag in kind.used_flags() if not flag.positional]
     for flag in flags:
         if before[-1] == f"--{flag.name}" and flag.kind.choices:
             return dict.fromkeys(map(str, flag.kind.choices), ""), False

@@ -85,13 +85,11 @@ def load_config(name_or_path: str, kind: type[Any] = RunConfig) -> Any:
     anything that isn't such a config, and for any exception that the file raises.
     """
     path = place_of(name_or_path)
-    if kind is RunConfig and (path / "config.json").is_file():
+    if kind is RunConfig and ((path / "config.json").is_file() or in_bucket(path) and path.is_dir()):
         from bert_jax.run.run_config import read_pretraining_config  # needs Orbax; a config file doesn't
 
         return _without_connections(read_pretraining_config(path), path)
     if not path.is_file():
-        if kind is RunConfig and in_bucket(path) and path.is_dir():
-            raise UsageError(f"{path} is no run: it has no config.json")
         named = find_config(name_or_path)
         if named is None:
             raise absent(name_or_path, names_for(kind))

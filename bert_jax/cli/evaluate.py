@@ -58,16 +58,12 @@ def run(words: list[str]) -> None:
 
 def _check(args: Evaluate, is_finetuned: bool) -> None:
     """Raises UsageError for flags about rows if the run is evaluated on text, or the reverse."""
-    if is_finetuned and args.words:
-        raise UsageError(
-            f"--words {args.words} applies to text, but the fine-tuned run {args.run} is evaluated on rows; leave "
-            "it out"
-        )
-    if is_finetuned and args.language:
-        raise UsageError(
-            f"--language {args.language} applies to text, but the fine-tuned run {args.run} is evaluated on rows; "
-            "leave it out"
-        )
+    for name, value in (("words", args.words), ("language", args.language)):
+        if is_finetuned and value:
+            raise UsageError(
+                f"--{name} {value} applies to text, but the fine-tuned run {args.run} is evaluated on rows; "
+                "leave it out"
+            )
     row_options = (args.format, args.separator, args.columns)
     if any(one is not None for one in row_options) and not (is_finetuned and args.data):
         raise UsageError(

@@ -46,6 +46,7 @@ def run(words: list[str]) -> None:
     from bert_jax.finetuning.dataset import say_repairs
     from bert_jax.inference.bert import load
     from bert_jax.inference.feature_files import check_output, texts_of, write_features
+    from bert_jax.system.errors import counted
     from bert_jax.system.progress import say, stage
 
     check_output(args.output, args.input)
@@ -56,4 +57,4 @@ def run(words: list[str]) -> None:
     with stage("features", None, "texts") as progress_bar:
         write_features(args.output, progress_bar.counted(found), args.pool != "none")
     say_repairs(args.input, repairs)
-    say(f"{args.output}: features of {progress_bar.done:,} texts")
+    say(f"{args.output}: features of {counted(progress_bar.done, 'texts')}")

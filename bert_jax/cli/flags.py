@@ -1,4 +1,4 @@
-"""The flags of a command, derived from its settings classes, for --help, shell completion and messages."""
+"""The flags of a command, derived from its settings classes, for --help and shell completion."""
 
 import re
 from collections.abc import Iterator
@@ -69,22 +69,6 @@ def flags_of(arguments: type[Settings], config: Settings | None) -> list[Flag]:
     """The flags of a command's `arguments`, then those of CONFIG with the values of `config` as defaults."""
     of_command = _walk(arguments, None, "", "", of_command=True)
     return [*of_command, *_walk(type(config), config, "", "", of_command=False)] if config else list(of_command)
-
-
-def with_flags_for_settings(message: str, flags: list[Flag]) -> str:
-    """`message` with each setting as a flag: "--model.num-heads=3" instead of "model.num_heads=3", and of switches
-    "--data.no-packed" instead of "data.packed=False"."""
-    switches = {flag.name.replace("-", "_"): flag for flag in flags if flag.is_switch}
-    names = sorted((flag.name.replace("-", "_") for flag in flags if not flag.positional), key=len, reverse=True)
-    known = "|".join(re.sub(r"\\.\d+\\.", r"\.\\d+\.", re.escape(name)) for name in names)
-
-    def typed(found: re.Match[str]) -> str:
-        name, value = found.groups()
-        if value and (switch := switches.get(name)):
-            return switch.typed if value == "True" else f"--{switch.negative}"
-        return f"--{name.replace('_', '-')}={value or ''}"
-
-    return re.sub(rf"(?<![\w.-])({known})=(True\b|False\b)?", typed, message)
 
 
 def _walk(

@@ -40,16 +40,16 @@ def run(words: list[str]) -> None:
 
 def _described(model: Any) -> str:
     """The shape, tokenizer and tensors of `model`, a PublishedModel, in words."""
-    from bert_jax.corpora.messages import counted
     from bert_jax.model.bert import PART_NAMES
+    from bert_jax.system.errors import counted
 
     config, tokenizer = model.config, model.tokenizer
     casing = {True: ", lower-cased", False: ", case kept", None: ""}
     lacking = f"; without {' and '.join(PART_NAMES[part] for part in sorted(model.absent))}" if model.absent else ""
     slots = f", {len(model.slots)} of the optimizer ignored" if model.slots else ""
     return (
-        f"{counted(config.num_layers, 'layer')}, width {config.hidden_size:,}, {counted(config.num_heads, 'head')}, "
-        f"{config.activation}, {config.max_positions:,} positions, {counted(config.num_segments, 'segment')}\n"
+        f"{counted(config.num_layers, 'layers')}, width {config.hidden_size:,}, {counted(config.num_heads, 'heads')}, "
+        f"{config.activation}, {config.max_positions:,} positions, {counted(config.num_segments, 'segments')}\n"
         f"{tokenizer.kind} of {len(tokenizer.vocabulary):,} pieces{casing[getattr(tokenizer, 'lowercase', None)]}\n"
         f"{len(model.tensors)} tensors taken{slots}{lacking}"
     )

@@ -162,7 +162,7 @@ def _failed(error: BaseException, name: str, words: list[str]) -> int:
         say(f"bert-jax: interrupted; give the same command again {again}")
         return 143
     if isinstance(error, SettingsError):
-        error = UsageError(str(error))
+        error = UsageError(error.by_path)
     elif not isinstance(error, (BertJaxError, BrokenPipeError)):
         error = disk.failure(error) or error
     if not isinstance(error, BertJaxError):

@@ -31,6 +31,7 @@ def run(words: list[str]) -> None:
     from bert_jax.finetuning.predicting import STANDARD_INPUT, has_plain_lines, of_lines
     from bert_jax.inference.bert import load
     from bert_jax.rows.task_files import task_records
+    from bert_jax.system.errors import counted
     from bert_jax.system.progress import say, stage
 
     predictor = load(args.run, args.step, args.average, args.dtype).predictor
@@ -53,4 +54,4 @@ def run(words: list[str]) -> None:
     with stage("Predicting", None, "rows") as bar:
         write_predictions(args.output, bar.counted(predictor.predictions(records, repairs)), task.kind)
     say_repairs(args.input, repairs)
-    say(f"{bar.done:,} rows with predictions: {args.output}")
+    say(f"{counted(bar.done, 'rows with predictions')}: {args.output}")

@@ -5,7 +5,7 @@ from pathlib import Path
 from bert_jax.cli.arguments import Arguments, PlaceArgument
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import fetched
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, counted
 from bert_jax.system.progress import print_line
 from bert_jax.text.extension import extend
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, tokenizer_directory
@@ -42,8 +42,9 @@ def run(words: list[str]) -> None:
     made = extend(tokenizer, _lines_of(args.words), [line.strip() for line in _lines_of(args.markers)])
     output = args.output or _beside(args.extend, made.tokenizer)
     _check_output(output, made.tokenizer)
-    counts = f"{made.added:,} words added, {made.known:,} known already, {made.split:,} left out: they are always split"
-    counts += f"; {made.markers:,} markers added" if args.markers else ""
+    counts = f"{counted(made.added, 'words added')}, {made.known:,} known already, "
+    counts += f"{made.split:,} left out: they are always split"
+    counts += f"; {counted(made.markers, 'markers added')}" if args.markers else ""
     if not made.added + made.markers:
         given = " and ".join(str(path) for path in (args.words, args.markers) if path)
         raise UsageError(f"{given} adds nothing to {args.extend} ({counts}); nothing was written")

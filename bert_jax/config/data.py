@@ -4,11 +4,12 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WrapValidator, field_validator
+from pydantic import Field, WrapValidator
 
-from bert_jax.config.language import language_codes
+from bert_jax.config.language import Languages
 from bert_jax.config.settings import Settings
 from bert_jax.config.units import OneOrSeveral
+from bert_jax.system.errors import counted
 
 SMALLEST_SHARE = 0.0001
 """Smallest share of the training sequences that a source may be given."""
@@ -24,7 +25,7 @@ class RecordedCode(str):
         """The message of the error for whatever needs the function."""
         return (
             f"the words of the text are found by the function {self}, which only the run's config.json names, and no "
-            f"code is run because a file of a run names it; if you trust it, add --data.words {shlex.quote(self)}"
+            f"code is run because a file of a run names it; if you trust it, add data.words={shlex.quote(self)}"
         )
 
 
@@ -54,7 +55,7 @@ class DataConfig(Settings):
     it more. None: no limit."""
     layout: Literal["paragraphs", "sentences"] = "paragraphs"
     """Meaning of a line of text. In both cases a blank line of a text file, or the end of a record, ends a document."""
-    language: OneOrSeveral = ("en",)
+    language: Languages = ("en",)
     """Language for splitting paragraphs into sentences, as a code (en, zh, pt-BR) or an English name: one for all
     sources, or one for each."""
     words: (
@@ -101,22 +102,15 @@ class DataConfig(Settings):
     chunk_megabytes: Annotated[float, Field(gt=0.0, le=256.0)] = 8.0
     """Megabytes of text in a chunk, the unit of preparation. Random second segments come from the same chunk."""
 
-    @field_validator("language")
-    @classmethod
-    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return language_codes(value, "data.language")
-
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""
-        count = len(self.source)
+        count, sources = len(self.source), counted(len(self.source), "sources")
         if len(set(self.source)) < count:
             yield f"data.source={' '.join(self.source)} names a source twice; use data.weights to see it more"
         if self.weights is not None and len(self.weights) != count:
-            yield f"data.weights has {len(self.weights)} numbers for {count} sources; give one for each"
+            yield f"data.weights has {counted(len(self.weights), 'numbers')} for {sources}; give one for each"
         if len(self.language) not in (1, count):
-            yield (
-                f"data.language has {len(self.language)} codes for {count} sources; give one for all or one for each"
-            )
+            yield f"data.language has {len(self.language)} codes for {sources}; give one for all or one for each"
         if self.weights and (least := min(self.weights) / sum(self.weights)) < SMALLEST_SHARE:
             yield f"data.weights gives a source {least:.2g} of the sequences; give each {SMALLEST_SHARE} or more"
 

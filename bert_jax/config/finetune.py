@@ -60,8 +60,8 @@ class FinetuneConfig(TransferConfig, OperationConfig):
         """Yields a message for settings that don't fit each other."""
         if self.probe and self.layers_frozen is not None:
             yield (
-                f"probe trains the head alone, and layers_frozen={self.layers_frozen} says what else stays as it is; "
-                "leave out one"
+                f"probe=True trains the head alone, and layers_frozen={self.layers_frozen} says what else stays as it "
+                "is; leave out one"
             )
         if self.task.batch_size % self.execution.accumulation:
             yield (

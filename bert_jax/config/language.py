@@ -2,7 +2,11 @@
 
 from collections.abc import Iterable
 from functools import cache
+from typing import Annotated
 
+from pydantic import AfterValidator
+
+from bert_jax.config.units import OneOrSeveral
 from bert_jax.config.wording import value_text
 
 _COMMON_CODES = {"ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "uk", "zh"}
@@ -51,12 +55,15 @@ def language_code(named: str) -> str:
     return found.to_tag()
 
 
-def language_codes(names: Iterable[str], setting: str) -> tuple[str, ...]:
-    """The codes of languages in the value of `setting`. Raises ValueError for an unknown one."""
+def _codes(names: Iterable[str]) -> tuple[str, ...]:
     try:
         return tuple(map(language_code, names))
     except ValueError as error:
-        raise ValueError(f"{setting}: {error}") from None
+        raise ValueError(f": {error}") from None
+
+
+Languages = Annotated[OneOrSeveral, AfterValidator(_codes)]
+"""One or several languages, by codes or English names; held as codes."""
 
 
 def usual_encoding(code: str) -> str:

@@ -128,12 +128,12 @@ class ModelConfig(Settings):
         if self.local_window is not None and self.global_every == 1:
             yield (
                 f"model.local_window={self.local_window} with model.global_every=1 leaves no block with local "
-                "attention; raise global_every (ModernBERT's is 3), or leave local_window out"
+                "attention; raise model.global_every (ModernBERT's is 3), or leave model.local_window out"
             )
         if self.global_every > 1 and self.local_window is None:
             yield (
                 f"model.global_every={self.global_every} leaves blocks with local attention and model.local_window is "
-                "not set; give the tokens on each side, or leave global_every out"
+                "not set; give the tokens on each side, or leave model.global_every out"
             )
         if self.norm == "pre" and self.shared_layers:
             yield (
@@ -146,7 +146,7 @@ class ModelConfig(Settings):
         if not self.discriminator:
             yield (
                 f"model.generator_divisor={divisor} needs a discriminator; set model.discriminator=True, or leave "
-                "generator_divisor out"
+                "model.generator_divisor out"
             )
         if self.causal:
             yield (

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from bert_jax.config.language import language_codes
+from bert_jax.config.language import Languages
 from bert_jax.config.model import RotaryBase
 from bert_jax.config.settings import Settings
-from bert_jax.config.units import OneOrSeveral, Units
+from bert_jax.config.units import Units
 
 Length = Annotated[int, Field(ge=8, le=1 << 24)]
 BatchSize = Annotated[int, Field(gt=0, le=1 << 24)]
@@ -30,13 +30,8 @@ class Phase(Settings):
     model.rotary_base is made for. None: model.rotary_base."""
     smoothing: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     """data.smoothing in this phase, for shares that are annealed from phase to phase. None: data.smoothing."""
-    languages: OneOrSeveral | None = None
+    languages: Languages | None = None
     """The languages whose sources this phase draws from, so that others join in a later one. None: all."""
-
-    @field_validator("languages")
-    @classmethod
-    def _known(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        return value and language_codes(value, "languages")
 
     def batch(self, packed: bool = False) -> str:
         """Rows of a step and their length, in words; `packed`: whether a row holds several sequences."""

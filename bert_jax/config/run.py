@@ -65,13 +65,13 @@ class RunConfig(TrainingConfig):
                     f"data.{name}=False needs sequences without pairs, but objective.pair={self.objective.pair} makes "
                     f"pairs of segments; set objective.pair=none or data.{name}=True"
                 )
-        asked = [self.objective.units, *(phase.units for phase in self.phases if phase.units)]
-        for kind in (kind for units in asked for kind in unit_shares(units)):
+        asked = {"objective": self.objective} | {f"phases.{number}": phase for number, phase in enumerate(self.phases)}
+        for name, kind in ((name, kind) for name, group in asked.items() for kind in unit_shares(group.units or ())):
             setting = {"phrase": "phrases", "entity": "entities"}.get(kind)
             if setting and setting not in self.data.lexicons and not self.data.spans:
                 yield (
-                    f"units={kind}: no {setting} are marked in the data; set data.{setting} to a file of them, or "
-                    "data.spans to the field of the records that marks them"
+                    f"{name}.units={kind}: no {setting} are marked in the data; set data.{setting} to a file of them, "
+                    "or data.spans to the field of the records that marks them"
                 )
         for number, phase in enumerate(self.phases):
             if unknown := sorted({*(phase.languages or ())} - {*self.data.languages}):

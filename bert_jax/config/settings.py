@@ -1,8 +1,7 @@
 """The base of every settings class."""
 
 import difflib
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -15,11 +14,14 @@ Group = TypeVar("Group", bound="Settings")
 class SettingsError(ValueError):
     """Invalid settings. The message is one line with each wrong field, its value and what was expected."""
 
-    def __init__(self, text: str, problems: Mapping[str, str] = MappingProxyType({})):
-        super().__init__(text)
-        self.problems = problems
-        """Maps the dotted path of each invalid field to a description, which is text to append to the path: "=0:
-        expected a whole number above 0". Empty if each field is valid by itself but the fields conflict."""
+    def __init__(self, owner: str, conflicts: Sequence[str], problems: Mapping[str, str]):
+        """`owner`: the name of the settings class. `conflicts`: messages about fields that don't fit each other.
+        `problems` maps the dotted path of each invalid field to a text to append to it: "=0: expected 1 or more"."""
+        by_path = [f"{path}{text}" for path, text in problems.items()]
+        super().__init__("; ".join([*conflicts, *(f"{owner}.{problem}" for problem in by_path)]))
+        self.by_path = "; ".join([*conflicts, *by_path])
+        """The message without `owner`."""
+        self.conflicts, self.problems = conflicts, problems
 
 
 class Settings(BaseModel):
@@ -27,7 +29,7 @@ class Settings(BaseModel):
 
     Unknown names raise SettingsError, values can't be changed after construction, and instances are hashable, so they
     can be static arguments of a jitted function or attributes of a Flax module. The string under a field is its help
-    text.
+    text. A field's validator raises ValueError with a text to append to the field's name: "=0 is too small".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
@@ -59,28 +61,25 @@ class Settings(BaseModel):
 
     def set(self: Group, values: Mapping[str, Any]) -> Group:
         """A validated copy. `values` maps dotted names, as in `flat`, to the new values of single settings."""
-        groups: dict[str, dict[str, Any]] = {}
-        for name, value in values.items():
-            first, _, rest = name.partition(".")
-            groups.setdefault(first, {})[rest] = value
-        return self.replace(**{name: _set(getattr(self, name), within) for name, within in groups.items()})
+        return type(self)(**_set(self, values))
 
     def flat(self) -> dict[str, Any]:
         """Every single setting as in JSON, by its dotted name: `model.num_layers`, `phases.0.steps`."""
         return dict(_leaves(self.model_dump(mode="json")))
 
 
-def _set(old: Any, values: dict[str, Any]) -> Any:
-    """`old` with other values by dotted names within it; "" names `old` itself."""
+def _set(old: Any, values: Mapping[str, Any]) -> Any:
+    """`old` with other values by dotted names within it; "" names `old` itself. Groups of settings become dicts, to be
+    validated within the whole, so that an error names the whole path."""
     if "" in values:
         return values[""]
-    if isinstance(old, Settings):
-        return old.set(values)
-    inner: dict[int, dict[str, Any]] = {}
+    inner: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
-        number, _, rest = name.partition(".")
-        inner.setdefault(int(number), {})[rest] = value
-    return tuple(_set(each, inner[number]) if number in inner else each for number, each in enumerate(old))
+        first, _, rest = name.partition(".")
+        inner.setdefault(first, {})[rest] = value
+    if not isinstance(old, Settings):
+        return tuple(_set(each, inner.get(str(number), {"": each})) for number, each in enumerate(old))
+    return dict(old) | {name: _set(getattr(old, name, None), within) for name, within in inner.items()}
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -92,32 +91,29 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _explained(error: ValidationError, settings: type[Settings]) -> SettingsError:
-    lines: list[str] = []
+    conflicts: list[str] = []
     problems: dict[str, str] = {}
     for found in error.errors():
         path = ".".join(part for part in map(str, found["loc"]) if "[" not in part)  # "tuple[...]": of a union
         cause = found.get("ctx", {}).get("error")
-        if isinstance(cause, SettingsError) and cause.problems:  # a group of settings within this one
+        if isinstance(cause, SettingsError):  # of a group of settings within this one
+            conflicts += cause.conflicts
             problems |= {f"{path}.{inner}": text for inner, text in cause.problems.items()}
-        elif found["type"] == "value_error":
-            lines.append(f"{path}: {cause}" if isinstance(cause, SettingsError) else str(cause))
+        elif path:
+            problems[path] = str(cause or _problem(found, settings))
         else:
-            problems[path] = _problem(found, settings)
+            conflicts.append(str(cause))
     # For a tuple with a wrong item, pydantic also reports that the tuple is too short: that second error is dropped.
     wrong = [path for path in problems if not any(other.startswith(f"{path}.") for other in problems)]
-    lines += [f"{settings.__name__}.{path}{problems[path]}" for path in wrong]
-    return SettingsError("; ".join(lines), {path: problems[path] for path in wrong})
+    return SettingsError(settings.__name__, conflicts, {path: problems[path] for path in wrong})
 
 
 def _problem(found: Any, settings: type[Settings]) -> str:
     """Describes `found`, an item of ValidationError.errors(), with what the field expects."""
-    name = str(found["loc"][-1]) if found["loc"] else ""
     if found["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(name, _field_names(Settings), n=1)
+        close = difflib.get_close_matches(str(found["loc"][-1]), _field_names(Settings), n=1)
         return ": there is no such setting" + (f"; did you mean {close[0]}?" if close else "")
-    field = settings.model_fields.get(str(found["loc"][0])) if found["loc"] else None
-    if field is None:
-        return f": {found['msg'][0].lower()}{found['msg'][1:]}"
+    field = settings.model_fields[str(found["loc"][0])]
     expected = Kind.of_field(field).expected
     if found["type"] == "missing":
         return f" is missing; give {expected}" + (f" ({field.description.rstrip('.')})" if field.description else "")

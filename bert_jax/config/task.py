@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 from bert_jax.config.settings import Settings
 from bert_jax.config.task_kind import TASK_KINDS, TaskKind
 from bert_jax.config.wording import value_text
+from bert_jax.system.errors import counted
 
 Count = Annotated[int, Field(gt=0)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -115,9 +116,7 @@ class TaskConfig(Settings):
     def _one_character(cls, value: str | None) -> str | None:
         value = "\t" if value in ("tab", "\\t") else value
         if value is not None and (len(value) != 1 or value.isalnum() or value in '"\r\n'):
-            raise ValueError(
-                f"task.separator={value!r} can't stand between columns; give one character like ';' or '|', or tab"
-            )
+            raise ValueError(f"={value!r} can't stand between columns; give one character like ';' or '|', or tab")
         return value
 
     def fitting(self, positions: int) -> "TaskConfig":
@@ -150,7 +149,8 @@ class TaskConfig(Settings):
         (fewest, most), marked = self.facts.texts, self.facts.head == "marked"
         if not fewest <= len(self.texts) <= most:
             wanted = str(fewest) if fewest == most else f"{fewest} or {most}"
-            yield f"task.kind={self.kind} takes {wanted} task.texts and has {len(self.texts)}: {self.texts}"
+            given = value_text(" ".join(self.texts))
+            yield f"task.kind={self.kind} takes {wanted} task.texts and has {len(self.texts)}: {given}"
         if (self.facts.head == "choices") != (len(self.choices) > 1):
             yield (
                 f"task.kind={self.kind} has {len(self.choices)} task.choices; a choice needs two columns or more, and "
@@ -158,16 +158,17 @@ class TaskConfig(Settings):
             )
         if len(self.marks) != 2 * len(self.texts) * marked:
             yield (
-                f"task.kind={self.kind} with {len(self.texts)} texts takes {2 * len(self.texts) * marked} task.marks "
-                f"and has {len(self.marks)}: where each text's word begins and ends"
+                f"task.kind={self.kind} with {counted(len(self.texts), 'texts')} takes {2 * len(self.texts) * marked} "
+                f"task.marks and has {len(self.marks)}: where each text's word begins and ends"
             )
-        for name in (*self.texts, *self.choices):
-            if set("{}") & set(COLUMN_IN_BRACES.sub("", name)):
-                yield f"{name!r} has a brace without the other; write it as {{title}}. {{body}}"
+        for setting in ("texts", "choices"):
+            for name in getattr(self, setting):
+                if set("{}") & set(COLUMN_IN_BRACES.sub("", name)):
+                    yield f"task.{setting} has {name!r}, a brace without the other; write it as {{title}}. {{body}}"
         for setting in ("choices", "marks", "labels"):
             names = getattr(self, setting) or ()
             if twice := next((name for name in names if names.count(name) > 1), None):
-                yield f"task.{setting}={names} has {twice!r} twice; name each once"
+                yield f"task.{setting}={value_text(' '.join(names))} has {twice!r} twice; name each once"
         if self.metric not in (None, *self.facts.metrics):
             yield (
                 f"task.metric={self.metric} doesn't measure task.kind={self.kind}; choose from "
@@ -180,7 +181,8 @@ class TaskConfig(Settings):
         if isinstance(weights, tuple) and self.labels is not None and len(weights) != len(self.labels):
             yield (
                 f"task.class_weights={' '.join(f'{weight:g}' for weight in weights)} has {len(weights)} of them for "
-                f"{len(self.labels)} labels; give one for each, in the order of {value_text(', '.join(self.labels))}"
+                f"{counted(len(self.labels), 'labels')}; give one for each, in the order of "
+                f"{value_text(', '.join(self.labels))}"
             )
         if self.facts.loss == "ends" and self.span.question_length + self.span.stride + 3 > self.max_length:
             yield (
@@ -190,4 +192,5 @@ class TaskConfig(Settings):
             )
         lengths = self.padded_lengths
         if lengths is not None and (lengths[-1:] != (self.max_length,) or list(lengths) != sorted(set(lengths))):
-            yield f"task.padded_lengths={lengths} must rise and end with task.max_length={self.max_length}"
+            listed = " ".join(map(str, lengths))
+            yield f"task.padded_lengths={listed} must rise and end with task.max_length={self.max_length}"

@@ -31,14 +31,14 @@ def _checked(units: tuple[str, ...]) -> tuple[str, ...]:
         if not _UNIT.fullmatch(unit):
             near = difflib.get_close_matches(unit.partition(":")[0], UNIT_KINDS, 1)
             remedy = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"units={unit}: expected {', '.join(UNIT_KINDS)}, or these as word:0.7 phrase:0.3{remedy}")
+            raise ValueError(f"={unit}: expected {', '.join(UNIT_KINDS)}, or these as word:0.7 phrase:0.3{remedy}")
     kinds, weights = {_parts(unit)[0] for unit in units}, [_parts(unit)[1] for unit in units]
     if len(kinds) < len(units):
-        raise ValueError(f"units={' '.join(units)} names a kind twice; give each once")
+        raise ValueError(f"={' '.join(units)} names a kind twice; give each once")
     if 0 < sum(weight is not None for weight in weights) < len(units):
-        raise ValueError(f"units={' '.join(units)} has weights for some kinds only; give all of them one, or none")
+        raise ValueError(f"={' '.join(units)} has weights for some kinds only; give all of them one, or none")
     if sum(weight or 0.0 for weight in weights) == 0 and None not in weights:
-        raise ValueError(f"units={' '.join(units)} gives every kind the weight 0; raise one")
+        raise ValueError(f"={' '.join(units)} gives every kind the weight 0; raise one")
     return units
 
 

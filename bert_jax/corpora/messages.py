@@ -16,11 +16,6 @@ def listed(names: Iterable[Any]) -> str:
     return first + (f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else "")
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun in singular or plural: "1 column", "2,000 columns"."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
 def kind_of(value: Any) -> str:
     """The type of a JSON value, in JSON's terms."""
     if isinstance(value, dict):

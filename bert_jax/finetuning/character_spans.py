@@ -13,7 +13,7 @@ from bert_jax.text.scripts import is_punctuation, sets_no_spaces
 
 Range = tuple[int, int]
 """Begin and end (exclusive) in characters."""
-_EXTENDED = "spans that begin or end within a word, extended to whole words"
+_EXTENDED = "spans with an end within a word, extended to whole words"
 _LOST = "spans without a word of their own, left out"
 
 

@@ -11,7 +11,7 @@ from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
 from bert_jax.corpora import limits
 from bert_jax.corpora.messages import kind_of, listed
 from bert_jax.corpora.task_record import Record
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import UsageError, counted, quoted
 
 _MOST_DIGITS = 18
 """Most digits of a whole number that is read from text."""
@@ -116,8 +116,8 @@ def label_names(record: Record, config: TaskConfig) -> list[str]:
         )
     if not named and len(value) != len(labels):
         raise UsageError(
-            f"{record.place}: {config.label!r} has {len(value)} values of 0 and 1, and task.labels names "
-            f"{len(labels)} labels; name one for each value by --task.labels"
+            f"{record.place}: {config.label!r} has {counted(len(value), 'values')} of 0 and 1, and task.labels "
+            f"names {counted(len(labels), 'labels')}; name one for each value"
         )
     return names if named else [name for name, one in zip(labels, value, strict=True) if one]
 

@@ -22,7 +22,7 @@ from bert_jax.finetuning.tag_task import TagTask
 from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task
 from bert_jax.rows.row_format import RowFormat
 from bert_jax.rows.task_files import format_of, held_records, takes_columns
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, counted
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -170,7 +170,7 @@ def written_as(
     try:
         return RowFormat(format, columns or None, task.replace(separator=separator).separator, task.label)
     except SettingsError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(f"task.{error.by_path}") from None
 
 
 def encoded(
@@ -189,9 +189,8 @@ def _size_to_encode(record: Record) -> int:
 
 def say_repairs(source: str | None, repairs: Counter[str]) -> None:
     """Reports in one line what was repaired, cut or left out in `source`, with counts."""
-    counted = [f"{count:,} {what}" for what, count in sorted(repairs.items()) if count]
-    if counted:
-        say(f"{source}: {'; '.join(counted)}")
+    if made := [counted(count, what) for what, count in sorted(repairs.items()) if count]:
+        say(f"{source}: {'; '.join(made)}")
 
 
 def _labelled(config: TaskConfig, source: str | None, records: list[Record], repairs: Counter[str]) -> list[Record]:
@@ -219,7 +218,7 @@ def _some(records: list[Record], count: int | None) -> list[Record]:
     if count is None:
         return records
     if count > len(records):
-        raise UsageError(f"task.train_rows={count:,} and there are {len(records):,} rows; lower it or leave it out")
+        raise UsageError(f"task.train_rows={count:,} and there are {len(records):,}; lower it or leave it out")
     words = np.random.Philox(key=0).random_raw(len(records))
     return [records[place] for place in sorted(np.argsort(words, kind="stable")[:count].tolist())]
 

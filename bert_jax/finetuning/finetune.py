@@ -23,7 +23,7 @@ from bert_jax.model.task import HeadShape, pools_tokens
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, counted
 from bert_jax.system.progress import say
 from bert_jax.training.devices import check_room, compiling_tokens
 from bert_jax.training.job import Job
@@ -129,7 +129,7 @@ def open_initial(config: FinetuneConfig) -> TrainedModel:
             "some by --task.dev"
         )
     if config.init is None:
-        raise UsageError("init names no model; give a run, a checkpoint or a Hugging Face directory by --init")
+        raise UsageError("init=None names no model; give a run, a checkpoint or a Hugging Face directory")
     started = TrainedModel.open(model_place(config.init))
     if started.config.max_positions < _FEWEST_POSITIONS:
         raise UsageError(
@@ -139,7 +139,7 @@ def open_initial(config: FinetuneConfig) -> TrainedModel:
     if (config.layers_frozen or 0) > started.config.num_layers:
         raise UsageError(
             f"layers_frozen={config.layers_frozen} and the model of init={config.init} has "
-            f"{started.config.num_layers} layers; lower the first"
+            f"{counted(started.config.num_layers, 'layers')}; lower the first"
         )
     return started
 

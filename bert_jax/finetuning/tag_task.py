@@ -14,7 +14,7 @@ from bert_jax.finetuning.columns import text, words
 from bert_jax.finetuning.metrics import OUTSIDE, tag_metrics
 from bert_jax.finetuning.task import EMPTY, IGNORED, Example, Prediction, Task, commonest
 from bert_jax.layout import TokenSequence
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, counted
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import PieceSpan
@@ -115,7 +115,8 @@ class TagTask(Task):
         tags = self.names(self.config, record)
         count = len(self._sentence(record)[1])
         if len(tags) != count:
-            raise UsageError(f"{record.place} has {count} words and {len(tags)} tags; give each word one")
+            given = f"{counted(count, 'words')} and {counted(len(tags), 'tags')}"
+            raise UsageError(f"{record.place} has {given}; give each word one")
         for number, tag in enumerate(tags, 1):
             self.labels.number(tag, f"{record.place}, word {number}")
         return tags

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.task_kind import TASK_KINDS
-from bert_jax.corpora.messages import counted
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.interchange.relatives import RELATIVES
@@ -15,6 +14,7 @@ from bert_jax.pretraining.questions import QUESTIONS, REPLACED_SHARE
 from bert_jax.run.checkpoint_choice import checkpoint_of
 from bert_jax.run.run_config import origin_of, read_config
 from bert_jax.system.bucket import Place
+from bert_jax.system.errors import counted
 from bert_jax.system.json_file import read_object
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
@@ -105,8 +105,8 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
         casing = ", lower-cased" if tokenizer.cleaning.lowercase else ", cased"
     title = RELATIVES[config.model_type].title
     yield (
-        f"{'An' if title[0] in 'AEX' else 'A'} {title} of {counted(config.num_layers, 'layer')}, width "
-        f"{config.hidden_size} and {counted(config.num_heads, 'attention head')}, for sequences of up to "
+        f"{'An' if title[0] in 'AEX' else 'A'} {title} of {counted(config.num_layers, 'layers')}, width "
+        f"{config.hidden_size} and {counted(config.num_heads, 'attention heads')}, for sequences of up to "
         f"{config.max_positions} tokens."
     )
     yield f"Vocabulary: {len(tokenizer.vocabulary):,} pieces ({tokenizer.kind}{casing})."

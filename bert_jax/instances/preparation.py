@@ -13,7 +13,6 @@ import numpy as np
 from bert_jax.config.data import DataConfig
 from bert_jax.config.language import language_name
 from bert_jax.corpora.corpus import Document, Mixture
-from bert_jax.corpora.messages import counted
 from bert_jax.corpora.sample import sample_documents
 from bert_jax.corpora.text_source import markup_remark
 from bert_jax.instances.checked_files import PARAGRAPHS, PIECE_COUNTS, write_numbers
@@ -27,7 +26,7 @@ from bert_jax.instances.shards import HELD_OUT, TRAIN, ids_dtype
 from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store_metadata import write_metadata
 from bert_jax.system.disk import disk_explained
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, counted
 from bert_jax.system.files import FileSum, remove_temporary, sync
 from bert_jax.system.progress import say, stage, warn
 from bert_jax.system.workers import available_cores, map_in_processes
@@ -181,7 +180,7 @@ def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
         remedy = ", or set --objective.pair none, which needs no pairs" if documents else ""
         purpose = " for training" if recipe.data.held_out else ""  # without a held-out share, evaluate reads it, too
         raise UsageError(
-            f"data.source={source!r} holds {counted(documents, 'document')}{purpose} and {wanting}; give more text, "
+            f"data.source={source!r} holds {counted(documents, 'documents')}{purpose} and {wanting}; give more text, "
             f"with a blank line between documents{remedy}"
         )
 

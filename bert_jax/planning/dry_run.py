@@ -23,6 +23,7 @@ from bert_jax.pretraining.dataset import is_outdated
 from bert_jax.run.overwriting import as_if_absent, runs_to_delete
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.errors import counted
 from bert_jax.training.devices import device_memory, gigabytes
 
 _CHECKPOINTS_BESIDE = 2
@@ -67,13 +68,13 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, overwrite: bool, 
     yield from _of_run(plan.config, run, mesh, overwrite)
     if seeds > 1:
         yield "seeds", f"{seeds:,} runs like this, one after the other"
-    yield "start from", f"{config.init}: {model.num_layers} layers of width {model.hidden_size:,}"
+    yield "start from", f"{config.init}: {counted(model.num_layers, 'layers')} of width {model.hidden_size:,}"
     padded = f"{len(plan.learned.examples):,} sequences padded to {', '.join(map(str, task.padded_lengths or ()))}"
     yield "training rows", f"{plan.learned.rows:,} of {task.train}, {padded}"
     yield "dev rows", f"{len(plan.measured.records):,} of {task.dev}" if plan.measured else "none: no measurement"
     if task.labels:
         yield "labels", ", ".join(task.labels)
-    yield f"{task.epochs:g} epochs", _steps(phase, 0 if overwrite else run.newest_step or 0, packed=False)
+    yield counted(task.epochs, "epochs"), _steps(phase, 0 if overwrite else run.newest_step or 0, packed=False)
     memory = finetune.planned_memory(plan.config, mesh)
     yield f"memory, length {phase.length}", _memory(memory, mesh)
     yield "checkpoints", _checkpoints(plan.config, workdir, memory, mesh, seeds)
@@ -86,7 +87,7 @@ def _of_run(config: TrainingConfig, run: RunDirectory, mesh: Mesh, overwrite: bo
         there = f"the run there, at step {newest:,}, would be deleted; " if run.config_file.exists() else ""
         beginning = f"{there}begin anew"
     elif not run.under_way:
-        beginning = f"a new one of {config.steps:,} steps"
+        beginning = f"a new one of {counted(config.steps, 'steps')}"
     else:
         run.check(config)
         finished = run.results(config.steps)
@@ -94,7 +95,7 @@ def _of_run(config: TrainingConfig, run: RunDirectory, mesh: Mesh, overwrite: bo
     yield "run", f"{run.path}: {beginning}"
     axes = " x ".join(f"{name} {size}" for name, size in mesh.shape.items())
     devices = f"{math.prod(mesh.shape.values())} x {mesh.local_devices[0].device_kind}, as {axes}"
-    yield "devices", f"{devices}; {jax.process_count()} process(es); {compute_dtype(config.model).name}"
+    yield "devices", f"{devices}; processes: {jax.process_count()}; {compute_dtype(config.model).name}"
 
 
 def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None, overwrite: bool) -> str:
@@ -127,7 +128,7 @@ def _data(config: RunConfig, run: RunDirectory, length: int, overwrite: bool) ->
 def _steps(phase: Phase, done: int, packed: bool) -> str:
     left = f" ({max(0, phase.steps - done):,} left)" if done else ""
     tokens = phase.steps * phase.batch_size * phase.length
-    return f"{phase.steps:,} steps{left} of {phase.batch(packed)}, {tokens:.3e} tokens at most"
+    return f"{counted(phase.steps, 'steps')}{left} of {phase.batch(packed)}, {tokens:.3e} tokens at most"
 
 
 def _memory(memory: Memory, mesh: Mesh) -> str:

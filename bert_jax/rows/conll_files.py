@@ -8,11 +8,11 @@ from functools import partial
 
 from bert_jax.corpora import limits
 from bert_jax.corpora.decoded_lines import decoded_lines
-from bert_jax.corpora.messages import counted, listed
+from bert_jax.corpora.messages import listed
 from bert_jax.corpora.task_record import Record, check_names
 from bert_jax.rows.row_format import RowFormat
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import UsageError, counted, quoted
 
 _CONLLU = ("id", "words", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """The ten columns of CoNLL-U. The second one, FORM, is named `words` as in the other formats."""
@@ -23,7 +23,7 @@ _Line = tuple[int, list[str]]
 """The number of a line, and its columns."""
 _MOST_TAGS = 10_000
 """Most different tags that are collected: a column may hold words."""
-_COMMENTS = "comment lines, which begin with #, skipped"
+_COMMENTS = "comment lines (with # first) skipped"
 
 
 def conll_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
@@ -61,8 +61,8 @@ def conll_records(path: Place, lines: Iterator[str], repairs: Counter[str], form
                 words.append((number, fields))
             else:
                 raise UsageError(
-                    f"{path}, line {number} has {counted(len(fields), 'column')} ({quoted(' '.join(fields[:20]))}) and "
-                    f"should have {len(names):,}: {listed(names)}; mend it, or name the columns by task.columns"
+                    f"{path}, line {number} has {counted(len(fields), 'columns')} ({quoted(' '.join(fields[:20]))}) "
+                    f"and should have {len(names):,}: {listed(names)}; mend it, or name the columns by task.columns"
                 )
         if words:
             yield _record(path, words, names)
@@ -84,7 +84,7 @@ def conllu_records(path: Place, lines: Iterator[str], repairs: Counter[str], for
             begun = True
             if len(fields) != len(_CONLLU):
                 raise UsageError(
-                    f"{path}, line {number} has {counted(len(fields), 'column')} and CoNLL-U has {len(_CONLLU)}, with "
+                    f"{path}, line {number} has {counted(len(fields), 'columns')} and CoNLL-U has {len(_CONLLU)}, with "
                     "tabs between them; mend it, or say how it is written by task.format"
                 )
             if _WORD_NUMBER.fullmatch(fields[0]):

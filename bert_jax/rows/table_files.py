@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax.corpora import limits
 from bert_jax.corpora.jsonl_files import EMPTY_LINES
-from bert_jax.corpora.messages import counted, listed
+from bert_jax.corpora.messages import listed
 from bert_jax.corpora.task_record import Record, check_names
 from bert_jax.rows.row_format import RowFormat
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, counted
 from bert_jax.system.progress import say
 
 _SEPARATORS = ",;\t|"
@@ -22,7 +22,7 @@ _LOOKED_AT = 10_000
 """Number of blank lines, and of characters of the first other line, that are examined to find the separator."""
 _Row = tuple[int, list[str]]
 """The number of a row's first line, and the row's fields; an empty line has no fields."""
-_HEADER = "line of column names left out"
+_HEADER = "lines of column names left out"
 
 
 def csv_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
@@ -144,7 +144,7 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
     for number, fields in itertools.chain(begin, rows):
         if len(fields) > len(names):
             raise UsageError(
-                f"{path}, line {number} has {counted(len(fields), 'column')} and {counted(len(names), 'name')} "
+                f"{path}, line {number} has {counted(len(fields), 'columns')} and {counted(len(names), 'names')} "
                 "for them; mend it, name all by task.columns, or say by task.separator what is between them"
             )
         yield Record(f"{path}, line {number}", dict(zip(names, fields, strict=False)), all_names)

@@ -152,18 +152,22 @@ def _checkpoint_of_run(path: Place, newest: bool = False) -> Place:
         return found
     if saved or gone:
         raise RunError(f"{path} holds damaged checkpoints only; give the command that trained it again")
-    raise UsageError(
-        f"{path} holds no finished checkpoint{runs_within(path)}; give a run that was trained, or a checkpoint of one"
-    )
+    raise no_run(path, "holds no finished checkpoint", "a run, a checkpoint or a Hugging Face directory")
 
 
-def runs_within(path: Place) -> str:
-    """An addition to an error about `path`, which is no run, that names the runs in it; "" if there are none."""
-    runs = sorted(child.name for child in path.iterdir() if (child / "checkpoints").is_dir()) if path.is_dir() else []
-    if not runs:
-        return ""
+def no_run(path: Place, lacks: str, wanted: str = "a run") -> UsageError:
+    """The error for a `path` that isn't what a command needs, `wanted`. It says what is there; of a folder, what it
+    `lacks` ("has no config.json") and which runs are in it."""
+    if not path.exists():
+        return UsageError(f"there is nothing at {path}; give {wanted}")
+    if path.is_file():
+        return UsageError(f"{path} is a file; give {wanted}")
+    if _is_checkpoint(path):
+        return UsageError(f"{path} is a checkpoint, a part of a run; give {wanted}")
+    runs = sorted(child.name for child in path.iterdir() if (child / "checkpoints").is_dir())
     best = " (results.json names the best)" if (path / "results.json").is_file() else ""
-    return f", but there are the runs {', '.join(runs)} in it{best}"
+    there = f", but there are the runs {', '.join(runs)} in it{best}" if runs else ""
+    return UsageError(f"{path} {lacks}{there}; give {wanted}")
 
 
 def best_of(paths: list[Place]) -> Place | None:

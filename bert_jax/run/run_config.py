@@ -8,7 +8,7 @@ from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.config.training import TrainingConfig
-from bert_jax.run.checkpoint_choice import runs_within
+from bert_jax.run.checkpoint_choice import no_run
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError, without_passwords
@@ -79,7 +79,7 @@ def _read(path: Place) -> dict[str, Any]:
     try:
         value = read_object(path / "config.json")
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"{path} is no run: it has no config.json{runs_within(path)}") from None
+        raise no_run(path, "is no run: it has no config.json") from None
     except (OSError, ValueError) as error:
         raise _damaged_config(path, getattr(error, "strerror", None) or str(error)) from None
     if "schema_version" not in value:

@@ -30,7 +30,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.run.saved_state import load_parameters, saved_shapes
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.errors import RunError, UsageError, counted
 from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -125,8 +125,6 @@ def _published(path: Place) -> TrainedModel:
 
 
 def _opened(path: Place, step: int | None = None, average: int | None = None) -> TrainedModel:
-    if not path.exists():
-        raise UsageError(f"there is nothing at {path}; give a run, a checkpoint or a Hugging Face directory")
     if not holds_published_model(path):
         return _trained_here(path, step, average)
     if step is not None or average is not None:
@@ -197,7 +195,7 @@ def _averaged(path: Place, steps: Sequence[int], wanted: int) -> str:
     if len(steps) == wanted:
         return f"{path}: {mean}"
     return (
-        f"{path} keeps {len(steps)} saved steps of this phase, not {wanted}: {mean}; train with "
+        f"{path} keeps {counted(len(steps), 'saved steps')} of this phase, not {wanted}: {mean}; train with "
         f"--checkpoints.keep {wanted} to keep more"
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.run.checkpoint_choice import no_run
 from bert_jax.run.manifest import complete, damaged_file, lost_checkpoints, noted_metrics
 from bert_jax.run.metrics import changed_lines, damaged_lines
 from bert_jax.run.run_directory import RunDirectory
@@ -38,12 +39,10 @@ def verify(run: RunDirectory) -> list[Verdict]:
 
     Raises UsageError if there is neither a checkpoint nor data.
     """
-    if not run.path.exists():
-        raise UsageError(f"there is nothing at {run.path}; give a run")
     finished, gone = complete(run.checkpoints), lost_checkpoints(run.checkpoints)
     data = _data_sets(run)
     if not finished and not gone and not data:
-        raise UsageError(f"{run.path} has no checkpoint and no data to verify; give a run that has begun")
+        raise no_run(run.path, "has no checkpoint and no data")
     verdicts = [_of_manifest(run), *_of_files(run)]
     if run.metrics_file.exists() or noted_metrics(run.checkpoints):
         verdicts.append(_of_metrics(run))

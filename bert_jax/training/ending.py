@@ -17,7 +17,7 @@ from bert_jax.run.state import TrainState
 from bert_jax.system import interruption
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import publish, worked_on
-from bert_jax.system.errors import RunError
+from bert_jax.system.errors import RunError, counted
 from bert_jax.system.files import replacing, write_json
 from bert_jax.system.journal import note
 from bert_jax.system.progress import say, warn
@@ -106,7 +106,7 @@ class Patience:
         if not self.is_over() or step == steps:
             return
         best_step, best_score = list(self._log.scores.items())[_best(self._log.scores)]
-        evaluations = "1 evaluation" if self._phase.patience == 1 else f"{self._phase.patience} evaluations"
+        evaluations = counted(self._phase.patience or 0, "evaluations")
         say(
             f"training ends at step {step:,} of {steps:,}: in {evaluations} no {self._phase.score} was "
             f"better than {best_score:.4f}, of step {best_step:,}"

@@ -115,6 +115,31 @@ def test_the_version_is_told(capsys):
     assert capsys.readouterr().out == "bert-jax 0.1.0\n"
 
 
+@pytest.mark.parametrize(
+    "message, shown",
+    [
+        ("model.num_heads=3 and model.hidden_size", "--model.num-heads=3 and --model.hidden-size"),
+        ("data.packed=False, data.packed=True, data.packed", "--data.no-packed, --data.packed, --data.packed"),
+        (
+            "phases.7.batch_size is too large (phases.0.length)",
+            "--phases.7.batch-size is too large (--phases.0.length)",
+        ),
+        ("seed=3: a seed is a number; give it by --init", "--seed=3: a seed is a number; give it by --init"),
+        ("RunConfig.seed=3, x/data.source, data.source.gz", "RunConfig.seed=3, x/data.source, data.source.gz"),
+        ("data.weights.1 is 3; set data.weights.", "data.weights.1 is 3; set --data.weights."),
+    ],
+)
+def test_messages_name_flags_instead_of_settings(message, shown):
+    assert arguments_of("pretrain").with_flags_for_settings(message) == shown
+    assert arguments_of("verify").with_flags_for_settings(message) == message
+
+
+def test_a_flag_may_have_another_name_than_its_setting():
+    evaluate = arguments_of("evaluate")
+    shown = evaluate.with_flags_for_settings("data.source=a b is wrong; give --data.words, or task.format")
+    assert shown == "--data=a b is wrong; give --words, or --format"
+
+
 def test_a_sentence_does_not_end_at_the_names_of_authors():
     assert first_sentence("AdamW, or LAMB (You et al. 2020). Next.") == "AdamW, or LAMB (You et al. 2020)."
     assert first_sentence("One. Two.") == "One."

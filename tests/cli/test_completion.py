@@ -17,6 +17,10 @@ CANDIDATES = {
     "bert-jax pretrain demo --optimizer.name ": {"adamw", "lamb", "muon"},
     "bert-jax pretrain demo --logging.no-t": {"--logging.no-tensorboard"},
     "bert-jax evaluate run --l": {"--language"},
+    "bert-jax vocab --ext": {"--extend"},
+    "bert-jax help pre": {"pretrain", "prepare", "predict"},
+    "bert-jax --print": {"--print-completion"},
+    "bert-jax --print-completion ": {"bash", "zsh", "fish"},
 }
 BASH = """
 COMP_WORDS=({line}) COMP_CWORD={last}

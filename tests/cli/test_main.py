@@ -195,7 +195,7 @@ def test_a_vocabulary_is_made_longer(tiny_run, tmp_path, capsys):
     words.write_text("Coronavirus\nthe\n\nx-ray\n")
     for given in ("run", "run/tokenizer", "run/tokenizer/vocab.txt"):
         assert run(["vocab", "--extend", str(tmp_path / given), "--words", str(words)]) == 0
-        assert "151 pieces (1 words added, 1 known already, 1 left out" in capsys.readouterr().out
+        assert "151 pieces (1 word added, 1 known already, 1 left out" in capsys.readouterr().out
         assert longer.read_text().splitlines() == [*load_tokenizer(tiny_run.path).vocabulary.pieces, "coronavirus"]
         longer.unlink()
     assert run(["vocab", "--extend", str(tmp_path / "run"), f"--words={words}", "--output", str(longer)]) == 0

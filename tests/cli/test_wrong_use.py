@@ -1,8 +1,10 @@
 """Wrong uses of every command: one line each, with the flag as it is typed, the value, and what was expected."""
 
+import re
+
 import pytest
 
-from bert_jax.cli.main import run
+from bert_jax.cli.main import arguments_of, run
 
 PRETRAIN = "pretrain demo --workdir W"
 FINETUNE = "finetune sst2 --init I --workdir W"
@@ -53,6 +55,9 @@ WRONG = {
     "evaluate R --dat f": "--dat is no setting of bert-jax evaluate; did you mean --data?",
     "evaluate R --language de": "--language de is the language of the --data text; add --data",
     "bench demo --batchsize 3": "did you mean --batch-size?",
+    "params demo --json": "--json is no setting of bert-jax params; bert-jax params --help-all lists all",
+    f"{PRETRAIN} --output R": "--output is no setting of bert-jax pretrain; bert-jax pretrain --help-all lists all",
+    f"{PRETRAIN} --gpu": "--gpu is no setting of bert-jax pretrain; bert-jax pretrain --help-all lists all",
     "params demo --model.width 3": "did you mean --model.hidden-size or --model.embedding-size",
     f"{PRETRAIN} --lr 3": "did you mean --optimizer.peak-learning-rate?",
     "pretrain base --workdir W --phases.0.batch-size 100000": "--phases.0.batch-size=100000 in --phases.0.steps=900000 makes 90,000,000,000 sequences, and a phase may have 4,294,967,296; choose a smaller batch",
@@ -97,8 +102,39 @@ WRONG = {
     f"{PRETRAIN} --mesh.data 16": "--mesh.data=16 x --mesh.fsdp=1 x --mesh.tensor=1 and this machine has 1 device",
     f"{FINETUNE} --task.batch-size 3 --execution.accumulation 2": "--task.batch-size=3 is not a multiple of",
     f"{FINETUNE} --task.metric f2": "--task.metric=f2 doesn't measure --task.kind=class",
-    f"{FINETUNE} --probe --layers-frozen 2": "leave out one",
+    f"{FINETUNE} --probe --layers-frozen 2": "--probe trains the head alone, and --layers-frozen=2 says",
+    f"{FINETUNE} --task.texts a b c": "--task.kind=class takes 1 or 2 --task.texts and has 3: a b c",
+    f"{FINETUNE} --task.texts {{a": "--task.texts has '{a', a brace without the other",
+    f"{FINETUNE} --task.marks a a": "--task.kind=class with 1 text takes 0 --task.marks and has 2",
+    f"{FINETUNE} --task.labels a a": "--task.labels=a a has 'a' twice; name each once",
+    f"{FINETUNE} --task.separator aa": "--task.separator='aa' can't stand between columns",
+    f"{FINETUNE} --task.padded-lengths 64 32": "--task.padded-lengths=64 32 must rise and end with --task.max-length=64",
+    f"{FINETUNE} --task.metric pearson --task.kind number --task.class-weights 1 2": "--task.class-weights is for kinds class, marked, tags, and --task.kind=number",
+    "finetune sst2 --workdir W": "--init=None names no model; give a run",
+    f"{PRETRAIN} --objective.units ngrams": "--objective.units=ngrams: expected piece, word, ngram",
+    f"{PRETRAIN} --objective.units word word": "--objective.units=word word names a kind twice",
+    f"{PRETRAIN} --phases.0.units words": "--phases.0.units=words: expected piece, word, ngram",
+    f"{PRETRAIN} --phases.0.units phrase": "--phases.0.units=phrase: no phrases are marked in the data; set --data.phrases to a file of them, or --data.spans to",
+    f"{PRETRAIN} --data.weights 1 2": "--data.weights has 2 numbers for 1 source; give one for each",
+    f"{PRETRAIN} --data.source a b --data.weights 1": "--data.weights has 1 number for 2 sources",
+    f"{PRETRAIN} --data.source a b --data.weights 1 100000": "--data.weights gives a source 1e-05",
+    f"{PRETRAIN} --data.source a a": "names a source twice; use --data.weights",
+    f"{PRETRAIN} --data.language xx": "--data.language: xx is no language",
+    f"{PRETRAIN} --data.language en de": "--data.language has 2 codes for 1 source",
+    f"{PRETRAIN} --model.global-every 3": "blocks with local attention and --model.local-window is not set; give the tokens on each side, or leave --model.global-every out",
+    f"{PRETRAIN} --model.local-window 3": "raise --model.global-every (ModernBERT's is 3), or leave --model.local-window out",
+    f"{PRETRAIN} --model.generator-divisor 3": "set --model.discriminator, or leave --model.generator-divisor out",
+    f"{PRETRAIN} --execution.accumulation 7": "--phases.0.batch-size=32 is not a multiple of --execution.accumulation=7",
+    f"{PRETRAIN} --profile-steps 5:3": "--profile-steps=5:3 are none of the run's 16,000 steps",
+    f"{PRETRAIN} --hosts.count 2": "--hosts.coordinator=None, --hosts.count=2 and --hosts.index=None go together",
+    # Paths
+    "evaluate R": "/R; give a run\n",
+    "inspect R": "/R; give a run\n",
+    "verify R": "/R; give a run\n",
 }
+SETTINGS = {flag.name.replace("-", "_") for name in ("pretrain", "finetune") for flag in arguments_of(name).flags()}
+FIELD = re.compile(rf"(?<![\w.-])({'|'.join(name for name in SETTINGS if '.' in name or '_' in name)})(?!\w)")
+"""A setting by its name in Python."""
 
 
 @pytest.mark.parametrize("line", WRONG, ids=lambda line: line[:60] or "nothing")
@@ -111,6 +147,7 @@ def test_wrong_use_is_one_line_that_names_flag_value_and_expectation(line, tmp_p
         assert shown.err.count("\n") == 1 and not shown.out and len(shown.err) < 300
         for words in ("Argument", "invalid literal", "input should", "Traceback"):
             assert words not in shown.err
+    assert not FIELD.search(shown.err)
     assert not list(tmp_path.iterdir())
 
 

@@ -51,7 +51,7 @@ def test_entities_of_whole_words_come_back(text, data):
 
 
 def test_spans_within_words_are_extended_and_counted():
-    extended = "spans that begin or end within a word, extended to whole words"
+    extended = "spans with an end within a word, extended to whole words"
     assert converted("the dogs run", [[4, 7, "X"]]) == (["O", "B-X", "O"], {extended: 1})
     assert converted("the dogs run", [[3, 8, "X"]]) == (["O", "B-X", "O"], {})  # with a space
     lost = "spans without a word of their own, left out"
@@ -96,7 +96,7 @@ def test_rows_with_character_spans_are_learned_measured_and_predicted(tmp_path, 
     assert task.config.character_spans and task.config.labels == ("O", "B-X", "I-X", "B-Y", "I-Y")
     measured = read_labelled(task)
     assert measured.golds == [["O", "B-X", "O", "B-Y", "I-Y", "I-Y"], ["O", "O"], ["O", "B-Y"]]
-    assert "rows.jsonl: 1 spans that begin or end within a word" in capsys.readouterr().err
+    assert "rows.jsonl: 1 span with an end within a word" in capsys.readouterr().err
     record = Record("row 1", {"text": text})
     [examples] = task.encode([record], Counter(), train=False)
     logits = np.zeros((examples[0].size, 5))

@@ -121,13 +121,13 @@ def test_a_part_of_the_rows_is_the_same_every_time_and_from_all_along_them(tmp_p
     assert len(part.examples) == 100 and part.stamp == again.stamp
     places = [place for place, example in enumerate(whole) if example in part.examples]
     assert part.examples[:5] != whole[:5] and min(places) < 40 and max(places) > 360
-    with pytest.raises(UsageError, match="task.train_rows=401 and there are 400 rows"):
+    with pytest.raises(UsageError, match="task.train_rows=401 and there are 400"):
         read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=401)), wordpiece, 0)
 
 
 def test_rows_in_a_language_that_the_vocabulary_does_not_have_are_counted(tmp_path, wordpiece, capsys):
     read_training(with_files(tmp_path, ROWS + "\u4e2d\u6587 \u5b57 cat\t1\n"), wordpiece, 0)
-    assert "1 rows of which the vocabulary knows less than half" in capsys.readouterr().err
+    assert "1 row of which the vocabulary knows less than half" in capsys.readouterr().err
 
 
 def test_labels_are_those_of_all_rows_where_few_are_learned(tmp_path, wordpiece):
@@ -157,8 +157,8 @@ def test_what_was_mended_is_said_in_one_line(tmp_path, wordpiece, capsys):
     rows = "\ufeff" + ROWS + "\u200b\tbad\n" + "the cat " * 100 + "\tgood\n"
     learned = read_training(with_files(tmp_path, rows), wordpiece, 0)
     assert len(learned.examples) == 4
-    said = "1 rows with an empty text, not learned from; 1 sequences longer than 128 pieces, cut\n"
-    assert capsys.readouterr().err == f"{tmp_path}/train.tsv: 1 byte-order marks taken off; {said}"
+    said = "1 row with an empty text, not learned from; 1 sequence longer than 128 pieces, cut\n"
+    assert capsys.readouterr().err == f"{tmp_path}/train.tsv: 1 byte-order mark taken off; {said}"
     read_training(with_files(tmp_path), wordpiece, 0)
     assert not capsys.readouterr().err
 
@@ -170,7 +170,7 @@ def test_rows_without_a_label_are_left_out_and_counted_if_so_set(tmp_path, wordp
     said = capsys.readouterr().err.splitlines()
     assert [line.partition(": ")[2] for line in said] == [
         "2 rows without a label left out",
-        "1 rows without a label left out",
+        "1 row without a label left out",
     ]
 
 

@@ -109,7 +109,7 @@ def test_empty_sentences_are_not_learned_from(wordpiece):
 @pytest.mark.parametrize(
     "one, words",
     [
-        (record("a b", "O"), "f, line 1 has 2 words and 1 tags"),
+        (record("a b", "O"), "f, line 1 has 2 words and 1 tag; give"),
         (record("a b", "O B-Y"), "f, line 1, word 2: the label 'B-Y' is none of the 3"),
         (record("a b"), "f, line 1 has no column 'tags'"),
     ],

@@ -119,7 +119,7 @@ def test_a_line_of_the_names_that_are_given_is_no_row(tmp_path):
         {"a": "a", "b": "b"},
         {"a": "1", "b": "2"},
     ]
-    assert repairs == {"line of column names left out": 1}
+    assert repairs == {"lines of column names left out": 1}
     assert len(list(task_records(str(path), repairs))) == 2 and repairs.total() == 1
 
 
@@ -293,7 +293,7 @@ def test_comments_of_conll_files_are_skipped_and_counted(tmp_path, kind):
         [["Anna", "sees"], ["Ulm"]] if kind == "unknown_tag" else [["Anna"], ["Ulm"]]
     )
     assert not any("#" in word for record in found for column in record.values.values() for word in column)
-    assert repairs == {"comment lines, which begin with #, skipped": 2}
+    assert repairs == {"comment lines (with # first) skipped": 2}
     assert [record.place.split(", ")[1] for record in found] == (
         ["line 2", "line 6"] if kind == "unknown_tag" else ["line 2", "line 5"]
     )
@@ -316,7 +316,7 @@ def test_a_comment_has_a_tag_that_is_nowhere_else_in_the_column_of_tags(tmp_path
     else:
         path.write_text(content)
     found = next(task_records(str(path), repairs, RowFormat(columns=("words", "ner", "lemma"), label="ner")))
-    assert found.values["words"] == ["Anna", "#Ulm"] and repairs == {"comment lines, which begin with #, skipped": 1}
+    assert found.values["words"] == ["Anna", "#Ulm"] and repairs == {"comment lines (with # first) skipped": 1}
 
 
 def test_a_file_without_a_column_of_tags_has_comments_of_other_columns_alone(tmp_path):

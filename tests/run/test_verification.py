@@ -7,7 +7,7 @@ import pytest
 from bert_jax.cli.main import run as command
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.run import verification
-from bert_jax.run.manifest import delete, make_complete
+from bert_jax.run.manifest import complete, delete, make_complete
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.verification import Verdict, verify
 from bert_jax.system.errors import UsageError
@@ -102,8 +102,14 @@ def test_data_under_preparation_is_not_damaged(run, capsys):
 
 
 def test_there_must_be_something(tmp_path):
-    with pytest.raises(UsageError, match="no checkpoint and no data"):
+    with pytest.raises(UsageError, match="has no checkpoint and no data; give a run"):
         verify(RunDirectory(tmp_path))
+
+
+def test_a_checkpoint_is_no_run(tiny_run):
+    checkpoint = complete(tiny_run.checkpoints)[-1]
+    with pytest.raises(UsageError, match=f"{checkpoint} is a checkpoint, a part of a run; give a run"):
+        verify(RunDirectory(checkpoint))
 
 
 def test_what_the_run_deletes_meanwhile_is_no_damage(tmp_path, monkeypatch):

@@ -43,7 +43,7 @@ def test_a_record_comes_back_with_its_files(directory):
     "damage, reason, reason_by_size",
     [
         (lambda path: path.write_bytes(b"x" + path.read_bytes()[1:]), "its checksum is another", None),
-        (lambda path: path.write_bytes(b"x"), "it has 1 bytes and should have 100", "it has 1 bytes"),
+        (lambda path: path.write_bytes(b"x"), "it has 1 byte and should have 100", "it has 1 byte"),
         (lambda path: path.unlink(), "it is gone", "it has 0 bytes"),
         (lambda path: (path.unlink(), path.mkdir()), os.strerror(errno.EISDIR), "it has 0 bytes"),
         (lambda path: (path.unlink(), os.mkfifo(path)), "not a regular file", "it has 0 bytes"),
