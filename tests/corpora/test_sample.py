@@ -1,5 +1,6 @@
 import pytest
 
+from bert_jax.config.data import DataConfig
 from bert_jax.corpora.sample import sample_documents, sample_mixture
 
 DOCUMENTS = [(0, [f"document {number}", "x" * 90]) for number in range(1000)]
@@ -37,18 +38,32 @@ LARGE = [(0, [f"large {number}", "x" * 90]) for number in range(1000)]
 SMALL = [(1, [f"small {number}", "y" * 40]) for number in range(50)]
 
 
+def mixed(documents, shares, limit):
+    return sample_mixture(documents, 2, lambda sizes: shares, limit).documents
+
+
 @pytest.mark.parametrize("limit", [1_000_000, 20_000])
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.9, 0.1), (0.1, 0.9)])
 def test_each_source_has_its_share_of_the_sample(shares, limit):
-    sample = sample_mixture([*LARGE, *SMALL], shares, limit)
-    assert sample == sample_mixture([*SMALL, *LARGE], shares, limit)
+    sample = mixed([*LARGE, *SMALL], shares, limit)
+    assert sample == mixed([*SMALL, *LARGE], shares, limit)
     whole = min(limit, size(LARGE) + size(SMALL))
     for source, share in enumerate(shares):
         assert size(sample, source) == pytest.approx(share * whole, abs=110)
 
 
+@pytest.mark.parametrize("limit", [1_000_000, 20_000])
+def test_shares_may_depend_on_the_sizes_that_are_known_at_the_end(limit):
+    data = DataConfig(source=("a", "b"), smoothing=0.5)
+    sample, sizes = sample_mixture([*LARGE, *SMALL], 2, data.shares, limit)
+    assert sizes == [size(LARGE), size(SMALL)]
+    assert [size(sample, 0), size(sample, 1)] == pytest.approx(
+        [share * min(limit, sum(sizes)) for share in data.shares(sizes)], abs=110
+    )
+
+
 def test_a_small_source_is_repeated_evenly_and_nothing_is_asked_of_an_empty_one():
-    sample = sample_mixture([*LARGE, *SMALL], (0.5, 0.5), 1_000_000)
+    sample = mixed([*LARGE, *SMALL], (0.5, 0.5), 1_000_000)
     times = [sample.count(document) for document in SMALL]
     assert max(times) - min(times) <= 1 and min(times) > 10
-    assert {source for source, _ in sample_mixture(LARGE, (0.5, 0.5), 1_000_000)} == {0}
+    assert {source for source, _ in mixed(LARGE, (0.5, 0.5), 1_000_000)} == {0}

@@ -39,7 +39,6 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.state import TrainState
 from bert_jax.system.errors import Interrupted, RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
-from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.training import ending, loop
 from bert_jax.training.ending import Skips
 from bert_jax.training.input import BatchSource
@@ -501,38 +500,6 @@ def test_all_of_other_text_is_measured_whatever_is_used_of_held_out_documents(ti
     (tmp_path / "new.txt").write_text(stories(30, first=700))
     assert evaluate_run(run)["held_out_sequences"] == 8
     assert evaluate_run(run, f"text:{tmp_path / 'new.txt'}")["held_out_sequences"] > 30
-
-
-def test_a_run_on_sources_with_weights_draws_its_shares(tiny_config, tmp_path, capsys):
-    (tmp_path / "a.txt").write_text(stories(100))
-    records = [json.dumps({"text": text}) for text in stories(40, first=300).split("\n\n")]
-    (tmp_path / "b.jsonl").write_text("\n".join(records))
-    sources = (f"text:{tmp_path / 'a.txt'}", f"jsonl:{tmp_path / 'b.jsonl'}#text")
-    data = tiny_config.data.replace(source=sources, weights=(1, 3), language=("en", "de"))
-    config, run = tiny_config.replace(data=data), RunDirectory(tmp_path / "run")
-    assert pretrain(config, run)["steps"] == 12
-    assert read_config(run.path) == config
-    prepared = PreparedData.open(run.data(32))
-    assert len(prepared.sources) == 2 and min(prepared.sources) > 30
-    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150, 4)
-    order = pretrain_module.training_source(trainer, 0, prepared)._order
-    drawn = np.array([order.record(ordinal) for ordinal in range(10_000)])
-    assert (drawn >= prepared.sources[0]).sum() == 7500 and drawn.max() < sum(prepared.sources)
-    with pytest.raises(UsageError, match="data.weights.1 is 3.0 there and 4.0 now"):
-        pretrain(config.replace(data=data.replace(weights=(1, 4))), run)
-
-
-def test_a_vocabulary_is_trained_on_the_sources_at_their_weights(tiny_config, tmp_path, monkeypatch):
-    (tmp_path / "a.txt").write_text(stories(100))
-    (tmp_path / "b.txt").write_text("\n\n".join(f"zzzz {number}" for number in range(100)))
-    sources = tuple(f"text:{tmp_path / name}.txt" for name in "ab")
-    seen = []
-    noted = lambda texts, *_, **__: seen.append(texts) or Vocabulary(SPECIAL_PIECES)
-    monkeypatch.setattr(vocabulary_step, "train_wordpiece", noted)
-    for weights in (None, (1, 1)):
-        vocabulary_step._train(tiny_config.replace(data=tiny_config.data.replace(source=sources, weights=weights)))
-    shares = [sum(len(text) for text in texts if "zzzz" in text) / sum(map(len, texts)) for texts in seen]
-    assert shares[0] < 0.05 and shares[1] == pytest.approx(0.5, abs=0.01)
 
 
 def test_a_finished_run_takes_more_steps_and_another_phase(tiny_run, tiny_config, tmp_path, capsys):

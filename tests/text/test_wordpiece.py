@@ -104,7 +104,9 @@ def test_words_are_known_and_put_together(tokenizer):
 
 ANY_TEXTS = st.lists(
     st.text(
-        st.one_of(st.characters(codec="utf-8"), st.sampled_from("a un hello !,.[]<=-中é\u0301\u0338\x00\x1c\t\n|\u3000Σ"))
+        st.one_of(
+            st.characters(codec="utf-8"), st.sampled_from("a un hello !,.[]<=-中é\u0301\u0338\x00\x1c\t\n|\u3000Σ")
+        )
     )
 )
 

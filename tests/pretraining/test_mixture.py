@@ -1,0 +1,134 @@
+"""Several sources and languages: their shares, how often they are seen, and what is measured of each."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import stories
+
+from bert_jax.config.operation import MeshConfig
+from bert_jax.config.settings import SettingsError
+from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.model.sharding import make_mesh
+from bert_jax.pretraining import pretrain as pretrain_module
+from bert_jax.pretraining import vocabulary as vocabulary_step
+from bert_jax.pretraining.mixture import check_epochs, source_shares
+from bert_jax.pretraining.objective import pretraining_trainer
+from bert_jax.pretraining.pretrain import evaluate_run, pretrain
+from bert_jax.run.metrics import read_metrics
+from bert_jax.run.run_config import read_config
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system.errors import UsageError
+from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
+
+
+@pytest.fixture(scope="module")
+def config(tiny_config, tmp_path_factory):
+    """Two languages with weights; of the second there are too few documents to hold some out."""
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "a.txt").write_text(stories(100))
+    texts = ["\n".join(stories(20, first=first).split("\n\n")) for first in (300, 400)]
+    (folder / "b.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
+    sources = (f"text:{folder / 'a.txt'}", f"jsonl:{folder / 'b.jsonl'}#text")
+    data = tiny_config.data.replace(source=sources, weights=(1, 3), language=("en", "de"), held_out=0.05)
+    return tiny_config.replace(data=data)
+
+
+@pytest.fixture(scope="module")
+def run(config, tmp_path_factory):
+    run = RunDirectory(tmp_path_factory.mktemp("runs") / "run")
+    assert pretrain(config, run)["steps"] == 12
+    return run
+
+
+def share_of_second(config, run, phase=0):
+    """The share of the second source in the first 10,000 rows of a phase."""
+    trainer, prepared = pretraining_trainer(config, make_mesh(MeshConfig()), 150, 4), PreparedData.open(run.data(32))
+    order = pretrain_module.training_source(trainer, phase, prepared)._order
+    drawn = np.array([order.record(ordinal) for ordinal in range(10_000)])
+    assert drawn.max() < sum(prepared.sources)
+    return (drawn >= prepared.sources[0]).mean()
+
+
+def test_a_run_on_sources_with_weights_draws_its_shares(config, run):
+    assert read_config(run.path) == config
+    assert share_of_second(config, run) == 0.75
+    with pytest.raises(UsageError, match="data.weights.1 is 3.0 there and 4.0 now"):
+        pretrain(config.change(data={"weights": (1, 4)}), run)
+
+
+def test_shares_are_smoothed_by_phase_and_languages_may_join_later(config, run):
+    phase = config.phases[0]
+    phases = (phase.replace(languages="de"), phase.replace(smoothing=0.5), phase.replace(smoothing=0.0), phase)
+    smoothed = config.replace(phases=phases).change(data={"weights": None, "smoothing": 0.9})
+    first, second = PreparedData.open(run.data(32)).sources
+    expected = [1, *(second**s / (first**s + second**s) for s in (0.5, 0, 0.9))]
+    found = [share_of_second(smoothed, run, number) for number in range(4)]
+    assert found == pytest.approx(expected, abs=1e-4)
+    assert share_of_second(smoothed.change(data={"weights": (1, 3)}), run, 2) == 0.75  # weights win
+    joined = config.replace(phases=(phase.replace(languages=("en", "de")),)).change(data={"weights": None})
+    assert share_of_second(joined, run) == pytest.approx(second / (first + second), abs=1e-4)
+
+
+def test_each_language_is_measured_and_the_whole_is_their_mean_by_share(run):
+    results = json.loads(run.results_file.read_text())
+    assert {name.partition("/")[0] for name in results if "/" in name} == {"en", "de"}
+    for name in ("loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"):
+        assert results[name] == pytest.approx(0.25 * results[f"en/{name}"] + 0.75 * results[f"de/{name}"])
+    assert results["en/loss"] != results["de/loss"]
+    evaluations = [line for line in read_metrics(run.metrics_file) if line["split"] == "eval"]
+    assert [line["step"] for line in evaluations] == [6, 12]
+    assert all(line["de/mlm_loss"] > 0 < line["en/mlm_loss"] for line in evaluations)
+    again = evaluate_run(run)
+    assert {name: again[name] for name in results if "/" in name} == pytest.approx(
+        {name: value for name, value in results.items() if "/" in name}
+    )
+
+
+def test_ends_are_held_out_of_sources_with_too_few_documents_alone(run):
+    prepared = PreparedData.open(run.data(32))
+    documents = [seen.documents for seen in prepared.of_sources]
+    assert documents[0] < 100 and documents[1] == 11  # two long ones, cut into eleven
+    assert min(prepared.records["held_out"]) > 0
+
+
+def test_how_often_each_text_is_seen_is_known_and_limited(config, run):
+    prepared = {32: PreparedData.open(run.data(32))}
+    shares = list(source_shares(config, prepared))
+    assert [share.share for share in shares] == [0.25, 0.75]
+    rows = prepared[32].sources
+    assert [share.epochs for share in shares] == pytest.approx([0.25 * 96 / rows[0], 0.75 * 96 / rows[1]])
+    check_epochs(config.change(data={"most_epochs": 9}), shares)
+    limited = config.replace(phases=(config.phases[0].replace(steps=10_000),)).change(data={"most_epochs": 9})
+    with pytest.raises(UsageError, match=r"data.most_epochs=9: the text of jsonl:.* would be seen [\d,]+ times"):
+        check_epochs(limited, list(source_shares(limited, prepared)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"data": {"smoothing": 1.5}}, "smoothing=1.5: expected a number of at least 0 and of at most 1"),
+        ({"data": {"most_epochs": 0}}, "most_epochs=0: expected a finite number above 0"),
+        ({"phases": {"smoothing": -1}}, "smoothing=-1: expected a number of at least 0"),
+        ({"phases": {"languages": "hi"}}, "phases.0.languages=hi: no source is in it; data.language names en de"),
+        ({"phases": {"languages": "xyzzy"}}, "languages: xyzzy is no language"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(config, changes, words):
+    with pytest.raises(SettingsError, match=words):
+        if "phases" in changes:
+            config.replace(phases=(config.phases[0].replace(**changes["phases"]),))
+        config.change(**changes)
+
+
+def test_a_vocabulary_is_trained_on_the_sources_at_their_weights(tiny_config, tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text(stories(100))
+    (tmp_path / "b.txt").write_text("\n\n".join(f"zzzz {number}" for number in range(100)))
+    sources = tuple(f"text:{tmp_path / name}.txt" for name in "ab")
+    seen = []
+    noted = lambda texts, *_, **__: seen.append(texts) or Vocabulary(SPECIAL_PIECES)
+    monkeypatch.setattr(vocabulary_step, "train_wordpiece", noted)
+    for weights in (None, (1, 1)):
+        vocabulary_step._train(tiny_config.replace(data=tiny_config.data.replace(source=sources, weights=weights)))
+    shares = [sum(len(text) for text in texts if "zzzz" in text) / sum(map(len, texts)) for texts in seen]
+    assert shares[0] < 0.05 and shares[1] == pytest.approx(0.5, abs=0.01)
