@@ -15,6 +15,10 @@ class FillMask(InferenceArguments):
     """Text with one [MASK] or several."""
     top: int = 5
     """Pieces to show for each [MASK]."""
+    together: bool = False
+    """Fill all [MASK] together, ranked by joint probability."""
+    candidates: tuple[str, ...] = ()
+    """Words, of one piece or several, whose probability in place of the one [MASK] to show."""
 
 
 def run(words: list[str]) -> None:
@@ -24,6 +28,15 @@ def run(words: list[str]) -> None:
     from bert_jax.inference.bert import load
 
     bert = load(args.run, args.step, args.average, args.dtype)
+    if args.candidates:
+        ranked = sorted(bert.candidates(args.text, args.candidates), key=lambda fill: -fill[1])
+        print_rows("", ("word", ">probability"), [(word, f"{value:.3g}") for word, value in ranked])
+        return
+    if args.together:
+        rows = [(*pieces, f"{joint:.3g}") for pieces, joint in bert.fill_together(args.text, args.top)]
+        masks = [f"[MASK] {number}" for number in range(1, len(rows[0]))]
+        print_rows("", (*masks, ">joint probability"), rows)
+        return
     for number, fills in enumerate(bert.fill_mask(args.text, args.top), 1):
         rows = [(piece, f"{probability:.3f}") for piece, probability in fills]
         print_rows(f"[MASK] {number}", ("piece", ">probability"), rows)

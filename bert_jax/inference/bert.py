@@ -1,7 +1,6 @@
 """Uses a trained model: fills masks, encodes text, extracts features of layers, shows attention, predicts."""
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import islice, tee
@@ -11,14 +10,14 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from bert_jax.batching.grouping import WINDOW_GROUPS, ahead, row_count
-from bert_jax.batching.sequences import joined
+from bert_jax.batching.grouping import WINDOW_GROUPS, ahead
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.predicting import given_records
 from bert_jax.finetuning.task import Prediction
 from bert_jax.inference.batches import Batch, Output, Text, Vectors, batches, in_order, token_sequences
-from bert_jax.inference.features import Choice, Feature, encode, features, likeliest
+from bert_jax.inference.features import Choice, Feature, encode, features
+from bert_jax.inference.filling import Fill, Filler, JointFill
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.hub import model_place
 from bert_jax.layout import TokenSequence
@@ -28,14 +27,9 @@ from bert_jax.model.sharding import on_first_device
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.vocabulary import MASK
 from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, tokens_at_once
 
 Computed = TypeVar("Computed", Encoded, Output)
-Fill = tuple[str, float]
-"""A piece and its probability."""
-_MASKS_AT_ONCE = 256
-"""Number of masks whose logits over the vocabulary are computed at once."""
 
 
 class Bert:
@@ -66,7 +60,6 @@ class Bert:
         network = BertForPretraining(config)
         self._encode = jax.jit(partial(encode, network), static_argnames="return_attention")
         self._features = jax.jit(partial(features, config), static_argnames="choice")
-        self._likeliest = jax.jit(partial(likeliest, network), static_argnums=2)
 
     @overload
     def fill_mask(self, text: str, top: int = 5) -> list[list[Fill]]: ...  # type: ignore[overload-overlap]
@@ -80,26 +73,31 @@ class Bert:
         discriminator fills them. Raises UsageError if a text has no [MASK] or is too long, or if the model is causal or
         has no masked-language head.
         """
-        if self.generator:
-            return self.generator.fill_mask(text, top)
-        if self.config.causal:
-            raise UsageError(
-                "the model is causal (model.causal): it doesn't see what stands after a [MASK] and never saw one; "
-                "fill masks with a model that was trained with objective.predict=masked"
-            )
-        if "masked_lm" not in self.params:
-            raise UsageError("the model has no masked-language head, which fills masks; use one with it")
         if top < 1:
             raise UsageError(f"top={top} asks for no pieces; give how many, from 1")
-        if isinstance(text, str):
-            return self.fill_mask([text], top)[0]
-        rows = [self._masked_sequence(one) for one in text]
-        fills: dict[int, list[list[Fill]]] = {place: [] for place in range(len(rows))}
-        for batch, encoded in self._computed(rows, self._encode):
-            numbers, positions = np.nonzero(batch.tokens.ids == self.tokenizer.vocabulary.mask_id)
-            for number, pieces in zip(numbers, self._fills(encoded.tokens[numbers, positions], top), strict=True):
-                fills[batch.places[number]].append(pieces)
-        return list(fills.values())
+        return self._filler.fill([text], top)[0] if isinstance(text, str) else self._filler.fill(text, top)
+
+    def fill_together(self, text: str, top: int = 5) -> list[JointFill]:
+        """The `top` likeliest fills of all [MASK] of `text` together: a piece for each, and their joint probability.
+
+        See `Filler.fill_together`. Raises UsageError as `fill_mask` does.
+        """
+        if top < 1:
+            raise UsageError(f"top={top} asks for no pieces; give how many, from 1")
+        return self._filler.fill_together(text, top)
+
+    def candidates(self, text: str, words: Sequence[str]) -> list[Fill]:
+        """The probability of each of `words`, which may be several pieces, in place of the one [MASK] of `text`.
+
+        See `Filler.candidates`. Raises UsageError as `fill_mask` does, and for a word without pieces.
+        """
+        return self._filler.candidates(text, words)
+
+    @cached_property
+    def _filler(self) -> Filler:
+        if self.generator:
+            return self.generator._filler
+        return Filler(self.config, self.params, self.tokenizer, partial(self._computed, compute=self._encode))
 
     @cached_property
     def generator(self) -> "Bert | None":
@@ -199,19 +197,6 @@ class Bert:
     def _rows(self, texts: Iterable) -> Iterator[TokenSequence]:
         return token_sequences(texts, self.tokenizer, self.config.max_positions)
 
-    def _masked_sequence(self, text: object) -> TokenSequence:
-        """The token ids of a text with [MASK]. Raises UsageError if it has none or is too long."""
-        ids = self.tokenizer.encode_masked(text) if isinstance(text, str) else []
-        if self.tokenizer.vocabulary.mask_id not in ids:
-            raise UsageError(f"there is no {MASK} in {quoted(text)}; put one where a piece is to be filled in")
-        sequence = joined([ids], self.tokenizer.vocabulary, sys.maxsize)
-        if len(sequence.ids) > self.config.max_positions:
-            raise UsageError(
-                f"the text {quoted(text)} has {len(sequence.ids)} tokens and the model {self.config.max_positions} "
-                "positions; shorten it"
-            )
-        return sequence
-
     def _features_of(self, texts: Iterable[Text], choice: Choice) -> Iterator[Feature]:
         texts, inputs = tee(texts)
         rows, read = tee(self._rows(texts))
@@ -247,17 +232,6 @@ class Bert:
                 pooled[place] = of_text
         mask = np.arange(longest) < np.array(lengths, int)[:, None]
         return Vectors(tokens, pooled, mask)
-
-    def _fills(self, vectors: Float[np.ndarray, "M D"], top: int) -> Iterator[list[Fill]]:
-        """Yields the `top` most likely pieces for each vector of a masked position."""
-        pieces, spelled = self.tokenizer.vocabulary.pieces, self.tokenizer.spelled
-        for begin in range(0, len(vectors), _MASKS_AT_ONCE):
-            some = vectors[begin : begin + _MASKS_AT_ONCE]
-            padded = np.pad(some, ((0, row_count(len(some), _MASKS_AT_ONCE) - len(some)), (0, 0)))
-            arrays = self._likeliest(self.params, padded, min(top, len(pieces)))
-            probabilities, ids = (np.asarray(array)[: len(some)].tolist() for array in arrays)
-            for row in zip(ids, probabilities, strict=True):
-                yield [(spelled(number), probability) for number, probability in zip(*row, strict=True)]
 
 
 def load(

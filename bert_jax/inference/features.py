@@ -1,4 +1,4 @@
-"""What inference computes of a batch: vectors of tokens and texts, and the most likely pieces at masks.
+"""What inference computes of a batch: vectors of tokens and texts.
 
 Vectors of chosen layers are for feature-based models (Devlin et al. 2019, section 5.3).
 """
@@ -86,16 +86,6 @@ def encode(
     """Encodes a batch with one sequence per row, so that `pooled` has shape [B, D]."""
     encoded = network.bind({"params": params}).encode(tokens, return_attention=return_attention)
     return encoded if encoded.pooled is None else encoded._replace(pooled=encoded.pooled[:, 0])
-
-
-def likeliest(
-    network: BertForPretraining, params: Parameters, vectors: Float[Array, "M D"], top: int
-) -> tuple[Float[Array, "M k"], Int[Array, "M k"]]:
-    """Probabilities and ids of the k = `top` most likely pieces, from the last layer's `vectors` of masked tokens."""
-    bound = network.bind({"params": params})
-    logits = bound.masked_lm(vectors[None], bound.bert.embeddings.word)[0, :, : network.config.vocabulary_size]
-    probabilities, ids = jax.lax.top_k(jax.nn.softmax(logits), top)
-    return probabilities, ids
 
 
 def features(

@@ -1,0 +1,201 @@
+"""Fills masks: the likeliest pieces for each, for several together, and the probabilities of given words."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from bert_jax.batching.grouping import row_count
+from bert_jax.batching.sequences import joined
+from bert_jax.config.model import ModelConfig
+from bert_jax.inference.batches import Batch
+from bert_jax.layout import TokenSequence
+from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
+from bert_jax.system.errors import UsageError, quoted
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.vocabulary import MASK
+
+Fill = tuple[str, float]
+"""A piece and its probability."""
+JointFill = tuple[list[str], float]
+"""A piece for each mask, and their joint probability."""
+_MASKS_AT_ONCE = 256
+"""Number of masks whose logits over the vocabulary are computed at once."""
+_LEAST_BEAMS = 16
+"""Least number of partial fills that are kept from mask to mask."""
+
+
+class Filler:
+    """Fills masks by a model with a masked-language head."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        params: Parameters,
+        tokenizer: Tokenizer,
+        encode: Callable[[Iterable[TokenSequence]], Iterator[tuple[Batch, Encoded]]],
+    ):
+        """`encode` yields batches of sequences with their vectors. Raises UsageError for a model that can't fill
+        masks."""
+        if config.causal:
+            raise UsageError(
+                "the model is causal (model.causal): it doesn't see what stands after a [MASK] and never saw one; "
+                "fill masks with a model that was trained with objective.predict=masked"
+            )
+        if "masked_lm" not in params:
+            raise UsageError("the model has no masked-language head, which fills masks; use one with it")
+        self._config, self._params, self._tokenizer, self._encode = config, params, tokenizer, encode
+        network = BertForPretraining(config)
+        self._likeliest = jax.jit(partial(_likeliest, network), static_argnums=2)
+        self._log_probabilities = jax.jit(partial(_log_probabilities, network))
+
+    def fill(self, texts: Sequence[str], top: int) -> list[list[list[Fill]]]:
+        """For each text and each of its masks, the `top` most likely pieces, each mask by itself."""
+        rows = [self._masked_sequence(text) for text in texts]
+        fills: dict[int, list[list[Fill]]] = {place: [] for place in range(len(rows))}
+        for batch, encoded in self._encode(rows):
+            numbers, positions = np.nonzero(batch.tokens.ids == self._tokenizer.vocabulary.mask_id)
+            ids, probabilities = self._pieces(np.asarray(encoded.tokens)[numbers, positions], top)
+            for number, *found in zip(numbers, ids, probabilities, strict=True):
+                fills[batch.places[number]].append(
+                    [(self._tokenizer.spelled(piece), probability) for piece, probability in zip(*found, strict=True)]
+                )
+        return list(fills.values())
+
+    def fill_together(self, text: str, top: int) -> list[JointFill]:
+        """The `top` likeliest fills of all masks of a text together.
+
+        The joint probability is the product, from left to right, of each piece's probability after the pieces before it
+        were filled in. A beam search keeps the likeliest partial fills, so it may miss some.
+        """
+        sequence = self._masked_sequence(text)
+        masks = np.flatnonzero(np.array(sequence.ids) == self._tokenizer.vocabulary.mask_id).tolist()
+        width = max(top, _LEAST_BEAMS)
+        beams: list[tuple[list[int], float]] = [([], 1.0)]
+        for number, mask in enumerate(masks):
+            rows = [self._filled(sequence, masks, pieces) for pieces, _ in beams]
+            ids, probabilities = self._pieces(self._vectors(rows, [mask] * len(rows)), width)
+            longer = [
+                ([*pieces, piece], before * probability)
+                for (pieces, before), *found in zip(beams, ids, probabilities, strict=True)
+                for piece, probability in zip(*found, strict=True)
+            ]
+            beams = sorted(longer, key=lambda beam: -beam[1])[: top if number == len(masks) - 1 else width]
+        return [([self._tokenizer.spelled(piece) for piece in pieces], joint) for pieces, joint in beams]
+
+    def candidates(self, text: str, words: Sequence[str]) -> list[Fill]:
+        """The probability of each of `words`, which may be several pieces, in place of the one mask of a text.
+
+        It is the product of each piece's probability after the pieces before it, with as many masks as the word has
+        pieces. So words of more pieces are the less likely ones.
+        """
+        self._masked_sequence(text)  # raises where there is none
+        if text.count(MASK) != 1:
+            raise UsageError(f"{quoted(text)} has {text.count(MASK)} {MASK}; candidates stand in place of one")
+        rows, places, wanted = [], [], []
+        counts = []
+        for word in words:
+            sequence, inside = self._with_word(text, word)
+            for number, place in enumerate(inside):
+                rows.append(self._filled(sequence, inside, [sequence.ids[at] for at in inside[:number]]))
+                places.append(place)
+                wanted.append(sequence.ids[place])
+            counts.append(len(inside))
+        logs = self._log_probabilities_of(self._vectors(rows, places), wanted)
+        ends = np.cumsum(counts)
+        return [
+            (word, float(np.exp(logs[end - count : end].sum())))
+            for word, end, count in zip(words, ends, counts, strict=True)
+        ]
+
+    def _with_word(self, text: str, word: str) -> tuple[TokenSequence, list[int]]:
+        """The tokens of `text` with `word` in place of its mask, and the places of the word's pieces."""
+        before, _, after = text.partition(MASK)
+        spans = self._tokenizer.encode_spans(before + word + after)
+        begin, end = len(before), len(before) + len(word)
+        inside = [number for number, span in enumerate(spans) if span.begin < end and span.end > begin]
+        if not inside:
+            raise UsageError(f"the candidate {quoted(word)} has no pieces; give a word")
+        return self._sequence([span.id for span in spans], text), [number + 1 for number in inside]  # after [CLS]
+
+    def _masked_sequence(self, text: object) -> TokenSequence:
+        """The token ids of a text with masks. Raises UsageError if it has none or is too long."""
+        ids = self._tokenizer.encode_masked(text) if isinstance(text, str) else []
+        if self._tokenizer.vocabulary.mask_id not in ids:
+            raise UsageError(f"there is no {MASK} in {quoted(text)}; put one where a piece is to be filled in")
+        return self._sequence(ids, text)
+
+    def _sequence(self, ids: list[int], text: object) -> TokenSequence:
+        sequence = joined([ids], self._tokenizer.vocabulary, sys.maxsize)
+        if len(sequence.ids) > self._config.max_positions:
+            raise UsageError(
+                f"the text {quoted(text)} has {len(sequence.ids)} tokens and the model {self._config.max_positions} "
+                "positions; shorten it"
+            )
+        return sequence
+
+    def _filled(self, sequence: TokenSequence, places: Sequence[int], pieces: Sequence[int]) -> TokenSequence:
+        """`sequence` with `pieces` at the first of `places`, and masks at the others."""
+        ids = list(sequence.ids)
+        for number, place in enumerate(places):
+            ids[place] = pieces[number] if number < len(pieces) else self._tokenizer.vocabulary.mask_id
+        return sequence._replace(ids=ids)
+
+    def _vectors(self, rows: list[TokenSequence], places: Sequence[int]) -> Float[np.ndarray, "M D"]:
+        """The last layer's vector of each row at its place."""
+        vectors = np.zeros((len(rows), self._config.hidden_size), np.float32)
+        for batch, encoded in self._encode(rows):
+            for number, row in enumerate(batch.places):
+                vectors[row] = encoded.tokens[number, places[row]]
+        return vectors
+
+    def _pieces(self, vectors: Float[np.ndarray, "M D"], top: int) -> tuple[list[list[int]], list[list[float]]]:
+        """Ids and probabilities of the `top` most likely pieces for each vector of a masked position."""
+        top = min(top, len(self._tokenizer.vocabulary))
+        ids: list[list[int]] = []
+        probabilities: list[list[float]] = []
+        for some, padded in _parts(vectors):
+            found, numbers = (np.asarray(each)[:some].tolist() for each in self._likeliest(self._params, padded, top))
+            ids, probabilities = ids + numbers, probabilities + found
+        return ids, probabilities
+
+    def _log_probabilities_of(self, vectors: Float[np.ndarray, "M D"], ids: Sequence[int]) -> Float[np.ndarray, " M"]:
+        """The log probability of one piece for each vector of a masked position."""
+        logs: list[float] = []
+        for some, padded in _parts(vectors):
+            wanted = np.zeros(len(padded), np.int32)
+            wanted[:some] = ids[len(logs) : len(logs) + some]
+            logs += np.asarray(self._log_probabilities(self._params, padded, wanted))[:some].tolist()
+        return np.array(logs)
+
+
+def _parts(vectors: Float[np.ndarray, "M D"]) -> Iterator[tuple[int, Float[np.ndarray, "m D"]]]:
+    """Yields the vectors in parts: how many, and these padded to one of few counts."""
+    for begin in range(0, len(vectors), _MASKS_AT_ONCE):
+        some = vectors[begin : begin + _MASKS_AT_ONCE]
+        yield len(some), np.pad(some, ((0, row_count(len(some), _MASKS_AT_ONCE) - len(some)), (0, 0)))
+
+
+def _logits(network: BertForPretraining, params: Parameters, vectors: Float[Array, "M D"]) -> Float[Array, "M V"]:
+    bound = network.bind({"params": params})
+    return bound.masked_lm(vectors[None], bound.bert.embeddings.word)[0, :, : network.config.vocabulary_size]
+
+
+def _likeliest(
+    network: BertForPretraining, params: Parameters, vectors: Float[Array, "M D"], top: int
+) -> tuple[Float[Array, "M k"], Int[Array, "M k"]]:
+    """Probabilities and ids of the k = `top` most likely pieces, from the last layer's `vectors` of masked tokens."""
+    probabilities, ids = jax.lax.top_k(jax.nn.softmax(_logits(network, params, vectors)), top)
+    return probabilities, ids
+
+
+def _log_probabilities(
+    network: BertForPretraining, params: Parameters, vectors: Float[Array, "M D"], ids: Int[Array, " M"]
+) -> Float[Array, " M"]:
+    """The log probability of the piece `ids` at each masked token."""
+    logs = jax.nn.log_softmax(_logits(network, params, vectors))
+    return jnp.take_along_axis(logs, ids[:, None], axis=1)[:, 0]
