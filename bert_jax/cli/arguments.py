@@ -14,6 +14,7 @@ from bert_jax.cli.config_files import AnyConfig, config_source, load_config
 from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of
 from bert_jax.cli.help import full_help, paragraph, short_help
 from bert_jax.cli.main import HELP_FLAGS
+from bert_jax.cli.source_lists import with_listed_sources
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
@@ -113,7 +114,7 @@ class Arguments(Settings):
                 f"give a config first: {cls.usage()}; bert-jax configs lists the configs that come with bert-jax"
             )
         flags = cls.flags(config)
-        values = parse_line(rest, flags, cls.LINE)
+        values = parse_line(with_listed_sources(rest), flags, cls.LINE)
         of_command = {
             flag.name.replace("-", "_"): values.pop(flag.name)
             for flag in flags

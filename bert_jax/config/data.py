@@ -42,7 +42,8 @@ class DataConfig(Settings):
     """One or more sources of text: `python-docs` (the docstrings of the installed Python and its packages), `text:GLOB`
     or `jsonl:GLOB#FIELD` (plain, .gz or .zst), `parquet:GLOB#FIELD`, `tfds:NAME/CONFIG:SPLIT#FEATURE`,
     `hf:NAME/CONFIG:SPLIT#FIELD`, or a path or pattern, with the format found from the suffix of the file (FIELD is
-    `text` unless given)."""
+    `text` unless given). On a command line also @FILE, a TOML file of [[source]] tables with source, language and
+    weight."""
     weights: tuple[Annotated[float, Field(gt=0.0)], ...] | None = None
     """Share of the training sequences (with `packed`, of the rows) that is drawn from each source, as proportional
     numbers; small sources are then repeated more often than large ones. None: by `smoothing`."""

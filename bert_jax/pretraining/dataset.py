@@ -7,6 +7,7 @@ from pathlib import Path
 from bert_jax.config.data import DataConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.corpora.corpus import corpus_stamp, open_corpus
+from bert_jax.corpora.script_check import script_remark
 from bert_jax.corpora.text_source import TextSource
 from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.chunks import text_hash
@@ -19,7 +20,7 @@ from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.copies import fetched, worked_on
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import refuse_links
-from bert_jax.system.progress import say, stage
+from bert_jax.system.progress import say, stage, warn
 from bert_jax.text.extension import replaced_pieces
 from bert_jax.text.lexicon import LexiconFile
 from bert_jax.text.segmenter import open_segmenter
@@ -37,10 +38,14 @@ def check_sources(config: RunConfig, run: RunDirectory, initial: TrainedModel | 
             replaced_pieces(initial.tokenizer, tokenizer)
     if _is_prepared(config, run):
         return  # possibly on another machine, so the text may be missing here
-    for source, corpus in zip(config.data.source, open_corpus(config.data).parts, strict=True):
-        # python-docs always has text, and would start processes to read it.
-        if isinstance(corpus, TextSource) and next(corpus.documents(), None) is None:
+    parts = open_corpus(config.data).parts
+    for source, language, corpus in zip(config.data.source, config.data.languages, parts, strict=True):
+        if not isinstance(corpus, TextSource):
+            continue  # python-docs always has text, and would start processes to read it
+        if next(corpus.documents(), None) is None:
             raise UsageError(f"data.source={source!r} holds no text; give another")
+        if remark := script_remark(corpus.documents(), language):
+            warn(f"data.source={source!r} {remark}; is it the right file, and the right data.language?")
 
 
 def check_preparation(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> None:

@@ -19,6 +19,8 @@ class SourceShare(Facts):
     """Training sequences, of all lengths together."""
     tokens: int
     """Tokens of these."""
+    unknown: Annotated[float, facts.Unit("{:.2%}".format), "unknown pieces"]
+    """Share of its pieces that are unknown to the vocabulary."""
     share: facts.Share
     """Its share of what these phases draw, in tokens of whole rows."""
     epochs: Annotated[float, facts.Unit("{:,.3g}".format), "times seen"]
@@ -48,6 +50,7 @@ def source_shares(config: RunConfig, prepared: Mapping[int, PreparedData]) -> It
             language=language,
             sequences=sum(each.instances for each in seen),
             tokens=sum(each.instance_tokens for each in seen),
+            unknown=seen[0].unknown_share,
             share=drawn[source] / sum(drawn),
             epochs=epochs[source],
         )

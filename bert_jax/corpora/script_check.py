@@ -1,0 +1,41 @@
+"""Whether a source is written in the script of the language that it is said to be in."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
+
+from bert_jax.corpora.corpus import Document
+
+_SAMPLE = 64
+"""Documents that are looked at."""
+_LEAST_LETTERS = 200
+"""Fewest letters that are judged."""
+_NAMES = {
+    **{"Latn": "LATIN", "Cyrl": "CYRILLIC", "Grek": "GREEK", "Armn": "ARMENIAN", "Geor": "GEORGIAN"},
+    **{"Arab": "ARABIC", "Hebr": "HEBREW", "Ethi": "ETHIOPIC", "Thaa": "THAANA"},
+    **{"Deva": "DEVANAGARI", "Beng": "BENGALI", "Gujr": "GUJARATI", "Guru": "GURMUKHI", "Orya": "ORIYA"},
+    **{"Taml": "TAMIL", "Telu": "TELUGU", "Knda": "KANNADA", "Mlym": "MALAYALAM", "Sinh": "SINHALA"},
+    **{"Thai": "THAI", "Laoo": "LAO", "Khmr": "KHMER", "Mymr": "MYANMAR", "Tibt": "TIBETAN"},
+    **{"Hans": "CJK", "Hant": "CJK", "Jpan": "CJK HIRAGANA KATAKANA", "Kore": "HANGUL CJK"},
+}
+"""First words of the Unicode names of a script's letters, by the script's code."""
+
+
+def script_remark(documents: Iterable[Document], language: str) -> str | None:
+    """A remark if less than half of the letters in the first documents are of the language's usual script."""
+    import langcodes
+
+    expected = _NAMES.get(langcodes.get(language).maximize().script or "", "").split()
+    letters = Counter(
+        unicodedata.name(character, "?").partition(" ")[0]
+        for document in islice(documents, _SAMPLE)
+        for line in document
+        for character in line
+        if character.isalpha()
+    )
+    total = letters.total()
+    if not expected or total < _LEAST_LETTERS or sum(letters[name] for name in expected) >= total / 2:
+        return None
+    found = ", ".join(f"{count / total:.0%} {name.title()}" for name, count in letters.most_common(3))
+    return f"is said to be in {language}, whose script is {expected[0].title()}, and its letters are {found}"
