@@ -22,6 +22,10 @@ SIZES = {
     "gpt_ltr": (12, 768),
     "albert_base": (12, 768),
     "ernie_zh_base": (12, 768),
+    "bert_zh_base": (12, 768),
+    "bert_zh_wwm_base": (12, 768),
+    "mbert_base": (12, 768),
+    "xlmr_base": (12, 768),
     "electra_small": (12, 256),
     "electra_base": (12, 768),
     "albert_large": (24, 1024),
@@ -33,7 +37,7 @@ MODERN = {"modern_base": (22, 768), "modern_small": (10, 384)}
 
 def test_the_published_sizes_are_there():
     single = {name for name in catalogue() if "/" not in name}
-    assert single == {*SIZES, *MODERN, "cpu", "cpu_bert", "demo", "demo_bert"}
+    assert single == {*SIZES, *MODERN, "cpu", "cpu_bert", "demo", "demo_bert", "languages_demo"}
 
 
 def kind_of(name: str) -> type[RunConfig] | type[FinetuneConfig]:

@@ -1,0 +1,85 @@
+"""Several masks filled together, and the probabilities of given words."""
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.cli.main import run
+from bert_jax.system.errors import UsageError
+
+TWO = "The old [MASK] sees the [MASK] near house."
+
+
+@pytest.fixture(scope="module")
+def bert(tiny_run):
+    return bert_jax.load(tiny_run.path)
+
+
+def probability(bert, text, piece, mask=0):
+    return dict(bert.fill_mask(text, top=1000)[mask])[piece]
+
+
+def test_several_masks_are_filled_by_the_product_of_their_probabilities_in_turn(bert):
+    fills = bert.fill_together(TWO, top=6)
+    joints = [joint for _, joint in fills]
+    assert len(fills) == 6 and joints == sorted(joints, reverse=True)
+    for pieces, joint in fills:
+        first, second = pieces
+        if not first.startswith("##"):
+            after = TWO.replace("[MASK]", first, 1)
+            expected = probability(bert, TWO, first) * probability(bert, after, second)
+            assert joint == pytest.approx(expected, rel=1e-4)
+    assert not all(first.startswith("##") for (first, _), _ in fills)
+    by_itself = [([piece], pytest.approx(one)) for piece, one in bert.fill_mask("The [MASK].", top=3)[0]]
+    assert bert.fill_together("The [MASK].", top=3) == by_itself
+
+
+def test_a_beam_misses_nothing_that_is_likelier_than_what_it_finds(bert):
+    """Against every pair of pieces."""
+    pieces = [piece for piece, _ in bert.fill_mask(TWO, top=1000)[0] if piece.isalpha()]
+    best = 0.0
+    for text, first in [(TWO.replace("[MASK]", piece, 1), piece) for piece in pieces]:
+        best = max(best, probability(bert, TWO, first) * bert.fill_mask(text, top=1)[0][0][1])
+    assert bert.fill_together(TWO, top=1)[0][1] >= best * (1 - 1e-4)
+
+
+def test_the_probability_of_a_word_is_that_of_its_pieces_in_turn(bert):
+    text = "The old [MASK] near house."
+    single = next(piece for piece, _ in bert.fill_mask(text, top=50)[0] if piece.isalpha())
+    several = next(word for word in ("thehouse", "oldcat", "seesnear") if len(bert.tokenizer.encode(word)) > 1)
+    found = dict(bert.candidates(text, [single, several]))
+    assert found[single] == pytest.approx(probability(bert, text, single), rel=1e-4)
+    ids = bert.tokenizer.encode(several)
+    logs = []
+    for number, piece in enumerate(ids):
+        rest = " ".join(["[MASK]"] * (len(ids) - number))
+        row = bert._filler._masked_sequence(f"The old {rest} near house.")
+        begin = 1 + len(bert.tokenizer.encode("The old"))
+        filled = row._replace(ids=[*row.ids[:begin], *ids[:number], *row.ids[begin:]])
+        vectors = bert._filler._vectors([filled], [begin + number])
+        logs.append(bert._filler._log_probabilities_of(vectors, [piece])[0])
+    assert found[several] == pytest.approx(float(np.exp(sum(logs))), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "expected"),
+    [
+        (TWO, ["a"], "has 2 \\[MASK\\]; candidates stand in place of one"),
+        ("none", ["a"], "there is no \\[MASK\\]"),
+        ("The [MASK].", [" "], "the candidate ' ' has no pieces"),
+        ("The [MASK].", ["old " * 40], "positions; shorten it"),
+    ],
+)
+def test_candidates_that_cannot_be_judged_are_refused(bert, text, words, expected):
+    with pytest.raises(UsageError, match=expected):
+        bert.candidates(text, words)
+
+
+def test_the_command_prints_joint_fills_and_candidates(tiny_run, capsys):
+    assert run(["fill-mask", str(tiny_run.path), TWO, "--together", "--top", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "joint probability" in shown and len([line for line in shown.splitlines() if line.startswith("│")]) == 2
+    assert run(["fill-mask", str(tiny_run.path), "The [MASK].", "--candidates", "old", "house"]) == 0
+    words = [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    assert sorted(words) == ["house", "old"]
+    assert run(["fill-mask", str(tiny_run.path), TWO, "--together", "--top", "0"]) == 2
