@@ -17,6 +17,8 @@ Weights = Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=
 
 COLUMN_IN_BRACES = re.compile(r"\{([^{}]+)\}")
 """Matches `{column}` in a text that is made of several columns."""
+_NAMED = re.compile(r"([\w-]+)=(.+)")
+"""Matches NAME=ROWS."""
 FileFormat = Literal["csv", "tsv", "jsonl", "conll", "conllu", "squad", "text"]
 
 
@@ -56,6 +58,9 @@ class TaskConfig(Settings):
     """Number of training rows to use; they are the same for every seed. None: all."""
     dev: str | None = None
     """Dev rows, to measure on, of the same form."""
+    other_dev: tuple[str, ...] = ()
+    """Further rows to measure the best checkpoint on, each NAME=ROWS, as in zh=dev_zh.tsv for another language. Their
+    metrics are in the results as zh/accuracy; the checkpoint is chosen by task.dev alone."""
     format: FileFormat | None = None
     """File format. None: by the suffix of the file name, with .txt as tsv and .json as SQuAD's format. `text`: one text
     on each line and nothing else, for predict."""
@@ -144,8 +149,26 @@ class TaskConfig(Settings):
         """Whether a row has a list of words rather than a text."""
         return self.facts.words and not self.character_spans
 
+    @property
+    def other_sets(self) -> dict[str, str]:
+        """The sources of `other_dev` by their names."""
+        named = (each.partition("=") for each in self.other_dev)
+        return {name: source for name, _, source in named}
+
+    @field_validator("other_dev")
+    @classmethod
+    def _named(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            if not _NAMED.fullmatch(each):
+                raise ValueError(f"={value_text(each)} has no name; give NAME=ROWS, as in zh=dev_zh.tsv")
+        if len({each.partition("=")[0] for each in value}) < len(value):
+            raise ValueError(f"={value_text(' '.join(value))} has a name twice; give each set its own")
+        return value
+
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""
+        if self.other_dev and not self.dev:
+            yield "task.other_dev is measured beside task.dev, which names no rows; give some by --task.dev"
         (fewest, most), marked = self.facts.texts, self.facts.head == "marked"
         if not fewest <= len(self.texts) <= most:
             wanted = str(fewest) if fewest == most else f"{fewest} or {most}"

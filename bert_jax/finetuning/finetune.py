@@ -9,7 +9,7 @@ from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TaskBatch, TrainingBatches
 from bert_jax.finetuning.confusion_picture import write_confusion_picture
-from bert_jax.finetuning.dataset import LabelledRows, TrainingRows, read_labelled, read_training
+from bert_jax.finetuning.dataset import LabelledRows, TrainingRows, make_task, read_labelled, read_training
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.finetuning.predicting import measure
@@ -40,6 +40,8 @@ class Planned(NamedTuple):
     started: TrainedModel
     learned: TrainingRows
     measured: LabelledRows | None
+    others: dict[str, LabelledRows]
+    """The rows of task.other_dev by name."""
     batches: TrainingBatches
     config: TaskRunConfig
 
@@ -56,11 +58,13 @@ class FineTuning(Job[FinetuneConfig]):
             self.run.save_tokenizer(self._plan.started.tokenizer)
 
     def work(self) -> tuple[Trainer, list[PhaseWork]]:
-        started, learned, measured, batches, config = self._plan
+        started, learned, measured, others, batches, config = self._plan
         objective = TaskObjective(config.task, config.model, config.execution, config.layers_frozen, config.probe)
         trainer = Trainer(config, self.mesh, objective)
         outputs = Outputs(objective, self.mesh)
-        self._dev = measured and DevRows(learned.task, measured, outputs, compiling_tokens(started.config))
+        compiling = compiling_tokens(started.config)
+        self._dev = measured and DevRows(learned.task, measured, outputs, compiling)
+        self._others = {name: DevRows(learned.task, rows, outputs, compiling) for name, rows in others.items()}
         return trainer, [TaskPhase(trainer, batches, self._dev)]
 
     def initial(self) -> Parameters | None:
@@ -68,13 +72,24 @@ class FineTuning(Job[FinetuneConfig]):
 
     def results(self, trained: Trained) -> dict[str, Any]:
         config, steps = self._plan.config, int(trained.state.step)
-        results = {"task": config.task.name, "steps": steps, "seeds": [config.seed]}
+        results: dict[str, Any] = {"task": config.task.name, "steps": steps, "seeds": [config.seed]}
         results |= {"planned_steps": config.steps, "stopped_early": steps < config.steps}
         if self._dev:
             best = TrainedModel.open(self.run.path)
             found = trained.evaluations.get(best.step) or self._dev.evaluate(best.parameters(self.mesh))
             results |= found | {"best_step": best.step, "dev_rows": self._dev.count}
+            results = self._with_others(results, best)
         return results | {"training_rows": self._plan.learned.rows, "skipped_steps": int(trained.state.skipped)}
+
+    def _with_others(self, results: dict[str, Any], best: TrainedModel) -> dict[str, Any]:
+        """`results` with the metrics of task.other_dev, as in zh/accuracy, and their baselines."""
+        for name, rows in self._others.items():
+            found = rows.evaluate(best.parameters(self.mesh))
+            numbers = {metric: value for metric, value in found.items() if isinstance(value, float)}
+            results |= {f"{name}/{metric}": value for metric, value in numbers.items() if metric != "score"}
+            baseline = {f"{name}/{metric}": value for metric, value in found["baseline"].items()}
+            results["baseline"] = {**results["baseline"], **baseline}
+        return results
 
     def title(self, results: dict[str, Any]) -> str:
         title, metric = results["task"], results.get("metric")
@@ -98,6 +113,10 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     task = _as_begun(_fitted(config.task, started.config.max_positions), run)
     learned = read_training(task, started.tokenizer, compiling_tokens(started.config))
     measured = read_labelled(learned.task) if config.task.dev else None
+    others = {
+        name: read_labelled(make_task(learned.task.config.replace(dev=source), started.tokenizer))
+        for name, source in task.other_sets.items()
+    }
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
     rows = local_rows(batch_sharding(mesh), task.batch_size)
     batches = TrainingBatches(learned.examples, learned.task.config, config.seed, learned.task.pad_id, rows)
@@ -107,12 +126,12 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     lengths = planned.task.padded_lengths or ()
     check_attention(config.execution, planned.model, [(length, 1) for length in lengths], mesh)
     check_room(planned_memory(planned, mesh), planned.phases[0], mesh, "--task.batch-size")
-    return Planned(started, learned, measured, batches, planned)
+    return Planned(started, learned, measured, others, batches, planned)
 
 
 def read_by(config: FinetuneConfig) -> list[str | None]:
     """The files of rows and the model that fine-tuning reads."""
-    return [config.task.train, config.task.dev, config.init]
+    return [config.task.train, config.task.dev, *config.task.other_sets.values(), config.init]
 
 
 def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
