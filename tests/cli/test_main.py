@@ -13,7 +13,6 @@ from warm_process import COMMAND
 from bert_jax.cli.main import COMMANDS, _failed, run
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.run.metrics import read_metrics
-from bert_jax.system import machine
 from bert_jax.system.bucket import place_of
 from bert_jax.text.tokenizer import load_tokenizer
 
@@ -166,18 +165,6 @@ def test_an_interruption_is_one_line(monkeypatch, capsys, line, words):
     assert run(line) == 143 and capsys.readouterr().err.strip().endswith(f"give the same command again {words}")
 
 
-def test_a_directory_without_a_run_is_one_line(tmp_path, capsys):
-    assert "is no run" in refused(capsys, "evaluate", tmp_path)
-    assert "no finished checkpoint" in refused(capsys, "fill-mask", tmp_path, "[MASK]")
-
-
-def test_a_corpus_with_too_little_text_is_one_line(config, tmp_path, capsys):
-    (tmp_path / "corpus.txt").write_text("a a b b c c")
-    flags = ["--workdir", tmp_path / "run", "--data.held-out", "0", "--vocabulary.size", "11"]
-    assert run(list(map(str, ["pretrain", config, *flags]))) == 2
-    assert "next sentence prediction needs two" in capsys.readouterr().err.replace("\n", " ")
-
-
 @pytest.mark.parametrize(
     "command, words",
     [
@@ -248,35 +235,6 @@ def test_a_vocabulary_in_a_bucket_is_made_longer(tiny_run, bucket_server, bucket
     assert "no file of words at gs://" in refused(capsys, *line[:-1], f"{bucket}/absent.txt")
     assert "exists already" in refused(capsys, *line, "--output", f"{bucket}/run/tokenizer/vocab.txt")
     assert bucket_server.objects == before
-
-
-def test_a_run_is_not_made_into_another(config, tiny_run, tmp_path, capsys):
-    shutil.copytree(tiny_run.path, tmp_path / "run")
-    line = refused(capsys, "pretrain", config, "--workdir", tmp_path / "run", "--seed", 9)
-    for words in ("is another run: ", "vocabulary.size is 150 there and 120 now", "seed is 0 there and 9 now"):
-        assert words in line
-
-
-def test_the_compiler_logs_nothing_below_fatal_unless_asked(monkeypatch):
-    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
-    machine.silence_compiler()
-    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"
-    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
-    machine.silence_compiler()
-    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0"
-
-
-@pytest.mark.parametrize("tpu", [True, False])
-def test_libtpu_by_itself_is_no_tpu(tpu, monkeypatch):
-    monkeypatch.setattr(machine, "find_spec", lambda name: name == "libtpu")
-    monkeypatch.setattr(machine, "entry_points", lambda group: [])
-    monkeypatch.setattr(machine, "has_tpu", lambda: tpu)
-    monkeypatch.delenv("JAX_PLATFORMS")
-    machine.leave_out_absent_tpu()
-    assert machine.accelerated() == tpu and os.environ.get("JAX_PLATFORMS") == (None if tpu else "cpu")
-    monkeypatch.setenv("JAX_PLATFORMS", "tpu")
-    machine.leave_out_absent_tpu()
-    assert os.environ["JAX_PLATFORMS"] == "tpu"
 
 
 @pytest.mark.parametrize("first", ["", "import jax; "])

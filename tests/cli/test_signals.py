@@ -1,7 +1,6 @@
 """SIGTERM and Ctrl-C at every stage of a run: it ends in time, by the exit code that is promised, and goes on."""
 
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -89,12 +88,11 @@ def workers_below(ancestor):
     return [int(pid) for pid, parent, line in table if parent in children and "spawn_main" in line]
 
 
-def test_a_second_ctrl_c_in_training_names_the_newest_checkpoint(config_file, tiny_run, tmp_path):
-    for name in ("tokenizer", "data"):
-        shutil.copytree(tiny_run.path / name, tmp_path / name)
-    line = ["pretrain", config_file, "--workdir", tmp_path, "--phases.0.steps", 10_000, "--checkpoints.every", 10_000]
+def test_a_second_ctrl_c_in_training_names_the_newest_checkpoint(config_file, untrained):
+    run = untrained.path
+    line = ["pretrain", config_file, "--workdir", run, "--phases.0.steps", 10_000, "--checkpoints.every", 10_000]
     process = program(SLOW_TO_END, *line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "metrics.jsonl").exists() or not (tmp_path / "metrics.jsonl").stat().st_size:
+    while not untrained.metrics_file.exists() or not untrained.metrics_file.stat().st_size:
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
@@ -102,6 +100,6 @@ def test_a_second_ctrl_c_in_training_names_the_newest_checkpoint(config_file, ti
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=LONGEST_S)
-    (path,) = complete(tmp_path / "checkpoints")
+    (path,) = complete(untrained.checkpoints)
     assert process.returncode == 130
     assert f"the newest checkpoint is the one from step {int(path.name):,};" in said.splitlines()[-1]

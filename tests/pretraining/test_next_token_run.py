@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from conftest import prepared_copy
 from stages import parameters, stopped_at
 
 import bert_jax
@@ -77,12 +78,11 @@ def test_the_baseline_knows_how_often_a_sequence_ends(run, config):
 
 
 def test_it_goes_on_bit_for_bit(run, config, tmp_path, capsys):
-    for name in ("tokenizer", "data"):
-        shutil.copytree(run.path / name, tmp_path / name)
+    there = prepared_copy(run, tmp_path)
     with stopped_at(STEPS - 3):
-        pretrain(config, RunDirectory(tmp_path))
+        pretrain(config, there)
     assert "transformers can't read this model: the model is causal" in capsys.readouterr().err
-    pretrain(config, RunDirectory(tmp_path))
+    pretrain(config, there)
     assert parameters(tmp_path) == parameters(run.path)
 
 

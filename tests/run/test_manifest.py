@@ -24,6 +24,7 @@ def forbidden(*_, **__):
 def test_what_was_begun_and_not_finished_is_told_apart(checkpoint):
     begun = checkpoint.with_name("00000020")
     shutil.copytree(checkpoint, begun, ignore=shutil.ignore_patterns("manifest.json"))
+    shutil.copytree(checkpoint, checkpoint.with_name("00000010.bak"))  # by hand
     assert complete(checkpoint.parent) == [checkpoint] and incomplete(checkpoint.parent) == {begun}
 
 

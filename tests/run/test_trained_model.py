@@ -17,7 +17,6 @@ from bert_jax.run import checkpoint_choice, manifest, trained_model
 from bert_jax.run.checkpoint_choice import CheckpointGone
 from bert_jax.run.manifest import Manifest, complete, damaged_file, delete, write_evaluation
 from bert_jax.run.run_config import write_config
-from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import RunError, UsageError
 
@@ -32,10 +31,9 @@ PLACES = [
 
 
 @pytest.fixture
-def run(tiny_run, tmp_path):
+def run(tiny_copy):
     """One with checkpoints of steps 8 and 12."""
-    shutil.copytree(tiny_run.path, tmp_path / "run")
-    return RunDirectory(tmp_path / "run")
+    return tiny_copy
 
 
 def deleting(run, function, when):
