@@ -64,30 +64,6 @@ def test_a_run_stopped_in_every_stage_ends_as_promised_and_then_bit_for_bit(conf
     print(f"signals: {count} of {count} runs ended as promised")
 
 
-def test_workers_that_are_stopped_hold_up_no_end(config_file, tmp_path):
-    run = tmp_path / "run"
-    workers = []
-
-    def reached():
-        if (run / "data").exists():
-            workers.extend(workers_below(os.getpid()))
-        return workers
-
-    process = started_until(reached, "prepare", config_file, "--workdir", run, "--preparation.processes", 2)
-    for worker in workers:
-        os.kill(worker, signal.SIGSTOP)
-    check(*signalled(process, (signal.SIGTERM, signal.SIGTERM)), 143)
-    assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
-
-
-def workers_below(ancestor):
-    """The processes that prepare data, children of a child of `ancestor`."""
-    listed = subprocess.check_output(["ps", "-ww", "--no-headers", "-eo", "pid,ppid,args"], text=True)
-    table = [line.split(None, 2) for line in listed.splitlines()]
-    children = {pid for pid, parent, _ in table if parent == str(ancestor)}
-    return [int(pid) for pid, parent, line in table if parent in children and "spawn_main" in line]
-
-
 def test_a_second_ctrl_c_in_training_names_the_newest_checkpoint(config_file, untrained):
     run = untrained.path
     line = ["pretrain", config_file, "--workdir", run, "--phases.0.steps", 10_000, "--checkpoints.every", 10_000]
