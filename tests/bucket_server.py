@@ -13,6 +13,7 @@ import google_crc32c
 from object_server import ObjectHandler, ObjectServer
 
 _OBJECT = re.compile(r"(?:/download|/upload)?/storage/v1/b/([^/]+)(?:/o(?:/(.+))?)?")
+_MISSING = 404, {"error": {"code": 404, "message": "No such object"}}, {}
 
 
 class Stored(NamedTuple):
@@ -24,6 +25,8 @@ class Stored(NamedTuple):
 
 class BucketServer(ObjectServer):
     """Holds each object as Stored."""
+
+    scheme = "gs"
 
     def __init__(self):
         super().__init__(_Handler)
@@ -77,8 +80,8 @@ class _Handler(ObjectHandler):
         if url.path == "/batch/storage/v1":
             return self._batch(body, headers)
         if moved := re.fullmatch(r"/storage/v1/b/([^/]+)/o/(.+)/moveTo/o/(.+)", url.path):
-            found = self.server.objects.pop(f"{moved[1]}/{unquote(moved[2])}")
-            return self._write(f"{moved[1]}/{unquote(moved[3])}", found.data, query)
+            found = self.server.objects.pop(f"{moved[1]}/{unquote(moved[2])}", None)
+            return self._write(f"{moved[1]}/{unquote(moved[3])}", found.data, query) if found else _MISSING
         bucket, name = _OBJECT.fullmatch(url.path).groups()
         if url.path.startswith("/upload"):
             return self._upload(command, bucket, query, body, headers)
@@ -89,7 +92,7 @@ class _Handler(ObjectHandler):
     def _object(self, command: str, name: str, query: dict) -> tuple[int, bytes | dict | None, dict]:
         found = self.server.objects.get(name)
         if found is None:
-            return 404, {"error": {"code": 404, "message": "No such object"}}, {}
+            return _MISSING
         if not _holds(query, found):
             return (304 if "ifGenerationNotMatch" in query else 412), {"error": {"code": 412}}, {}
         if command == "DELETE":

@@ -1,8 +1,8 @@
 """Fixtures for the whole session: one small corpus and one run trained on it."""
 
-import importlib.util
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,7 +26,6 @@ import jaxtyping
 _WITH_ARRAYS = "batching finetuning inference instances layout model pretraining training"
 jaxtyping.install_import_hook([f"bert_jax.{name}" for name in _WITH_ARRAYS.split()], "typechecker.checked")
 
-import fsspec
 import jax
 import numpy as np
 import pytest
@@ -35,6 +34,7 @@ from hypothesis import strategies as st
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
+from object_stores import azure_server, bucket, bucket_server, s3, s3_server  # noqa: F401
 from shared_steps import share_steps
 from warm_process import COMMAND, WarmProcess, can_be_warm
 
@@ -191,6 +191,18 @@ def tiny_run(tiny_config, tmp_path_factory) -> RunDirectory:
     return run
 
 
+@pytest.fixture
+def tiny_copy(tiny_run, tmp_path) -> RunDirectory:
+    """A copy of `tiny_run`, of which anything may be changed."""
+    return RunDirectory(shutil.copytree(tiny_run.path, tmp_path / "run"))
+
+
+@pytest.fixture
+def untrained(tiny_run, tmp_path) -> RunDirectory:
+    """A run with the tokenizer and the data of `tiny_run`, of which no step is done."""
+    return prepared_copy(tiny_run, tmp_path / "untrained")
+
+
 @pytest.fixture(scope="session")
 def packed_config(tiny_config) -> RunConfig:
     """Of short sequences, several in a row."""
@@ -216,6 +228,13 @@ def config_file(tiny_config, tmp_path_factory) -> Path:
     values = tiny_config.model_dump(mode="json")
     path.write_text(f"from bert_jax.config.run import RunConfig\n\nconfig = RunConfig(**{values!r})\n")
     return path
+
+
+def prepared_copy(run: RunDirectory, path: Path) -> RunDirectory:
+    """A run at `path` with the tokenizer and the data of `run`, of which no step is done."""
+    for name in ("tokenizer", "data"):
+        shutil.copytree(run.path / name, path / name)
+    return RunDirectory(path)
 
 
 DOCUMENTS = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=2, max_size=8)
@@ -257,64 +276,3 @@ def program(code: str, *arguments, env: Mapping[str, str] = os.environ, **how) -
     if can_be_warm(env):
         return WarmProcess([code, *arguments], env=env, **how)
     return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env=env, **how)
-
-
-@pytest.fixture(scope="session")
-def bucket_server():
-    """A stand-in for Cloud Storage, taken for the real one by this process and those that it starts."""
-    if not importlib.util.find_spec("gcsfs"):
-        pytest.skip("gcsfs, of the extra gcs, is not installed")
-    from bucket_server import BucketServer
-
-    server = BucketServer()
-    os.environ |= {
-        "STORAGE_EMULATOR_HOST": server.url,  # gcsfs and google-cloud-storage
-        "TENSORSTORE_GCS_HTTP_URL": server.url,
-        "GOOGLE_AUTH_TOKEN_FOR_TESTING": "none",  # tensorstore looks for no other
-        "FSSPEC_GS_TOKEN": "anon",
-        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # which would ask by gRPC what kind of bucket it is
-    }
-    fsspec.config.conf.setdefault("gs", {})["token"] = "anon"
-    return server
-
-
-@pytest.fixture
-def bucket(bucket_server, tmp_path, monkeypatch):
-    """A gs:// folder of the test's own, with nothing in it and nothing copied from it."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    bucket_server.requests.clear()
-    yield f"gs://bucket/{tmp_path.name}"
-    assert not bucket_server.faults, "a fault that was asked for did not befall anything"
-
-
-@pytest.fixture(scope="session")
-def s3_server():
-    """A stand-in for S3, taken for the real one by this process and those that it starts."""
-    if not importlib.util.find_spec("s3fs"):
-        pytest.skip("s3fs, of the extra s3, is not installed")
-    from s3_server import S3Server
-
-    server = S3Server()
-    keys = {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none", "AWS_DEFAULT_REGION": "us-east-1"}
-    os.environ |= {"AWS_ENDPOINT_URL": server.url} | keys
-    return server
-
-
-@pytest.fixture(scope="session")
-def azure_server():
-    """A stand-in for Azure, taken for the real one by this process and those that it starts."""
-    if not importlib.util.find_spec("adlfs"):
-        pytest.skip("adlfs, of the extra azure, is not installed")
-    from azure_server import AzureServer
-
-    server = AzureServer()
-    os.environ["AZURE_STORAGE_CONNECTION_STRING"] = server.connection
-    return server
-
-
-@pytest.fixture
-def s3(s3_server, tmp_path, monkeypatch):
-    """An s3:// folder of the test's own, with nothing in it and nothing copied from it."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    s3_server.requests.clear()
-    return f"s3://bucket/{tmp_path.name}"

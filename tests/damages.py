@@ -35,6 +35,13 @@ _TOKENS = [
 ]
 
 
+def flip_a_bit(path: Path) -> None:
+    """Flips one in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
 def damaged(content: bytes, rng: random.Random) -> bytes:
     """One version of `content` with something flipped, cut, doubled, moved, or put in another thing's place."""
     if not content or rng.random() < 0.03:

@@ -20,6 +20,10 @@ class ObjectServer(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
+    def put(self, name: str, data: bytes) -> None:
+        """Stores an object as bucket/name."""
+        self.objects[name] = data
+
     def handle_error(self, request, client_address) -> None:
         """Clients that close a connection are no error."""
         if not isinstance(sys.exception(), ConnectionError):

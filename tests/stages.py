@@ -42,9 +42,10 @@ def started_until(reached: Callable[[], bool], *arguments):
 
 
 @contextlib.contextmanager
-def stopped_at(step: int) -> Iterator[None]:
-    """Within the block, the first training in this process gets a SIGTERM in `step`, after which it raises."""
-    wait, steps = jax.block_until_ready, itertools.count(1)
+def stopped_at(step: int, begun: int = 0) -> Iterator[None]:
+    """Within the block, the first training in this process, which goes on from step `begun`, gets a SIGTERM in `step`,
+    after which it raises."""
+    wait, steps = jax.block_until_ready, itertools.count(begun + 1)
 
     def wait_and_stop(*arguments):
         if next(steps) == step:

@@ -5,10 +5,7 @@ launch/test.sh --slow tests/cli/test_damaged_runs.py -s damages each in each way
 
 import fnmatch
 import random
-import shutil
 from collections import Counter
-
-import pytest
 
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.verification import GOOD, verify
@@ -43,12 +40,8 @@ def fits(name, patterns):
     return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
-@pytest.fixture
-def run(tiny_run, tmp_path):
-    return shutil.copytree(tiny_run.path, tmp_path / "run")
-
-
-def test_damage_of_every_kind_to_every_file_is_noticed(run, slow):
+def test_damage_of_every_kind_to_every_file_is_noticed(tiny_copy, slow):
+    run = tiny_copy.path
     rng, counts, escaped = random.Random(0), Counter(), []
     contents = {path: path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()}
     assert not noticed(run)

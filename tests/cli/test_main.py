@@ -12,8 +12,6 @@ from warm_process import COMMAND
 
 from bert_jax.cli.main import COMMANDS, _failed, run
 from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.run.metrics import read_metrics
-from bert_jax.system import machine
 from bert_jax.system.bucket import place_of
 from bert_jax.text.tokenizer import load_tokenizer
 
@@ -50,18 +48,13 @@ def refused(capsys, *arguments) -> str:
     return lines[0]
 
 
-def test_the_whole_job_and_what_can_be_done_with_it(config_file, tmp_path, capsys):
-    workdir = str(tmp_path / "run")
-    line = ["pretrain", str(config_file), "--workdir", workdir]
-    assert run(line) == 0
-    printed = capsys.readouterr().out
+def test_what_a_run_is_told_of_and_what_can_be_done_with_it(config_file, tiny_copy, tmp_path, capsys):
+    workdir = str(tiny_copy.path)
+    assert run(["pretrain", str(config_file), "--workdir", workdir]) == 0
+    printed = capsys.readouterr()
     for words in ("MLM accuracy", "NSP accuracy", "by frequency alone", "one word masked", "bert-jax fill-mask"):
-        assert words in printed
-    assert [line["step"] for line in read_metrics(tmp_path / "run" / "metrics.jsonl")] == [3, 6, 6, 9, 12, 12]
-
-    assert run(line) == 0
-    again = capsys.readouterr()
-    assert "is finished" in again.err.replace("\n", "") and "MLM accuracy" in again.out
+        assert words in printed.out
+    assert "is finished" in printed.err.replace("\n", "")
 
     assert run(["evaluate", workdir]) == 0
     assert "held-out sequences" in (shown := capsys.readouterr().out) and "MLM accuracy" in shown
@@ -166,18 +159,6 @@ def test_an_interruption_is_one_line(monkeypatch, capsys, line, words):
     assert run(line) == 143 and capsys.readouterr().err.strip().endswith(f"give the same command again {words}")
 
 
-def test_a_directory_without_a_run_is_one_line(tmp_path, capsys):
-    assert "is no run" in refused(capsys, "evaluate", tmp_path)
-    assert "no finished checkpoint" in refused(capsys, "fill-mask", tmp_path, "[MASK]")
-
-
-def test_a_corpus_with_too_little_text_is_one_line(config, tmp_path, capsys):
-    (tmp_path / "corpus.txt").write_text("a a b b c c")
-    flags = ["--workdir", tmp_path / "run", "--data.held-out", "0", "--vocabulary.size", "11"]
-    assert run(list(map(str, ["pretrain", config, *flags]))) == 2
-    assert "next sentence prediction needs two" in capsys.readouterr().err.replace("\n", " ")
-
-
 @pytest.mark.parametrize(
     "command, words",
     [
@@ -248,35 +229,6 @@ def test_a_vocabulary_in_a_bucket_is_made_longer(tiny_run, bucket_server, bucket
     assert "no file of words at gs://" in refused(capsys, *line[:-1], f"{bucket}/absent.txt")
     assert "exists already" in refused(capsys, *line, "--output", f"{bucket}/run/tokenizer/vocab.txt")
     assert bucket_server.objects == before
-
-
-def test_a_run_is_not_made_into_another(config, tiny_run, tmp_path, capsys):
-    shutil.copytree(tiny_run.path, tmp_path / "run")
-    line = refused(capsys, "pretrain", config, "--workdir", tmp_path / "run", "--seed", 9)
-    for words in ("is another run: ", "vocabulary.size is 150 there and 120 now", "seed is 0 there and 9 now"):
-        assert words in line
-
-
-def test_the_compiler_logs_nothing_below_fatal_unless_asked(monkeypatch):
-    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
-    machine.silence_compiler()
-    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"
-    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
-    machine.silence_compiler()
-    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0"
-
-
-@pytest.mark.parametrize("tpu", [True, False])
-def test_libtpu_by_itself_is_no_tpu(tpu, monkeypatch):
-    monkeypatch.setattr(machine, "find_spec", lambda name: name == "libtpu")
-    monkeypatch.setattr(machine, "entry_points", lambda group: [])
-    monkeypatch.setattr(machine, "has_tpu", lambda: tpu)
-    monkeypatch.delenv("JAX_PLATFORMS")
-    machine.leave_out_absent_tpu()
-    assert machine.accelerated() == tpu and os.environ.get("JAX_PLATFORMS") == (None if tpu else "cpu")
-    monkeypatch.setenv("JAX_PLATFORMS", "tpu")
-    machine.leave_out_absent_tpu()
-    assert os.environ["JAX_PLATFORMS"] == "tpu"
 
 
 @pytest.mark.parametrize("first", ["", "import jax; "])

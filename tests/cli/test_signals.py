@@ -1,7 +1,6 @@
 """SIGTERM and Ctrl-C at every stage of a run: it ends in time, by the exit code that is promised, and goes on."""
 
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -65,36 +64,11 @@ def test_a_run_stopped_in_every_stage_ends_as_promised_and_then_bit_for_bit(conf
     print(f"signals: {count} of {count} runs ended as promised")
 
 
-def test_workers_that_are_stopped_hold_up_no_end(config_file, tmp_path):
-    run = tmp_path / "run"
-    workers = []
-
-    def reached():
-        if (run / "data").exists():
-            workers.extend(workers_below(os.getpid()))
-        return workers
-
-    process = started_until(reached, "prepare", config_file, "--workdir", run, "--preparation.processes", 2)
-    for worker in workers:
-        os.kill(worker, signal.SIGSTOP)
-    check(*signalled(process, (signal.SIGTERM, signal.SIGTERM)), 143)
-    assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
-
-
-def workers_below(ancestor):
-    """The processes that prepare data, children of a child of `ancestor`."""
-    listed = subprocess.check_output(["ps", "-ww", "--no-headers", "-eo", "pid,ppid,args"], text=True)
-    table = [line.split(None, 2) for line in listed.splitlines()]
-    children = {pid for pid, parent, _ in table if parent == str(ancestor)}
-    return [int(pid) for pid, parent, line in table if parent in children and "spawn_main" in line]
-
-
-def test_a_second_ctrl_c_in_training_names_the_newest_checkpoint(config_file, tiny_run, tmp_path):
-    for name in ("tokenizer", "data"):
-        shutil.copytree(tiny_run.path / name, tmp_path / name)
-    line = ["pretrain", config_file, "--workdir", tmp_path, "--phases.0.steps", 10_000, "--checkpoints.every", 10_000]
+def test_a_second_ctrl_c_in_training_names_the_newest_checkpoint(config_file, untrained):
+    run = untrained.path
+    line = ["pretrain", config_file, "--workdir", run, "--phases.0.steps", 10_000, "--checkpoints.every", 10_000]
     process = program(SLOW_TO_END, *line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "metrics.jsonl").exists() or not (tmp_path / "metrics.jsonl").stat().st_size:
+    while not untrained.metrics_file.exists() or not untrained.metrics_file.stat().st_size:
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
@@ -102,6 +76,6 @@ def test_a_second_ctrl_c_in_training_names_the_newest_checkpoint(config_file, ti
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=LONGEST_S)
-    (path,) = complete(tmp_path / "checkpoints")
+    (path,) = complete(untrained.checkpoints)
     assert process.returncode == 130
     assert f"the newest checkpoint is the one from step {int(path.name):,};" in said.splitlines()[-1]

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from torch.nn.functional import cross_entropy
-from transformers import BertConfig, BertForPreTraining
+from transformers import BertConfig, BertForPreTraining, PreTrainedModel
 
 HERE = Path(__file__).parent
 FORMS = {"gelu_erf": "gelu", "gelu_tanh": "gelu_new"}
@@ -23,8 +23,25 @@ V, T, B, P, STEPS = 97, 20, 4, 4, 20
 PEAK_RATE, WARMUP_STEPS, DECAY, EPSILON, BETA1, BETA2 = 5e-3, 4, 0.01, 1e-6, 0.9, 0.999
 
 
-def model_of(hidden_act: str) -> BertForPreTraining:
-    """Every parameter random: biases, and LayerNorm's scales round 1."""
+def randomize(model: PreTrainedModel, size: float = 0.15) -> PreTrainedModel:
+    """Makes every parameter random: biases, and the norms' scales round 1."""
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            mean = 1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0
+            parameter.copy_(mean + size * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def write_pieces(folder: Path, count: int, pad: int = 0) -> None:
+    """Writes a vocab.txt of `count` pieces, of which [PAD] is number `pad`."""
+    pieces = [*SPECIAL, *(f"piece{number}" for number in range(count - len(SPECIAL)))]
+    pieces[0], pieces[pad] = pieces[pad], pieces[0]
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+
+
+def model_of(hidden_act: str) -> PreTrainedModel:
+    """A small model without dropout."""
     config = BertConfig(
         vocab_size=V,
         hidden_size=32,
@@ -36,13 +53,7 @@ def model_of(hidden_act: str) -> BertForPreTraining:
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
-    model = BertForPreTraining(config)
-    generator = torch.Generator().manual_seed(7)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            mean = 1.0 if name.endswith("LayerNorm.weight") else 0.0
-            parameter.copy_(mean + 0.15 * torch.randn(parameter.shape, generator=generator))
-    return model
+    return randomize(BertForPreTraining(config))
 
 
 def batches(seed: int, count: int) -> dict[str, torch.Tensor]:
@@ -107,8 +118,7 @@ def make(form: str) -> None:
     """Writes the folder of one form of GELU."""
     model, folder = model_of(FORMS[form]), HERE / form
     model.save_pretrained(folder)
-    pieces = [*SPECIAL, *(f"piece{number}" for number in range(V - len(SPECIAL)))]
-    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    write_pieces(folder, V)
     batch = batches(seed=1, count=B)
     mlm, nsp, out = losses(model, batch, output_hidden_states=True)
     (mlm + nsp).backward()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from make import SPECIAL, B, T, V, batches
+from make import B, T, V, batches, randomize, write_pieces
 from safetensors.torch import save_file
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
@@ -48,25 +48,16 @@ MODELS = {
 
 
 def model_of(kind: str, settings: dict) -> transformers.PreTrainedModel:
-    """Every parameter random: biases, and the norms' scales round 1."""
     found = getattr(transformers, kind)
-    model = found(found.config_class(**settings))
-    generator = torch.Generator().manual_seed(7)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            mean = 1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0
-            parameter.copy_(mean + 0.15 * torch.randn(parameter.shape, generator=generator))
-    return model.eval()
+    return randomize(found(found.config_class(**settings))).eval()
 
 
 def make(name: str) -> None:
     """Writes the folder of one relative."""
     model, folder = model_of(*MODELS[name]), HERE / name
     model.save_pretrained(folder)
-    pieces = [*SPECIAL, *(f"piece{number}" for number in range(V - len(SPECIAL)))]
     pad = model.config.pad_token_id
-    pieces[0], pieces[pad] = pieces[pad], pieces[0]
-    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    write_pieces(folder, V, pad)
     batch = batches(seed=1, count=B)
     batch["ids"] = torch.where(batch["mask"], batch["ids"], pad)
     labels = torch.full((B, T), -100)

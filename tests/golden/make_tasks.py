@@ -13,6 +13,7 @@ import math
 from pathlib import Path
 
 import torch
+from make import SPECIAL, randomize, write_pieces
 from safetensors.torch import save_file
 from transformers import (
     BertConfig,
@@ -23,7 +24,6 @@ from transformers import (
 )
 
 HERE = Path(__file__).parent
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CLASSES = {
     "class": BertForSequenceClassification,
     "tags": BertForTokenClassification,
@@ -36,7 +36,6 @@ Batch = dict[str, torch.Tensor]
 
 
 def model_of(kind: str) -> PreTrainedModel:
-    """Every parameter random: biases, and LayerNorm's scales round 1."""
     config = BertConfig(
         vocab_size=V,
         hidden_size=16,
@@ -48,13 +47,7 @@ def model_of(kind: str) -> PreTrainedModel:
         attention_probs_dropout_prob=0.0,
         num_labels=2 if kind == "span" else LABELS,
     )
-    model = CLASSES[kind](config)
-    generator = torch.Generator().manual_seed(7)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            mean = 1.0 if name.endswith("LayerNorm.weight") else 0.0
-            parameter.copy_(mean + 0.2 * torch.randn(parameter.shape, generator=generator))
-    return model
+    return randomize(CLASSES[kind](config), size=0.2)
 
 
 def rows_of(kind: str, count: int) -> Batch:
@@ -122,8 +115,7 @@ def make(kind: str) -> None:
     """Writes the folder of one kind of task."""
     model, folder = model_of(kind), HERE / f"task_{kind}"
     model.save_pretrained(folder)
-    pieces = [*SPECIAL, *(f"piece{number}" for number in range(V - len(SPECIAL)))]
-    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    write_pieces(folder, V)
     rows = rows_of(kind, STEPS * B)
     losses = train(model, kind, rows)
     expected = {f"rows.{name}": values.to(torch.int32) for name, values in rows.items()}

@@ -151,13 +151,6 @@ def test_a_failure_ends_it(cloud, code):
     assert len(cloud.lines("worker0/runs")) == 1
 
 
-def test_restarts_are_limited(cloud):
-    cloud.set("worker0/codes", 143, 143, 143)
-    said = launch(cloud, RESTARTS="1", code=143)
-    assert "giving up" in said
-    assert len(cloud.lines("worker0/runs")) == 2
-
-
 def test_a_second_call_attaches_and_stop_ends_both(cloud):
     for worker in ("worker0", "worker1"):
         cloud.set(f"{worker}/codes", "wait")

@@ -67,16 +67,11 @@ def test_rows_of_added_pieces_are_means_of_what_they_replace(continued, tiny_run
     assert all(np.array_equal(leaves(before)[name], leaves(after)[name]) for name in rest)
 
 
-def test_a_run_with_a_longer_vocabulary_trains(continued, longer, tmp_path):
-    config = continued.replace(vocabulary=VocabularyConfig(file=str(longer)))
-    assert pretrain(config, RunDirectory(tmp_path / "run"))["steps"] == 1
-    assert len(load_tokenizer(tmp_path / "run").vocabulary) == 152
-
-
-def test_the_file_of_a_longer_vocabulary_gets_the_models_casing(continued, longer, tmp_path):
+def test_a_run_with_a_longer_vocabulary_trains_with_the_models_casing(continued, longer, tmp_path):
     settings = VocabularyConfig(file=str(longer), lowercase=False)
-    pretrain(continued.replace(vocabulary=settings), RunDirectory(tmp_path / "run"))
-    assert load_tokenizer(tmp_path / "run").cleaning.lowercase
+    assert pretrain(continued.replace(vocabulary=settings), RunDirectory(tmp_path / "run"))["steps"] == 1
+    tokenizer = load_tokenizer(tmp_path / "run")
+    assert len(tokenizer.vocabulary) == 152 and tokenizer.cleaning.lowercase
 
 
 @pytest.mark.parametrize(

@@ -73,20 +73,6 @@ def test_what_is_masked_is_as_it_should_be(seed, objective):
                 assert set(np.flatnonzero(word == number)) <= set(positions)  # words whole
 
 
-def test_of_the_chosen_eight_tenths_are_masks_one_tenth_random_and_one_tenth_kept():
-    ids, _, _, result = masked(4000, 0, PIECES)
-    used = result.weights > 0
-    new = np.take_along_axis(result.tokens.ids, result.places, axis=1)[used]
-    labels = result.labels[used]
-    count = used.sum()
-    share = lambda what: what.sum() / count
-    bound = lambda p: 4 * np.sqrt(p * (1 - p) / count)
-    assert abs(share(new == MASK_ID) - (0.8 + 0.1 / VOCABULARY)) < bound(0.8)
-    assert abs(share(new == labels) - (0.1 + 0.1 / VOCABULARY)) < bound(0.1)
-    others = new[(new != MASK_ID) & (new != labels)]
-    assert others.max() == VOCABULARY - 1 and others.min() == 0  # the whole vocabulary, and no row of its padding
-
-
 def test_every_piece_is_chosen_equally_often():
     ids, units, lengths = (np.repeat(array[:1], 6000, axis=0) for array in sequences(1, 3))
     keys = jax.random.split(jax.random.key(0), 6000)

@@ -11,7 +11,6 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining import pretrain as pretrain_module
-from bert_jax.pretraining import vocabulary as vocabulary_step
 from bert_jax.pretraining.mixture import check_epochs, source_shares
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain
@@ -19,7 +18,6 @@ from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
-from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -119,16 +117,3 @@ def test_settings_that_cannot_be_are_refused(config, changes, words):
         if "phases" in changes:
             config.replace(phases=(config.phases[0].replace(**changes["phases"]),))
         config.change(**changes)
-
-
-def test_a_vocabulary_is_trained_on_the_sources_at_their_weights(tiny_config, tmp_path, monkeypatch):
-    (tmp_path / "a.txt").write_text(stories(100))
-    (tmp_path / "b.txt").write_text("\n\n".join(f"zzzz {number}" for number in range(100)))
-    sources = tuple(f"text:{tmp_path / name}.txt" for name in "ab")
-    seen = []
-    noted = lambda texts, *_, **__: seen.append(texts) or Vocabulary(SPECIAL_PIECES)
-    monkeypatch.setattr(vocabulary_step, "train_wordpiece", noted)
-    for weights in (None, (1, 1)):
-        vocabulary_step._train(tiny_config.replace(data=tiny_config.data.replace(source=sources, weights=weights)))
-    shares = [sum(len(text) for text in texts if "zzzz" in text) / sum(map(len, texts)) for texts in seen]
-    assert shares[0] < 0.05 and shares[1] == pytest.approx(0.5, abs=0.01)

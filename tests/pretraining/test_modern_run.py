@@ -1,4 +1,5 @@
-"""A whole run of ModernBERT's block: rotary positions, local attention, norms before the layers, a longer context."""
+"""A whole run of ModernBERT's block: rotary positions, local attention, norms before the layers, a longer context; with
+Muon."""
 
 import json
 import shutil
@@ -31,7 +32,7 @@ def config(tiny_config) -> RunConfig:
         model=ModelConfig.modern(**shape, max_positions=64),
         objective=tiny_config.objective.replace(pair="none", masked_share=0.3, masked_share_end=0.15),
         data=tiny_config.data.replace(packed=True),
-        optimizer=tiny_config.optimizer.replace(peak_learning_rate=1e-2, bias_correction=True),
+        optimizer=tiny_config.optimizer.replace(name="muon", peak_learning_rate=1e-2, bias_correction=True),
         phases=(phase.replace(steps=8, rotary_base=100.0), phase.replace(steps=4, length=64)),
     )
 

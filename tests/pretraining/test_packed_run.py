@@ -14,7 +14,6 @@ from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_config import read_config, write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system import progress
-from bert_jax.system.errors import UsageError
 from bert_jax.training import loop
 
 
@@ -55,14 +54,6 @@ def test_inspect_shows_each_sequence_of_a_row(packed_run):
         assert [piece.position for piece in sequence.pieces] == list(range(len(sequence.pieces)))
     assert all(found == list(range(1, len(found) + 1)) for found in numbers.values())
     assert max(map(len, numbers.values())) > 1
-
-
-@pytest.mark.parametrize("packed", [True, False])
-def test_data_of_the_other_layout_are_refused_in_a_line(packed_run, packed_config, tiny_run, tiny_config, packed):
-    there, asked = (packed_run, packed_config) if packed else (tiny_run, tiny_config)
-    other = asked.replace(data=asked.data.replace(packed=not packed))
-    with pytest.raises(UsageError, match="data.packed is (true|false) there and (true|false) now"):
-        pretrain(other, there)
 
 
 def test_other_text_is_measured_as_by_a_run_that_is_not_packed(packed_run, corpus, tmp_path, monkeypatch):

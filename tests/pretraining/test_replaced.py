@@ -1,23 +1,14 @@
 """ELECTRA's pretraining: a generator whose predictions a discriminator tells from true tokens."""
 
-import json
-import shutil
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import command as process_of
-from conftest import faked_devices
 from objectives import gradients_of, objective_of
 
-import bert_jax
-from bert_jax.cli.main import run as command
 from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.phase import Phase
-from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.layout import MASKABLE, WORD_START, Tokens, lay_out
 from bert_jax.model.bert import BertForPretraining, Discriminator, generator_parameters, init
@@ -25,15 +16,10 @@ from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.pretraining import replaced as replaced_tokens
 from bert_jax.pretraining.masking import Masked
 from bert_jax.pretraining.objective import ReplacedTokens
-from bert_jax.pretraining.pretrain import evaluate_run, pretrain
 from bert_jax.pretraining.replaced import draw_tokens, replace_tokens
-from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_directory import RunDirectory
-from bert_jax.system.errors import UsageError
 from bert_jax.training.batch import Batch
 from bert_jax.training.step import loss_gradients
 
-STEPS = 24
 ASKED = ObjectiveConfig(predict="replaced", pair="none")
 MODEL = ModelConfig(
     model_type="electra",
@@ -81,6 +67,15 @@ def weighted():
         return loss_gradients(some, params, targets, KEYS, 1)
 
     return gradients
+
+
+@jax.jit
+def drawn(params, targets):
+    """The tokens with what the generator draws in place of the masked ones, and where these are others."""
+    masked, generator = targets.masked, BertForPretraining(MODEL.generator)
+    logits, pairs = generator.apply({"params": generator_parameters(params)}, masked.tokens, masked.places)
+    assert pairs is None
+    return replace_tokens(masked, draw_tokens(logits, masked, targets.drawing_keys))
 
 
 def leaves(tree):
@@ -141,15 +136,11 @@ def test_what_is_measured_is_what_both_models_compute(params):
     means = {name: float(mean.value) for name, mean in measured.items()}
     assert set(means) == set(some.measurements)
     masked, real = targets.masked, np.asarray(rows.tokens.sequence > 0) & (np.arange(len(LENGTHS)) < 4)[:, None]
-    logits, pairs = BertForPretraining(MODEL.generator).apply(
-        {"params": generator_parameters(params)}, masked.tokens, masked.places
-    )
-    assert pairs is None
-    tokens, replaced = replace_tokens(masked, draw_tokens(logits, masked, targets.drawing_keys))
+    tokens, replaced = drawn(params, targets)
     differs = np.asarray(tokens.ids != rows.tokens.ids)
     assert np.array_equal(replaced[real] > 0, differs[real])  # a draw of the true token is no replacement
     assert 0 < replaced[real].sum() < masked.weights.sum()
-    found = np.asarray(Discriminator(MODEL).apply({"params": params}, tokens), np.float64)
+    found = np.asarray(jax.jit(Discriminator(MODEL).apply)({"params": params}, tokens), np.float64)
     right = 1 / (1 + np.exp(np.where(replaced > 0, -found, found)))
     assert means["rtd_loss"] == pytest.approx(-np.log(right[real]).mean(), rel=1e-5)
     assert means["rtd_accuracy"] == pytest.approx((right[real] > 0.5).mean())
@@ -189,18 +180,14 @@ def test_nothing_of_weight_0_is_drawn(weights, sums, first):
 def test_draws_are_the_same_in_packed_rows(params):
     several = objective_of(MODEL, ASKED, data=DataConfig(packed=True))
     of_packed = KEYS[np.array([[0, 1], [2, 2], [3, 4], [5, 5]]), 0]  # where there is no second sequence, any key
-    drawn = []
+    found = []
     for some, keys in ((batch(), KEYS), (batch(rows=np.array([0, 0, 1, 2, 2, 3])), of_packed)):
         targets = several.targets(some, keys)
-        logits, _ = BertForPretraining(MODEL.generator).apply(
-            {"params": generator_parameters(params)}, targets.masked.tokens, targets.masked.places
-        )
-        found = draw_tokens(logits, targets.masked, targets.drawing_keys)
-        tokens, replaced = replace_tokens(targets.masked, found)
+        tokens, replaced = drawn(params, targets)
         real = np.asarray(tokens.sequence > 0)
         means = several.measure(params, targets, None)
-        drawn.append((tokens.ids[real], replaced[real], [float(means[name].value) for name in several.losses]))
-    (ids, replaced, losses), (same_ids, same_replaced, same_losses) = drawn
+        found.append((tokens.ids[real], replaced[real], [float(means[name].value) for name in several.losses]))
+    (ids, replaced, losses), (same_ids, same_replaced, same_losses) = found
     assert np.array_equal(ids, same_ids) and np.array_equal(replaced, same_replaced) and replaced.any()
     assert losses == pytest.approx(same_losses, rel=1e-5)
 
@@ -216,115 +203,6 @@ def test_draws_are_the_same_in_microbatches(params, weighted):
         np.testing.assert_allclose(gradient, leaves(whole)[path], rtol=1e-3, atol=1e-5, err_msg=path)
 
 
-@pytest.fixture(scope="module")
-def config(tiny_config) -> RunConfig:
-    model = {"model_type": "electra", "num_heads": 4, "discriminator": True, "generator_divisor": 2}
-    model |= {"embedding_size": 20}
-    return tiny_config.replace(
-        model=tiny_config.model.replace(**model),
-        objective=ASKED,
-        optimizer=tiny_config.optimizer.replace(peak_learning_rate=1e-2, bias_correction=True),
-        phases=(Phase(steps=STEPS, length=32, batch_size=16),),
-        evaluation=tiny_config.evaluation.replace(every=STEPS // 2),
-        checkpoints=tiny_config.checkpoints.replace(every=STEPS // 2),
-    )
-
-
-@pytest.fixture(scope="module")
-def run(config, tmp_path_factory) -> RunDirectory:
-    run = RunDirectory(tmp_path_factory.mktemp("replaced") / "run")
-    pretrain(config, run)
-    return run
-
-
-def test_a_run_learns_and_shows_the_baseline(run, tmp_path, capsys):
-    results, lines = json.loads(run.results_file.read_text()), read_metrics(run.path / "metrics.jsonl")
-    assert results["metric"] == "rtd_accuracy" and results["score"] == results["rtd_accuracy"]
-    assert results["loss"] == pytest.approx(results["mlm_loss"] + 50 * results["rtd_loss"])
-    trained = [line for line in lines if line["split"] == "train"]
-    assert all(line["loss"] == pytest.approx(line["mlm_loss"] + 50 * line["rtd_loss"], rel=0.02) for line in trained)
-    losses = [line["loss"] for line in trained]
-    assert losses[-1] < losses[0] - 5 and results["mlm_loss"] < np.log(150)
-    share = results["rtd_replaced"]
-    assert results["baseline"]["rtd_accuracy"] == 1 - share and 0.05 < share < 0.16
-    assert results["baseline"]["rtd_loss"] == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share))
-    again = evaluate_run(run)
-    assert {name: again[name] for name in ("loss", "rtd_replaced")} == {
-        name: results[name] for name in ("loss", "rtd_replaced")
-    }
-    shutil.copytree(run.path, tmp_path / "copy")
-    assert command(["pretrain", str(run.path), "--workdir", str(tmp_path / "copy")]) == 0
-    shown = capsys.readouterr().out
-    assert "RTD accuracy" in shown and "always an original" in shown and ".tokens.shape" in shown
-
-
-def test_a_run_goes_on_where_it_was(run, config, tmp_path):
-    shutil.copytree(run.path, tmp_path / "run")
-    half, last = sorted((tmp_path / "run" / "checkpoints").iterdir())
-    assert int(half.name) == STEPS // 2
-    shutil.rmtree(last)
-    (tmp_path / "run" / "results.json").unlink()
-    pretrain(config, RunDirectory(tmp_path / "run"))
-    ours, theirs = (bert_jax.load(path).params for path in (tmp_path / "run", run.path))
-    assert jax.tree.all(jax.tree.map(np.array_equal, ours, theirs))
-
-
-def test_a_run_is_the_same_on_a_mesh(run, config, tmp_path):
-    values = config.replace(checkpoints=config.checkpoints.replace(every=STEPS)).model_dump(mode="json")
-    config_file = tmp_path / "config.py"
-    config_file.write_text(f"from bert_jax.config.run import RunConfig\n\nconfig = RunConfig(**{values!r})\n")
-    (tmp_path / "run").mkdir()
-    for name in ("tokenizer", "data"):
-        (tmp_path / "run" / name).symlink_to(run.path / name)
-    mesh = ["--mesh.data", 2, "--mesh.fsdp", 2, "--mesh.tensor", 2]
-    process = process_of("pretrain", config_file, "--workdir", tmp_path / "run", *mesh, **faked_devices(8))
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
-    expected, found = (read_metrics(path / "metrics.jsonl") for path in (run.path, tmp_path / "run"))
-    for name in ("loss", "rtd_replaced"):  # the same tokens are drawn
-        assert [line[name] for line in found] == pytest.approx([line[name] for line in expected], rel=1e-4)
-
-
-def test_the_generator_fills_masks_and_the_discriminator_encodes(run):
-    bert = bert_jax.load(run.path)
-    assert bert.generator.config == bert.config.generator and bert.generator.config.hidden_size == 16
-    fills = bert.fill_mask("The old [MASK].", top=3)
-    assert fills == bert.generator.fill_mask("The old [MASK].", top=3) and len(fills[0]) == 3
-    vectors = bert.encode(["The old cat"])
-    assert vectors.tokens.shape[2] == 32 and vectors.pooled is None
-    [feature] = bert.features(["The old cat"])
-    assert feature.vectors.shape == (len(feature.pieces), 64)
-
-
-def test_it_is_continued_and_exported_and_read_again(run, config, tmp_path, capsys):
-    started = config.replace(init=str(run.path), phases=(Phase(steps=1, length=32, batch_size=8),), seed=1)
-    pretrain(started, RunDirectory(tmp_path / "more"))
-    assert "random values" not in capsys.readouterr().err
-    assert command(["export", str(run.path), str(tmp_path / "out")]) == 0
-    trained = jax.device_get(bert_jax.load(run.path))
-    kinds = []
-    for folder, params in (("out", trained.params), ("out/generator", trained.generator.params)):
-        kinds += json.loads((tmp_path / folder / "config.json").read_text())["architectures"]
-        assert command(["import", str(tmp_path / folder), str(tmp_path / "back")]) == 0
-        back = leaves(bert_jax.load(tmp_path / "back").params)
-        assert back.keys() == {path for path in leaves(params) if not path.startswith("generator/")}
-        assert all(np.array_equal(leaf, leaves(params)[path]) for path, leaf in back.items())
-        shutil.rmtree(tmp_path / "back")
-    assert kinds == ["ElectraForPreTraining", "ElectraForMaskedLM"]
-    capsys.readouterr()
-    pretrain(started.replace(init=str(tmp_path / "out")), RunDirectory(tmp_path / "from_published"))
-    assert "the model to start from has no generator: random values" in capsys.readouterr().err
-
-
-def test_a_discriminator_without_generator_is_not_evaluated(run, tmp_path):
-    assert command(["export", str(run.path), str(tmp_path / "out")]) == 0
-    assert command(["import", str(tmp_path / "out"), str(tmp_path / "back")]) == 0
-    with pytest.raises(UsageError, match="without a generator"):
-        evaluate_run(RunDirectory(tmp_path / "back"))
-    with pytest.raises(UsageError, match="no masked-language head"):
-        bert_jax.load(tmp_path / "back").fill_mask("The [MASK].")
-
-
 @pytest.mark.parametrize(
     "changes, said",
     [
@@ -338,14 +216,3 @@ def test_a_discriminator_without_generator_is_not_evaluated(run, tmp_path):
 def test_a_generator_that_can_not_be_is_refused(changes, said):
     with pytest.raises(SettingsError, match=said):
         MODEL.replace(**changes)
-
-
-def test_an_objective_and_a_model_that_do_not_fit_are_refused(config):
-    with pytest.raises(SettingsError, match=r"objective.predict=replaced asks nothing about segments.*pair=none"):
-        ASKED.replace(pair="next_sentence")
-    with pytest.raises(SettingsError, match=r"objective.predict=masked with model.discriminator=True"):
-        config.replace(objective=ASKED.replace(predict="masked"))
-    with pytest.raises(SettingsError, match=r"objective.predict=replaced with model.discriminator=False"):
-        config.replace(model=config.model.encoder)
-    with pytest.raises(UsageError, match=r"model.generator_divisor=None.*--model.generator-divisor 4"):
-        objective(MODEL.replace(generator_divisor=None))

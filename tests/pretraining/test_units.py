@@ -118,6 +118,8 @@ def test_rates_lengths_and_replacements_are_those_of_numpy(kind):
     used = masked.weights > 0
     given = np.take_along_axis(masked.tokens.ids, masked.places, axis=1)[used]
     kept, by_mask = given == masked.labels[used], given == MASK_ID
+    others = given[~by_mask & ~kept]  # of the whole vocabulary, and no row of its padding
+    assert others.min() >= 0 and others.max() < VOCABULARY and len(np.unique(others)) > 0.6 * VOCABULARY
     for share, expected in ((by_mask.mean(), 0.8 + 0.1 / VOCABULARY), (kept.mean(), 0.1 + 0.1 / VOCABULARY)):
         assert abs(share - expected) <= 3 * np.sqrt(expected * (1 - expected) / used.sum())
 

@@ -3,14 +3,12 @@
 import shutil
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from damages import attack
+from small_states import shapes_of, state_at
 
-from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.model.sharding import abstract
 from bert_jax.pretraining.vocabulary import _is_current
 from bert_jax.run.checkpoint import Checkpoints
 from bert_jax.run.checkpoint_choice import checkpoint_of
@@ -21,19 +19,6 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.saved_state import load_parameters, saved_shapes
 from bert_jax.run.verification import verify
 from bert_jax.system.errors import RunError
-from bert_jax.training.optimizer import make_optimizer
-from bert_jax.training.step import initial_state
-
-DEVICE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-
-
-def state(width: int = 3):
-    params = {"task": {"dense": {"kernel": jnp.arange(20.0 * width).reshape(20, width), "bias": jnp.full(width, 0.5)}}}
-    return initial_state(params, make_optimizer(OptimizerConfig()), ("loss",), seed=0)
-
-
-def shapes_of(some):
-    return abstract(some, jax.tree.map(lambda _: DEVICE, some))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +32,7 @@ def small(tmp_path_factory) -> RunDirectory:
     for step in (2, 4):
         log.write(step, "train", {"loss": 1.5, "mfu": None})
     checkpoints = Checkpoints(run.checkpoints, (run.config_file, run.tokenizer), keep=2)
-    checkpoints.save(4, state(), {"loss": 1.5}, log.sum)
+    checkpoints.save(4, state_at(5, 3), {"loss": 1.5}, log.sum)
     checkpoints.close()
     log.close()
     run.write_results({"steps": 4, "score": 0.5})
@@ -117,7 +102,7 @@ def test_origin_of_a_tokenizer(small, count):
 def test_what_orbax_reads(small, count, capfd):
     """Whatever the manifests say: as if they had been made of the damaged files."""
     [path] = complete(small.checkpoints)
-    shapes = shapes_of(state())
+    shapes = shapes_of(state_at(5, 3))
     load_parameters(path, shapes.params)
     data = sorted(path.glob("d/*"))
     assert data
@@ -137,7 +122,7 @@ def test_a_checkpoint_that_orbax_cannot_read_ends_a_restart_in_a_line(small, nam
     of.seal(path)
     checkpoints = Checkpoints(run.checkpoints, (), keep=2)
     with pytest.raises(RunError, match="00000004 can't be read, though its files have their checksums") as refusal:
-        checkpoints.restore(shapes_of(state()))
+        checkpoints.restore(shapes_of(state_at(5, 3)))
     assert "\n" not in str(refusal.value) and complete(run.checkpoints) == [path]
     checkpoints.close()
 
@@ -146,11 +131,11 @@ def test_stored_shapes_that_are_others_are_refused(small):
     [path] = complete(small.checkpoints)
     assert {leaf.shape for leaf in jax.tree.leaves(saved_shapes(path))} == {(20, 3), (3,)}
     checkpoints = Checkpoints(small.checkpoints, (), keep=2)
-    for other in (state(2), state(4)):
+    for other in (state_at(5, 2), state_at(5, 4)):
         with pytest.raises(RunError, match="can't be read"):
             load_parameters(path, shapes_of(other).params)
         with pytest.raises(RunError, match="can't be read"):
             checkpoints.restore(shapes_of(other))
     checkpoints.close()
-    loaded = load_parameters(path, shapes_of(state()).params)
+    loaded = load_parameters(path, shapes_of(state_at(5, 3)).params)
     assert np.array_equal(loaded["task"]["dense"]["bias"], np.full(3, 0.5, np.float32))

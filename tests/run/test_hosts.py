@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,7 +11,7 @@ import threading
 import time
 
 import pytest
-from conftest import command, faked_devices, program
+from conftest import command, faked_devices, prepared_copy, program
 
 import bert_jax
 from bert_jax.config.operation import HostsConfig
@@ -20,10 +19,12 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.instances.shards import shard_path
 from bert_jax.instances.store import InstanceSource
+from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import hosts as hosts_module
 from bert_jax.run.hosts import connect, several
+from bert_jax.run.manifest import delete, path_of
 from bert_jax.run.metrics import read_metrics
-from bert_jax.system.bucket import place_of
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 from bert_jax.training.input import ShuffledOrder
 
@@ -84,9 +85,13 @@ main()
 """The command, on a disk on which the first process, which alone completes checkpoints, can complete none."""
 
 
-@pytest.fixture
+PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+TOGETHER = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+ENDLESS = ["--phases.0.steps", 100_000, "--checkpoints.every", 100_000, "--evaluation.every", 100_000]
+
+
 def hosts():
-    """Flags of each of two processes."""
+    """Flags of each of two processes, which have a coordinator of their own."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
@@ -94,115 +99,98 @@ def hosts():
 
 
 @pytest.fixture
-def run(tiny_run, tmp_path):
+def run(untrained):
     """A run directory with everything prepared and no step done."""
-    for name in ("tokenizer", "data"):
-        shutil.copytree(tiny_run.path / name, tmp_path / name)
-    return tmp_path
+    return untrained.path
 
 
-def test_two_hosts_do_the_run_of_one(tiny_run, config_file, run, hosts):
-    """Over data and fsdp: parameters and batches both lie on both."""
-    shorter = ["pretrain", config_file, "--workdir", run, "--mesh.fsdp", 2]
-    environment = os.environ | TWO_DEVICES | ALONE
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    processes = [program(RECORDING, *shorter, *flags, env=environment, **pipes) for flags in hosts]
+def same_lines(found, expected):
+    """Whether these are the first lines of the other measurements."""
+    expected = expected[: len(found)]
+    assert [(line["step"], line["split"]) for line in found] == [(line["step"], line["split"]) for line in expected]
+    return [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-5)
+
+
+def test_two_hosts_that_share_a_bucket_do_the_run_of_one_and_one_goes_on(
+    bucket_server, bucket, tiny_run, tiny_config, config_file, tmp_path, capsys
+):
+    """The first prepares the data; each copies it to its own disk; both write their part of each checkpoint.
+
+    Over data and fsdp: parameters and batches both lie on both. Another number of hosts goes on from step 8.
+    """
+    line = ["pretrain", config_file, "--workdir", bucket, "--mesh.fsdp", 2, "--checkpoints.every", 8]
+    machines = [os.environ | ALONE | TWO_DEVICES | {"XDG_CACHE_HOME": str(tmp_path / f"{index}")} for index in range(2)]
+    processes = [program(RECORDING, *line, *flags, env=of, **PIPES) for flags, of in zip(hosts(), machines)]
     outputs = [process.communicate(timeout=300) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert all("most rows read at once: 4" in output for output, _ in outputs)  # half of a batch
-    assert "held out" in outputs[0][1] and not outputs[1][1]
-    expected, found = (read_metrics(path / "metrics.jsonl") for path in (tiny_run.path, run))
-    assert [(line["step"], line["split"]) for line in found] == [(line["step"], line["split"]) for line in expected]
-    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-5)
-    assert json.loads((run / "results.json").read_text())["steps"] == 12
-
-
-def test_two_hosts_share_nothing_but_a_bucket(bucket_server, bucket, tiny_run, config_file, tmp_path, hosts):
-    """The first prepares the data; each copies it to its own disk; both write their part of each checkpoint."""
-    once = ["--checkpoints.every", 12, "--evaluation.every", 12]
-    line = ["pretrain", config_file, "--workdir", bucket, "--mesh.fsdp", 2, *once]
-    machines = [ALONE | TWO_DEVICES | {"XDG_CACHE_HOME": str(tmp_path / f"machine{index}")} for index in range(2)]
-    processes = [command(*line, *flags, **machine) for flags, machine in zip(hosts, machines)]
-    outputs = [process.communicate(timeout=300)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    for index in range(2):
-        assert len(list((tmp_path / f"machine{index}").rglob("train-*.array_record"))) > 1
-    found, expected = (
-        [line for line in read_metrics(run / "metrics.jsonl") if line["split"] == "train"]
-        for run in (place_of(bucket), tiny_run.path)
-    )
-    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-5)
+    assert "held out" in outputs[0][1]
+    assert all("google_auth_provider" in line for line in outputs[1][1].splitlines())  # a library's; nothing is ours
+    assert all(len(list((tmp_path / f"{index}").rglob("train-*.array_record"))) > 1 for index in range(2))
+    there, expected = RunDirectory(bucket), read_metrics(tiny_run.metrics_file)
+    found = read_metrics(there.metrics_file)
+    assert len(found) == len(expected) and same_lines(found, expected)
+    assert json.loads(there.results_file.read_text())["steps"] == 12
     assert bert_jax.load(bucket).fill_mask("The [MASK].")
+    delete(path_of(there.checkpoints, 12))
+    capsys.readouterr()
+    pretrain(tiny_config, there)
+    assert "going on from step 8" in capsys.readouterr().err
+    found = read_metrics(there.metrics_file)
+    assert len(found) == len(expected) and same_lines(found, expected)
 
 
-def test_a_run_goes_on_with_another_number_of_hosts(tiny_run, config_file, run, hosts):
-    """Two hosts do the first 8 steps, one process the rest: the losses are those of one process throughout."""
-    line = ["pretrain", config_file, "--workdir", run]
-    processes = [command(*line, *flags, "--mesh.fsdp", 2, **ALONE | TWO_DEVICES) for flags in hosts]
-    wait_for(run / "checkpoints" / "00000008" / "manifest.json", processes)
-    for process in processes:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-    shutil.rmtree(run / "checkpoints" / "00000012", ignore_errors=True)
-    last = command(*line)
-    output, _ = last.communicate(timeout=300)
-    assert last.returncode == 0 and "going on from step 8" in output, output
-    expected, found = (read_metrics(path / "metrics.jsonl") for path in (tiny_run.path, run))
-    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-5)
+def test_where_one_host_dies_the_other_says_so_and_ends(config_file, tiny_run, tmp_path):
+    """Either of them. While the first survivor waits for its host, another pair begins."""
+    survivors = []
+    for victim in range(2):
+        run = prepared_copy(tiny_run, tmp_path / str(victim)).path
+        line = ["pretrain", config_file, "--workdir", run, *ENDLESS]
+        processes = [command(*line, *flags, **TWO_DEVICES | SOON_NOTICED) for flags in hosts()]
+        wait_for(run / "metrics.jsonl", processes, lambda path: path.stat().st_size)
+        os.killpg(processes[victim].pid, signal.SIGKILL)
+        survivors.append(processes[1 - victim])
+    for survivor in survivors:
+        output, _ = survivor.communicate(timeout=HEARTBEAT_S + 30)
+        assert survivor.returncode == 134
+        assert "bert-jax: another host of this run was lost or didn't come" in output
+        assert "start the command again on all hosts" in output.replace("\n", " ")
+        assert re.search(r"while this one was \w+ step [\d,]+ of 100,000 .Training.;", output), output
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-def test_where_one_host_dies_the_other_says_so_and_ends(config_file, run, hosts, victim):
-    endless = ["--phases.0.steps", 100_000, "--checkpoints.every", 100_000, "--evaluation.every", 100_000]
-    line = ["pretrain", config_file, "--workdir", run, *endless]
-    processes = [command(*line, *flags, **TWO_DEVICES | SOON_NOTICED) for flags in hosts]
-    wait_for(run / "metrics.jsonl", processes, lambda path: path.stat().st_size)
-    os.killpg(processes[victim].pid, signal.SIGKILL)
-    began = time.monotonic()
-    output, _ = processes[1 - victim].communicate(timeout=90)
-    assert time.monotonic() - began < HEARTBEAT_S + 30
-    assert processes[1 - victim].returncode == 134
-    assert "bert-jax: another host of this run was lost or didn't come" in output
-    assert "start the command again on all hosts" in output.replace("\n", " ")
-    assert re.search(r"while this one was \w+ step [\d,]+ of 100,000 .Training.;", output), output
-
-
-@pytest.mark.parametrize("send, number", [(os.kill, signal.SIGTERM), (os.killpg, signal.SIGINT)])
-def test_a_signal_to_one_stops_all_with_a_checkpoint(config_file, run, hosts, send, number):
-    """Ctrl-C of a terminal goes to all its processes. Meanwhile both hosts skip, and the first counts, damaged data."""
+def test_a_signal_to_one_stops_all_with_a_checkpoint(config_file, run):
+    """Meanwhile both hosts skip, and the first counts, damaged data."""
     skipped = damage_a_shard(run)
-    endless = ["--phases.0.steps", 100_000, "--checkpoints.every", 100_000, "--evaluation.every", 100_000]
-    line = ["pretrain", config_file, "--workdir", run, *endless, "--input.damaged-records", "skip"]
-    processes = [command(*line, *flags, **TWO_DEVICES) for flags in hosts]
+    line = ["pretrain", config_file, "--workdir", run, *ENDLESS, "--input.damaged-records", "skip"]
+    processes = [command(*line, *flags, **TWO_DEVICES) for flags in hosts()]
     wait_for(run / "metrics.jsonl", processes, lambda path: path.stat().st_size)
-    send(processes[1].pid, number)
+    processes[1].terminate()
     outputs = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [143, 143], outputs
     assert len(list((run / "checkpoints").glob("*/manifest.json"))) == 1
     assert read_metrics(run / "metrics.jsonl")[0]["skipped_records"] == skipped > 0
 
 
-def test_what_ends_all_hosts_is_no_loss_of_one(config_file, run, hosts):
+def test_what_ends_all_hosts_is_no_loss_of_one(config_file, run):
     """However long after the first, with which JAX' coordinator goes, the second gets there."""
     line = ["pretrain", config_file, "--workdir", run]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     processes = [
-        program(FAILING, *line, *flags, late, env=os.environ | ALONE, **pipes) for flags, late in zip(hosts, ("0", "3"))
+        program(FAILING, *line, *flags, late, env=os.environ | ALONE, **TOGETHER)
+        for flags, late in zip(hosts(), ("0", "3"))
     ]
     outputs = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [1, 1], outputs
 
 
 @pytest.mark.parametrize("what", ["checkpoint", "start"])
-def test_what_fails_on_the_first_host_alone_is_a_failure_of_all(config_file, run, hosts, what):
-    """And no loss of a host, after which launchers start all of them again."""
-    line = ["pretrain", config_file, "--workdir", run]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+def test_what_fails_on_the_first_host_alone_is_a_failure_of_all(config_file, tiny_run, run, what):
+    """And no loss of a host, after which launchers start all of them again. Until then the run is that of one host."""
+    line = ["pretrain", config_file, "--workdir", run, "--checkpoints.every", 12]
     with open(run / ".lock", "a+") as lock:
         if what == "start":
             fcntl.flock(lock, fcntl.LOCK_EX)
         environment = os.environ | TWO_DEVICES | ALONE
-        processes = [program(NO_ROOM, *line, *flags, env=environment, **pipes) for flags in hosts]
+        processes = [program(NO_ROOM, *line, *flags, env=environment, **TOGETHER) for flags in hosts()]
         outputs = [process.communicate(timeout=200)[0].replace("\n", " ") for process in processes]
     if what == "start":
         assert [process.returncode for process in processes] == [2, 1], outputs
@@ -210,6 +198,8 @@ def test_what_fails_on_the_first_host_alone_is_a_failure_of_all(config_file, run
     else:
         assert [process.returncode for process in processes] == [1, 1], outputs
         assert "checkpoint 12 could not be written" in outputs[0] and "by another host of this run" in outputs[1]
+        found = read_metrics(run / "metrics.jsonl")
+        assert found[-1]["step"] == 12 and same_lines(found, read_metrics(tiny_run.metrics_file))
 
 
 def damage_a_shard(run):
@@ -277,8 +267,8 @@ def test_no_name_of_a_barrier_is_used_twice(monkeypatch):
     assert len(set(names)) == len(names) == 4
 
 
-def test_a_coordinator_that_nobody_is_behind_ends_the_wait(config_file, tmp_path, hosts):
-    process = command("pretrain", config_file, "--workdir", tmp_path / "run", *hosts[1], "--hosts.wait-seconds", 3)
+def test_a_coordinator_that_nobody_is_behind_ends_the_wait(config_file, tmp_path):
+    process = command("pretrain", config_file, "--workdir", tmp_path / "run", *hosts()[1], "--hosts.wait-seconds", 3)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 134, output
     assert "bert-jax: another host of this run was lost or didn't come" in output
@@ -300,11 +290,7 @@ def test_alone_slurm_and_tpus_are_told_apart(monkeypatch):
     monkeypatch.setattr(hosts_module.jax.distributed, "initialize", no_others)
     with pytest.raises(UsageError, match="can't be joined .coordinator_address should be defined"):
         connect(HostsConfig())
-
-
-def test_a_tpu_without_a_cluster_works_alone(monkeypatch):
-    monkeypatch.delenv("SLURM_STEP_NUM_TASKS", raising=False)
+    monkeypatch.delenv("SLURM_STEP_NUM_TASKS")
     monkeypatch.setattr(hosts_module, "has_tpu", lambda: True)
-    monkeypatch.setattr(hosts_module.jax.distributed, "initialize", no_others)
     assert several(HostsConfig())
-    connect(HostsConfig())
+    connect(HostsConfig())  # a TPU without a cluster works alone

@@ -7,6 +7,7 @@ from itertools import islice
 import jax
 import numpy as np
 import pytest
+from conftest import prepared_copy
 from safetensors.numpy import load_file
 
 import bert_jax
@@ -26,9 +27,7 @@ from bert_jax.system.errors import RunError, UsageError
 @pytest.fixture(scope="module")
 def kept_run(tiny_config, tiny_run, tmp_path_factory):
     """Of two phases of 6 steps, with every second step saved: 2, 4, ... 12. Not to be changed."""
-    run = RunDirectory(tmp_path_factory.mktemp("kept"))
-    for name in ("tokenizer", "data"):
-        shutil.copytree(tiny_run.path / name, run.path / name)
+    run = prepared_copy(tiny_run, tmp_path_factory.mktemp("kept"))
     phase = tiny_config.phases[0].replace(steps=6)
     pretrain(tiny_config.replace(phases=(phase, phase), checkpoints=CheckpointConfig(every=2, keep=9)), run)
     return run

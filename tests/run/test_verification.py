@@ -3,6 +3,7 @@ import shutil
 import signal
 
 import pytest
+from damages import flip_a_bit
 
 from bert_jax.cli.main import run as command
 from bert_jax.instances.prepared_data import PreparedData
@@ -14,15 +15,8 @@ from bert_jax.system.errors import UsageError
 
 
 @pytest.fixture
-def run(tiny_run, tmp_path):
-    shutil.copytree(tiny_run.path, tmp_path / "run")
-    return RunDirectory(tmp_path / "run")
-
-
-def flip_a_bit(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 4
-    path.write_bytes(content)
+def run(tiny_copy):
+    return tiny_copy
 
 
 def test_what_is_whole_is_good(run, capsys):

@@ -1,12 +1,13 @@
 """Paths are absolute and normal, and unknown schemes are refused."""
 
 import asyncio
+import re
 import sys
 
 import pytest
 
 from bert_jax.system import bucket
-from bert_jax.system.bucket import object_name, place_of
+from bert_jax.system.bucket import object_name, objects, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import files_below, matching_files, new_directory, open_binary, remove_directory, write_text
@@ -63,7 +64,7 @@ def test_a_bucket_that_does_not_answer_is_one_line(s3_server, monkeypatch):
 CONTENT = {"a.txt": b"first", "sub/b %c": bytes(range(256)) * 100, "sub/deep/c": b""}
 
 
-@pytest.fixture(params=["s3_server", "azure_server"])
+@pytest.fixture(params=["bucket_server", "s3_server", "azure_server"])
 def server(request, tmp_path, monkeypatch):
     """A stand-in for a service, of which this machine has no copies."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -72,10 +73,12 @@ def server(request, tmp_path, monkeypatch):
 
 @pytest.fixture
 def folder(server, tmp_path):
-    """A folder of three objects in a bucket."""
+    """A folder of three objects in a bucket, beside objects whose names begin alike."""
     folder = place_of(f"{server.scheme}://bucket/{tmp_path.name}")
     for name, data in CONTENT.items():
-        server.objects[object_name(folder / name)] = data
+        server.put(object_name(folder / name), data)
+    for name in ("2/a", ".txt"):
+        server.put(object_name(folder) + name, b"another")
     return folder
 
 
@@ -84,7 +87,8 @@ def content(directory):
 
 
 def test_files_in_a_bucket_are_found_and_read(folder):
-    assert content(folder) == CONTENT
+    assert content(folder) == CONTENT and objects(folder).keys() == CONTENT.keys()
+    assert list(objects(folder / "a.txt")) == [""] and not objects(folder.with_name(folder.name[:-1]))
     assert [path.name for path in matching_files(f"{folder}/*.txt")] == ["a.txt"]
     assert len(matching_files(f"{folder}/**")) == 3 and not matching_files(f"{folder}/*.gz")
     assert fetched(folder / "a.txt").read_bytes() == b"first"
@@ -94,12 +98,17 @@ def test_files_in_a_bucket_are_found_and_read(folder):
         open_binary(folder / "missing")
 
 
-def test_a_copy_is_made_once_and_again_when_an_object_changes(server, folder):
-    assert content(fetched(folder)) == CONTENT
-    server.objects[object_name(folder / "a.txt")] = b"other"  # of the same length
+def test_a_copy_is_made_once_and_again_where_an_object_changed_or_went(server, folder):
+    copy = fetched(folder)
+    assert content(copy) == CONTENT
+    server.put(object_name(folder / "a.txt"), b"other")  # of the same length
+    del server.objects[object_name(folder / "sub" / "deep" / "c")]
     server.requests.clear()
-    assert content(fetched(folder))["a.txt"] == b"other"
-    assert [request for request in server.requests if "/sub/" in request] == []
+    changed = {"a.txt": b"other", "sub/b %c": CONTENT["sub/b %c"]}
+    assert content(fetched(folder)) == changed
+    assert not [request for request in server.requests if re.search(r"sub(/|%2F)b", request)]
+    (copy / "sub" / "b %c").write_bytes(b"cut by someone else")
+    assert content(fetched(folder)) == changed
 
 
 @pytest.mark.parametrize("server", ["s3_server"], indirect=True)
@@ -110,11 +119,13 @@ def test_an_object_that_is_cut_short_is_no_copy(server, folder):
     assert content(fetched(folder)) == CONTENT
 
 
-def test_files_are_written_to_a_bucket(server, folder):
+def test_files_are_written_to_a_bucket_and_deleted(folder):
     write_text(folder / "new.txt", "text")
     with new_directory(folder / "made") as made:
         (made / "x").write_text("y")
-    assert server.objects[object_name(folder / "new.txt")] == b"text"
-    assert server.objects[object_name(folder / "made" / "x")] == b"y"
-    remove_directory(folder / "made")
+    assert content(folder) == CONTENT | {"new.txt": b"text", "made/x": b"y"}
+    for _ in range(2):
+        remove_directory(folder / "made")
     assert content(folder) == CONTENT | {"new.txt": b"text"}
+    remove_directory(folder)
+    assert not objects(folder) and list(objects(folder.with_name(f"{folder.name}2"))) == ["a"]

@@ -2,10 +2,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bert_jax.system.bucket import objects, place_of
+from bert_jax.system.bucket import place_of
 from bert_jax.system.copies import copy_into, fetched, publish, worked_on
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import FileSum, files_below, new_directory, remove_directory, write_json, write_text
+from bert_jax.system.files import FileSum, files_below, new_directory, write_json, write_text
 
 CONTENT = {"a.txt": b"first", "sub/b": bytes(range(256)) * 100, "sub/deep/c": b""}
 
@@ -33,21 +33,6 @@ def content(directory):
 def test_a_path_on_this_machine_is_its_own_copy(tmp_path):
     assert fetched(tmp_path) == worked_on(tmp_path) == place_of(str(tmp_path)) == tmp_path
     publish(tmp_path)
-
-
-def test_a_copy_is_whole_and_made_once(bucket_server, folder):
-    assert content(fetched(folder)) == CONTENT == content(folder)
-    bucket_server.requests.clear()
-    assert content(fetched(folder)) == CONTENT and not downloads(bucket_server)
-    assert fetched(folder / "a.txt").read_bytes() == b"first"
-
-
-def test_what_changed_is_copied_again_and_what_went_goes(bucket_server, folder):
-    copy = fetched(folder)
-    bucket_server.put("/".join(folder.parts[2:]) + "/a.txt", b"other")  # of the same length
-    (folder / "sub" / "deep" / "c").unlink()
-    (copy / "sub" / "b").write_bytes(b"cut by someone else")
-    assert content(fetched(folder)) == {"a.txt": b"other", "sub/b": CONTENT["sub/b"]}
 
 
 @pytest.mark.parametrize("how", ["short", "wrong"])
@@ -126,20 +111,6 @@ def test_folders_are_copied_into_others_wherever_they_are(folder, bucket, tmp_pa
     assert content(place_of(f"{bucket}/other")) == {"a.txt": b"first"} | {
         f"folder/{name}": data for name, data in CONTENT.items()
     }
-
-
-def test_a_folder_is_deleted_with_all_below_it(bucket_server, bucket, folder):
-    bucket_server.put(f"{bucket}/folder2/a".removeprefix("gs://"), b"another")
-    remove_directory(folder)
-    remove_directory(folder)
-    assert bucket_server.names(bucket.removeprefix("gs://")) == ["/folder2/a"]
-
-
-def test_a_folder_is_not_taken_for_one_whose_name_begins_alike(bucket_server, bucket, folder):
-    bucket_server.put(f"{bucket}/folder2/a".removeprefix("gs://"), b"another")
-    bucket_server.put(f"{bucket}/folder.txt".removeprefix("gs://"), b"another")
-    assert objects(folder).keys() == content(fetched(folder)).keys() == CONTENT.keys()
-    assert list(objects(folder / "a.txt")) == [""] and not objects(place_of(f"{bucket}/fold"))
 
 
 @pytest.mark.parametrize("text", ["gs://", "gs://bucket/../other"])

@@ -1,4 +1,4 @@
-"""The C allocator keeps memory that is freed."""
+"""What of a machine is set before a command works: its compiler, its TPU, and the C allocator, which keeps memory."""
 
 import os
 import platform
@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc")
+from bert_jax.system import machine
+
+ON_GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc")
 
 FAULTS = """
 import ctypes, resource, sys
@@ -39,12 +41,36 @@ def faults(how, **environment):
     return kept == "True", int(count)
 
 
+@ON_GLIBC
 def test_memory_that_is_freed_is_used_again_without_page_faults():
     kept, count = faults("keep")
     assert kept and count < 100
     assert faults("leave")[1] > 1000
 
 
+@ON_GLIBC
 def test_settings_of_the_user_are_left():
     kept, count = faults("keep", GLIBC_TUNABLES="glibc.malloc.arena_max=2")
     assert not kept and count > 1000
+
+
+def test_the_compiler_logs_nothing_below_fatal_unless_asked(monkeypatch):
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    machine.silence_compiler()
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
+    machine.silence_compiler()
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0"
+
+
+@pytest.mark.parametrize("tpu", [True, False])
+def test_libtpu_by_itself_is_no_tpu(tpu, monkeypatch):
+    monkeypatch.setattr(machine, "find_spec", lambda name: name == "libtpu")
+    monkeypatch.setattr(machine, "entry_points", lambda group: [])
+    monkeypatch.setattr(machine, "has_tpu", lambda: tpu)
+    monkeypatch.delenv("JAX_PLATFORMS")
+    machine.leave_out_absent_tpu()
+    assert machine.accelerated() == tpu and os.environ.get("JAX_PLATFORMS") == (None if tpu else "cpu")
+    monkeypatch.setenv("JAX_PLATFORMS", "tpu")
+    machine.leave_out_absent_tpu()
+    assert os.environ["JAX_PLATFORMS"] == "tpu"

@@ -5,9 +5,8 @@ import os
 import subprocess
 
 import pytest
-from conftest import command, faked_devices, program
+from conftest import faked_devices, program
 
-from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_config import read_config, write_config
 
 ON_EIGHT_DEVICES = """
@@ -88,14 +87,3 @@ def test_losses_do_not_depend_on_the_mesh(results, mesh):
 
 def test_what_the_table_splits_is_held_whole_by_no_device(results, mesh):
     assert results[mesh]["whole"] == []
-
-
-def test_the_command_trains_and_evaluates_on_a_mesh(tiny_run, config_file, tmp_path):
-    for name in ("tokenizer", "data"):
-        (tmp_path / name).symlink_to(tiny_run.path / name)
-    mesh = ["--mesh.data", 2, "--mesh.fsdp", 2, "--mesh.tensor", 2]
-    process = command("pretrain", config_file, "--workdir", tmp_path, *mesh, **faked_devices(8))
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
-    expected, found = (read_metrics(run / "metrics.jsonl") for run in (tiny_run.path, tmp_path))
-    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-5)

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_states import equal
 from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
@@ -80,12 +81,6 @@ def train(batches, accumulation=1, window=100):
     for one in batches:
         state, measured = step(state, one)
     return state, {name: float(mean.value) for name, mean in measured.items()}
-
-
-def equal(first, second):
-    return all(
-        np.array_equal(one, other) for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
-    )
 
 
 @pytest.mark.parametrize("accumulation", [2, 4, 8])

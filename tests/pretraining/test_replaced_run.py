@@ -1,0 +1,135 @@
+"""A whole run of ELECTRA's pretraining, and all that is done with one."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from conftest import command as process_of
+from conftest import faked_devices
+from objectives import objective_of
+
+import bert_jax
+from bert_jax.cli.main import run as command
+from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.run import RunConfig
+from bert_jax.config.settings import SettingsError
+from bert_jax.model.parameters import path_of
+from bert_jax.pretraining.pretrain import evaluate_run, pretrain
+from bert_jax.run.metrics import read_metrics
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system.errors import UsageError
+
+STEPS = 24
+ASKED = ObjectiveConfig(predict="replaced", pair="none")
+
+
+def leaves(tree):
+    return {path_of(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+@pytest.fixture(scope="module")
+def config(tiny_config) -> RunConfig:
+    model = {"model_type": "electra", "num_heads": 4, "discriminator": True, "generator_divisor": 2}
+    model |= {"embedding_size": 20}
+    return tiny_config.replace(
+        model=tiny_config.model.replace(**model),
+        objective=ASKED,
+        optimizer=tiny_config.optimizer.replace(peak_learning_rate=1e-2, bias_correction=True),
+        phases=(Phase(steps=STEPS, length=32, batch_size=16),),
+        evaluation=tiny_config.evaluation.replace(every=STEPS // 2),
+        checkpoints=tiny_config.checkpoints.replace(every=STEPS // 2),
+    )
+
+
+@pytest.fixture(scope="module")
+def run(config, tmp_path_factory) -> RunDirectory:
+    run = RunDirectory(tmp_path_factory.mktemp("replaced") / "run")
+    pretrain(config, run)
+    return run
+
+
+def test_a_run_learns_and_shows_the_baseline(run, tmp_path, capsys):
+    results, lines = json.loads(run.results_file.read_text()), read_metrics(run.path / "metrics.jsonl")
+    assert results["metric"] == "rtd_accuracy" and results["score"] == results["rtd_accuracy"]
+    assert results["loss"] == pytest.approx(results["mlm_loss"] + 50 * results["rtd_loss"])
+    trained = [line for line in lines if line["split"] == "train"]
+    assert all(line["loss"] == pytest.approx(line["mlm_loss"] + 50 * line["rtd_loss"], rel=0.02) for line in trained)
+    losses = [line["loss"] for line in trained]
+    assert losses[-1] < losses[0] - 5 and results["mlm_loss"] < np.log(150)
+    share = results["rtd_replaced"]
+    assert results["baseline"]["rtd_accuracy"] == 1 - share and 0.05 < share < 0.16
+    assert results["baseline"]["rtd_loss"] == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share))
+    again = evaluate_run(run)
+    assert {name: again[name] for name in ("loss", "rtd_replaced")} == {
+        name: results[name] for name in ("loss", "rtd_replaced")
+    }
+    shutil.copytree(run.path, tmp_path / "copy")
+    assert command(["pretrain", str(run.path), "--workdir", str(tmp_path / "copy")]) == 0
+    shown = capsys.readouterr().out
+    assert "RTD accuracy" in shown and "always an original" in shown and ".tokens.shape" in shown
+
+
+def test_a_run_is_the_same_on_a_mesh(run, config, tmp_path):
+    values = config.replace(checkpoints=config.checkpoints.replace(every=STEPS)).model_dump(mode="json")
+    config_file = tmp_path / "config.py"
+    config_file.write_text(f"from bert_jax.config.run import RunConfig\n\nconfig = RunConfig(**{values!r})\n")
+    (tmp_path / "run").mkdir()
+    for name in ("tokenizer", "data"):
+        (tmp_path / "run" / name).symlink_to(run.path / name)
+    mesh = ["--mesh.data", 2, "--mesh.fsdp", 2, "--mesh.tensor", 2]
+    process = process_of("pretrain", config_file, "--workdir", tmp_path / "run", *mesh, **faked_devices(8))
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    expected, found = (read_metrics(path / "metrics.jsonl") for path in (run.path, tmp_path / "run"))
+    for name in ("loss", "rtd_replaced"):  # the same tokens are drawn
+        assert [line[name] for line in found] == pytest.approx([line[name] for line in expected], rel=1e-4)
+
+
+def test_the_generator_fills_masks_and_the_discriminator_encodes(run):
+    bert = bert_jax.load(run.path)
+    assert bert.generator.config == bert.config.generator and bert.generator.config.hidden_size == 16
+    fills = bert.fill_mask("The old [MASK].", top=3)
+    assert fills == bert.generator.fill_mask("The old [MASK].", top=3) and len(fills[0]) == 3
+    vectors = bert.encode(["The old cat"])
+    assert vectors.tokens.shape[2] == 32 and vectors.pooled is None
+    [feature] = bert.features(["The old cat"])
+    assert feature.vectors.shape == (len(feature.pieces), 64)
+
+
+def test_it_is_continued_and_exported_and_read_again(run, config, tmp_path, capsys):
+    started = config.replace(init=str(run.path), phases=(Phase(steps=1, length=32, batch_size=8),), seed=1)
+    pretrain(started, RunDirectory(tmp_path / "more"))
+    assert "random values" not in capsys.readouterr().err
+    assert command(["export", str(run.path), str(tmp_path / "out")]) == 0
+    trained = jax.device_get(bert_jax.load(run.path))
+    kinds = []
+    for folder, params in (("out", trained.params), ("out/generator", trained.generator.params)):
+        kinds += json.loads((tmp_path / folder / "config.json").read_text())["architectures"]
+        assert command(["import", str(tmp_path / folder), str(tmp_path / "back")]) == 0
+        back = leaves(bert_jax.load(tmp_path / "back").params)
+        assert back.keys() == {path for path in leaves(params) if not path.startswith("generator/")}
+        assert all(np.array_equal(leaf, leaves(params)[path]) for path, leaf in back.items())
+        if folder == "out":
+            with pytest.raises(UsageError, match="without a generator"):
+                evaluate_run(RunDirectory(tmp_path / "back"))
+            with pytest.raises(UsageError, match="no masked-language head"):
+                bert_jax.load(tmp_path / "back").fill_mask("The [MASK].")
+        shutil.rmtree(tmp_path / "back")
+    assert kinds == ["ElectraForPreTraining", "ElectraForMaskedLM"]
+    capsys.readouterr()
+    pretrain(started.replace(init=str(tmp_path / "out")), RunDirectory(tmp_path / "from_published"))
+    assert "the model to start from has no generator: random values" in capsys.readouterr().err
+
+
+def test_an_objective_and_a_model_that_do_not_fit_are_refused(config):
+    with pytest.raises(SettingsError, match=r"objective.predict=replaced asks nothing about segments.*pair=none"):
+        ASKED.replace(pair="next_sentence")
+    with pytest.raises(SettingsError, match=r"objective.predict=masked with model.discriminator=True"):
+        config.replace(objective=ASKED.replace(predict="masked"))
+    with pytest.raises(SettingsError, match=r"objective.predict=replaced with model.discriminator=False"):
+        config.replace(model=config.model.encoder)
+    with pytest.raises(UsageError, match=r"model.generator_divisor=None.*--model.generator-divisor 4"):
+        objective_of(config.model.replace(generator_divisor=None, vocabulary_size=60), ASKED)

@@ -1,0 +1,125 @@
+"""The tokenizer of a run: made, given, and made anew."""
+
+import shutil
+
+import numpy as np
+import pytest
+from conftest import stories
+
+import bert_jax
+from bert_jax.config.phase import Phase
+from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.layout import WORD_START
+from bert_jax.pretraining import dataset
+from bert_jax.pretraining import vocabulary as vocabulary_step
+from bert_jax.pretraining.inspection import training_step
+from bert_jax.pretraining.pretrain import evaluate_run, pretrain
+from bert_jax.run.run_config import read_config
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
+
+
+def test_another_kind_leaves_nothing_of_the_one_before(tiny_config, tmp_path):
+    run = RunDirectory(tmp_path)
+    for kind, name in (("wordpiece", "vocab.txt"), ("bpe", "tokenizer.model")):
+        config = tiny_config.replace(vocabulary=VocabularyConfig(kind=kind, size=100))
+        assert vocabulary_step.make_tokenizer(config, run).kind == kind
+        assert {path.name for path in run.tokenizer.iterdir()} == {name, "tokenizer_config.json", "origin.json"}
+
+
+def test_a_given_vocabulary_is_used_as_it_is(tiny_run, tiny_config, tmp_path, monkeypatch):
+    monkeypatch.setattr(vocabulary_step, "train_wordpiece", None)
+    given = VocabularyConfig(file=str(tiny_run.tokenizer / "vocab.txt"), lowercase=False)
+    run = RunDirectory(tmp_path)
+    made = vocabulary_step.make_tokenizer(tiny_config.replace(vocabulary=given), run)
+    assert (
+        made.vocabulary.pieces == load_tokenizer(tiny_run.tokenizer).vocabulary.pieces and not made.cleaning.lowercase
+    )
+
+
+def test_changed_text_makes_vocabulary_and_data_anew_until_training_begins(tiny_config, tmp_path, monkeypatch):
+    text = tmp_path / "text.txt"
+    text.write_text(stories(100))
+    config, run = tiny_config.replace(data=tiny_config.data.replace(source=f"text:{text}")), RunDirectory(tmp_path)
+    made = []
+
+    def prepare():
+        with monkeypatch.context() as counting:
+            train_wordpiece, prepare_data = vocabulary_step.train_wordpiece, dataset.prepare
+            trained = lambda *given, **named: made.append("v") or train_wordpiece(*given, **named)
+            counting.setattr(vocabulary_step, "train_wordpiece", trained)
+            counting.setattr(dataset, "prepare", lambda *a: made.append("d") or prepare_data(*a))
+            vocabulary_step.make_tokenizer(config, run)
+            return dataset.prepare_lengths(config, run)[32]
+
+    first = prepare()
+    assert prepare() == first and made == ["v", "d"]
+    text.write_text(stories(101))
+    assert prepare().train.documents == first.train.documents + 1 and made == ["v", "d"] * 2
+    text.unlink()  # as where the data was prepared on another machine
+    assert prepare().train.documents == first.train.documents + 1 and made == ["v", "d"] * 2
+
+
+def test_a_changed_vocabulary_file_is_read_again(tiny_run, tiny_config, tmp_path):
+    given = tmp_path / "vocab.txt"
+    shutil.copy(tiny_run.tokenizer / "vocab.txt", given)
+    config = tiny_config.replace(vocabulary=VocabularyConfig(file=str(given)))
+    assert len(vocabulary_step.make_tokenizer(config, RunDirectory(tmp_path / "run")).vocabulary) == 150
+    given.write_text(given.read_text() + "additional\n")
+    assert len(vocabulary_step.make_tokenizer(config, RunDirectory(tmp_path / "run")).vocabulary) == 151
+
+
+def test_a_vocabulary_is_trained_on_the_sources_at_their_weights(tiny_config, tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text(stories(100))
+    (tmp_path / "b.txt").write_text("\n\n".join(f"zzzz {number}" for number in range(100)))
+    sources = tuple(f"text:{tmp_path / name}.txt" for name in "ab")
+    seen = []
+    noted = lambda texts, *_, **__: seen.append(texts) or Vocabulary(SPECIAL_PIECES)
+    monkeypatch.setattr(vocabulary_step, "train_wordpiece", noted)
+    for weights in (None, (1, 1)):
+        vocabulary_step._train(tiny_config.replace(data=tiny_config.data.replace(source=sources, weights=weights)))
+    shares = [sum(len(text) for text in texts if "zzzz" in text) / sum(map(len, texts)) for texts in seen]
+    assert shares[0] < 0.05 and shares[1] == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.fixture(scope="module", params=[("unigram", 85), ("byte_bpe", 300)], ids=lambda param: param[0])
+def run_of_kind(request, tiny_config, tmp_path_factory):
+    """A run over a vocabulary that marks the beginnings of words, with whole-word masking."""
+    kind, size = request.param
+    run = RunDirectory(tmp_path_factory.mktemp(kind))
+    vocabulary = VocabularyConfig(kind=kind, size=size)
+    objective = tiny_config.objective.replace(units="word")
+    phases = (Phase(steps=2, length=32, batch_size=8),)
+    pretrain(tiny_config.replace(vocabulary=vocabulary, objective=objective, phases=phases), run)
+    return run
+
+
+def test_such_a_vocabulary_serves_the_whole_job(run_of_kind):
+    bert, asked = bert_jax.load(run_of_kind.path), read_config(run_of_kind.path).vocabulary
+    assert (bert.tokenizer.kind, len(bert.tokenizer.vocabulary)) == (asked.kind, asked.size)
+    best = bert.fill_mask("The old [MASK] sees the [MASK].")[1][0][0]
+    assert {best, best.replace("▁", "Ġ")} & bert.tokenizer.vocabulary.ids.keys()
+    assert {path.name for path in run_of_kind.tokenizer.iterdir()} == {
+        bert.tokenizer.file_name,
+        "tokenizer_config.json",
+        "origin.json",
+    }
+    assert evaluate_run(run_of_kind)["held_out_sequences"]
+
+
+def test_its_words_are_masked_whole(run_of_kind):
+    seen = training_step(run_of_kind, 1)
+    tokenizer, batch, targets = seen.tokenizer, seen.batch, seen.targets
+    several = 0
+    for row, length in enumerate(batch.tokens.length[:, 0]):
+        starts = tokenizer.starts_word[batch.tokens.ids[row, :length]] | (
+            batch.tokens.units[row, :length] & WORD_START > 0
+        )
+        word = np.cumsum(starts)
+        chosen = targets.masked.places[row][targets.masked.weights[row] > 0].tolist()
+        for number in set(word[chosen]):
+            whole = np.flatnonzero(word == number).tolist()
+            several += len(whole) > 1
+            assert set(whole) <= set(chosen)
+    assert several
