@@ -9,6 +9,7 @@ from jax.sharding import Mesh
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import TrainingConfig
 from bert_jax.finetuning import finetune
 from bert_jax.finetuning.objective import Outputs, TaskObjective
@@ -16,8 +17,13 @@ from bert_jax.pretraining import evaluation, pretrain
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.trainer import Trainer
 
-_NOT_IN_A_STEP = {"data", "vocabulary", "init", "checkpoints", "evaluation", "preparation", "input", "hosts"}
-"""Settings that no traced function reads."""
+_NOT_IN_A_STEP = {
+    *("data", "vocabulary", "init", "checkpoints", "evaluation", "preparation", "input", "hosts"),
+    *("from_random", "rows_hash", "seed"),
+}
+"""Settings that no traced function reads; the seed is in the state."""
+_OF_ROWS = {"train": None, "dev": None, "patience": None}
+"""Settings of a task that no traced function reads, as they are without rows."""
 _trainers: dict[tuple, Trainer] = {}
 _objectives: dict[tuple[str, ...], TaskObjective] = {}
 
@@ -52,7 +58,7 @@ def _shared_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id
 
 
 def _settings(config: TrainingConfig) -> str:
-    return config.model_dump_json(exclude=_NOT_IN_A_STEP)
+    return config.model_dump_json(exclude=dict.fromkeys(_NOT_IN_A_STEP, True) | {"task": set(_OF_ROWS)})
 
 
 def _shared_task_trainer(config: FinetuneConfig, mesh: Mesh, objective: TaskObjective) -> Trainer:
@@ -62,11 +68,11 @@ def _shared_task_trainer(config: FinetuneConfig, mesh: Mesh, objective: TaskObje
     return _SharingTrainer(config, _trainers[key])
 
 
-def _shared_objective(*settings) -> TaskObjective:
+def _shared_objective(task: TaskConfig, *settings) -> TaskObjective:
     """The one objective of these settings, so that what is traced of it can be shared."""
-    key = tuple(map(repr, settings))
+    key = tuple(map(repr, (task.replace(**_OF_ROWS), *settings)))
     if key not in _objectives:
-        _objectives[key] = TaskObjective(*settings)
+        _objectives[key] = TaskObjective(task, *settings)
     return _objectives[key]
 
 

@@ -4,7 +4,6 @@ import pytest
 
 from bert_jax.cli.config_files import find_config, names_for
 from bert_jax.config.finetune import FinetuneConfig
-from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 
@@ -30,10 +29,3 @@ def test_the_public_sets_are_there():
 def test_a_batch_that_does_not_divide_is_refused():
     with pytest.raises(SettingsError, match="task.batch_size=32 is not a multiple of execution.accumulation=5"):
         FinetuneConfig(task=TaskConfig(name="x", kind="class"), execution={"accumulation": 5})
-
-
-def test_the_compute_type_is_that_of_pretraining_unless_it_is_given():
-    task, model = TaskConfig(name="x", kind="class", labels=("a", "b"), padded_lengths=(128,)), ModelConfig.tiny()
-    for given, expected in ((None, "bfloat16"), ("float32", "float32")):
-        config = FinetuneConfig(task=task, init="run", compute_dtype=given)
-        assert config.planned(model.replace(compute_dtype="bfloat16"), task, "", 1).model.compute_dtype == expected

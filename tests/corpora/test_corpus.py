@@ -105,10 +105,8 @@ def test_a_path_that_is_no_text_is_refused(tmp_path, name, words):
         source_of(f"{tmp_path}/{name}")
 
 
-def test_a_plain_path_is_opened_and_a_field_that_is_missing_named(tmp_path):
+def test_a_plain_path_is_opened(tmp_path):
     (tmp_path / "a.txt").write_text("One.\n\nTwo.\n")
     assert list(open_corpus(DataConfig(source=str(tmp_path / "a.txt"))).documents()) == [["One."], ["Two."]]
     (tmp_path / "a.jsonl").write_text('{"body": "One."}\n')
-    with pytest.raises(UsageError, match="has no column 'text': there is 'body'; name another after #"):
-        open_corpus(DataConfig(source=str(tmp_path / "a.jsonl")))
     assert len(list(open_corpus(DataConfig(source=f"{tmp_path / 'a.jsonl'}#body")).documents())) == 1

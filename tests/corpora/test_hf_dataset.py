@@ -3,8 +3,6 @@ import json
 import os
 import sys
 
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 from conftest import stories
 
@@ -57,14 +55,6 @@ def test_the_revision_tells_that_a_file_was_written(library, folder):
     before = opened(source)
     os.utime(folder / "train.jsonl", (1, 1))
     assert opened(source).revision != before.revision and opened(source).stamp == before.stamp
-
-
-def test_parquet_is_read_and_a_record_without_text_left_out(library, tmp_path):
-    texts = ["First.\n\nSecond.", None, " ", "雪"]
-    pyarrow.parquet.write_table(pa.table({"body": texts}), tmp_path / "train-00000.parquet")
-    corpus = opened(f"hf:{tmp_path}:train#body")
-    assert list(corpus.documents()) == [["First.", "Second."], ["雪"]]
-    assert corpus.repairs == {"records without text": 2}
 
 
 def test_the_stamp_tells_another_text_split_or_field(library, folder):

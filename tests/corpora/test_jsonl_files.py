@@ -5,7 +5,6 @@ import pytest
 import zstandard
 
 from bert_jax.config.data import DataConfig
-from bert_jax.corpora import limits
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.system.errors import UsageError
 
@@ -92,13 +91,6 @@ def test_undecodable_text_is_replaced_or_refused(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(raw.replace(b"\xff", b""))
     with pytest.raises(UsageError, match=r"a\.jsonl, line 3, 'text', line 1: byte 8 is not UTF-8"):
         read(tmp_path / "a.jsonl", undecodable="refuse")
-
-
-def test_a_record_too_long_to_hold_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "RECORD_BYTES", 100)
-    (tmp_path / "a.jsonl").write_bytes(lines(RECORDS[0], {"text": "long " * 30}))
-    with pytest.raises(UsageError, match=r"a\.jsonl, line 2 is longer than"):
-        read(tmp_path / "a.jsonl")
 
 
 @pytest.mark.parametrize(

@@ -44,14 +44,6 @@ def test_files_come_in_the_order_of_their_names_and_end_documents(tmp_path):
     assert read(tmp_path / "*.txt")[0] == [["of a"], ["of b"]]
 
 
-def test_two_passes_are_equal(tmp_path):
-    (tmp_path / "a.txt").write_bytes(TEXT.encode() + b"\xff\n")
-    _, corpus = read(tmp_path / "a.txt")
-    first = dict(corpus.repairs)
-    assert list(corpus.documents()) == [DOCUMENTS[0], [*DOCUMENTS[1], "\ufffd"]]
-    assert corpus.repairs == first == {"lines with undecodable bytes": 1}
-
-
 def test_undecodable_bytes_are_refused_with_file_and_line(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "LINE_BYTES", 100)
     (tmp_path / "a.txt").write_bytes(b"good and longer than is read at once\n" * 2 + b"word " * 50 + b"\nbad \xff\n")
@@ -67,12 +59,6 @@ def test_a_damaged_file_is_named(tmp_path, pack, damage):
     (tmp_path / f"a{suffix}").write_bytes(damage(pack(lines.encode())))
     with pytest.raises(UsageError, match=rf"a\{suffix} is damaged or cut short after line"):
         read(tmp_path / f"a{suffix}")
-
-
-def test_a_file_that_is_not_what_its_name_says_is_named(tmp_path):
-    (tmp_path / "a.gz").write_text("plain text")
-    with pytest.raises(UsageError, match="a.gz is damaged"):
-        read(tmp_path / "a.gz")
 
 
 def test_long_lines_are_cut_at_spaces_and_counted(tmp_path, monkeypatch):
@@ -131,13 +117,11 @@ TEXT_DE = "".join(f"Die {number} Mädchen hören schöne Lieder.\n\n" for number
         (TEXT_DE.encode() * 9 + TEXT_DE.encode("latin-1") * 40, "a.txt: 1,000 of 1,270 lines with text"),
     ],
 )
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
-def test_what_is_no_utf_8_text_is_refused_with_a_remedy(tmp_path, content, words, pack):
-    name = "a.txt" if pack is bytes else "a.txt.gz"
-    (tmp_path / name).write_bytes(pack(content))
+def test_what_is_no_utf_8_text_is_refused_with_a_remedy(tmp_path, content, words):
+    (tmp_path / "a.txt").write_bytes(content)
     with pytest.raises(UsageError) as refusal:
-        read(tmp_path / name)
-    assert words.replace("a.txt", name) in str(refusal.value) and "iconv" in str(refusal.value)
+        read(tmp_path / "a.txt")
+    assert words in str(refusal.value) and "iconv" in str(refusal.value)
 
 
 def test_the_encoding_that_is_guessed_is_one_of_the_texts_language(tmp_path):
@@ -152,12 +136,7 @@ def test_a_little_that_is_not_utf_8_is_replaced_and_counted(tmp_path):
     assert len(documents) == 630 and corpus.repairs == {"lines with undecodable bytes": 30}
 
 
-def test_more_than_a_file_can_hold_is_refused_and_a_large_window(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "FREE_BYTES", 1000)
-    for name, pack in (("a.gz", gzip.compress), ("a.zst", zstandard.compress)):
-        (tmp_path / name).write_bytes(pack(b"the same line\n" * 100_000))
-        with pytest.raises(UsageError, match=rf"{name}: it unpacks to [\d,]+ bytes or more, and text takes at most"):
-            read(tmp_path / name)
+def test_a_large_window_is_refused(tmp_path):
     parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=28)
     compressed = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     (tmp_path / "b.zst").write_bytes(compressed.compress(b"text\n") + compressed.flush())

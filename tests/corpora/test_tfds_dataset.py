@@ -84,7 +84,6 @@ def test_empty_and_undecodable_text_is_treated_as_in_any_record(nested):
         ("tfds:pages/plain:train[:x", "can't be read (Error parsing split"),
         ("tfds:pages/plain", "names no corpus"),
         ("tfds:pages/plain:train[:0]", "holds no record"),
-        ("tfds:imdb_reviews:train", "tfds:imdb_reviews in array_record format"),
         ("tfds:absent/plain:train", "(Dataset absent not found)"),
     ],
 )

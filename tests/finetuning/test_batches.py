@@ -32,6 +32,7 @@ def test_every_epoch_has_every_feature_once_in_an_order_of_its_own():
     for epoch in epochs:
         assert sorted(number for batch in epoch for number in batch) == list(range(1, 101))
         assert sorted(map(len, epoch)) == [4] + [8] * 12  # the last is filled up
+    assert source[0].ordinal.tolist() == list(range(8)) and source[14].ordinal[0] == 14 * 8
     assert epochs[0] != epochs[1]
     assert epochs[0] != [numbers(training(seed=4)[index]) for index in range(13)]
 
@@ -63,11 +64,6 @@ def test_similar_lengths_go_together_and_batches_are_mixed(monkeypatch):
 def test_steps_are_those_of_all_epochs(count, epochs, steps):
     source = training(count, epochs=epochs)
     assert len(source) == steps and source[steps - 1].tokens.ids.shape[0] == 8
-
-
-def test_ordinals_number_the_features_in_the_order_of_training():
-    source = training()
-    assert source[0].ordinal.tolist() == list(range(8)) and source[14].ordinal[0] == 14 * 8
 
 
 def test_features_are_padded_and_filled_up_by_weight_0():

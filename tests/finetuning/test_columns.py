@@ -60,6 +60,7 @@ def test_labels_have_an_order_and_numbers():
     assert in_order(["b", "a", "b"]) == ("a", "b") and in_order(["10", "9", "-1"]) == ("-1", "9", "10")
     zeros = ["0" * count + "1" for count in range(10)]
     assert in_order(zeros) == tuple(reversed(zeros))  # and not in the order of their hashes
+    assert in_order(["9", "8" * 5000]) == ("8" * 5000, "9")  # names: too long for numbers
     labels = Labels(("no", "yes"))
     assert labels.number("yes", "f") == 1 and len(labels) == 2
     with pytest.raises(UsageError, match="f, line 7: the label 'maybe' is none of the 2 that are known, 'no', 'yes'"):

@@ -146,13 +146,6 @@ def test_the_tags_of_all_words_are_labels(tmp_path, wordpiece):
     )
 
 
-def test_the_stamp_tells_other_rows(tmp_path, wordpiece):
-    stamps = {
-        read_training(with_files(tmp_path, rows), wordpiece, 0).stamp for rows in (ROWS, ROWS, ROWS + "cat\tbad\n")
-    }
-    assert len(stamps) == 2
-
-
 def test_what_was_mended_is_said_in_one_line(tmp_path, wordpiece, capsys):
     rows = "\ufeff" + ROWS + "\u200b\tbad\n" + "the cat " * 100 + "\tgood\n"
     learned = read_training(with_files(tmp_path, rows), wordpiece, 0)
@@ -178,11 +171,6 @@ def test_a_text_too_long_to_be_cut_in_pieces_is_refused(tmp_path, wordpiece, mon
     monkeypatch.setattr(limits, "TEXT_CHARACTERS", 1000)
     with pytest.raises(UsageError, match=r"line 5: 'sentence' has 4,000 characters and a text .* at most 1,000; cut"):
         read_training(with_files(tmp_path, ROWS + "cat " * 1000 + "\tgood\n"), wordpiece, 0)
-
-
-def test_labels_of_thousands_of_digits_are_names(tmp_path, wordpiece):
-    rows = "sentence\tlabel\n" + "".join(f"the cat\t{label}\n" for label in ("7" * 5000, "8" * 5000, "9"))
-    assert len(read_training(with_files(tmp_path, rows), wordpiece, 0).task.labels) == 3
 
 
 def test_a_separator_is_given_or_that_of_the_training_rows():

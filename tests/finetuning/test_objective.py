@@ -108,6 +108,7 @@ def test_accumulation_gives_the_large_batchs_gradients():
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["class", "choice", "tags", "marked"])  # one for each way to the head
 def test_dropout_is_each_rows_own(kind):
     objective, batch = objective_of(kind), batch_of(kind)
     params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), 4)

@@ -1,5 +1,4 @@
 import itertools
-import math
 from collections import Counter
 
 import numpy as np
@@ -7,7 +6,7 @@ import pytest
 
 from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.dataset import LabelledRows, encoded, make_task
+from bert_jax.finetuning.dataset import LabelledRows, make_task
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.finetuning.predicting import given_records, has_plain_lines, measure, of_lines, predictions
 from bert_jax.model.task import HeadShape
@@ -83,15 +82,6 @@ def flat(said):
     }
 
 
-def test_shapes_are_few_and_little_is_padded(wordpiece):
-    task, seen = make_task(CLASS, wordpiece), []
-    run = by_ids(task)
-    list(predictions(task, rows("class", 2000), lambda batch: seen.append(batch) or run(batch), Counter(), tokens=256))
-    shapes = {batch.tokens.ids.shape for batch in seen}
-    assert {length for *_, length in shapes} <= {*LENGTHS, 24} and all(math.prod(shape) <= 256 for shape in shapes)
-    assert len(shapes) <= 3 * 4
-
-
 def test_an_endless_stream_is_read_a_bounded_way_ahead(wordpiece):
     task, read = make_task(CLASS, wordpiece), itertools.count()
     endless = (Record("f", {"sentence": f"the cat {next(read)}"}) for _ in itertools.repeat(None))
@@ -151,12 +141,6 @@ def test_words_of_a_file_with_a_text_a_line_stand_between_spaces(tmp_path):
     assert has_plain_lines(TAGS, str(lines)) and not has_plain_lines(TAGS.replace(train="rows.txt"), str(lines))
     records = of_lines(task_records(str(lines), Counter(), RowFormat("text", TAGS.texts)), TAGS)
     assert [record.values["words"] for record in records] == [["He", "sees", "."], [], ["\u4ed6", "\u770b"]]
-
-
-def test_features_of_a_record_stay_with_it(wordpiece):
-    task = make_task(SPAN, wordpiece)
-    found = list(encoded(task, rows("span", 600), Counter(), train=False))
-    assert len(found) == 600 and max(len(examples) for _, examples in found) > 3
 
 
 def test_measurements_have_a_baseline_and_say_if_one_answer_is_given_for_all(wordpiece):

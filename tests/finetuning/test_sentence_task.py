@@ -44,16 +44,6 @@ def test_what_is_too_long_is_cut_and_counted_and_what_is_empty_is_not_learned_fr
     assert [written(wordpiece, one[0]) for one in asked[1:]] == [["[CLS] [SEP] dog [SEP]"], ["[CLS] dog [SEP] [SEP]"]]
 
 
-def test_a_row_without_a_known_label_is_refused(wordpiece):
-    task = ClassTask(PAIR, wordpiece)
-    row = {"a": "cat", "b": "dog"}
-    for label, words in (("maybe", "f, line 1: the label 'maybe'"), ("", "f, line 1 has no label"), (None, "no label")):
-        with pytest.raises(UsageError, match=words):
-            task.encode(records(row | {"label": label}), Counter(), train=True)
-    with pytest.raises(UsageError, match="f, line 1 has no column 'b'"):
-        task.encode(records({"a": "cat", "label": "no"}), Counter(), train=False)
-
-
 def test_logits_become_a_class_with_probabilities(wordpiece):
     task = ClassTask(PAIR, wordpiece)
     said = task.predict(records({})[0], [], [np.array([0.0, np.log(3)], np.float32)])

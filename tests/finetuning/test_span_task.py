@@ -40,10 +40,7 @@ def oracle(task, one):
         (LONG, "new dogs"),
         (LONG, "the new dogs where a dog"),
         (LONG, "."),
-        (LONG, "the old"),
         ("in 東京大学 , the old house", "東京大学"),
-        ("in 東京大学 , the old house", "大学"),
-        ("the old cafe\u0301 in 東京", "cafe\u0301"),
         ("the\u200b old\u00a0 cat\x00 's", "old\u00a0 cat"),
     ],
 )

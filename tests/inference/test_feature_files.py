@@ -96,12 +96,6 @@ def test_the_file_is_whole_or_absent(tmp_path, end):
     assert path.read_text() == "old" and len(list(tmp_path.iterdir())) == 1
 
 
-def test_no_more_than_a_row_group_is_held(tmp_path, monkeypatch):
-    monkeypatch.setattr(feature_files, "_GROUP_BYTES", 400)
-    sizes = [len(group) for group in feature_files._groups(iter(features(50, (10,), True)))]
-    assert sizes == [10] * 5
-
-
 def test_an_output_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
     for path, words in [
         (tmp_path / "out.csv", "out.csv: features are written to .npz, .parquet, .jsonl; name it so"),

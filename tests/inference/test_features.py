@@ -95,15 +95,6 @@ def test_layers_above_the_highest_are_not_computed(bert):
     assert np.isnan(next(without.features(TEXTS)).vectors).any()
 
 
-def test_the_last_layer_is_what_encode_gives(bert):
-    texts = [" ".join(["The cat sees"] * (1 + number % 7)) + f" number {number}." for number in range(100)]
-    encoded = bert.encode(texts)
-    for number, one in enumerate(bert.features(iter(texts), [-1])):
-        assert one.text == texts[number]
-        np.testing.assert_allclose(one.vectors, encoded.tokens[number][encoded.mask[number]], atol=2e-6)
-    assert number == 99
-
-
 def test_half_precision_is_the_same_rounded(bert):
     for pool in ("none", "mean"):
         for half, whole in zip(bert.features(TEXTS, pool=pool, dtype="float16"), bert.features(TEXTS, pool=pool)):

@@ -49,17 +49,12 @@ def test_a_checkpoint_before_the_end_has_no_results(tiny_run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "use"),
-    [
-        ("roberta", "A RoBERTa of 3 layers", "fill-mask"),
-        ("albert", "An ALBERT of 3 layers", "fill-mask"),
-        ("electra_generator", "An ELECTRA of 3 layers", "fill-mask"),
-    ],
+    ("name", "said"), [("roberta", "A RoBERTa of 3 layers"), ("electra_generator", "An ELECTRA of 3 layers")]
 )
-def test_a_relative_is_called_by_its_name(tmp_path, name, said, use):
+def test_a_relative_is_called_by_its_name(tmp_path, name, said):
     assert run(["export", str(GOLDEN.parent / "relatives" / name), str(tmp_path / "exported")]) == 0
     front, text = parts_of((tmp_path / "exported" / "README.md").read_text())
-    assert said in text and f"pipeline_tag: {use}" in front
+    assert said in text and "pipeline_tag: fill-mask" in front
     assert f"- {name.partition('_')[0]}" in front and "- bert" not in front
 
 

@@ -48,7 +48,7 @@ def test_a_small_file_of_the_same_size_and_other_content_is_found_when_the_set_i
         PreparedData.open(tmp_path / "set")
 
 
-@pytest.mark.parametrize("name", ["prepared.json", *SMALL_FILES, "train-00000.array_record"])
+@pytest.mark.parametrize("name", ["prepared.json", *SMALL_FILES])
 def test_any_damage_to_a_set_is_one_line_or_changes_nothing(whole, tmp_path, name, slow):
     shutil.copytree(whole, tmp_path / "set")
     attack(lambda: use(tmp_path / "set"), tmp_path / "set" / name, count=3_000 if slow else 60)
@@ -70,12 +70,6 @@ def test_a_chunk_of_which_a_file_was_changed_between_two_starts_is_made_anew(
     assert files(stopped) == files(whole)
     said = " ".join(capsys.readouterr().err.split())
     assert said.count("this part of the data is prepared anew") == 1 and path.name in said.replace(" ", "")
-
-
-def test_a_chunk_that_is_as_it_was_is_used_and_nothing_is_said(stopped, recipe, whole, monkeypatch, capsys):
-    monkeypatch.setattr(chunk_worker, "prepare_chunk", lambda *_: pytest.fail("made again"))
-    build(recipe, stopped)
-    assert files(stopped) == files(whole) and "anew" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", CHUNK_FILES[1:])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import stories, story
+from conftest import story
 from prepared_sets import build
 
 from bert_jax.config.data import DataConfig
@@ -65,8 +65,3 @@ def test_an_end_of_paragraphs_that_stand_elsewhere_is_dropped(tmp_path, tokenize
     lines = [shared, *(line for seed in range(20) for line in story(seed)), shared]
     prepared = build(recipe_for("\n".join(lines), tmp_path, tokenizer_directory), tmp_path / "out")
     assert (prepared.held_out.documents, prepared.held_out_dropped) == (0, 1)
-
-
-def test_nothing_is_held_out_where_nothing_is_to_be(tmp_path, tokenizer_directory, capsys):
-    prepared = build(recipe_for(stories(3), tmp_path, tokenizer_directory, held_out=0.0), tmp_path / "out")
-    assert prepared.held_out.documents == 0 and "instead" not in capsys.readouterr().err

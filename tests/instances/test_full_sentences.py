@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.instances.full_sentences import pack_sentences
-from bert_jax.instances.sentences import Sentences
 
 
 def sequences_of(text, length, short=0.0, seed=0, **how):
@@ -89,7 +88,3 @@ def test_short_sequences_are_as_many_as_asked():
 def test_seeds_give_documents_in_other_orders():
     text = numbered([[5]] * 20)
     assert sequences_of(text, 64, seed=1) != sequences_of(text, 64, seed=2)
-
-
-def test_of_nothing_there_are_no_sequences():
-    assert sequences_of(Sentences(np.zeros(0, int), np.zeros(1, int), np.zeros(1, int)), 64) == []

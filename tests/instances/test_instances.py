@@ -29,9 +29,3 @@ def test_without_pairs_all_of_a_sequence_is_segment_0():
     assert made.ids.tolist() == [CLS, 10, 11, SEP, CLS, 15, SEP, 16, SEP, 17, 18, SEP]
     assert made.units.tolist() == [0, BOTH, INSIDE, 0, 0, BOTH, 0, BOTH, 0, BOTH, BOTH, 0]
     assert made.first_length.tolist() == [4, 8]
-
-
-def test_of_no_segments_there_are_no_instances():
-    none = np.zeros(0, int)
-    made = built(Segments(none, none, none, none, 0), paired=True)
-    assert made.sequences == 0 and made.ends.tolist() == [0]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prepared_sets import build
+from trained_tokenizers import trained
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.objective import ObjectiveConfig
@@ -19,10 +20,7 @@ from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store import InstanceSource
 from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START
 from bert_jax.system.errors import UsageError
-from bert_jax.text.byte_level_bpe import train_byte_level_bpe
-from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.lexicon import Lexicon
-from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.spelling import Speller
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
@@ -87,16 +85,10 @@ def test_without_settings_words_are_the_tokenizers():
     assert marks.counts == {"words": 5}
 
 
-def trained(texts, kind, size):
-    if kind == "byte_bpe":
-        return train_byte_level_bpe(texts, size, Cleaning())
-    return train_sentencepiece(texts, size, Cleaning(), 1.0, kind)
-
-
 @pytest.mark.parametrize("kind, size", [("unigram", 29), ("bpe", 60), ("byte_bpe", 300)])
 def test_other_vocabularies_find_entries_of_scripts_with_and_without_spaces(kind, size):
     sentences = ["the old house of the garden stands", "the garden of the old house", "中国人在花园", "花园在中国"]
-    tokenizer = trained(sentences * 40, kind, size)
+    tokenizer = trained(kind, size, tuple(sentences) * 40)
     speller = Speller(tokenizer)
     entries = Lexicon(["Old House", "house of", "arden", "中国", "zebra"], speller)
     text = encode_documents([sentences], tokenizer)

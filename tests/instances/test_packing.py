@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from prepared_sets import build
 
 from bert_jax.instances.packing import best_fit
+from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import decode_instances, encode_instances
 from bert_jax.instances.store import InstanceSource
 from bert_jax.training.batch import assemble
@@ -48,22 +49,23 @@ def sequences_of(found):
     return sorted((ids.tolist(), units.tolist(), first, label) for ids, units, first, label in parts)
 
 
-@pytest.fixture
-def packed(recipe):
+@pytest.fixture(scope="module")
+def packed(recipe, tmp_path_factory) -> PreparedData:
+    """A set of short sequences, several in a row."""
     data = recipe.data.replace(packed=True, short_sequence_probability=0.9)
-    return recipe._replace(data=data, length=128)
+    return build(recipe._replace(data=data, length=128), tmp_path_factory.mktemp("packed"))
 
 
-def test_packed_data_hold_the_same_sequences_in_fewer_rows(packed, tmp_path):
-    alone = packed._replace(data=packed.data.replace(packed=False))
-    together, apart = build(packed, tmp_path / "packed"), build(alone, tmp_path / "alone")
+def test_packed_data_hold_the_same_sequences_in_fewer_rows(packed, recipe, tmp_path):
+    data = recipe.data.replace(short_sequence_probability=0.9)
+    together, apart = packed, build(recipe._replace(data=data, length=128), tmp_path)
     assert together.train.instances == apart.train.instances == apart.train.rows > together.train.rows
     assert together.train.instance_tokens == apart.train.instance_tokens
     assert together.train.fill(128) > 0.9 > apart.train.fill(128)
     assert sum(together.sources) == together.train.rows and together.fingerprint != apart.fingerprint
     splits = {}
     for split in ("train", "held_out"):
-        splits[split] = [InstanceSource(tmp_path / name, split) for name in ("packed", "alone")]
+        splits[split] = [InstanceSource(directory, split) for directory in (packed.directory, tmp_path)]
         ours, theirs = (source.read(range(len(source))) for source in splits[split])
         assert sequences_of(ours) == sequences_of(theirs)
     # Held-out sequences have a row each, in the same order: an evaluation is the same.
@@ -72,9 +74,8 @@ def test_packed_data_hold_the_same_sequences_in_fewer_rows(packed, tmp_path):
         assert sequences_of(ours) == sequences_of(theirs) and ours.rows.tolist() == [0]
 
 
-def test_batches_number_the_sequences_of_each_row(packed, tmp_path):
-    build(packed, tmp_path)
-    source = InstanceSource(tmp_path, "train")
+def test_batches_number_the_sequences_of_each_row(packed):
+    source = InstanceSource(packed.directory, "train")
     found = source.read([5, 0, 3])
     batch = assemble(found, np.array([7, 8, 9, 2**32 - 1]), 128, most=4)
     assert batch.tokens.length.shape == batch.weight.shape == batch.pair_label.shape == (4, 4)
@@ -89,18 +90,17 @@ def test_batches_number_the_sequences_of_each_row(packed, tmp_path):
     assert not batch.weight[3].any()
 
 
-def test_tfds_reads_packed_records(packed, tmp_path):
-    build(packed, tmp_path)
-    ours, theirs = InstanceSource(tmp_path, "train"), tfds.builder_from_directory(tmp_path).as_data_source("train")
+def test_tfds_reads_packed_records(packed):
+    theirs = tfds.builder_from_directory(packed.directory).as_data_source("train")
+    ours = InstanceSource(packed.directory, "train")
     for number in range(5):
         one, record = ours.read([number]), theirs[number]
         assert np.array_equal(record["length"], np.diff(one.ends)) and np.array_equal(record["ids"], one.ids)
         assert np.array_equal(record["first_length"], one.first_length)
 
 
-def test_a_malformed_record_is_refused(packed, tmp_path):
-    build(packed, tmp_path)
-    found = InstanceSource(tmp_path, "train").read([0])
+def test_a_malformed_record_is_refused(packed):
+    found = InstanceSource(packed.directory, "train").read([0])
     (record,) = encode_instances(found, np.uint16)
     with pytest.raises(ValueError, match="another length than its units"):
         decode_instances(list(encode_instances(found._replace(units=found.units[:-1]), np.uint16)), np.uint16, True)

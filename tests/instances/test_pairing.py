@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.instances.pairing import pair_segments
-from bert_jax.instances.sentences import Sentences
 
 
 class Span(NamedTuple):
@@ -111,11 +110,6 @@ def test_short_sequences_are_as_many_as_asked():
     assert full == [61 - 61 % 2] or full == [61]
     short = np.mean([pair.first.length + pair.second.length < 50 for pair in pairs_of(text, 64, short=1.0)[0]])
     assert short > 0.5
-
-
-def test_of_nothing_there_are_no_pairs():
-    pairs, cut = pairs_of(Sentences(np.zeros(0, int), np.zeros(1, int), np.zeros(1, int)), 64)
-    assert (pairs, cut) == ([], 0)
 
 
 @given(DOCUMENTS, st.integers(0, 2**32))

@@ -101,7 +101,3 @@ def check_well_formed(record):
 def test_a_record_that_is_no_instance_is_refused(features, reason):
     with pytest.raises(ValueError, match=reason):
         decode_instances([encode_example(features)], np.uint16)
-
-
-def test_no_records_are_no_instances():
-    assert decode_instances([], np.uint16).sequences == 0

@@ -10,7 +10,6 @@ from bert_jax.instances.instances import Instances
 from bert_jax.instances.shards import ShardReader, ids_dtype, shard_path, write_shard
 from bert_jax.instances.store import InstanceSource
 from bert_jax.system.errors import RunError
-from bert_jax.system.files import FileSum
 
 
 def instances(count, first=0, largest=60_000):
@@ -85,11 +84,6 @@ def test_large_vocabularies_take_wider_ids(tmp_path):
     write_shard(shard_path(tmp_path, "train", 0), [instances(3, largest=100_000)], np.int32)
     seal(tmp_path, {"train": [3]}, np.int32)
     assert equal(InstanceSource(tmp_path, "train").read([0, 1, 2]), instances(3, largest=100_000))
-
-
-def test_the_sum_is_the_files(store):
-    path = shard_path(store, "train", 5)
-    assert write_shard(path, [instances(10)], np.uint16) == FileSum.of(path)
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut"])

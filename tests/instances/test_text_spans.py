@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prepared_sets import build
+from trained_tokenizers import trained
 
 from bert_jax.config.data import DataConfig
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.instances.store import InstanceSource
 from bert_jax.layout import ENTITY_START, PHRASE_START, WORD_START
 from bert_jax.system.errors import UsageError
-from bert_jax.text.cleaning import Cleaning
-from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.sentences import split_sentences
 from bert_jax.text.text_spans import TextSpan, plain, spanned, split_marked, tokens_of, with_spans
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -67,7 +66,7 @@ def test_spans_of_whole_words_are_the_tokens_of_what_they_span(case):
 @pytest.mark.parametrize("kind, size", [("unigram", 29), ("bpe", 60)])
 def test_sentencepiece_finds_spans_in_scripts_with_and_without_spaces(kind, size):
     sentences = ["the old house of the garden stands", "the garden of the old house", "中国人在花园", "花园在中国"]
-    tokenizer = train_sentencepiece(sentences * 40, size, Cleaning(), 1.0, kind)
+    tokenizer = trained(kind, size, tuple(sentences) * 40)
     for text, begin, end in (("The  old house of", 5, 14), ("the garden", 0, 10), ("the 花园在中国", 4, 9)):
         pieces = tokenizer.encode_spans(text)
         ids = [piece.id for piece in pieces]

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 from tokenizers import AddedToken
+from trained_tokenizers import trained
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.system.errors import UsageError
-from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.extension import extend
 from bert_jax.text.sentencepiece import read_model
-from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import MASK, SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
@@ -170,7 +169,7 @@ def test_markers_are_added_to_every_kind(kind, tmp_path):
                 path.unlink()
         old = read_tokenizer(tmp_path / "files", ModelConfig(model_type=kind, vocabulary_size=5_000))
     else:
-        old = train_sentencepiece(["the old house by the river is a house"] * 9, 21, Cleaning(), 1.0, kind)
+        old = trained(kind, 21, ("the old house by the river is a house",) * 9)
     longer = extend(old, [], ["[E11]", "<num>", "[E11]"]).tokenizer
     size = len(old.vocabulary)
     assert longer.vocabulary.pieces == (*old.vocabulary.pieces, "[E11]", "<num>")

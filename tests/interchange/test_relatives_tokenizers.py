@@ -116,7 +116,6 @@ def test_words_begin_where_spaces_are(tokenizer):
         ("roberta", lambda folder: (folder / "merges.txt").write_text("#version: 0.2\nq qqq\n"), "line 2: 'q qqq'"),
         ("roberta", lambda folder: (folder / "vocab.json").write_text('{"a": "b"}'), "'a' has the number 'b'"),
         ("roberta", lambda folder: (folder / "vocab.json").write_text('{"a": 0}'), "isn't two pieces of vocab.json"),
-        ("xlm-roberta", lambda folder: (folder / FILES["camembert"][0]).write_text("no"), "is no sentencepiece model"),
         ("albert", lambda folder: (folder / "tokenizer.json").write_text('{"model": 1}'), "isn't read here"),
     ],
 )

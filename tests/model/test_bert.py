@@ -65,32 +65,6 @@ def test_padding_changes_nothing(params):
     assert largest_difference(plain, seen) > 1e-3  # the mask is what does it
 
 
-def test_every_token_sees_both_sides(params):
-    def one_logit(table):
-        changed = params | {"bert": params["bert"] | {"embeddings": params["bert"]["embeddings"] | {"position": table}}}
-        return logits(CONFIG, changed, inputs())[0][0, 1, 7]
-
-    gradient = jax.jit(jax.grad(one_logit))(params["bert"]["embeddings"]["position"])
-    per_position = jnp.abs(gradient).sum(axis=1)
-    assert (per_position[:LENGTH] > 0).all() and (per_position[LENGTH:] == 0).all()
-
-
-def test_wanted_places_are_the_same_whether_attention_is_returned_or_not(params):
-    wanted = jnp.array([[1, 5]] * ROWS)
-    encode = jax.jit(BertEncoder(CONFIG).apply, static_argnames=("return_layers", "return_attention"))
-    encode = partial(encode, {"params": params["bert"]}, inputs(), places=wanted)
-    plain, kept = encode(), encode(return_attention=True, return_layers=True)
-    assert kept.attention.shape == (3, ROWS, 4, LENGTH, LENGTH) and kept.layers.shape == (4, ROWS, LENGTH, 32)
-    assert plain.tokens.shape == (ROWS, 2, 32)
-    assert largest_difference((plain.tokens, plain.pooled), (kept.tokens, kept.pooled)) < 2e-6
-
-
-def test_segments_matter(params):
-    tokens = inputs()
-    other = tokens._replace(segment=1 - tokens.segment)
-    assert largest_difference(logits(CONFIG, params, tokens), logits(CONFIG, params, other)) > 1e-3
-
-
 def test_padded_rows_of_the_vocabulary_have_no_probability(params):
     pieces, _ = logits(CONFIG, params, inputs())
     assert pieces.shape[-1] == 128
@@ -115,20 +89,10 @@ def test_initial_values_are_berts(params):
             assert (leaf == 1).all(), name
         else:
             assert float(jnp.abs(leaf).max()) <= 2 * 0.1 + 1e-6, name
-    word = params["bert"]["embeddings"]["word"][: CONFIG.vocabulary_size]
+    word, unused = jnp.split(params["bert"]["embeddings"]["word"], [CONFIG.vocabulary_size])
+    assert len(unused) == 28 and (unused == 0).all()
     assert abs(float(word.std()) - 0.88 * 0.1) < 0.003  # a normal cut at two deviations has 0.88 of its deviation
     assert all(leaf.dtype == jnp.float32 for leaf in flat.values())
-
-
-def test_both_gelus_are_theirs(params):
-    from bert_jax.model.linear import activation
-
-    x = jnp.linspace(-4, 4, 101)
-    erf = x * 0.5 * (1 + jax.scipy.special.erf(x / np.sqrt(2)))
-    tanh = 0.5 * x * (1 + jnp.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-    assert jnp.allclose(activation(CONFIG.replace(activation="gelu_erf"))(x), erf, atol=1e-6)
-    assert jnp.allclose(activation(CONFIG)(x), tanh, atol=1e-6)
-    assert float(jnp.abs(erf - tanh).max()) > 1e-4
 
 
 def test_how_it_is_carried_out_changes_nothing(params):
@@ -171,7 +135,6 @@ def test_blocks_that_take_turns_are_the_same_in_loops_and_without():
     (_, apart), (loops, together) = outputs(unroll=None), outputs(unroll=1)
     assert "length=2" in str(loops)
     assert largest_difference(apart, together) < 1e-6 < largest_difference(apart, jax.tree.map(jnp.zeros_like, apart))
-    assert largest_difference(apart, outputs(remat="full", unroll=None)[1]) < 1e-6
     encode = jax.jit(partial(BertForPretraining(config).apply, method="encode"), static_argnums=(2, 3))
     asked = encode({"params": params}, inputs(), True, True)
     assert asked.layers.shape[0] == 7 and asked.attention.shape[0] == 6
@@ -191,20 +154,19 @@ def test_bfloat16_computes_in_bfloat16_and_answers_in_float32(params):
     assert "bf16" in jaxpr
 
 
-def test_layers_and_attention_are_there_if_asked_for(params):
-    encode = jax.jit(partial(BertForPretraining(CONFIG).apply, method="encode"), static_argnums=(2, 3))
-    batch = inputs(padding=8)
-    with_layers = encode({"params": params}, batch, True, False)
-    with_attention = encode({"params": params}, batch, False, True)
-    without = encode({"params": params}, batch, False, False)
-    assert without.layers is None and without.attention is None
-    assert with_layers.attention is None and with_attention.layers is None
-    assert with_layers.layers.shape == (4, ROWS, 24, 32) and with_attention.attention.shape == (3, ROWS, 4, 24, 24)
-    assert jnp.allclose(with_attention.attention.sum(axis=-1), 1, atol=1e-5)
-    assert (with_attention.attention[..., 16:] == 0).all()
-    assert largest_difference(with_attention.tokens[:, :16], without.tokens[:, :16]) < 2e-6
-    assert largest_difference(with_layers.tokens[:, :16], without.tokens[:, :16]) < 2e-6
-    assert jnp.array_equal(with_layers.layers[-1], with_layers.tokens)
+def test_layers_and_attention_are_there_if_asked_for_and_change_nothing(params):
+    encode = jax.jit(BertEncoder(CONFIG).apply, static_argnames=("return_layers", "return_attention"))
+    encode = partial(encode, {"params": params["bert"]}, inputs(padding=8))
+    wanted = jnp.array([[1, 5]] * ROWS)
+    plain, some, both = encode(), encode(places=wanted), encode(return_attention=True, return_layers=True)
+    kept = encode(places=wanted, return_attention=True)
+    assert plain.layers is None and plain.attention is None and kept.layers is None
+    assert both.layers.shape == (4, ROWS, 24, 32) and both.attention.shape == (3, ROWS, 4, 24, 24)
+    assert jnp.allclose(both.attention.sum(axis=-1), 1, atol=1e-5) and (both.attention[..., 16:] == 0).all()
+    assert jnp.array_equal(both.layers[-1], both.tokens)
+    assert largest_difference(both.tokens[:, :16], plain.tokens[:, :16]) < 2e-6
+    assert some.tokens.shape == (ROWS, 2, 32)
+    assert largest_difference((some.tokens, some.pooled), (kept.tokens, kept.pooled)) < 2e-6
 
 
 def test_dropout_comes_by_example_not_by_batch(params):
@@ -226,8 +188,7 @@ def encoded(config, params, tokens, keys=None, wanted=None, return_attention=Fal
 WANTED = jnp.asarray([[3, 15, 7, 0, 8, 7]] * ROWS, jnp.int32)  # in no order, and one of them twice
 
 
-@pytest.mark.parametrize("wanted", [None, WANTED], ids=["all wanted", "some wanted"])
-@pytest.mark.parametrize("dropped", [False, True], ids=["no dropout", "dropout"])
+@pytest.mark.parametrize("dropped, wanted", [(True, None), (False, WANTED)], ids=["dropout", "some wanted"])
 def test_a_causal_model_does_not_see_what_comes_after(params, dropped, wanted):
     keys = jax.random.split(jax.random.key(1), (ROWS, 1)) if dropped else None
     tokens = inputs()
@@ -252,10 +213,3 @@ def test_a_causal_sequence_is_told_by_its_last_real_token(params):
     assert largest_difference(by_hand, plain.pooled[:, 0]) < 2e-6
     empty = tokens_of(inputs().ids, mask=np.zeros((ROWS, LENGTH)))  # rows that fill up a batch
     assert jnp.isfinite(encoded(CAUSAL, params, empty).pooled).all()
-
-
-def test_logits_are_at_all_positions_where_none_are_named(params):
-    everywhere = jnp.broadcast_to(jnp.arange(LENGTH), (ROWS, LENGTH))
-    for config in (CONFIG, CAUSAL):
-        named = logits(config, params, inputs(), wanted=everywhere)
-        assert largest_difference(named, apply(config, params, inputs(), None, None, "none", 1)) < 2e-6

@@ -58,11 +58,6 @@ def test_gradients_are_those_of_einsum(function, subscripts):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-4)
 
 
-def test_heads_are_put_first():
-    x = random((2, 5, 3, 4), jnp.float32, 0)
-    np.testing.assert_array_equal(heads_first(x), np.swapaxes(x, 1, 2))
-
-
 def test_bfloat16_reaches_the_products_on_cpus():
     """XLA would convert the arguments to float32 first, which takes twice as long where a CPU multiplies bfloat16."""
     vectors = jax.ShapeDtypeStruct((2, 64, 2, 64), jnp.bfloat16)

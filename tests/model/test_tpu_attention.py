@@ -10,14 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import faked_devices, program
-from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model.attention import form_for
 from bert_jax.model.attention_form import AttentionCase
 from bert_jax.model.attention_pattern import AttentionPattern, Places
-from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.exact_attention import attend
 from bert_jax.model.tpu_attention_kernel import Kernel
 from bert_jax.model.tpu_attention_tiles import spans, widths
@@ -65,11 +62,12 @@ def with_gradients(form, pattern, heads, size, rate):
     return np.where(real, context, 0), *gradients
 
 
-@pytest.mark.parametrize("name", PATTERNS)
-@pytest.mark.parametrize("heads, size, rate", [(2, 64, 0.1), (4, 32, 0.0), (1, 128, 0.5)])
+@pytest.mark.parametrize(
+    "name, heads, size, rate",
+    [(name, 2, 64, 0.1) for name in PATTERNS]
+    + [(name, *of_heads) for name in list(PATTERNS)[1:4:2] for of_heads in ((4, 32, 0.0), (1, 128, 0.5))],
+)
 def test_it_gives_what_the_exact_form_gives(on_tpu, name, heads, size, rate):
-    if name == "several blocks of queries" and size != 64:
-        pytest.skip("one shape is enough of what takes long")
     pattern = pattern_of(**PATTERNS[name])
     for exact, found in zip(*(with_gradients(form, pattern, heads, size, rate) for form in (attend, TPU.attend))):
         assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
@@ -134,26 +132,6 @@ def test_its_dropout_keeps_the_elements_that_the_exact_form_keeps(on_tpu):
     exact, found = (form(zeros, zeros, unit, pattern, 0.1, keys) for form in (attend, TPU.attend))
     assert jnp.array_equal(exact == 0, found == 0)
     assert 0.09 < (found == 0).mean() < 0.11
-
-
-def test_a_model_gives_the_same_by_it(on_tpu):
-    config = ModelConfig(num_layers=2, hidden_size=128, num_heads=2, vocabulary_size=50, max_positions=128)
-    ids = jax.random.randint(jax.random.key(0), (2, 128), 0, 50)
-    tokens, keys = tokens_of(ids, mask=np.arange(128) < [[128], [90]]), jax.random.split(jax.random.key(1), (2, 1))
-    params, wanted = init(config, jax.random.key(2)), jnp.array([[1, 5], [2, 80]])
-
-    @functools.partial(jax.jit, static_argnums=1)
-    @jax.value_and_grad
-    def loss(params, form):
-        logits, pairs = BertForPretraining(config, ExecutionConfig(attention=form)).apply(
-            {"params": params}, tokens, wanted, keys
-        )
-        return jnp.square(logits[..., :50]).mean() + jnp.square(pairs).mean()
-
-    exact, found = (loss(params, form) for form in ("exact", "tpu"))
-    assert float(found[0]) == pytest.approx(float(exact[0]), rel=1e-6)
-    for one, other in zip(*map(jax.tree.leaves, (exact[1], found[1]))):
-        assert jnp.abs(one - other).max() <= 1e-5 * max(1e-3, jnp.abs(one).max())
 
 
 ON_EIGHT_DEVICES = """

@@ -10,14 +10,13 @@ import pytest
 import zstandard
 from conftest import stories
 from damages import attack
+from trained_tokenizers import trained
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.finetuning.dataset import read_labelled, read_training
 from bert_jax.rows.task_files import task_records
-from bert_jax.text.vocabulary import Vocabulary
-from bert_jax.text.wordpiece import WordPieceTokenizer
 
 COUNT = 25
 TEXT = stories(6)
@@ -79,13 +78,6 @@ COLUMNS = {"tags": ("words",), "span": ("question", "context")}
 LABELS = {"a.conll": "tags", "a.conllu": "upos", "a.json": "answers", "a.json.gz": "answers"}
 
 
-@pytest.fixture(scope="module")
-def tokenizer() -> WordPieceTokenizer:
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
-    return WordPieceTokenizer(Vocabulary(pieces))
-
-
 @pytest.mark.parametrize("source", CORPORA)
 def test_damaged_text_is_read_or_refused_in_one_line(tmp_path, slow, source):
     kind, _, rest = source.partition(":")
@@ -109,7 +101,7 @@ def test_damaged_text_is_read_or_refused_in_one_line(tmp_path, slow, source):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_damaged_rows_are_read_or_refused_in_one_line(tmp_path, slow, tokenizer, name):
+def test_damaged_rows_are_read_or_refused_in_one_line(tmp_path, slow, name):
     content, kind = FILES[name]
     file = tmp_path / name
     file.write_bytes(content)
@@ -128,7 +120,7 @@ def test_damaged_rows_are_read_or_refused_in_one_line(tmp_path, slow, tokenizer,
     def read():
         for record in task_records(str(file), Counter()):
             json.dumps(record.values, ensure_ascii=False).encode()
-        read_labelled(read_training(config, tokenizer, 0).task)
+        read_labelled(read_training(config, trained("wordpiece"), 0).task)
 
     read()
     attack(read, file, COUNT * (120 if slow else 1))

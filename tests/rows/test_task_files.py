@@ -274,6 +274,7 @@ def test_conll_columns_stand_apart_by_tabs_or_spaces(tmp_path, content, columns,
         ("a\tO\nb\n", "line 2 has 1 column ('b') and should have 2: 'words', 'tags'; mend it"),
         ("a\tO\n\nb\tx\tO\n", "line 3 has 3 columns"),
         ("a\tO\n\tO\n", "line 2 has 1 column"),
+        ("# x y z\nUlm B-LOC\n# x\nis\nold O\n", "line 4 has 1 column ('is')"),
     ],
 )
 def test_ragged_rows_are_refused_with_their_line(tmp_path, content, words):
@@ -303,6 +304,8 @@ def test_words_that_begin_with_a_number_sign_are_no_comments(tmp_path):
     content = "#Ulm B-LOC\n# O\nis O\n\nUlm B-LOC\n"
     assert values(tmp_path, "a.conll", content)[0] == {"words": ["#Ulm", "#", "is"], "tags": ["B-LOC", "O", "O"]}
     assert values(tmp_path, "b.conll", "#Ulm\nis\n") == [{"words": ["#Ulm", "is"]}]
+    found = values(tmp_path, "c.conll", "# a b c\n#Ulm N\nis V\n", columns=("words", "pos"))  # without tags
+    assert found[0]["words"] == ["#Ulm", "is"]
 
 
 @pytest.mark.parametrize("pipe", [False, True])
@@ -317,15 +320,6 @@ def test_a_comment_has_a_tag_that_is_nowhere_else_in_the_column_of_tags(tmp_path
         path.write_text(content)
     found = next(task_records(str(path), repairs, RowFormat(columns=("words", "ner", "lemma"), label="ner")))
     assert found.values["words"] == ["Anna", "#Ulm"] and repairs == {"comment lines (with # first) skipped": 1}
-
-
-def test_a_file_without_a_column_of_tags_has_comments_of_other_columns_alone(tmp_path):
-    content = "# a b c\n#Ulm N\nis V\n"
-    assert values(tmp_path, "a.conll", content, columns=("words", "pos"))[0]["words"] == ["#Ulm", "is"]
-
-
-def test_a_ragged_row_after_comments_is_refused_with_its_own_line(tmp_path):
-    assert "line 4 has 1 column ('is')" in refused(tmp_path, "a.conll", "# x y z\nUlm B-LOC\n# x\nis\nold O\n")
 
 
 CONLLU = """# text = Vámonos a casa

@@ -1,14 +1,13 @@
 import pytest
+from trained_tokenizers import trained
 
 from bert_jax.system.errors import UsageError
 from bert_jax.text import sentencepiece as sentencepiece_module
-from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.extension import extend, replaced_pieces
-from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
-TEXT = ["un able unable hello world worlds electron photo photon virus corona immune 中 国 " * 3] * 5
+TEXT = ("un able unable hello world worlds electron photo photon virus corona immune 中 国 " * 3,) * 5
 WORDS = ["Photovirus", "photoviruses", "Coronavirus", "photovirus", "x-ray", "two words", "", "中国"]
 
 
@@ -17,13 +16,9 @@ def wordpiece():
     return WordPieceTokenizer(Vocabulary(pieces))
 
 
-def sentencepiece(kind, size=34):
-    return train_sentencepiece(TEXT, size, Cleaning(), 1.0, kind)
-
-
 @pytest.fixture(scope="module", params=["wordpiece", "unigram", "bpe"])
 def old(request):
-    return wordpiece() if request.param == "wordpiece" else sentencepiece(request.param)
+    return wordpiece() if request.param == "wordpiece" else trained(request.param, 34, TEXT)
 
 
 def written(tokenizer, ids):
@@ -44,14 +39,14 @@ def test_old_pieces_keep_their_ids_and_new_words_are_whole(old):
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_other_words_are_encoded_as_before(kind):
-    old = sentencepiece(kind)
+    old = trained(kind, 34, TEXT)
     longer = extend(old, ["photovirus", "worldvirus"]).tokenizer
     for text in ["hello world", "worlds unable corona", "electron immune virus"]:
         assert longer.encode(text) == old.encode(text)
 
 
 def test_a_word_of_a_script_without_spaces_is_found_inside_text():
-    longer = extend(sentencepiece("unigram"), ["中国"]).tokenizer
+    longer = extend(trained("unigram", 34, TEXT), ["中国"]).tokenizer
     assert "中国" in written(longer, longer.encode("国中国中"))
 
 
@@ -86,4 +81,4 @@ def test_another_vocabulary_is_refused(pieces, words):
 def test_a_word_that_a_model_always_splits_is_refused(monkeypatch):
     monkeypatch.setattr(sentencepiece_module, "_SCORE_STEP", -5.0)
     with pytest.raises(UsageError, match="splits 'photovirus' whatever its pieces; leave the word out"):
-        extend(sentencepiece("unigram"), ["photovirus"])
+        extend(trained("unigram", 34, TEXT), ["photovirus"])

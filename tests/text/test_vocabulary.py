@@ -1,7 +1,6 @@
 import gzip
 
 import pytest
-from damages import attack
 
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
@@ -58,9 +57,3 @@ def test_published_vocabularies_are_read(reference):
         assert len(Vocabulary(lines)) == size
     for name, size in (("cased", 28_996), ("uncased", 30_522)):
         assert len(Vocabulary.read(reference / "reference" / f"vocab-{name}.txt")) == size
-
-
-def test_a_damaged_vocabulary_is_refused_in_a_line_or_read(tmp_path, slow):
-    path = tmp_path / "vocab.txt"
-    Vocabulary(PIECES).write(path)
-    attack(lambda: Vocabulary.read(path), path, count=10_000 if slow else 200)

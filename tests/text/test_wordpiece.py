@@ -56,15 +56,6 @@ def test_ids_are_the_originals(reference, name):
     assert prepared.tokens.tolist() == [number for case in golden["cases"] for number in case["ids"]]
 
 
-@pytest.mark.parametrize("count", [100, 101, 199, 200, 201])
-def test_a_word_of_up_to_200_characters_has_pieces(reference, count):
-    """Of x, xx, ##x and ##xx the published vocabulary lacks ##xxx: the longest matches are pairs."""
-    tokenizer = WordPieceTokenizer(Vocabulary.read(reference / "reference/vocab-uncased.txt"))
-    expected = ["xx"] + ["##xx"] * (count // 2 - 1) + ["##x"] * (count % 2) if count <= 200 else ["[UNK]"]
-    assert pieces(tokenizer, "x" * count) == expected
-    assert pieces(tokenizer, f"the {'x' * count}.") == ["the", *expected, "."]
-
-
 MASKED = "原来都，千装山林宿为生智神以这雪。济料"
 NUMBERS = [
     *map(int, "1334 3342 6964 8025 1284 6164 2256 3361 2163 712 4496 3256 4869 810 6822 7435 512 3846 3161".split())
