@@ -22,7 +22,7 @@ _NOT_IN_A_STEP = {
     *("from_random", "rows_hash", "seed"),
 }
 """Settings that no traced function reads; the seed is in the state."""
-_OF_ROWS = {"train": None, "dev": None, "patience": None}
+_OF_ROWS = {"train": None, "dev": None, "other_dev": (), "patience": None}
 """Settings of a task that no traced function reads, as they are without rows."""
 _trainers: dict[tuple, Trainer] = {}
 _objectives: dict[tuple[str, ...], TaskObjective] = {}

@@ -114,7 +114,7 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     learned = read_training(task, started.tokenizer, compiling_tokens(started.config))
     measured = read_labelled(learned.task) if config.task.dev else None
     others = {
-        name: read_labelled(make_task(learned.task.config.replace(dev=source), started.tokenizer))
+        name: read_labelled(make_task(learned.task.config.replace(dev=source, other_dev=()), started.tokenizer))
         for name, source in task.other_sets.items()
     }
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"

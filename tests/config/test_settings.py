@@ -136,13 +136,13 @@ def test_settings_are_frozen_hash_and_survive_json():
 
 def test_one_source_may_be_a_string():
     one = DataConfig(source="text:a", language="de")
-    assert (one.source, one.languages, one.shares) == (("text:a",), ("de",), None)
+    assert (one.source, one.languages, one.has_shares) == (("text:a",), ("de",), False)
     assert DataConfig(**one.model_dump(mode="json")) == one == DataConfig(source=("text:a",), language=("de",))
 
 
 def test_several_sources_have_shares_and_languages():
     several = DataConfig(source=("a", "b", "c"), weights=(3, 6, 1), language="de")
-    assert several.shares == (0.3, 0.6, 0.1) and several.languages == ("de",) * 3
+    assert several.shares([1, 5, 7]) == (0.3, 0.6, 0.1) and several.languages == ("de",) * 3
     assert several.replace(language=("de", "en", "zh")).languages == ("de", "en", "zh")
     assert DataConfig(**several.model_dump(mode="json")) == several
 

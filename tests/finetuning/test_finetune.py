@@ -14,6 +14,7 @@ from bert_jax.cli.main import run as bert_jax_command
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning import finetune as finetune_module
 from bert_jax.finetuning.finetune import DevRows, finetune, plan_finetuning
@@ -117,6 +118,24 @@ def test_a_task_is_learned_and_measured(finished, config):
     assert [line["step"] for line in lines if line["split"] == "eval"] == [16, 32, 48, 64]
     losses = [line["loss"] for line in lines if line["split"] == "train"]
     assert losses[-1] < 0.5 * losses[0]
+
+
+def test_other_dev_rows_are_measured_and_choose_nothing(config, tmp_path):
+    lines = Path(config.task.dev).read_text().splitlines()
+    swapped = {"animal": "water", "water": "animal"}
+    turned = ["\t".join((text, swapped[label])) for text, label in (line.split("\t") for line in lines[1:])]
+    (tmp_path / "turned.tsv").write_text("\n".join([lines[0], *turned]))
+    others = (f"turned={tmp_path / 'turned.tsv'}", f"same={config.task.dev}")
+    run = RunDirectory(tmp_path / "run")
+    results = finetune(config.replace(task=config.task.replace(other_dev=others, epochs=4.0)), run)
+    assert results["same/accuracy"] == results["accuracy"] == results["score"]
+    assert results["turned/accuracy"] == pytest.approx(1 - results["accuracy"])
+    assert results["baseline"]["same/accuracy"] == results["baseline"]["accuracy"]
+    for wrong, words in ((("a.tsv",), "has no name; give NAME=ROWS"), (("a=b", "a=c"), "has a name twice")):
+        with pytest.raises(SettingsError, match=words):
+            config.task.replace(other_dev=wrong)
+    with pytest.raises(SettingsError, match="measured beside task.dev, which names no rows"):
+        config.task.replace(other_dev=others, dev=None)
 
 
 @pytest.mark.parametrize("steps, planned", [((8,), "bfloat16"), ((0,), "auto")], ids=["run", "imported"])

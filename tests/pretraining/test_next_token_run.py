@@ -64,7 +64,8 @@ def test_the_baseline_knows_how_often_a_sequence_ends(run, config):
     tokenizer = bert_jax.load_tokenizer(run.tokenizer)
     held_out = pretrain_module.held_out_sequences(trainer, 0, data)
     labels = []
-    for batch in read_ahead(held_out._source):
+    ((_, source),) = held_out._parts
+    for batch in read_ahead(source):
         for ids, length, weight in zip(batch.tokens.ids, batch.tokens.length[:, 0], batch.weight[:, 0]):
             labels += ids[1:length].tolist() if weight else []
     labels = np.array(labels)
