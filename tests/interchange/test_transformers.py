@@ -19,6 +19,7 @@ from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.layout import TokenSequence
 from bert_jax.model.bert import BertForPretraining, init, without
+from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
