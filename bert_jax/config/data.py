@@ -62,15 +62,15 @@ class DataConfig(Settings):
     words: (
         Annotated[
             str,
-            Field(pattern=r"^(jieba|[\w.]+:\w+)$", examples=["jieba or module:function"]),
+            Field(pattern=r"^(jieba|sudachi|[\w.]+:\w+)$", examples=["jieba, sudachi or module:function"]),
             WrapValidator(_still_recorded),
         ]
         | None
     ) = None
-    """Finds the words that masking may take together: jieba, for Chinese (extra zh), or module:function, which
-    gives the word boundaries of a text as numbers of characters. None: the tokenizer's marks of words; in scripts
-    without spaces each piece is a word then. A module is imported only if the command line or a Python config names
-    it: where CONFIG is a run, give the flag again."""
+    """Finds the words that masking may take together: jieba, for Chinese (extra zh), sudachi, for Japanese (extra ja),
+    or module:function, which gives the word boundaries of a text as numbers of characters. None: the tokenizer's marks
+    of words; in scripts without spaces each piece is a word then. A module is imported only if the command line or a
+    Python config names it: where CONFIG is a run, give the flag again."""
     phrases: str | None = None
     """File of phrases, one a line: where the text has one, masking by phrase takes it together."""
     entities: str | None = None

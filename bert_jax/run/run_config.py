@@ -53,8 +53,9 @@ def read_config(path: Place) -> RunConfig | TaskRunConfig:
         config = TaskRunConfig(**settings) if "task" in settings else RunConfig(**settings)
     except SettingsError as error:
         raise UsageError(f"{path / 'config.json'}: {error}") from None
-    if isinstance(config, RunConfig) and config.data.words not in (None, "jieba"):
-        return config.replace(data=config.data.replace(words=RecordedCode(config.data.words)))
+    words = config.data.words if isinstance(config, RunConfig) else None
+    if words and ":" in words:
+        return config.change(data={"words": RecordedCode(words)})
     return config
 
 

@@ -1,27 +1,30 @@
-"""Words by a function that the user names, or by jieba for Chinese."""
+"""Words by a function that the user names, by jieba for Chinese, or by Sudachi for Japanese."""
 
 import importlib
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from bert_jax.config.data import RecordedCode
 from bert_jax.system.errors import UsageError, install_extra, quoted
 
 Segmenter = Callable[[str], Iterable[int]]
 """Gives the places in a text where words begin or end, as numbers of characters from 0, in ascending order."""
+_LONGEST = 16_000
+"""Characters that Sudachi is given at once: it takes at most 49,149 bytes."""
 
 
 def open_segmenter(name: str) -> Segmenter:
-    """The segmenter that data.words names: "jieba" or "module:function", of the Python path or the current folder.
+    """The segmenter that data.words names: "jieba", "sudachi" or "module:function", of the Python path or the current
+    folder.
 
     Its results are checked: it raises UsageError with the text where the function fails or gives no such places. Raises
     UsageError if it can't be imported, or if only the files of a run name it.
     """
     if isinstance(name, RecordedCode):
         raise UsageError(name.refusal)
-    function = _jieba() if name == "jieba" else _imported(name)
+    function = _NAMED[name]() if name in _NAMED else _imported(name)
 
     def segment(text: str) -> list[int]:
         try:
@@ -49,7 +52,9 @@ def _imported(name: str) -> Segmenter:
         imported = getattr(importlib.import_module(module), function)
     except Exception as error:  # whatever a module raises when it is imported
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise UsageError(f"data.words={name} can't be imported ({reason}); give jieba, or module:function") from None
+        raise UsageError(
+            f"data.words={name} can't be imported ({reason}); give jieba, sudachi or module:function"
+        ) from None
     if not callable(imported):
         raise UsageError(f"data.words={name} is {quoted(imported)}; name a function of a text")
     return imported
@@ -62,3 +67,21 @@ def _jieba() -> Segmenter:
         raise UsageError(f"data.words=jieba needs jieba; {install_extra('zh')}") from None
     jieba.setLogLevel("WARNING")
     return lambda text: itertools.accumulate(map(len, jieba.cut(text)))
+
+
+def _sudachi() -> Segmenter:
+    try:
+        from sudachipy import Dictionary, SplitMode
+    except ImportError:
+        raise UsageError(f"data.words=sudachi needs sudachipy; {install_extra('ja')}") from None
+    tokenizer = Dictionary(dict="small").tokenizer(SplitMode.C)  # the longest words
+
+    def segment(text: str) -> Iterator[int]:
+        for begin in range(0, len(text), _LONGEST):
+            for word in tokenizer.tokenize(text[begin : begin + _LONGEST]):
+                yield begin + word.end()
+
+    return segment
+
+
+_NAMED = {"jieba": _jieba, "sudachi": _sudachi}

@@ -21,6 +21,7 @@ from bert_jax.instances.store import InstanceSource
 from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START
 from bert_jax.system.errors import UsageError
 from bert_jax.text.lexicon import Lexicon
+from bert_jax.text.segmenter import open_segmenter
 from bert_jax.text.spelling import Speller
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
@@ -121,12 +122,23 @@ def test_a_segmenter_gives_words_and_phrases_cut_them(tmp_path, monkeypatch):
     assert (marks.units & ENTITY_START > 0).tolist() == [True, True, False, True, True, False]
 
 
-def test_jieba_finds_chinese_words():
-    pytest.importorskip("jieba")
-    characters = sorted(set("我来到北京清华大学"))
-    tokenizer = WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *characters]))
-    _, marks = marked(["我来到北京清华大学"], tokenizer, words="jieba")
-    assert (marks.units & WORD_START > 0).tolist() == [True, True, False, True, False, True, False, False, False]
+@pytest.mark.parametrize(
+    "segmenter, module, words",
+    [("jieba", "jieba", "我 来到 北京 清华大学"), ("sudachi", "sudachipy", "東京 大学 で 漫画 を 研究 し た")],
+)
+def test_words_of_chinese_and_japanese_are_found(segmenter, module, words):
+    pytest.importorskip(module)
+    text = words.replace(" ", "")
+    tokenizer = WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *sorted(set(text)), "##た", "##で", "##を", "##し"]))
+    _, marks = marked([text], tokenizer, words=segmenter)
+    expected = [number == 0 for word in words.split() for number in range(len(word))]
+    assert (marks.units & WORD_START > 0).tolist() == expected
+
+
+def test_a_text_may_be_longer_than_sudachi_takes_at_once():
+    pytest.importorskip("sudachipy")
+    places = open_segmenter("sudachi")("漫画" * 20_000)
+    assert places[-1] == 40_000
 
 
 def failing(text):
