@@ -62,8 +62,9 @@ class InstanceSource:
     def _record(self, number: int) -> bytes:
         # Reading takes 5 microseconds per record here; TFDS' data source, which starts threads at each call, takes 80.
         shard = bisect.bisect_right(self._starts, number) - 1
-        path, begin = shard_path(self.directory, self.split, shard), self._starts[shard]
+        begin = self._starts[shard]
         if shard not in self._readers:
+            path = shard_path(self.directory, self.split, shard)
             try:
                 self._readers[shard] = ShardReader(path, self._starts[shard + 1] - begin)
             except (OSError, RuntimeError, ValueError) as error:
@@ -72,6 +73,7 @@ class InstanceSource:
             return self._readers[shard].read(number - begin)
         except (OSError, RuntimeError, ValueError, IndexError) as error:
             del self._readers[shard]  # after an error this reader would fail for all other records, too
+            path = shard_path(self.directory, self.split, shard)
             what = f"{path}: record {number - begin} (record {number} of {self.split}) is damaged"
             return self._damaged(f"{what} ({first_line(error)})", error)
 
