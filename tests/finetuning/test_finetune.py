@@ -222,11 +222,17 @@ def test_predictions_from_python_and_from_the_command(finished, config, tmp_path
     found = bert.predict(["The old cat sees the house.", {"sentence": "The green river sees the house."}])
     assert [one["predicted_label"] for one in found] == ["animal", "water"]
     assert bert.encode(["The cat."]).pooled.shape == (1, 32)
-    assert bert_jax_command(["predict", str(finished.path), config.task.dev, str(tmp_path / "out.tsv")]) == 0
+    assert bert_jax_command(["predict", str(finished.path), config.task.train, str(tmp_path / "out.tsv")]) == 0
     header, *rows = (line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines())
     assert header == ["sentence", "label", "predicted_label", "probability_animal", "probability_water"]
-    assert len(rows) == 20 and all(row[1] == row[2] for row in rows)
-    assert "20 rows with predictions" in capsys.readouterr().err
+    assert len(rows) == 64 and all(row[1] == row[2] for row in rows)
+    assert "64 rows with predictions" in capsys.readouterr().err
+
+
+def test_an_export_says_on_what_it_was_measured(finished, config, tmp_path):
+    assert bert_jax_command(["export", str(finished.path), str(tmp_path / "exported")]) == 0
+    card = (tmp_path / "exported" / "README.md").read_text()
+    assert f"Measured on 20 rows of `{config.task.dev}`, by which the checkpoint was chosen.\n" in card
 
 
 def test_what_can_not_be_predicted_is_refused_in_one_line(finished, tiny_run, config, tmp_path, capsys):

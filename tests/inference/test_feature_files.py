@@ -43,7 +43,7 @@ def read(path, pooled) -> list[tuple[str | None, list[str] | None, np.ndarray]]:
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_what_is_read_back_is_what_was_written(tmp_path, monkeypatch, end, shape, pooled, dtype):
-    monkeypatch.setattr(feature_files, "_GROUP_BYTES", 200)
+    monkeypatch.setattr(feature_files, "_GROUP_BYTES", 120)
     monkeypatch.setattr(feature_files, "_COPY_BYTES", 16)
     path, features_written = tmp_path / f"out{end}", features(20, shape, pooled, dtype)
     write_features(path, iter(features_written), pooled)
