@@ -63,7 +63,6 @@ MAY_SKIP = (
     "BERT_JAX_REFERENCE names no folder",
     "bash is not installed",
     "fish is not installed",
-    "one shape is enough",
     "only root may",
     "processes are adopted on Linux alone",
     "the allocator of glibc",
