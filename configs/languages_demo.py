@@ -36,7 +36,7 @@ config = RunConfig(
         initializer_range=0.05,
     ),
     vocabulary=VocabularyConfig(
-        kind="unigram", size=24_000, lowercase=False, character_coverage=0.9995, sample_megabytes=20
+        kind="unigram", size=24_000, lowercase=False, character_coverage=0.9999, sample_megabytes=20
     ),
     data=DataConfig(
         source=tuple(f"text:languages/{code}.txt.gz" for code in LANGUAGES),
