@@ -81,7 +81,7 @@ WRONG = {
     f"{PRETRAIN} --data.weights 1 None": "--data.weights 1 None: expected finite numbers above 0, or None",
     f"{PRETRAIN} --profile-steps 3-5": "--profile-steps 3-5: expected a text like 100:110, or None",
     f"{PRETRAIN} --hosts.coordinator here": "--hosts.coordinator here: expected a text like 10.0.0.1:8476, or None",
-    f"{PRETRAIN} --vocabulary.strip-accents yes": "--vocabulary.strip-accents yes: expected True or False, or None",
+    f"{PRETRAIN} --vocabulary.strip-accents yes": "--vocabulary.strip-accents yes: expected True or False, or cased, or None",
     f"{PRETRAIN} --logging.tensorboard=false": "--logging.tensorboard=false: it takes no value; --logging.tensorboard is yes and --logging.no-tensorboard is no",
     "pretrain base --workdir W --data.no-whole-sentences": "--data.no-whole-sentences needs sequences without pairs, but --objective.pair=next_sentence makes pairs of segments; set --objective.pair=none or --data.whole-sentences",
     f"{PRETRAIN} --logging.tensorboard false": "false stands by itself: a switch takes no value",
