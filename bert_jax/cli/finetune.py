@@ -33,16 +33,15 @@ def run(words: list[str]) -> None:
         return
     from bert_jax.cli.summary import print_next_steps, print_task_results
     from bert_jax.cli.supervision import on_all_hosts
-    from bert_jax.finetuning.finetune import plan_finetuning, read_by
-    from bert_jax.finetuning.seeds import finetune_seeds
-    from bert_jax.model.sharding import make_mesh
+    from bert_jax.finetuning.finetune import read_by
+    from bert_jax.finetuning.seeds import finetune_seeds, prepare_seeds
     from bert_jax.run.hosts import is_first
     from bert_jax.run.overwriting import overwrite
 
     config = args.config
     with on_all_hosts(config.hosts):
         if args.overwrite:
-            overwrite(args.workdir, lambda run: plan_finetuning(config, make_mesh(config.mesh), run), read_by(config))
+            overwrite(args.workdir, lambda path: prepare_seeds(config, path, args.seeds), read_by(config))
         results = finetune_seeds(config, args.workdir, args.seeds)
     if is_first():
         print_task_results(results)

@@ -38,8 +38,7 @@ def run(words: list[str]) -> None:
     from bert_jax.cli.summary import print_examples, print_next_steps, print_results
     from bert_jax.cli.supervision import on_all_hosts
     from bert_jax.inference.examples import filled_examples
-    from bert_jax.model.sharding import make_mesh
-    from bert_jax.pretraining.pretrain import check, pretrain, read_by
+    from bert_jax.pretraining.pretrain import Pretraining, pretrain, read_by
     from bert_jax.run.hosts import is_first
     from bert_jax.run.overwriting import overwrite
     from bert_jax.run.run_directory import RunDirectory
@@ -48,7 +47,7 @@ def run(words: list[str]) -> None:
     directory = RunDirectory(workdir)
     with on_all_hosts(config.hosts):
         if args.overwrite:
-            overwrite(workdir, lambda run: check(config, run, make_mesh(config.mesh)), read_by(config))
+            overwrite(workdir, lambda path: Pretraining(config, RunDirectory(path)).prepare_only(), read_by(config))
         results = pretrain(config, directory)
     if not is_first():
         return

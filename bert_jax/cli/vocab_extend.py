@@ -26,7 +26,8 @@ class Extend(Arguments):
     """Markers to add, such as [E11]: a UTF-8 file with one on each line. They are found in text as they are written,
     before it is cleaned and split. A vocabulary with markers is written as a tokenizer.json."""
     output: PlaceArgument | None = None
-    """File to write. Without it: VOCAB.extended.txt, .model or .json beside the vocabulary."""
+    """File to write. Without it: VOCAB.extended.txt, .model or .json beside the vocabulary. Needed for that of a run or
+    model."""
     lowercase: bool = True
     """Whether a vocab.txt is for lower-cased text. Used only for a vocab.txt: all others contain this
     setting."""
@@ -70,14 +71,14 @@ def _check_casing(args: Extend, tokenizer: Tokenizer) -> None:
 
 
 def _beside(vocabulary: Place, tokenizer: Tokenizer) -> Place:
-    """The default output, VOCAB.extended.txt, .model or .json.
-
-    It is beside a tokenizer directory, never inside: that directory belongs to a run.
-    """
-    directory = tokenizer_directory(vocabulary) or tokenizer_directory(vocabulary.parent)
-    place = directory.parent if directory in (vocabulary, vocabulary.parent) else vocabulary
-    file = Path(tokenizer.file_name) if vocabulary.is_dir() else vocabulary
-    return (place if place.is_dir() else place.parent) / f"{file.stem}.extended{Path(tokenizer.file_name).suffix}"
+    """The default output, VOCAB.extended.txt, .model or .json. Raises UsageError if it would be in a run or model."""
+    own = Path(tokenizer.file_name)
+    if tokenizer_directory(vocabulary) or tokenizer_directory(vocabulary.parent):
+        raise UsageError(
+            f"{vocabulary} belongs to a run or model, whose folder takes no other files; name the file to write, "
+            f"such as --output {own.stem}.extended{own.suffix}"
+        )
+    return vocabulary.parent / f"{vocabulary.stem}.extended{own.suffix}"
 
 
 def _check_output(output: Place, tokenizer: Tokenizer) -> None:

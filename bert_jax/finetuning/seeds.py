@@ -4,7 +4,7 @@ import statistics
 from typing import Any
 
 from bert_jax.config.finetune import FinetuneConfig
-from bert_jax.finetuning.finetune import finetune
+from bert_jax.finetuning.finetune import FineTuning, finetune
 from bert_jax.run.hosts import is_first
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
@@ -24,25 +24,35 @@ def finetune_seeds(config: FinetuneConfig, path: Place, count: int) -> dict[str,
     `best_score`, and in `constant_predictions` the number of seeds that give one answer for every row.
     Raises what `finetune` does, and UsageError where nothing is measured, or where there are runs of the other kind.
     """
+    runs = _runs(config, path, count)
+    if count == 1:
+        return finetune(*runs[0]) | {"run": str(path)}
+    results = summed_up({str(run.path): finetune(own, run) for own, run in runs})
+    if is_first():
+        write_json(path / "results.json", results)
+    return results
+
+
+def prepare_seeds(config: FinetuneConfig, path: Place, count: int) -> None:
+    """Checks and prepares the first run of `finetune_seeds`, and trains nothing. Raises what that does."""
+    FineTuning(*_runs(config, path, count)[0]).prepare_only()
+
+
+def _runs(config: FinetuneConfig, path: Place, count: int) -> list[tuple[FinetuneConfig, RunDirectory]]:
+    """The settings and directory of the run of each seed. Raises UsageError as `finetune_seeds` does."""
     if count < 1:
         raise UsageError(f"--seeds {count} asks for no runs; give how many, from 1")
     several = path.is_dir() and any(child.name.startswith(_SEED) for child in path.iterdir())
     if count == 1 and several:
         raise UsageError(f"{path} holds runs of several seeds; choose another --workdir, or give --seeds")
     if count == 1:
-        return finetune(config, RunDirectory(path)) | {"run": str(path)}
+        return [(config, RunDirectory(path))]
     if RunDirectory(path).config_file.exists():
         raise UsageError(f"{path} is a run of one seed; choose another --workdir, or leave out --seeds {count}")
     if not config.task.dev:
         raise UsageError("--seeds compares scores, and task.dev names no rows to measure on; give some by --task.dev")
-    each = {}
-    for seed in range(config.seed, config.seed + count):
-        run = path / f"{_SEED}{seed}"
-        each[str(run)] = finetune(config.replace(seed=seed), RunDirectory(run))
-    results = summed_up(each)
-    if is_first():
-        write_json(path / "results.json", results)
-    return results
+    seeds = range(config.seed, config.seed + count)
+    return [(config.replace(seed=seed), RunDirectory(path / f"{_SEED}{seed}")) for seed in seeds]
 
 
 def summed_up(each: dict[str, dict[str, Any]]) -> dict[str, Any]:

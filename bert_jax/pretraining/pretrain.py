@@ -53,6 +53,8 @@ class Pretraining(Job[RunConfig]):
 
     def prepare(self) -> None:
         self._tokenizer = make_tokenizer(self.config, self.run, self._initial)
+        vocabulary = self._tokenizer.vocabulary
+        self._trainer = pretraining_trainer(self.config, self.mesh, len(vocabulary), vocabulary.mask_id)
         self._prepared = prepare_lengths(self.config, self.run)
         shares = list(source_shares(self.config, self._prepared))
         check_epochs(self.config, shares)
@@ -60,9 +62,8 @@ class Pretraining(Job[RunConfig]):
             say(str(share))
 
     def work(self) -> tuple[PretrainingTrainer, list[PhaseWork]]:
-        vocabulary = self._tokenizer.vocabulary
-        self._trainer = trainer = pretraining_trainer(self.config, self.mesh, len(vocabulary), vocabulary.mask_id)
-        if reason := obstacle(trainer.objective.model, trainer.state_shapes.params, vocabulary):
+        trainer = self._trainer
+        if reason := obstacle(trainer.objective.model, trainer.state_shapes.params, self._tokenizer.vocabulary):
             say(f"transformers can't read this model: {reason}")
         say(f"objective: {trainer.objective.description}")
         self._held_out = _held_out_of_phases(trainer, self._prepared)

@@ -1,9 +1,10 @@
-"""--overwrite: deletes a run before another one begins in its directory."""
+"""--overwrite: replaces a run by another one, which is prepared first."""
 
+import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from bert_jax.corpora.corpus import KINDS
@@ -12,10 +13,16 @@ from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import OF_A_RUN, RunDirectory
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import UsageError
-from bert_jax.system.files import open_lock, remove_directory
+from bert_jax.system.files import open_lock, remove_directory, remove_temporary, temporary_path
+from bert_jax.system.interruption import deferred
 from bert_jax.system.progress import say
 
 _SEED = re.compile(r"seed-\d+")
+_LEFT = re.compile(r"\.lock|\..*\.tmp")
+"""Names of the files and directories that a deleted or killed run may leave."""
+_MOVED = {"checkpoints": 0, "config.json": 2}
+"""Order in which the files of a run are moved away, 1 for all others. Without checkpoints, a run may change its
+settings; with a config.json, its directory is still that of a run."""
 
 
 def as_if_absent(path: Place) -> RunDirectory:
@@ -23,28 +30,32 @@ def as_if_absent(path: Place) -> RunDirectory:
     return RunDirectory(path / ".overwritten")
 
 
-def overwrite(workdir: Place, check: Callable[[RunDirectory], object], read: Sequence[str | None]) -> None:
-    """Deletes the run at `workdir`, on the first host, if `check` raises nothing.
+def overwrite(workdir: Place, prepare: Callable[[Path], object], read: Iterable[str | None]) -> None:
+    """Replaces the run at `workdir`, or the runs of several seeds there, by what `prepare` writes to a given path.
 
-    `check` gets the directory as if it were empty. `read`: the sources and models of the next run, which must lie
-    outside.
+    Until `prepare` has returned, the existing run is complete and locked. The given path is a temporary directory
+    within it: what a killed process leaves there is deleted when the run is opened again. On several hosts, only the
+    first does this. `read`: the sources and models of the next run, which must lie outside.
+
+    Raises what `prepare` does, and UsageError as `runs_to_delete` does, if another process works on the run, or if its
+    files can't be moved.
     """
-    with first_alone("overwrite"):
-        if is_first():
-            check(as_if_absent(workdir))
-            start_over(workdir, read)
-
-
-def start_over(path: Place, read: Iterable[str | None]) -> None:
-    """Deletes the run at `path`, or the runs of several seeds there, if there are any.
-
-    Raises UsageError, before anything is deleted, as `runs_to_delete` does and if another process works on the run.
-    """
-    runs = runs_to_delete(path, read)
-    for run in runs:
-        _delete(RunDirectory(run))
-    if runs not in ([], [path]):
-        (path / "results.json").unlink(missing_ok=True)
+    with first_alone("overwrite"), contextlib.ExitStack() as stack:
+        runs = runs_to_delete(workdir, read) if is_first() else []
+        if not runs:
+            return
+        for run in runs:
+            stack.enter_context(_locked(run))
+        remove_temporary(workdir)
+        steps = {run: step for run in runs if (step := RunDirectory(run).newest_step) is not None}
+        if steps:
+            say(f"--overwrite: the run at {workdir} stays until the next one is prepared")
+        prepared = temporary_path(Path(workdir) / "prepared")
+        stack.callback(remove_directory, prepared)
+        prepare(prepared)
+        _replace(Path(workdir), prepared)
+        for run, step in steps.items():
+            say(f"--overwrite: the run at {run}, at step {step:,}, was deleted")
 
 
 def runs_to_delete(path: Place, read: Iterable[str | None]) -> list[Place]:
@@ -58,9 +69,9 @@ def runs_to_delete(path: Place, read: Iterable[str | None]) -> list[Place]:
         raise UsageError(f"--overwrite deletes no run in a bucket: delete {path} there, or choose another --workdir")
     runs = [path / child.name for child in sorted(path.iterdir()) if _SEED.fullmatch(child.name)] or [path]
     beside = [] if runs == [path] else [child for child in path.iterdir() if child not in runs]
-    strange = [child for child in beside if child.name != "results.json"]
+    strange = [child for child in beside if child.name != "results.json" and not _LEFT.fullmatch(child.name)]
     for run in runs:
-        if any(run.iterdir()):
+        if not all(_LEFT.fullmatch(child.name) for child in run.iterdir()):
             read_config(run)  # raises UsageError if it is no run
         strange += [child for child in run.iterdir() if not OF_A_RUN.fullmatch(child.name)]
     if strange:
@@ -88,20 +99,47 @@ def _is_below(place: str, path: Path) -> bool:
     return Path(os.path.expanduser(place)).resolve().is_relative_to(path.resolve())
 
 
-def _delete(run: RunDirectory) -> None:
-    """Deletes the run's files but its lock, which it holds meanwhile; config.json, which makes it a run, last."""
-    with open_lock(run.path / ".lock") as lock:
+@contextlib.contextmanager
+def _locked(run: Place) -> Iterator[None]:
+    """Holds the lock of a run. Raises UsageError if another process has it."""
+    with open_lock(Path(run) / ".lock") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(
-                f"another process is working on {run.path}; stop it first, or choose another --workdir"
+                f"another process is working on {run}; stop it first, or choose another --workdir"
             ) from None
-        step = run.newest_step
-        for child in sorted(run.path.iterdir(), key=lambda child: child.name == "config.json"):
-            if child.is_dir() and not child.is_symlink():
-                remove_directory(child)
-            elif child.name != ".lock":
-                child.unlink()
-    if step is not None:
-        say(f"--overwrite: the run at {run.path}, at step {step:,}, was deleted")
+        yield
+
+
+def _replace(path: Path, prepared: Path) -> None:
+    """Deletes everything at `path` but its lock, and moves what is in `prepared` there.
+
+    After a kill in the milliseconds in which files are moved, the run has none of its checkpoints any more and begins
+    anew. Raises UsageError, with all files back in their places, if one can't be moved.
+    """
+    replaced = temporary_path(path / "replaced")
+    stay = {prepared.name, replaced.name, ".lock"}
+    moved: list[Path] = []
+    replaced.mkdir()
+    with deferred():
+        try:
+            for child in _in_order(path, stay):
+                moved.append(child.rename(replaced / child.name))
+        except OSError as error:
+            for child in moved:
+                child.rename(path / child.name)
+            replaced.rmdir()
+            raise UsageError(
+                f"--overwrite can't move {error.filename} ({error.strerror}), and the run is as it was; choose another "
+                "--workdir"
+            ) from None
+        for child in reversed(_in_order(prepared, stay)):
+            child.rename(path / child.name)
+    remove_directory(replaced)
+
+
+def _in_order(directory: Path, stay: set[str]) -> list[Path]:
+    """The files and directories in `directory` that don't `stay`, in the order of `_MOVED`."""
+    moving = (child for child in directory.iterdir() if child.name not in stay)
+    return sorted(moving, key=lambda child: _MOVED.get(child.name, 1))

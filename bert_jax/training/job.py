@@ -52,6 +52,11 @@ class Job(ABC, Generic[Config]):
     def title(self, results: dict[str, Any]) -> str:
         """The title of the plots."""
 
+    def prepare_only(self) -> None:
+        """Checks the settings and prepares the run, as `carry_out` does, and trains nothing."""
+        self.run.open(self.check())
+        self.prepare()
+
     def carry_out(self) -> dict[str, Any]:
         """Runs or resumes the training to its end; returns the results, which are also written to results.json.
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -12,8 +11,7 @@ from warm_process import COMMAND
 
 from bert_jax.cli.main import COMMANDS, _failed, run
 from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.system.bucket import place_of
-from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.system.errors import Interrupted
 
 SHELL = [sys.executable, "-m", "bert_jax.cli.main"]
 CONFIG = """
@@ -170,67 +168,6 @@ def test_counts_below_one_are_one_line(tiny_run, capsys, command, words):
     assert words in refused(capsys, *(tiny_run.path if word == "RUN" else word for word in command))
 
 
-def test_a_vocabulary_is_made_longer(tiny_run, tmp_path, capsys):
-    shutil.copytree(tiny_run.tokenizer, tmp_path / "run" / "tokenizer")
-    words, longer = tmp_path / "words.txt", tmp_path / "run" / "vocab.extended.txt"
-    words.write_text("Coronavirus\nthe\n\nx-ray\n")
-    for given in ("run", "run/tokenizer", "run/tokenizer/vocab.txt"):
-        assert run(["vocab", "--extend", str(tmp_path / given), "--words", str(words)]) == 0
-        assert "151 pieces (1 word added, 1 known already, 1 left out" in capsys.readouterr().out
-        assert longer.read_text().splitlines() == [*load_tokenizer(tiny_run.path).vocabulary.pieces, "coronavirus"]
-        longer.unlink()
-    assert run(["vocab", "--extend", str(tmp_path / "run"), f"--words={words}", "--output", str(longer)]) == 0
-    (tmp_path / "markers.txt").write_text("[E11]\n<num>\n")
-    marked = tmp_path / "run" / "vocab.extended.json"
-    markers = str(tmp_path / "markers.txt")
-    assert run(["vocab", "--extend", str(longer), "--markers", markers, "--output", str(marked)]) == 0
-    assert "153 pieces (0 words added, 0 known already" in capsys.readouterr().out
-    assert load_tokenizer(marked).encode("[E11]<num>") == [151, 152]
-
-
-@pytest.mark.parametrize(
-    "flags, words",
-    [
-        ({"--words": "absent"}, "no file of words at"),
-        ({"--words": "known.txt"}, "adds nothing to"),
-        ({"--extend": "cased.txt"}, "has pieces with capitals and words would be lower-cased; add --no-lowercase"),
-        ({"--output": "vocab.txt"}, "exists already; choose another --output"),
-        ({"--output": "x.model"}, "a wordpiece vocabulary is written as vocab.txt"),
-        ({"--output": "absent/x.txt"}, "there is no directory"),
-        ({"--markers": "markers.txt", "--output": "x.txt"}, "a wordpiece vocabulary is written as tokenizer.json"),
-    ],
-)
-def test_a_vocabulary_that_cannot_be_made_longer_is_one_line(tmp_path, capsys, flags, words):
-    pieces = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
-    contents = {"vocab.txt": f"{pieces}a\n", "cased.txt": f"{pieces}A\n", "words.txt": "b\n", "known.txt": "a\n"}
-    contents["markers.txt"] = "[E11]\n"
-    for name, content in contents.items():
-        (tmp_path / name).write_text(content)
-    given = {"--extend": "vocab.txt", "--words": "words.txt"} | flags
-    arguments = [part for flag, name in given.items() for part in (flag, tmp_path / name)]
-    assert words in refused(capsys, "vocab", *arguments)
-    assert {path.name for path in tmp_path.iterdir()} == set(contents)
-    assert (tmp_path / "vocab.txt").read_text() == contents["vocab.txt"]
-
-
-def test_a_vocabulary_in_a_bucket_is_made_longer(tiny_run, bucket_server, bucket, tmp_path, capsys):
-    bucket_server.put(f"{bucket}/words.txt".removeprefix("gs://"), b"Coronavirus\n")
-    for file in tiny_run.tokenizer.iterdir():
-        bucket_server.put(f"{bucket}/run/tokenizer/{file.name}".removeprefix("gs://"), file.read_bytes())
-    made = [f"{bucket}/run/vocab.extended.txt"] * 3 + [f"{bucket}/new/longer.txt", str(tmp_path / "longer.txt")]
-    given = ["run", "run/tokenizer", "run/tokenizer/vocab.txt", "run", "run"]
-    for vocabulary, longer in zip(given, map(place_of, made), strict=True):
-        line = ["vocab", "--extend", f"{bucket}/{vocabulary}", "--words", f"{bucket}/words.txt"]
-        assert run(line if "extended" in longer.name else [*line, "--output", str(longer)]) == 0
-        assert capsys.readouterr().out.replace("\n", "").endswith(str(longer))
-        assert longer.read_text().splitlines() == [*load_tokenizer(tiny_run.path).vocabulary.pieces, "coronavirus"]
-        longer.unlink()
-    before = dict(bucket_server.objects)
-    assert "no file of words at gs://" in refused(capsys, *line[:-1], f"{bucket}/absent.txt")
-    assert "exists already" in refused(capsys, *line, "--output", f"{bucket}/run/tokenizer/vocab.txt")
-    assert bucket_server.objects == before
-
-
 @pytest.mark.parametrize("first", ["", "import jax; "])
 def test_with_libtpu_installed_nothing_complains_of_a_tpu_that_is_not_there(first, tiny_run):
     pytest.importorskip("libtpu")
@@ -259,3 +196,13 @@ def test_an_interrupted_run_goes_on_however_its_flag_is_written(words, capsys, m
     monkeypatch.setattr("bert_jax.system.interruption._State.settled", False)
     assert _failed(KeyboardInterrupt(), "pretrain", words) == 143
     assert "give the same command again to go on" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_is_not_advised_to_overwrite_itself(capsys, monkeypatch):
+    monkeypatch.setattr("bert_jax.system.interruption._State.settled", False)
+    words = ["--workdir", "runs/a", "--overwrite"]
+    stopped = Interrupted("stopped at step 5 of 12; give the same command again to go on")
+    assert _failed(stopped, "pretrain", words) == _failed(KeyboardInterrupt(), "pretrain", words) == 143
+    said = capsys.readouterr().err
+    assert "stopped at step 5 of 12; give the same command without --overwrite to go on" in said
+    assert "interrupted; give the same command again to do it from its beginning" in said
