@@ -53,7 +53,8 @@ def run(words: list[str]) -> None:
     elif is_finetuned:
         print_task_results(results, f"rows of {args.data}" if args.data else "dev rows")
     else:
-        print_results(results, f"sequences of {args.data}" if args.data else "held-out sequences")
+        of = f"sequences of {args.data}" if args.data else "held-out sequences"
+        print_results(results, len(config.phases), of)
 
 
 def _check(args: Evaluate, is_finetuned: bool) -> None:

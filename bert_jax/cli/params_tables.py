@@ -49,9 +49,14 @@ def _add_groups(table: Table, counted: list[Part], groups: Iterable[str], num_la
             shapes = " + ".join(f"[{','.join(map(str, shape))}]" for shape in part.shapes)
             table.add_row(part.name, shapes, *_counts([part], group == "block"))
         if group_parts and group in ("embeddings", "block"):
-            _add_total(table, f"{num_layers} blocks" if group == "block" else group, group_parts)
+            _add_total(table, _blocks(group_parts, num_layers) if group == "block" else group, group_parts)
         if group_parts and group == "MLM head":
             table.add_row("MLM output", "the word table, shared")
+
+
+def _blocks(block_parts: list[Part], num_layers: int) -> str:
+    shared = max(part.copies for part in block_parts) < num_layers
+    return f"{num_layers} blocks" + (" that share their parameters" if shared else "")
 
 
 def _add_total(table: Table, name: str, group: list[Part]) -> None:

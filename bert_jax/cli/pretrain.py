@@ -51,7 +51,7 @@ def run(words: list[str]) -> None:
         results = pretrain(config, directory)
     if not is_first():
         return
-    print_results(results)
+    print_results(results, len(config.phases))
     fills_masks = not config.model.causal
     example = None
     if fills_masks and jax.process_count() == 1:  # filling masks would need all processes

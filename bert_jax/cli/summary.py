@@ -23,8 +23,11 @@ _MOST_CELLS = 160
 """Maximum characters of a sentence in a table; a terminal of 80 columns shows them on five lines."""
 
 
-def print_results(results: dict[str, Any], of: str = "held-out sequences") -> None:
-    """Prints the metrics of the model and of the frequency baseline; `of` names the text that was measured."""
+def print_results(results: dict[str, Any], phases: int = 1, of: str = "held-out sequences") -> None:
+    """Prints the metrics of the model and of the frequency baseline.
+
+    `phases`: how many the run has; only the last can be given more steps. `of` names the text that was measured.
+    """
     if "baseline" not in results:
         output.print(f"{results['steps']:,} steps done; nothing was held out to measure on")
         return
@@ -44,8 +47,8 @@ def print_results(results: dict[str, Any], of: str = "held-out sequences") -> No
     if not results["beats_baseline"]:
         output.print(
             "The model is no better than guessing by frequency alone: it has learned nothing from the context. Train "
-            "for more steps (--phases.0.steps), or try another learning rate (--optimizer.peak-learning-rate); "
-            "bert-jax inspect shows what it is trained on.",
+            f"for more steps (--phases.{phases - 1}.steps), or try another learning rate "
+            "(--optimizer.peak-learning-rate); bert-jax inspect shows what it is trained on.",
             soft_wrap=True,
         )
     if results.get("unknown_share", 1) <= MOST_UNKNOWN:  # preparation warns of more
@@ -180,7 +183,8 @@ def print_sequences(sequences: Iterable[SeenSequence]) -> None:
     """Prints sequences with the pieces to predict, the units that these belong to and the label of the pair."""
     output.print(
         "[bold]bold[/bold]: a piece to predict, as input/truth. {Braces}: pieces of one unit, predicted together. Each "
-        "word has a space before it; where a sequence begins inside a word, ## stands there.\n"
+        "word has a space before it. Inside a word, ## stands where a sequence begins, and before and after a piece to "
+        "predict.\n"
     )
     for number, sequence in enumerate(sequences, 1):
         tokens = f"{len(sequence.pieces)} of {sequence.row_length} tokens"
@@ -204,6 +208,8 @@ def _line(sequence: SeenSequence) -> Text:
             line.append(" ")
         elif at == 1:
             line.append(" ##")
+        elif at and (piece.answer is not None or sequence.pieces[at - 1].answer is not None):
+            line.append("##")
         if at in opened:
             line.append("{")
         line.append(piece.text, "" if piece.answer is None else "bold red")

@@ -46,6 +46,11 @@ class Filler:
                 "the model is causal (model.causal): it doesn't see what stands after a [MASK] and never saw one; "
                 "fill masks with a model that was trained with objective.predict=masked"
             )
+        if config.discriminator:
+            raise UsageError(
+                "the model is a discriminator without its generator, which fills masks; use the generator, which "
+                "bert-jax export writes to the folder `generator` in that of the discriminator"
+            )
         if "masked_lm" not in params:
             raise UsageError("the model has no masked-language head, which fills masks; use one with it")
         self._config, self._params, self._tokenizer, self._encode = config, params, tokenizer, encode

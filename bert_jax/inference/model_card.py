@@ -124,7 +124,7 @@ def _training_facts(training: _Training) -> Iterator[str]:
         predicted = {
             "masked": "masked pieces",
             "next": "each next piece",
-            "replaced": "which pieces a generator, trained beside it on masked ones, has replaced",
+            "replaced": "masked pieces for a generator, and for a discriminator which pieces the generator replaced",
         }[config.objective.predict]
         pairs = {"next_sentence": " and next sentences", "sentence_order": " and the order of sentences", "none": ""}
         yield f"objective: {predicted}{pairs[config.objective.pair]}"
@@ -163,12 +163,14 @@ def _results_table(training: _Training) -> Iterator[str]:
     else:
         rows = f"{results.get('dev_rows', 0):,} rows of {_code(config.task.dev)}"
         yield f"Measured on {rows}, by which the checkpoint was chosen.\n"
+    is_replaced = isinstance(config, RunConfig) and config.objective.predict == "replaced"
     of_baseline = "by frequency alone" if isinstance(config, RunConfig) else "commonest answer"
     yield "| | model |" + (f" {of_baseline} |" if baseline else "")
     yield "|---|---|" + ("---|" if baseline else "")
     for name, value in numbers.items():
         guess = f" {baseline[name]:.4f}" if name in baseline else ""
-        yield f"| {_NAMES.get(name, name)} | {value:.4f} |" + (f"{guess} |" if baseline else "")
+        whose = "the generator's " if is_replaced and name.startswith("mlm_") else ""
+        yield f"| {whose}{_NAMES.get(name, name)} | {value:.4f} |" + (f"{guess} |" if baseline else "")
 
 
 def _code(text: str | None) -> str:

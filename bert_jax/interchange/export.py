@@ -42,7 +42,8 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
     """The form of a model whose parameters, or their shapes, are `params`. Raises UsageError where it has none."""
     if config.causal:
         raise UsageError(
-            "the model is causal (model.causal), and what is exported would see both sides; export a model that does"
+            "the model is causal (model.causal), and BERT's classes in transformers attend to both sides; only "
+            "models without model.causal can be exported"
         )
     relative = relative_of(config.model_type, "model.model_type")
     if not task:

@@ -226,12 +226,14 @@ RELATIVES: dict[str, Relative] = {
     "modernbert": _MODERNBERT,
 }
 """By model_type in config.json."""
+_MISSPELT = 0.9
+"""Least similarity of a misspelt model_type to the right one; distilbert and albert, two models, have 0.75."""
 
 
 def relative_of(model_type: Any, place: str) -> Relative:
     """The relative of this model_type. Raises UsageError, naming `place`, for one that isn't known."""
     if relative := isinstance(model_type, str) and RELATIVES.get(model_type):
         return relative
-    near = difflib.get_close_matches(str(model_type), RELATIVES, 1, cutoff=0.5)
+    near = difflib.get_close_matches(str(model_type), RELATIVES, 1, cutoff=_MISSPELT)
     remedy = f"did you mean {near[0]}?" if near else "give a model of one of these"
     raise UsageError(f"{place}: model_type is {quoted(model_type)}; bert_jax knows {', '.join(RELATIVES)}; {remedy}")

@@ -203,8 +203,9 @@ class ReplacedTokens(MaskedTokens):
         """Raises UsageError for a model that has no generator."""
         if config.model.generator is None:
             raise UsageError(
-                "the model is a discriminator without a generator (model.generator_divisor=None), by which tokens are "
-                "replaced: nothing can be learned or measured; train one with it by --model.generator-divisor 4"
+                "the model is a discriminator without a generator (model.generator_divisor=None), which would replace "
+                "tokens for it: it can't be trained or measured on text; --model.generator-divisor 4 adds a generator "
+                "to a pretraining run"
             )
         super().__init__(config, mask_id)
         self.measurements = (*self.measurements, REPLACED_SHARE)

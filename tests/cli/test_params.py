@@ -34,7 +34,12 @@ def test_base_has_the_counts_that_notes_list(capsys):
     assert len(rows["LayerNorm"]) == 3 and rows["MLM output"] == [["the word table, shared"]]
 
 
-@pytest.mark.parametrize("config", ["base", "large", "demo"])
+def test_blocks_that_share_their_parameters_are_counted_once(capsys):
+    [[_, of_one, of_all]] = shown(capsys, "albert_base")["12 blocks that share their parameters"]
+    assert of_one == of_all == "7,087,872"
+
+
+@pytest.mark.parametrize("config", ["base", "large", "demo", "modern_small"])
 def test_rows_add_up_to_the_totals(config, capsys):
     rows = shown(capsys, config)
     totals = {name: number(cells[0][-1]) for name, cells in rows.items() if "total" in name}

@@ -18,7 +18,7 @@ from bert_jax.interchange.export import obstacle, their_tensors, write_model_dir
 from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.model_settings import model_config
 from bert_jax.interchange.names import to_tensors
-from bert_jax.interchange.relatives import RELATIVES
+from bert_jax.interchange.relatives import RELATIVES, relative_of
 from bert_jax.model.bert import BertForPretraining, Discriminator, completed, parameter_shapes
 from bert_jax.system.errors import UsageError
 from bert_jax.training.cross_entropy import cross_entropy
@@ -140,6 +140,11 @@ def test_a_pretrained_model_is_exported_as_a_class_that_there_is(golden, tmp_pat
     assert kind == f"{relative.classes}For{'MaskedLM' if lacks else 'PreTraining'}"
     again = open_model_directory(tmp_path / "model")
     assert again.absent == lacks and not again.unused
+
+
+def test_another_model_is_not_taken_for_a_misspelt_one():
+    with pytest.raises(UsageError, match="model_type is 'distilbert'.* modernbert; give a model of one of these$"):
+        relative_of("distilbert", "config.json")
 
 
 def test_tensors_of_another_kind_than_config_json_says_are_one_line(tmp_path):

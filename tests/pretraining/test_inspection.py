@@ -43,12 +43,21 @@ def test_units_cover_all_but_the_special_pieces(tiny_run):
         assert {unit.kind for unit in sequence.units} == {"piece"}
 
 
-def test_a_sequence_that_begins_inside_a_word_is_told_from_one_that_begins_with_it(capsys):
-    def sequence(begins_word):
-        words = [("[CLS]", None, True), ("ing", "ing", begins_word), ("cat", None, True)]
-        pieces = [SeenPiece(text, text, text, answer, 0, at, begins) for at, (text, answer, begins) in enumerate(words)]
-        return SeenSequence(0, 1, pieces, 8, [], None, None)
+def sequence_of(*words: tuple[str, str | None, bool]) -> SeenSequence:
+    """A sequence of pieces, each with its text, its true piece and whether it begins a word."""
+    pieces = [SeenPiece(text, text, text, answer, 0, at, begins) for at, (text, answer, begins) in enumerate(words)]
+    return SeenSequence(0, 1, pieces, 8, [], None, None)
 
-    print_sequences([sequence(True), sequence(False)])
+
+def test_a_sequence_that_begins_inside_a_word_is_told_from_one_that_begins_with_it(capsys):
+    for begins_word in (True, False):
+        print_sequences([sequence_of(("[CLS]", None, True), ("ing", "ing", begins_word), ("cat", None, True))])
     shown = capsys.readouterr().out
     assert "[CLS] ing/ing cat" in shown and "[CLS] ##ing/ing cat" in shown
+
+
+def test_a_piece_to_predict_is_apart_from_the_rest_of_its_word(capsys):
+    masked = [("man", None, True), ("[MASK]", "gh", False), ("as", None, False), ("set", None, False)]
+    following = [("cat", "nap", True), ("nap", "s", False), ("s", None, False), ("end", None, True)]
+    print_sequences([sequence_of(("[CLS]", None, True), *masked, *following)])
+    assert "[CLS] man##[MASK]/gh##asset cat/nap##nap/s##s end" in capsys.readouterr().out

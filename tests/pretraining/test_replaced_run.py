@@ -113,12 +113,16 @@ def test_it_is_continued_and_exported_and_read_again(run, config, tmp_path, caps
         assert back.keys() == {path for path in leaves(params) if not path.startswith("generator/")}
         assert all(np.array_equal(leaf, leaves(params)[path]) for path, leaf in back.items())
         if folder == "out":
-            with pytest.raises(UsageError, match="without a generator"):
+            with pytest.raises(UsageError, match="without a generator.* can't be trained or measured on text"):
                 evaluate_run(RunDirectory(tmp_path / "back"))
-            with pytest.raises(UsageError, match="no masked-language head"):
+            with pytest.raises(UsageError, match="a discriminator without its generator, .* the folder `generator`"):
                 bert_jax.load(tmp_path / "back").fill_mask("The [MASK].")
         shutil.rmtree(tmp_path / "back")
     assert kinds == ["ElectraForPreTraining", "ElectraForMaskedLM"]
+    for card in ("out/README.md", "out/generator/README.md"):
+        text = (tmp_path / card).read_text()
+        assert "for a discriminator which pieces the generator replaced\n" in text
+        assert "| the generator's masked-language accuracy |" in text and "| replaced-token accuracy |" in text
     capsys.readouterr()
     pretrain(started.replace(init=str(tmp_path / "out")), RunDirectory(tmp_path / "from_published"))
     assert "the model to start from has no generator: random values" in capsys.readouterr().err
