@@ -20,9 +20,6 @@ from bert_jax.system.progress import say
 _SEED = re.compile(r"seed-\d+")
 _LEFT = re.compile(r"\.lock|\..*\.tmp")
 """Names of the files and directories that a deleted or killed run may leave."""
-_MOVED = {"checkpoints": 0, "config.json": 2}
-"""Order in which the files of a run are moved away, 1 for all others. Without checkpoints, a run may change its
-settings; with a config.json, its directory is still that of a run."""
 
 
 def as_if_absent(path: Place) -> RunDirectory:
@@ -120,26 +117,25 @@ def _replace(path: Path, prepared: Path) -> None:
     """
     replaced = temporary_path(path / "replaced")
     stay = {prepared.name, replaced.name, ".lock"}
-    moved: list[Path] = []
+    moves = [(child, replaced / child.name) for child in sorted(path.iterdir(), key=_order)]
+    moves += [(child, path / child.name) for child in sorted(prepared.iterdir(), key=_order, reverse=True)]
     replaced.mkdir()
-    with deferred():
-        try:
-            for child in _in_order(path, stay):
-                moved.append(child.rename(replaced / child.name))
-        except OSError as error:
-            for child in moved:
-                child.rename(path / child.name)
-            replaced.rmdir()
-            raise UsageError(
-                f"--overwrite can't move {error.filename} ({error.strerror}), and the run is as it was; choose another "
-                "--workdir"
-            ) from None
-        for child in reversed(_in_order(prepared, stay)):
-            child.rename(path / child.name)
+    try:
+        with deferred(), contextlib.ExitStack() as back:
+            for child, target in moves:
+                if child.name not in stay:
+                    back.callback(child.rename(target).rename, child)
+            back.pop_all()
+    except OSError as error:
+        replaced.rmdir()
+        raise UsageError(
+            f"--overwrite can't move {error.filename} ({error.strerror}), and the run is as it was; choose another "
+            "--workdir"
+        ) from None
     remove_directory(replaced)
 
 
-def _in_order(directory: Path, stay: set[str]) -> list[Path]:
-    """The files and directories in `directory` that don't `stay`, in the order of `_MOVED`."""
-    moving = (child for child in directory.iterdir() if child.name not in stay)
-    return sorted(moving, key=lambda child: _MOVED.get(child.name, 1))
+def _order(child: Path) -> int:
+    """Order in which the files of a run are moved away: without checkpoints, it may change its settings; with a
+    config.json, its directory is still that of a run."""
+    return {"checkpoints": 0, "config.json": 2}.get(child.name, 1)

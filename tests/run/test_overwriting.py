@@ -1,5 +1,6 @@
 """--overwrite: the existing run stays until the next one is prepared."""
 
+import itertools
 import json
 import os
 import shutil
@@ -44,11 +45,12 @@ def fails(path):
 
 
 def rename_failing_after(moves, error, monkeypatch):
-    """Lets `Path.rename` raise `error` after so many calls, once."""
-    rename, calls = Path.rename, iter(range(1000))
+    """Lets `Path.rename` raise `error` after so many calls: once, or again and again if it is Killed."""
+    rename, calls = Path.rename, itertools.count()
 
     def renamed(path, target):
-        if next(calls) == moves:
+        call = next(calls)
+        if call == moves or call > moves and isinstance(error, Killed):
             raise error
         return rename(path, target)
 
@@ -82,7 +84,7 @@ def test_a_pretrained_run_stays_and_goes_on_if_the_next_one_cannot_be_prepared(
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--seeds", "2"], "--seeds compares scores, and task.dev names no rows"),
+        (["--seeds", "2"], "--seeds compares scores, and --task.dev names no rows"),
         (["--logging.mlflow", "https://user:secret@host/x"], "holds a user, password or token"),
         (["--task.train", "damaged.jsonl"], "damaged.jsonl, line 21 is not JSON"),
     ],
@@ -140,10 +142,11 @@ def test_one_run_or_several_are_replaced_by_one_or_several(tmp_path, before, aft
     assert path.is_symlink()
 
 
-def test_a_run_whose_files_cannot_be_moved_stays(tmp_path, monkeypatch):
+@pytest.mark.parametrize("moves", [0, 2, 5])
+def test_a_run_whose_files_cannot_be_moved_stays(tmp_path, monkeypatch, moves):
     begun(tmp_path)
     before = files(tmp_path)
-    rename_failing_after(2, PermissionError(13, "Permission denied", "FILE"), monkeypatch)
+    rename_failing_after(moves, PermissionError(13, "Permission denied", "FILE"), monkeypatch)
     with pytest.raises(UsageError, match="can't move FILE .Permission denied., and the run is as it was; choose"):
         overwrite(tmp_path, prepare, [])
     assert files(tmp_path) == before and not list(tmp_path.glob("*.tmp"))
