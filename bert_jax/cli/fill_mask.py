@@ -2,6 +2,7 @@
 
 from bert_jax.cli.arguments import InferenceArguments, RunArgument
 from bert_jax.cli.flags import Positional
+from bert_jax.system.errors import UsageError
 
 
 class FillMask(InferenceArguments):
@@ -27,6 +28,8 @@ def run(words: list[str]) -> None:
     from bert_jax.cli.tables import print_rows
     from bert_jax.inference.bert import load
 
+    if args.candidates and args.together:
+        raise UsageError("--candidates stand in place of one [MASK], and --together fills several; leave one out")
     bert = load(args.run, args.step, args.average, args.dtype)
     if args.candidates:
         ranked = sorted(bert.candidates(args.text, args.candidates), key=lambda fill: -fill[1])

@@ -56,7 +56,7 @@ def _add_groups(table: Table, counted: list[Part], groups: Iterable[str], num_la
 
 def _blocks(block_parts: list[Part], num_layers: int) -> str:
     shared = max(part.copies for part in block_parts) < num_layers
-    return f"{num_layers} blocks" + (" that share their parameters" if shared else "")
+    return f"{num_layers} blocks" + (" (shared)" if shared else "")
 
 
 def _add_total(table: Table, name: str, group: list[Part]) -> None:

@@ -2,6 +2,9 @@
 
 import tomllib
 from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.system.errors import UsageError
@@ -14,11 +17,11 @@ class ListedSource(Settings):
     """A [[source]] of the file."""
 
     source: str
-    """As in data.source."""
+    """A source of text."""
     language: str = "en"
-    """As in data.language."""
-    weight: float | None = None
-    """As in data.weights; of all sources or of none."""
+    """Its language."""
+    weight: Annotated[float, Field(gt=0.0)] | None = None
+    """Its weight; of all sources or of none."""
 
 
 def with_listed_sources(words: list[str]) -> list[str]:
@@ -32,22 +35,34 @@ def with_listed_sources(words: list[str]) -> list[str]:
         if flag == _FLAG and (equals or following):
             named = value if equals else following[0]
             if named.startswith("@"):
-                if "--data.language" in words or "--data.weights" in words:
-                    raise UsageError(f"{_FLAG} {named} gives languages and weights too; leave those flags out")
+                listed = _flags(Path(named.removeprefix("@")).expanduser())
                 rest = words[number + 1 if equals else number + 2 :]
-                return [*words[:number], *_flags(Path(named.removeprefix("@")).expanduser()), *rest]
+                typed = {word.partition("=")[0] for word in (*words[:number], *rest)}
+                if twice := sorted(flag for flag in typed.intersection(listed) if flag.startswith("--")):
+                    raise UsageError(f"{_FLAG} {named} gives {' and '.join(twice)} too; leave them out")
+                return [*words[:number], *listed, *rest]
     return words
+
+
+def _listed(number: int, table: dict[str, Any]) -> ListedSource:
+    try:
+        return ListedSource(**table)
+    except SettingsError as error:
+        raise ValueError(f"table {number}: {error.by_path}") from None
 
 
 def _flags(path: Path) -> list[str]:
     remedy = 'give a TOML file of [[source]] tables, each with source = "text:hi/*.txt.gz" and language = "hi"'
     try:
         value = tomllib.loads(read_bytes(path, MOST_BYTES).decode())
-        listed = [ListedSource(**table) for table in value.pop("source", [])]
+        tables = value.pop("source", [])
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            raise ValueError("its source is no [[source]] table")
+        listed = [_listed(number, table) for number, table in enumerate(tables, 1)]
         if value or not listed:
             raise ValueError(f"it has {', '.join(value) or 'no [[source]]'}")
-    except (OSError, ValueError, TypeError, AttributeError, SettingsError) as error:
-        reason = getattr(error, "strerror", None) or getattr(error, "by_path", None) or error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{_FLAG} @{path} can't be read ({reason}); {remedy}") from None
     weights = [each.weight for each in listed if each.weight is not None]
     if weights and len(weights) < len(listed):

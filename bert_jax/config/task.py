@@ -8,8 +8,7 @@ from pydantic import Field, field_validator
 
 from bert_jax.config.settings import Settings
 from bert_jax.config.task_kind import TASK_KINDS, TaskKind
-from bert_jax.config.wording import value_text
-from bert_jax.system.errors import counted
+from bert_jax.config.wording import counted, value_text
 
 Count = Annotated[int, Field(gt=0)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -160,7 +159,7 @@ class TaskConfig(Settings):
     def _named(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for each in value:
             if not _NAMED.fullmatch(each):
-                raise ValueError(f"={value_text(each)} has no name; give NAME=ROWS, as in zh=dev_zh.tsv")
+                raise ValueError(f": {value_text(each)} isn't NAME=ROWS, as in zh=dev_zh.tsv")
         if len({each.partition("=")[0] for each in value}) < len(value):
             raise ValueError(f"={value_text(' '.join(value))} has a name twice; give each set its own")
         return value
@@ -181,7 +180,7 @@ class TaskConfig(Settings):
             )
         if len(self.marks) != 2 * len(self.texts) * marked:
             yield (
-                f"task.kind={self.kind} with {counted(len(self.texts), 'texts')} takes {2 * len(self.texts) * marked} "
+                f"task.kind={self.kind} with {counted(len(self.texts), 'text')} takes {2 * len(self.texts) * marked} "
                 f"task.marks and has {len(self.marks)}: where each text's word begins and ends"
             )
         for setting in ("texts", "choices"):
@@ -204,7 +203,7 @@ class TaskConfig(Settings):
         if isinstance(weights, tuple) and self.labels is not None and len(weights) != len(self.labels):
             yield (
                 f"task.class_weights={' '.join(f'{weight:g}' for weight in weights)} has {len(weights)} of them for "
-                f"{counted(len(self.labels), 'labels')}; give one for each, in the order of "
+                f"{counted(len(self.labels), 'label')}; give one for each, in the order of "
                 f"{value_text(', '.join(self.labels))}"
             )
         if self.facts.loss == "ends" and self.span.question_length + self.span.stride + 3 > self.max_length:

@@ -13,6 +13,11 @@ _MOST_SHOWN = 60
 """Maximum characters of a wrong value in a message."""
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and what it counts, in singular or plural: 1 source, 2 sources."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 class Kind(NamedTuple):
     """Which values a setting accepts, as read from its type annotation."""
 

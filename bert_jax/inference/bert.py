@@ -91,7 +91,7 @@ class Bert:
 
         See `Filler.candidates`. Raises UsageError as `fill_mask` does, and for a word without pieces.
         """
-        return self._filler.candidates(text, words)
+        return self._filler.candidates(text, [words] if isinstance(words, str) else words)
 
     @cached_property
     def _filler(self) -> Filler:

@@ -123,9 +123,13 @@ class Filler:
         spans = self._tokenizer.encode_spans(before + word + after)
         begin, end = len(before), len(before) + len(word)
         inside = [number for number, span in enumerate(spans) if span.begin < end and span.end > begin]
-        if not inside:
-            raise UsageError(f"the candidate {quoted(word)} has no pieces; give a word")
-        return self._sequence([span.id for span in spans], text), [number + 1 for number in inside]  # after [CLS]
+        if not inside or MASK in word:
+            raise UsageError(f"the candidate {quoted(word)} is no text of pieces; give a word")
+        before_it = inside[0] - 1
+        if before_it >= 0 and spans[before_it].begin == spans[before_it].end:  # the space before it, as a piece
+            inside = [before_it, *inside]
+        whole = self._sequence([span.id for span in spans], before + word + after)
+        return whole, [number + 1 for number in inside]  # after [CLS]
 
     def _masked_sequence(self, text: object) -> TokenSequence:
         """The token ids of a text with masks. Raises UsageError if it has none or is too long."""

@@ -162,7 +162,8 @@ def _results_table(training: _Training) -> Iterator[str]:
         yield f"Measured on {results.get('held_out_sequences', 0):,} sequences held out from training.\n"
     else:
         rows = f"{results.get('dev_rows', 0):,} rows of {_code(config.task.dev)}"
-        yield f"Measured on {rows}, by which the checkpoint was chosen.\n"
+        others = [f"{name}/... on {_code(source)}" for name, source in config.task.other_sets.items()]
+        yield f"Measured on {rows}, by which the checkpoint was chosen{'; '.join(['', *others])}.\n"
     is_replaced = isinstance(config, RunConfig) and config.objective.predict == "replaced"
     of_baseline = "by frequency alone" if isinstance(config, RunConfig) else "commonest answer"
     yield "| | model |" + (f" {of_baseline} |" if baseline else "")

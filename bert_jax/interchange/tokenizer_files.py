@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
+from tokenizers import decoders
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import read_object, read_shape
@@ -14,7 +15,7 @@ from bert_jax.system.json_file import Shape
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_json import added_token
-from bert_jax.text.vocabulary import Vocabulary, check_numbers, check_spelling
+from bert_jax.text.vocabulary import CONTINUATION, Vocabulary, check_numbers, check_spelling
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 ADDED = "added_tokens.json"
@@ -272,6 +273,8 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -
     """
     vocabulary = tokenizer.vocabulary
     theirs = tokenizer.as_pipeline().as_huggingface()
+    if tokenizer.kind == "wordpiece" and theirs.decoder is None:
+        theirs.decoder = decoders.WordPiece(CONTINUATION, cleanup=False)
     if tokenizer.file_name != TOKENIZER:
         tokenizer.write_vocabulary(directory / tokenizer.file_name)
     elif tokenizer.kind == "byte_bpe" and not (tokenizer.added or theirs.model.ignore_merges or theirs.normalizer):

@@ -17,6 +17,7 @@ from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.sharding import batch_sharding, local_rows, on_mesh, placed, row_shards
 from bert_jax.pretraining.objective import PretrainingTrainer
 from bert_jax.run.measurement import Means
+from bert_jax.system.progress import warn
 from bert_jax.training.batch import Batch, read_ahead
 from bert_jax.training.input import BatchSource, InOrder
 from bert_jax.training.step import example_keys, make_evaluation_step
@@ -43,12 +44,16 @@ class HeldOut:
         self._parts: list[tuple[str, BatchSource]] = []
         """A language and the batches of one of its sources."""
         self.sequences = 0
+        self._several = split == HELD_OUT and len({*config.data.languages}) > 1
         self._shares: dict[str, float] = {}
         """The share of each language; empty without shares."""
         counts, languages = data.records[split], config.data.languages
-        if split == HELD_OUT and len({*languages}) > 1:
+        if self._several:
             for language, share in zip(languages, config.shares(phase, data.sources) or (), strict=False):
                 self._shares[language] = self._shares.get(language, 0.0) + share
+            measured = {language for language, count in zip(languages, counts, strict=True) if count}
+            if lacking := [language for language in dict.fromkeys(languages) if language not in measured]:
+                warn(f"nothing is held out of {', '.join(lacking)}, and nothing is measured there; give more text")
         else:
             counts, languages = [len(instances)], languages[:1]
         most = len(instances) if max_sequences is None else -(-max_sequences // max(1, sum(map(bool, counts))))
@@ -76,7 +81,7 @@ class HeldOut:
         """
         whole, by_language = self._means(lambda batch: self._step(params, batch), between)
         values = self._with_loss(whole)
-        if len(by_language) > 1:
+        if self._several:
             for language, of_language in by_language.items():
                 values |= {f"{language}/{name}": value for name, value in self._with_loss(of_language).items()}
         return values

@@ -6,7 +6,7 @@ from typing import Annotated
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.system import facts
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, counted
 from bert_jax.system.facts import Facts
 
 
@@ -28,7 +28,8 @@ class SourceShare(Facts):
 
     def __str__(self) -> str:
         times = f"seen {self.epochs:,.3g} times"
-        return f"{self.source} ({self.language}): {self.sequences:,} sequences, {self.share:.1%} of the draws, {times}"
+        counts = counted(self.sequences, "sequences")
+        return f"{self.source} ({self.language}): {counts}, {self.share:.1%} of the draws, {times}"
 
 
 def source_shares(config: RunConfig, prepared: Mapping[int, PreparedData]) -> Iterator[SourceShare]:

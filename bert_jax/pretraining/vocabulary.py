@@ -111,7 +111,7 @@ def _train(config: RunConfig) -> Tokenizer:
             sample, sizes = sample_documents(documents, limit), []
     if sizes:
         for name, language, size, share in zip(data.source, data.languages, sizes, data.shares(sizes), strict=True):
-            say(f"{name} ({language}): {size / 1e6:,.1f} MB of text, {share:.1%} of the vocabulary's sample")
+            say(f"{name} ({language}): {size / 1e6:,.3g} MB of text, {share:.1%} of the vocabulary's sample")
     if not sample:
         raise UsageError(f"{config.data.described} holds no text; give a corpus")
     with stage(f"Training a vocabulary of {settings.size:,}", None, "pieces") as progress:

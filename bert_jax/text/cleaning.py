@@ -89,11 +89,11 @@ class Cleaning(NamedTuple):
         if character == "\ufffd" or unicodedata.category(character) in ("Cc", "Cf") and character not in _JOINERS:
             return ""
         form = self.form or "NFC"
-        text = character.lower() if self.lowercase else character
+        text = unicodedata.normalize("NFKD" if form == "NFKC" else "NFD", character)
         if self.strip_accents:
-            decomposed = unicodedata.normalize("NFKD" if form == "NFKC" else "NFD", text)
-            text = "".join(part for part in decomposed if not self._strips(part))
-        return unicodedata.normalize(form, text)
+            text = "".join(part for part in text if not self._strips(part))
+        text = unicodedata.normalize(form, text)
+        return unicodedata.normalize(form, text.lower()) if self.lowercase else text
 
     def _strips(self, mark: str) -> bool:
         if self.strip_accents == "cased":

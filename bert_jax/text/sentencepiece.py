@@ -32,6 +32,8 @@ _ROUNDS = 20
 _NEVER = -1e6
 """A score with which a piece is on no best path through a text. That of special pieces is the best, 0."""
 _Piece = ModelProto.SentencePiece
+OWN_RULES = "bert"
+"""Name of the cleaning in models that are trained here."""
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -145,7 +147,11 @@ class SentencePieceTokenizer(Tokenizer):
         convert = _huggingface_bpe if self.kind == "bpe" else _huggingface_unigram
         tokenizer = Pipeline(convert(self._model, self.vocabulary.unknown_id))
         spec = self._model.normalizer_spec
-        charsmap = [normalizers.Precompiled(spec.precompiled_charsmap)] if spec.precompiled_charsmap else []
+        charsmap: list[normalizers.Normalizer] = []
+        if spec.precompiled_charsmap:
+            charsmap = [normalizers.Precompiled(spec.precompiled_charsmap)]
+        if spec.name == OWN_RULES:  # these compose characters, and the library applies them to single code points
+            charsmap = [normalizers.NFC(), *charsmap]
         spaces = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
         tokenizer.normalizer = normalizers.Sequence([normalizers.Replace("\0", "\1"), *charsmap, *spaces])
         scheme = "always" if spec.add_dummy_prefix else "never"

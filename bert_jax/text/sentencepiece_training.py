@@ -11,7 +11,7 @@ from sentencepiece import SentencePieceTrainer
 
 from bert_jax.system.errors import UsageError
 from bert_jax.text.cleaning import Cleaning, sentencepiece_rules
-from bert_jax.text.sentencepiece import ModelProto, SentencePieceTokenizer, without_nul
+from bert_jax.text.sentencepiece import OWN_RULES, ModelProto, SentencePieceTokenizer, without_nul
 from bert_jax.text.vocabulary import CLS, MASK, PAD, SEP, UNKNOWN
 
 MOST_CHARACTERS = 1 << 25
@@ -69,7 +69,7 @@ def train_sentencepiece(
         except RuntimeError as error:
             raise UsageError(_refusal(str(error), size)) from None
     model = ModelProto.FromString(trained.getvalue())
-    model.normalizer_spec.name = "bert"
+    model.normalizer_spec.name = OWN_RULES
     model.normalizer_spec.normalization_rule_tsv = ""  # the name of a temporary file
     return SentencePieceTokenizer(model)
 

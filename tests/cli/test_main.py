@@ -80,7 +80,7 @@ def test_the_first_steps_alone_of_several_sources(config, tmp_path, capsys):
     shown = capsys.readouterr().out
     for words in ("documents", "sentences", "unknown pieces", "random second segments", "padding", "cut", "dropped"):
         assert words in shown
-    assert shown.count("instances from") == 2
+    assert "What the training draws" in shown and "66.7%" in shown and "33.3%" in shown
     prepared = PreparedData.open(tmp_path / "run" / "data" / "length-32")
     assert len(prepared.sources) == 2 and sum(prepared.sources) == prepared.train.instances
     assert run(["inspect", str(tmp_path / "run"), "--rows", "1"]) == 0
@@ -113,7 +113,9 @@ def test_what_was_prepared_is_one_json_object(config, tmp_path, capsys):
         "language": "en",
         "sequences": found["sequences"],
         "tokens": found["tokens"],
+        "unknown": 0.0,
         "share": 1.0,
+        "epochs": pytest.approx(source["epochs"]),
     }
     assert run(["pretrain", str(config), *flags[:-1], "--dry-run"]) == 0
     said = " ".join(capsys.readouterr().out.split())

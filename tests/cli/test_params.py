@@ -35,7 +35,7 @@ def test_base_has_the_counts_that_notes_list(capsys):
 
 
 def test_blocks_that_share_their_parameters_are_counted_once(capsys):
-    [[_, of_one, of_all]] = shown(capsys, "albert_base")["12 blocks that share their parameters"]
+    [[_, of_one, of_all]] = shown(capsys, "albert_base")["12 blocks (shared)"]
     assert of_one == of_all == "7,087,872"
 
 

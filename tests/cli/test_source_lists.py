@@ -37,7 +37,7 @@ def test_other_words_are_as_they_were():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[[source]]\nsrc = 'a'", "source is missing"),
+        ("[[source]]\nsrc = 'a'", "table 1: source is missing"),
         ("x = 1", "it has x"),
         ("", "it has no \\[\\[source\\]\\]"),
         ("[[source]", "can't be read"),
@@ -53,7 +53,7 @@ def test_a_file_that_is_no_list_is_refused_in_one_line(tmp_path, text, expected)
 
 
 def test_flags_that_the_file_gives_too_and_a_missing_file_are_refused(file):
-    with pytest.raises(UsageError, match="leave those flags out"):
+    with pytest.raises(UsageError, match="gives --data.language too; leave them out"):
         with_listed_sources(["--data.source", f"@{file}", "--data.language", "en"])
     with pytest.raises(UsageError, match="No such file"):
         with_listed_sources(["--data.source", "@/nowhere.toml"])

@@ -24,7 +24,7 @@ def test_a_vocabulary_is_made_longer(tiny_run, tmp_path, capsys):
     for given in ("run", "run/tokenizer", "run/tokenizer/vocab.txt"):
         line = ["vocab", "--extend", str(tmp_path / given), "--words", str(words)]
         assert run([*line, "--output", str(longer)]) == 0
-        assert "151 pieces (1 words added, 1 known already, 1 left out" in capsys.readouterr().out
+        assert "151 pieces (1 word added, 1 known already, 1 left out" in capsys.readouterr().out
         assert longer.read_text().splitlines() == [*load_tokenizer(tiny_run.path).vocabulary.pieces, "coronavirus"]
         longer.unlink()
     shutil.copy(tiny_run.tokenizer / "vocab.txt", tmp_path)

@@ -131,7 +131,7 @@ def test_other_dev_rows_are_measured_and_choose_nothing(config, tmp_path):
     assert results["same/accuracy"] == results["accuracy"] == results["score"]
     assert results["turned/accuracy"] == pytest.approx(1 - results["accuracy"])
     assert results["baseline"]["same/accuracy"] == results["baseline"]["accuracy"]
-    for wrong, words in ((("a.tsv",), "has no name; give NAME=ROWS"), (("a=b", "a=c"), "has a name twice")):
+    for wrong, words in ((("a.tsv",), "isn't NAME=ROWS"), (("a=b", "a=c"), "has a name twice")):
         with pytest.raises(SettingsError, match=words):
             config.task.replace(other_dev=wrong)
     with pytest.raises(SettingsError, match="measured beside task.dev, which names no rows"):

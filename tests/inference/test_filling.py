@@ -1,10 +1,15 @@
 """Several masks filled together, and the probabilities of given words."""
 
+import jax
 import numpy as np
 import pytest
+from trained_tokenizers import trained
 
 import bert_jax
 from bert_jax.cli.main import run
+from bert_jax.config.model import ModelConfig
+from bert_jax.inference.bert import Bert
+from bert_jax.model.bert import init
 from bert_jax.system.errors import UsageError
 
 TWO = "The old [MASK] sees the [MASK] near house."
@@ -66,7 +71,7 @@ def test_the_probability_of_a_word_is_that_of_its_pieces_in_turn(bert):
     [
         (TWO, ["a"], "has 2 \\[MASK\\]; candidates stand in place of one"),
         ("none", ["a"], "there is no \\[MASK\\]"),
-        ("The [MASK].", [" "], "the candidate ' ' has no pieces"),
+        ("The [MASK].", [" "], "the candidate ' ' is no text of pieces"),
         ("The [MASK].", ["old " * 40], "positions; shorten it"),
     ],
 )
@@ -83,3 +88,14 @@ def test_the_command_prints_joint_fills_and_candidates(tiny_run, capsys):
     words = [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     assert sorted(words) == ["house", "old"]
     assert run(["fill-mask", str(tiny_run.path), TWO, "--together", "--top", "0"]) == 2
+
+
+def test_the_space_before_a_word_counts_if_it_is_a_piece_of_its_own(tiny_run):
+    tokenizer = trained("unigram", 80)
+    config = ModelConfig(num_layers=1, hidden_size=16, num_heads=2, max_positions=32, vocabulary_size=80)
+    bert = Bert(config, init(config, jax.random.key(0)), tokenizer)
+    word = next(word for word in ("x", "z", "新") if tokenizer.encode(f"a {word}")[-2] == tokenizer.vocabulary.ids["▁"])
+    sequence, places = bert._filler._with_word("the [MASK] fox", word)
+    assert [tokenizer.vocabulary.pieces[sequence.ids[place]] for place in places] == ["▁", word]
+    ((_, one),) = bert.candidates("the [MASK] fox", word)
+    assert 0 < one < probability(bert, "the [MASK] fox", "▁")

@@ -50,7 +50,7 @@ def test_one_document_without_blank_lines_is_divided_and_said(tmp_path, tokenize
     recipe = recipe_for("\n".join(lines), tmp_path, tokenizer_directory)
     prepared = build(recipe, tmp_path / "out")
     said = " ".join(capsys.readouterr().err.split())
-    assert "too few documents to hold some out for evaluation: the end of each is held out instead" in said
+    assert "too few documents to hold some out for evaluation; the end of each is held out instead" in said
     begin, end = split_end(lines, recipe.data, 0)
     alone = build(recipe_for("\n".join(end), tmp_path, tokenizer_directory, held_out=0.0), tmp_path / "end")
     without = build(recipe_for("\n".join(begin), tmp_path, tokenizer_directory, held_out=0.0), tmp_path / "begin")
