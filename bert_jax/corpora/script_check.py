@@ -7,8 +7,8 @@ from itertools import islice
 
 from bert_jax.corpora.corpus import Document
 
-_SAMPLE = 64
-"""Documents that are looked at."""
+_SAMPLE = 50_000
+"""Characters that are looked at, the first ones of a source."""
 _LEAST_LETTERS = 200
 """Fewest letters that are judged."""
 _NAMES = {
@@ -23,17 +23,15 @@ _NAMES = {
 
 
 def script_remark(documents: Iterable[Document], language: str) -> str | None:
-    """A remark if less than half of the letters in the first documents are of the language's usual script."""
+    """A remark if less than half of the letters at the beginning of a source are of its language's usual script."""
     import langcodes
 
     expected = _NAMES.get(langcodes.get(language).maximize().script or "", "").split()
-    letters = Counter(
-        unicodedata.name(character, "?").partition(" ")[0]
-        for document in islice(documents, _SAMPLE)
-        for line in document
-        for character in line
-        if character.isalpha()
-    )
+    text = (character for document in documents for line in document for character in line)
+    letters = Counter[str]()
+    for character, count in Counter(islice(text, _SAMPLE)).items():
+        if character.isalpha():
+            letters[unicodedata.name(character, "?").partition(" ")[0]] += count
     total = letters.total()
     if not expected or total < _LEAST_LETTERS or sum(letters[name] for name in expected) >= total / 2:
         return None
