@@ -16,56 +16,37 @@ vocabulary, which is trained on the sources at the shares of size^0.7. Case and 
 do without them.
 """
 
-from bert_jax.config.data import DataConfig
-from bert_jax.config.model import ModelConfig
-from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
-from bert_jax.config.optimizer import OptimizerConfig
+from runpy import run_path
+
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
 
 LANGUAGES = tuple("ar cs de en eo es eu fa fi fr he hu id it ja ko lv pl pt ro ru sv sw vi zh".split())
 
-config = RunConfig(
-    model=ModelConfig.modern(
-        num_layers=3,
-        hidden_size=192,
-        num_heads=6,
-        feedforward_size=384,
-        max_positions=64,
-        rotary_base=10_000.0,
-        local_window=None,
-        global_every=1,
-        activation="gelu_tanh",
-        initializer_range=0.05,
-    ),
-    vocabulary=VocabularyConfig(
-        kind="unigram", size=24_000, lowercase=False, character_coverage=0.9999, sample_megabytes=20
-    ),
-    data=DataConfig(
-        source=tuple(f"text:languages/{code}.txt.gz" for code in LANGUAGES),
-        language=LANGUAGES,
-        smoothing=0.7,
-        held_out=0.02,
-        short_sequence_probability=0.0,
-        whole_sentences=False,
-        chunk_megabytes=1.0,
-    ),
-    objective=ObjectiveConfig(pair="none"),
-    optimizer=OptimizerConfig(
-        peak_learning_rate=2e-3,
-        warmup=0.05,
-        bias_correction=True,
-        beta2=0.98,
-        epsilon=1e-8,
-        weight_decay=0.1,
-    ),
+demo: RunConfig = run_path(__file__.replace("languages_demo", "demo"))["config"]
+
+config = demo.change(
+    model={"num_layers": 3, "hidden_size": 192, "num_heads": 6, "feedforward_size": 384, "initializer_range": 0.05},
+    vocabulary={
+        "kind": "unigram",
+        "size": 24_000,
+        "lowercase": False,
+        "character_coverage": 0.9999,
+        "sample_megabytes": 20,
+    },
+    data={
+        "source": tuple(f"text:languages/{code}.txt.gz" for code in LANGUAGES),
+        "language": LANGUAGES,
+        "smoothing": 0.7,
+        "held_out": 0.02,
+        "whole_sentences": False,
+    },
+    optimizer={"peak_learning_rate": 2e-3},
+    evaluation={"max_sequences": 6400},
+).replace(
     phases=(
         Phase(steps=8_000, length=64, batch_size=32),
         Phase(steps=4_000, length=64, batch_size=32, smoothing=0.5),
         Phase(steps=4_000, length=64, batch_size=32, smoothing=0.3),
-    ),
-    evaluation=EvaluationConfig(every=4000, max_sequences=6400),
-    checkpoints=CheckpointConfig(every=4000),
+    )
 )
