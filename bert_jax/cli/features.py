@@ -43,10 +43,10 @@ class Features(SavedArguments):
 def run(words: list[str]) -> None:
     """Parses the command line; reads, computes and writes at the same time; prints the number of texts."""
     args = Features.parse(words)
+    from bert_jax.config.wording import counted
     from bert_jax.finetuning.dataset import say_repairs
     from bert_jax.inference.bert import load
     from bert_jax.inference.feature_files import check_output, texts_of, write_features
-    from bert_jax.system.errors import counted
     from bert_jax.system.progress import say, stage
 
     check_output(args.output, args.input)

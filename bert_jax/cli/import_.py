@@ -40,8 +40,8 @@ def run(words: list[str]) -> None:
 
 def _described(model: Any) -> str:
     """The shape, tokenizer and tensors of `model`, a PublishedModel, in words."""
+    from bert_jax.config.wording import counted
     from bert_jax.model.bert import PART_NAMES
-    from bert_jax.system.errors import counted
 
     config, tokenizer = model.config, model.tokenizer
     casing = {True: ", lower-cased", False: ", case kept", None: ""}

@@ -26,12 +26,12 @@ class Predict(RowsArguments, InferenceArguments):
 def run(words: list[str]) -> None:
     """Parses the command line, writes the predictions and prints the number of rows."""
     args = Predict.parse(words)
+    from bert_jax.config.wording import counted
     from bert_jax.finetuning.dataset import say_repairs, written_as
     from bert_jax.finetuning.output import check_output, write_predictions
     from bert_jax.finetuning.predicting import STANDARD_INPUT, has_plain_lines, of_lines
     from bert_jax.inference.bert import load
     from bert_jax.rows.task_files import task_records
-    from bert_jax.system.errors import counted
     from bert_jax.system.progress import say, stage
 
     predictor = load(args.run, args.step, args.average, args.dtype).predictor

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from bert_jax.cli.arguments import Arguments, PlaceArgument
+from bert_jax.config.wording import counted
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.copies import fetched
-from bert_jax.system.errors import UsageError, counted
+from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import print_line
 from bert_jax.text.extension import extend
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, tokenizer_directory

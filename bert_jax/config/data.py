@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, WrapValidator
 
 from bert_jax.config.language import Languages
-from bert_jax.config.settings import Settings
-from bert_jax.config.units import OneOrSeveral
+from bert_jax.config.settings import OneOrSeveral, Settings
 from bert_jax.config.wording import counted
 
 SMALLEST_SHARE = 0.0001
@@ -105,11 +104,11 @@ class DataConfig(Settings):
 
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""
-        count, sources = len(self.source), counted(len(self.source), "source")
+        count, sources = len(self.source), counted(len(self.source), "sources")
         if len(set(self.source)) < count:
             yield f"data.source={' '.join(self.source)} names a source twice; use data.weights to see it more"
         if self.weights is not None and len(self.weights) != count:
-            yield f"data.weights has {counted(len(self.weights), 'number')} for {sources}; give one for each"
+            yield f"data.weights has {counted(len(self.weights), 'numbers')} for {sources}; give one for each"
         if len(self.language) not in (1, count):
             yield f"data.language has {len(self.language)} codes for {sources}; give one for all or one for each"
         if self.weights and (least := min(self.weights) / sum(self.weights)) < SMALLEST_SHARE:
@@ -138,8 +137,8 @@ class DataConfig(Settings):
             part if languages is None or language in languages else 0.0
             for part, language in zip(parts, self.languages, strict=True)
         ]
-        total = sum(drawn)
-        return tuple(part / total if total else 1 / len(drawn) for part in drawn)
+        total = sum(drawn) or 1.0
+        return tuple(part / total for part in drawn)
 
     @property
     def languages(self) -> tuple[str, ...]:

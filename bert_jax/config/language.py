@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from bert_jax.config.units import OneOrSeveral
+from bert_jax.config.settings import OneOrSeveral
 from bert_jax.config.wording import value_text
 
 _COMMON_CODES = {"ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "uk", "zh"}

@@ -2,13 +2,22 @@
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from bert_jax.config.wording import Kind, value_text
 
 Group = TypeVar("Group", bound="Settings")
+
+
+def one_or_several(value: Any) -> Any:
+    """A tuple of one where a setting that may have several values is given as a string."""
+    return (value,) if isinstance(value, str) else value
+
+
+OneOrSeveral = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(one_or_several)]
+"""Names, of which a single one may be given as a string."""
 
 
 class SettingsError(ValueError):

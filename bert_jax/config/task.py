@@ -180,7 +180,7 @@ class TaskConfig(Settings):
             )
         if len(self.marks) != 2 * len(self.texts) * marked:
             yield (
-                f"task.kind={self.kind} with {counted(len(self.texts), 'text')} takes {2 * len(self.texts) * marked} "
+                f"task.kind={self.kind} with {counted(len(self.texts), 'texts')} takes {2 * len(self.texts) * marked} "
                 f"task.marks and has {len(self.marks)}: where each text's word begins and ends"
             )
         for setting in ("texts", "choices"):
@@ -203,7 +203,7 @@ class TaskConfig(Settings):
         if isinstance(weights, tuple) and self.labels is not None and len(weights) != len(self.labels):
             yield (
                 f"task.class_weights={' '.join(f'{weight:g}' for weight in weights)} has {len(weights)} of them for "
-                f"{counted(len(self.labels), 'label')}; give one for each, in the order of "
+                f"{counted(len(self.labels), 'labels')}; give one for each, in the order of "
                 f"{value_text(', '.join(self.labels))}"
             )
         if self.facts.loss == "ends" and self.span.question_length + self.span.stride + 3 > self.max_length:

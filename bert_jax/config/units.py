@@ -3,9 +3,11 @@
 import difflib
 import math
 import re
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Literal, cast, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
+
+from bert_jax.config.settings import one_or_several
 
 UnitKind = Literal["piece", "word", "ngram", "span", "phrase", "entity"]
 """A unit of masking: a piece; the pieces of a word (whole-word masking); one to three words, n of them with
@@ -14,15 +16,6 @@ or an entity that preparation has marked, and each word outside of them."""
 
 UNIT_KINDS: tuple[UnitKind, ...] = get_args(UnitKind)
 _UNIT = re.compile(rf"({'|'.join(UNIT_KINDS)})(:\d{{1,6}}(\.\d{{1,6}})?)?")
-
-
-def one_or_several(value: Any) -> Any:
-    """A tuple of one where a setting that may have several values is given as a string."""
-    return (value,) if isinstance(value, str) else value
-
-
-OneOrSeveral = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(one_or_several)]
-"""Names, of which a single one may be given as a string."""
 
 
 def _checked(units: tuple[str, ...]) -> tuple[str, ...]:

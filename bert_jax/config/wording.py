@@ -13,9 +13,9 @@ _MOST_SHOWN = 60
 """Maximum characters of a wrong value in a message."""
 
 
-def counted(number: int, noun: str) -> str:
-    """A number and what it counts, in singular or plural: 1 source, 2 sources."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def counted(number: float, nouns: str) -> str:
+    """A number and what it counts, which is given in plural: "1 empty line left out" of "empty lines left out"."""
+    return f"{number:,.15g} " + (re.sub(r"s\b", "", nouns, count=1) if number == 1 else nouns)
 
 
 class Kind(NamedTuple):

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
+from bert_jax.config.wording import counted
 from bert_jax.corpora import limits
 from bert_jax.corpora.messages import kind_of, listed
 from bert_jax.corpora.task_record import Record
-from bert_jax.system.errors import UsageError, counted, quoted
+from bert_jax.system.errors import UsageError, quoted
 
 _MOST_DIGITS = 18
 """Most digits of a whole number that is read from text."""

@@ -10,6 +10,7 @@ import numpy as np
 from bert_jax.batching.grouping import few_lengths, windows
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import FileFormat, TaskConfig
+from bert_jax.config.wording import counted
 from bert_jax.corpora.compressed_files import suffix
 from bert_jax.corpora.messages import listed
 from bert_jax.corpora.task_record import Record
@@ -22,7 +23,7 @@ from bert_jax.finetuning.tag_task import TagTask
 from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task
 from bert_jax.rows.row_format import RowFormat
 from bert_jax.rows.task_files import format_of, held_records, takes_columns
-from bert_jax.system.errors import UsageError, counted
+from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 

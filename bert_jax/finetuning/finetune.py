@@ -7,6 +7,7 @@ from jax.sharding import Mesh
 
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.wording import counted
 from bert_jax.finetuning.batches import TaskBatch, TrainingBatches
 from bert_jax.finetuning.confusion_picture import write_confusion_picture
 from bert_jax.finetuning.dataset import LabelledRows, TrainingRows, make_task, read_labelled, read_training
@@ -23,7 +24,7 @@ from bert_jax.model.task import HeadShape, pools_tokens
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.errors import UsageError, counted
+from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.training.devices import check_room, compiling_tokens
 from bert_jax.training.job import Job

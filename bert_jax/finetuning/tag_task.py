@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.wording import counted
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.character_spans import Range, spans_of, tags_of, word_places
 from bert_jax.finetuning.columns import text, words
 from bert_jax.finetuning.metrics import OUTSIDE, tag_metrics
 from bert_jax.finetuning.task import EMPTY, IGNORED, Example, Prediction, Task, commonest
 from bert_jax.layout import TokenSequence
-from bert_jax.system.errors import UsageError, counted
+from bert_jax.system.errors import UsageError
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import PieceSpan

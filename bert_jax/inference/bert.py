@@ -73,8 +73,6 @@ class Bert:
         discriminator fills them. Raises UsageError if a text has no [MASK] or is too long, or if the model is causal or
         has no masked-language head.
         """
-        if top < 1:
-            raise UsageError(f"top={top} asks for no pieces; give how many, from 1")
         return self._filler.fill([text], top)[0] if isinstance(text, str) else self._filler.fill(text, top)
 
     def fill_together(self, text: str, top: int = 5) -> list[JointFill]:
@@ -82,8 +80,6 @@ class Bert:
 
         See `Filler.fill_together`. Raises UsageError as `fill_mask` does.
         """
-        if top < 1:
-            raise UsageError(f"top={top} asks for no pieces; give how many, from 1")
         return self._filler.fill_together(text, top)
 
     def candidates(self, text: str, words: Sequence[str]) -> list[Fill]:

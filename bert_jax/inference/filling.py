@@ -60,7 +60,7 @@ class Filler:
 
     def fill(self, texts: Sequence[str], top: int) -> list[list[list[Fill]]]:
         """For each text and each of its masks, the `top` most likely pieces, each mask by itself."""
-        rows = [self._masked_sequence(text) for text in texts]
+        rows = [self._masked_sequence(text, top) for text in texts]
         fills: dict[int, list[list[Fill]]] = {place: [] for place in range(len(rows))}
         for batch, encoded in self._encode(rows):
             numbers, positions = np.nonzero(batch.tokens.ids == self._tokenizer.vocabulary.mask_id)
@@ -77,7 +77,7 @@ class Filler:
         The joint probability is the product, from left to right, of each piece's probability after the pieces before it
         were filled in. A beam search keeps the likeliest partial fills, so it may miss some.
         """
-        sequence = self._masked_sequence(text)
+        sequence = self._masked_sequence(text, top)
         masks = np.flatnonzero(np.array(sequence.ids) == self._tokenizer.vocabulary.mask_id).tolist()
         width = max(top, _LEAST_BEAMS)
         beams: list[tuple[list[int], float]] = [([], 1.0)]
@@ -131,8 +131,10 @@ class Filler:
         whole = self._sequence([span.id for span in spans], before + word + after)
         return whole, [number + 1 for number in inside]  # after [CLS]
 
-    def _masked_sequence(self, text: object) -> TokenSequence:
-        """The token ids of a text with masks. Raises UsageError if it has none or is too long."""
+    def _masked_sequence(self, text: object, top: int = 1) -> TokenSequence:
+        """The token ids of a text with masks. Raises UsageError if it has none, is too long, or `top` is below 1."""
+        if top < 1:
+            raise UsageError(f"top={top} asks for no pieces; give how many, from 1")
         ids = self._tokenizer.encode_masked(text) if isinstance(text, str) else []
         if self._tokenizer.vocabulary.mask_id not in ids:
             raise UsageError(f"there is no {MASK} in {quoted(text)}; put one where a piece is to be filled in")

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.task_kind import TASK_KINDS
+from bert_jax.config.wording import counted
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.interchange.relatives import RELATIVES
@@ -14,7 +15,6 @@ from bert_jax.pretraining.questions import QUESTIONS, REPLACED_SHARE
 from bert_jax.run.checkpoint_choice import checkpoint_of
 from bert_jax.run.run_config import origin_of, read_config
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import counted
 from bert_jax.system.json_file import read_object
 from bert_jax.text.wordpiece import WordPieceTokenizer
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.language import language_name
+from bert_jax.config.wording import counted
 from bert_jax.corpora.corpus import Document, Mixture
 from bert_jax.corpora.sample import sample_documents
 from bert_jax.corpora.text_source import markup_remark
@@ -26,7 +27,7 @@ from bert_jax.instances.shards import HELD_OUT, TRAIN, ids_dtype
 from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store_metadata import write_metadata
 from bert_jax.system.disk import disk_explained
-from bert_jax.system.errors import UsageError, counted
+from bert_jax.system.errors import UsageError
 from bert_jax.system.files import FileSum, remove_temporary, sync
 from bert_jax.system.progress import say, stage, warn
 from bert_jax.system.workers import available_cores, map_in_processes

@@ -12,6 +12,7 @@ from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.training import TrainingConfig
+from bert_jax.config.wording import counted
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.finetuning import finetune
 from bert_jax.instances.prepared_data import PreparedData
@@ -23,7 +24,6 @@ from bert_jax.pretraining.dataset import is_outdated
 from bert_jax.run.overwriting import as_if_absent, runs_to_delete
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place, in_bucket
-from bert_jax.system.errors import counted
 from bert_jax.training.devices import device_memory, gigabytes
 
 _CHECKPOINTS_BESIDE = 2

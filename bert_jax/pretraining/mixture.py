@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from bert_jax.config.run import RunConfig
+from bert_jax.config.wording import counted
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.system import facts
-from bert_jax.system.errors import UsageError, counted
+from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import Facts
 
 

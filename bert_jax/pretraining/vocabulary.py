@@ -42,9 +42,9 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
             return load_tokenizer(run.tokenizer)
         warn(f"{run.path}: {damage}: it is made anew (--vocabulary.file takes one of your own)")
     tokenizer = existing_tokenizer(config, initial) or _train(config)
-    if config.vocabulary.file and isinstance(tokenizer, WordPieceTokenizer) and tokenizer.impossible_remark:
+    if config.vocabulary.file and (remark := tokenizer.impossible_remark):
         say(
-            f"{tokenizer.impossible_remark}; if it was made with another cleaning, set --vocabulary.strip-accents "
+            f"{remark}; if it was made with another cleaning, set --vocabulary.strip-accents "
             "(cased or False) or --vocabulary.unicode-form"
         )
     run.save_tokenizer(tokenizer, origin)

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
+from bert_jax.config.wording import counted
 from bert_jax.corpora import limits
 from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.messages import listed
 from bert_jax.corpora.task_record import Record, check_names
 from bert_jax.rows.row_format import RowFormat
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, counted, quoted
+from bert_jax.system.errors import UsageError, quoted
 
 _CONLLU = ("id", "words", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """The ten columns of CoNLL-U. The second one, FORM, is named `words` as in the other formats."""

@@ -5,13 +5,14 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from bert_jax.config.wording import counted
 from bert_jax.corpora import limits
 from bert_jax.corpora.jsonl_files import EMPTY_LINES
 from bert_jax.corpora.messages import listed
 from bert_jax.corpora.task_record import Record, check_names
 from bert_jax.rows.row_format import RowFormat
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, counted
+from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
 _SEPARATORS = ",;\t|"

@@ -28,8 +28,8 @@ def import_model(
     """
     check_name(directory, written=True)
     model = open_model_directory(model_place(source), activation, lowercase)
-    if isinstance(model.tokenizer, WordPieceTokenizer) and model.tokenizer.impossible_remark:
-        say(f"{source}: {model.tokenizer.impossible_remark}")
+    if remark := model.tokenizer.impossible_remark:
+        say(f"{source}: {remark}")
     with new_directory(directory) as temporary:
         run = RunDirectory(temporary)
         write_config(run.config_file, _run_config(model), imported_from=str(source))

@@ -11,6 +11,7 @@ from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.wording import counted
 from bert_jax.interchange.model_directory import holds_published_model, open_model_directory
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
 from bert_jax.model.sharding import abstract, tree_shardings
@@ -30,7 +31,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.run.saved_state import load_parameters, saved_shapes
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import RunError, UsageError, counted
+from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 

@@ -19,11 +19,6 @@ def quoted(value: object) -> str:
     return text if len(text) <= _MOST_CHARACTERS + len("''") else f"{text[:_MOST_CHARACTERS]}..."
 
 
-def counted(number: float, nouns: str) -> str:
-    """A number and what it counts, which is given in plural: "1 empty line left out" of "empty lines left out"."""
-    return f"{number:,.15g} " + (re.sub(r"s\b", "", nouns, count=1) if number == 1 else nouns)
-
-
 def command_line(*words: object) -> str:
     """The words of a command as a line for a shell, quoted where they need it: a path may hold blanks or `$(...)`."""
     return shlex.join(map(str, words))

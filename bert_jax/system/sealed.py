@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import Field
 
 from bert_jax.system.bucket import Place, in_bucket
-from bert_jax.system.errors import RunError, counted, first_line
+from bert_jax.system.errors import RunError, first_line
 from bert_jax.system.files import FileSum, as_json, write_json
 from bert_jax.system.json_file import MOST_BYTES, Shape, as_shape, check_format, parse_object, read_bytes
 
@@ -86,7 +86,7 @@ def file_damage(path: Place, written: FileSum, contents: bool = True) -> str | N
     except OSError as error:
         return error.strerror or str(error)
     if found.size != written.size:
-        return f"it has {counted(found.size, 'bytes')} and should have {written.size:,}"
+        return f"its size is {found.size:,} and should be {written.size:,} bytes"
     return None if found == written else "its checksum is another"
 
 

@@ -63,6 +63,11 @@ class Tokenizer:
         )
 
     @property
+    def impossible_remark(self) -> str | None:
+        """A remark on pieces that no text has once it is cleaned; None where these are few, or aren't looked for."""
+        return None
+
+    @property
     def _file(self) -> dict[str, Any]:
         """The contents of a tokenizer.json."""
         return self._contents

@@ -99,8 +99,6 @@ class WordPieceTokenizer(Tokenizer):
 
     @property
     def impossible_remark(self) -> str | None:
-        """A remark on pieces that no text has once it is cleaned, because the cleaning changes them; None if these are
-        few."""
         clean, pieces = self._encoder.normalizer.normalize_str, self.vocabulary.pieces
         ordinary = [piece.removeprefix(CONTINUATION) for piece in pieces if piece not in self.vocabulary.special]
         changed = [text for text in ordinary if clean(text).strip() != text]

@@ -10,6 +10,7 @@ from typing import TextIO
 import jax
 from jax.experimental import multihost_utils
 
+from bert_jax.config.wording import counted
 from bert_jax.run.hosts import is_first
 from bert_jax.run.measurement import Means
 from bert_jax.run.metrics import MetricsLog
@@ -17,7 +18,7 @@ from bert_jax.run.state import TrainState
 from bert_jax.system import interruption
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import publish, worked_on
-from bert_jax.system.errors import RunError, counted
+from bert_jax.system.errors import RunError
 from bert_jax.system.files import replacing, write_json
 from bert_jax.system.journal import note
 from bert_jax.system.progress import say, warn

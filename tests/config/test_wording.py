@@ -1,6 +1,6 @@
 import pytest
 
-from bert_jax.system.errors import counted
+from bert_jax.config.wording import counted
 
 
 @pytest.mark.parametrize(

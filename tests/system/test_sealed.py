@@ -43,10 +43,10 @@ def test_a_record_comes_back_with_its_files(directory):
     "damage, reason, reason_by_size",
     [
         (lambda path: path.write_bytes(b"x" + path.read_bytes()[1:]), "its checksum is another", None),
-        (lambda path: path.write_bytes(b"x"), "it has 1 byte and should have 100", "it has 1 byte"),
-        (lambda path: path.unlink(), "it is gone", "it has 0 bytes"),
-        (lambda path: (path.unlink(), path.mkdir()), os.strerror(errno.EISDIR), "it has 0 bytes"),
-        (lambda path: (path.unlink(), os.mkfifo(path)), "not a regular file", "it has 0 bytes"),
+        (lambda path: path.write_bytes(b"x"), "its size is 1 and should be 100 bytes", "its size is 1"),
+        (lambda path: path.unlink(), "it is gone", "its size is 0"),
+        (lambda path: (path.unlink(), path.mkdir()), os.strerror(errno.EISDIR), "its size is 0"),
+        (lambda path: (path.unlink(), os.mkfifo(path)), "not a regular file", "its size is 0"),
     ],
 )
 def test_a_changed_file_is_found(directory, damage, reason, reason_by_size):
